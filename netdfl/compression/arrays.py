@@ -1,0 +1,49 @@
+"""Tensors as the read-only arrays that travel, and back, without a copy where none is needed."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import Array
+
+DTYPES: dict[str, torch.dtype] = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "int16": torch.int16,
+    "uint8": torch.uint8,
+    "int8": torch.int8,
+    "bool": torch.bool,
+}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+def to_array(tensor: Tensor) -> Array:
+    """View a tensor as an `Array`; the caller promises that nobody writes to it any more.
+
+    A tensor on a GPU, or not contiguous, is copied to the host first.
+    """
+    host = tensor.detach().to("cpu").contiguous()
+    flat = host.reshape(-1).view(torch.uint8).numpy()
+    return Array(_NAMES[tensor.dtype], tuple(tensor.shape), memoryview(flat).toreadonly())
+
+
+def snapshot(tensor: Tensor) -> Array:
+    """Copy a tensor into an `Array` of its own; later writes to `tensor` change nothing in it."""
+    host = tensor.detach().to("cpu", copy=True)
+    return to_array(host)
+
+
+def to_tensor(array: Array) -> Tensor:
+    """View an array as a CPU tensor that shares its memory. Reading is all that is allowed."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        if array.nbytes == 0:
+            return torch.empty(array.shape, dtype=DTYPES[array.dtype])
+        return torch.frombuffer(array.data, dtype=DTYPES[array.dtype]).reshape(array.shape)

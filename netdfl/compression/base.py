@@ -1,0 +1,52 @@
+"""The contract of a compressor: a flat vector in, named arrays and small metadata out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from torch import Tensor
+
+from netdfl.core.types import Array, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A compressed vector of `dim` numbers. `nbytes` counts its arrays; the wire adds its metadata."""
+
+    dim: int
+    arrays: Mapping[str, Array]
+    meta: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+class Compressor(Protocol):
+    """A map from vectors to few bytes. Stateless: memory (error feedback, copies) is the mixing's.
+
+    `unbiased`: E[C(x)] = x. `contraction(d)`: the largest omega with E|x - C(x)|^2 <= (1 - omega)|x|^2
+    that is guaranteed at dimension d, 0 where there is none; for an unbiased compressor
+    `variance(d)` bounds E|x - C(x)|^2 / |x|^2.
+    """
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the mean over the compressor's own randomness is the vector itself."""
+        ...
+
+    def contraction(self, dim: int) -> float:
+        """omega in [0, 1] for vectors of `dim` numbers."""
+        ...
+
+    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+        """Encode a flat floating-point vector of shape (d,). The same seed gives the same bytes."""
+        ...
+
+    def decompress(self, encoded: Encoded) -> Tensor:
+        """Decode to a fresh vector of shape (d,). Absurd contents raise `MalformedMessage`."""
+        ...

@@ -1,0 +1,101 @@
+"""Every error that netdfl raises on purpose.
+
+NetdflError
+├── InputError                  exit 2: the scenario, the data or the machine can't be used
+│   ├── ScenarioError           a list of `Problem`s, each with file, line, column and remedy
+│   ├── DatasetError            data missing, damaged, or not to be had
+│   └── MachineError            a port in use, a privilege or a device missing
+├── MessageError                a message refused at the boundary, with the reason
+│   ├── MalformedMessage        does not decode, fails its checksum, has absurd contents
+│   ├── OversizedMessage        announces more than the scenario's model allows
+│   └── ForeignMessage          another run, scenario, version, or a node that is not a peer
+├── TransportError              a transport's own failure, mapped from grpc and the like
+├── TrainingError               a local round failed (out of memory, a loss that is not finite)
+├── VirtualTimeError            something that can't live under the virtual clock
+└── RunError                    exit 4: the run broke for a reason outside the scenario
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class NetdflError(Exception):
+    """The root of netdfl's errors."""
+
+
+class InputError(NetdflError):
+    """The input or the machine is unusable; nothing ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a scenario: where it stands, what is wrong, and what would be right."""
+
+    what: str
+    expected: str = ""
+    remedy: str = ""
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: " if self.file else ""
+        return place + ", ".join(part for part in (self.what, self.expected, self.remedy) if part)
+
+
+class ScenarioError(InputError):
+    """Every mistake found in a scenario at once."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        """Keep `problems` in the order of their places."""
+        self.problems = sorted(problems, key=lambda p: (p.file, p.line, p.column))
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+
+class DatasetError(InputError):
+    """Data that is missing, damaged, or not to be had."""
+
+
+class MachineError(InputError):
+    """This machine lacks what the scenario asks for."""
+
+
+class MessageError(NetdflError):
+    """A message refused at the boundary; it changed nothing."""
+
+    reason = "refused"
+
+
+class MalformedMessage(MessageError):
+    """Bytes that are not a message, or a message with absurd contents."""
+
+    reason = "malformed"
+
+
+class OversizedMessage(MessageError):
+    """A message larger than the scenario's model can make."""
+
+    reason = "oversized"
+
+
+class ForeignMessage(MessageError):
+    """A message of another run, scenario, version or stranger."""
+
+    reason = "foreign"
+
+
+class TransportError(NetdflError):
+    """A transport failed."""
+
+
+class TrainingError(NetdflError):
+    """A local round failed."""
+
+
+class VirtualTimeError(NetdflError):
+    """Something that can't live under the virtual clock was asked of it."""
+
+
+class RunError(NetdflError):
+    """The run broke for a reason outside the scenario."""

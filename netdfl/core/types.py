@@ -1,0 +1,129 @@
+"""What travels between nodes, and what a node knows of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+NodeId: TypeAlias = int
+Edge: TypeAlias = tuple[NodeId, NodeId]
+Scalar: TypeAlias = "int | float | str | bool | None | Sequence[Scalar] | Mapping[str, Scalar]"
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class Kind(StrEnum):
+    """What a message is for. Only `DATA` advances a bursty link's chain of data messages."""
+
+    DATA = "data"
+    ACK = "ack"
+    NOTICE = "notice"
+    BOARD = "board"
+    REQUEST = "request"
+    REPLY = "reply"
+    HEARTBEAT = "heartbeat"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A read-only, C-contiguous, little-endian buffer with its dtype and shape.
+
+    `dtype` is numpy's name ("float32", "uint8", "bfloat16"). `data` is a flat memoryview of bytes;
+    nobody writes to what is behind it once the array exists.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: memoryview
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the raw buffer."""
+        return self.data.nbytes
+
+
+@dataclass(eq=False, slots=True)
+class Payload:
+    """The immutable contents of a message: named arrays and small metadata.
+
+    One payload is shared by every neighbour that it goes to. `encoded` caches the wire's form, so
+    that it is made once a round and not once a neighbour; `size` caches its exact length.
+    """
+
+    arrays: Mapping[str, Array] = _EMPTY
+    meta: Mapping[str, Scalar] = _EMPTY
+    encoded: tuple[bytes | memoryview, ...] | None = field(default=None, repr=False)
+    size: int | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of one directed edge.
+
+    `round` and `step` say where in the algorithm it belongs, `attempt` counts resends, `epoch`
+    counts the restarts of the sender.
+    """
+
+    src: NodeId
+    dst: NodeId
+    kind: Kind
+    epoch: int
+    round: int
+    step: int
+    attempt: int
+    payload: Payload
+
+
+Outbox: TypeAlias = Mapping[NodeId, Payload]
+"""What a node sends in one step: a payload per destination (the same object where they agree)."""
+
+
+class Inbox:
+    """The messages that one wait collected, iterated by (src, round, step), never by arrival."""
+
+    __slots__ = ("messages", "missing")
+
+    def __init__(self, messages: Sequence[Message] = (), missing: Sequence[NodeId] = ()) -> None:
+        """Sort `messages`; `missing` are the awaited nodes from which nothing came in time."""
+        self.messages = tuple(sorted(messages, key=lambda m: (m.src, m.round, m.step, m.epoch, m.attempt)))
+        self.missing = tuple(sorted(missing))
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class Role(StrEnum):
+    """What a node does in the fleet."""
+
+    CLIENT = "client"
+    SERVER = "server"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one node knows of one round.
+
+    The mixing matrix is in receiver-row convention, `X+ = M X`: `in_weights[j]` is M_ij, the weight
+    that this node gives to what it receives from j; `out_weights[j]` is M_ji, the weight that j
+    gives to what this node sends; `self_weight` is M_ii. `in_neighbors` is None where senders
+    choose alone and nobody told this node who will send. `active` is False in a round in which
+    this node neither trains nor talks (a client that the server did not sample).
+    """
+
+    node: NodeId
+    round: int
+    num_nodes: int
+    out_neighbors: tuple[NodeId, ...]
+    in_neighbors: tuple[NodeId, ...] | None
+    self_weight: float
+    in_weights: Mapping[NodeId, float]
+    out_weights: Mapping[NodeId, float]
+    role: Role = Role.CLIENT
+    server: NodeId | None = None
+    active: bool = True

@@ -1,0 +1,70 @@
+"""Quantities as people write them: `20ms`, `10Mbit`, `256KiB`, `5%`. Bits and bytes are distinct."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_NUMBER = re.compile(r"^\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%/]*)\s*$")
+
+_TIME_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_PREFIX = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_RATE_BPS = {f"{p}{unit}": m for p, m in (_PREFIX | _BINARY).items() for unit in ("bit", "bps", "bit/s")} | {
+    f"{p}B/s": 8 * m for p, m in (_PREFIX | _BINARY).items()
+}
+_SIZE_BYTES = {f"{p}B": m for p, m in (_PREFIX | _BINARY).items()}
+
+
+def _quantity(text: object, table: dict[str, int], what: str, examples: str) -> Decimal:
+    match = _NUMBER.match(text) if isinstance(text, str) else None
+    if match is None or match[2] not in table:
+        raise ValueError(f"{text!r} is not a {what}; write a number with a unit, like {examples}")
+    return Decimal(match[1]) * table[match[2]]
+
+
+def parse_time_ns(text: object) -> int:
+    """Nanoseconds of `20ms`, `1.5s`, `2min`. Raises ValueError that names the units."""
+    return int(_quantity(text, _TIME_NS, "time", "20ms, 1.5s or 2min").to_integral_value())
+
+
+def parse_rate_bps(text: object) -> float:
+    """Bits per second of `10Mbit`, `1Gbps`, `2MB/s`. Raises ValueError that names the units."""
+    return float(_quantity(text, _RATE_BPS, "rate", "10Mbit, 1Gbit or 2MB/s"))
+
+
+def parse_size_bytes(text: object) -> int:
+    """Bytes of `1500B`, `256KiB`, `1MB`. Raises ValueError that names the units."""
+    return int(_quantity(text, _SIZE_BYTES, "size", "1500B, 256KiB or 1MB").to_integral_value())
+
+
+def parse_probability(value: object) -> float:
+    """A probability from 0 to 1, or a percentage such as `5%`. Raises ValueError."""
+    number: float | None = None
+    if isinstance(value, str):
+        match = _NUMBER.match(value)
+        if match is not None and match[2] in ("", "%"):
+            number = float(match[1]) / (100 if match[2] else 1)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    if number is None or not 0 <= number <= 1:
+        raise ValueError(f"{value!r} is not a probability; write 0 to 1, or a percentage like 5%")
+    return number
+
+
+def format_time(ns: int) -> str:
+    """The shortest exact way to write `ns`: `20ms`, `1.5s`."""
+    for unit in ("s", "ms", "us"):
+        scaled = Decimal(ns) / _TIME_NS[unit]
+        if ns == 0 or abs(scaled) >= 1:
+            return f"{scaled.normalize():f}{unit}"
+    return f"{ns}ns"
+
+
+def format_bytes(nbytes: float) -> str:
+    """Bytes for people, three digits: `1.23 MB`."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(nbytes) < 1000 or unit == "TB":
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    raise AssertionError("unreachable")

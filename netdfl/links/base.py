@@ -1,0 +1,84 @@
+"""The contract of a link rule: one stage of a path, entered by events, in integer nanoseconds.
+
+A path is: the sender's uplink, the link's own stages, the receiver's downlink. Uplinks and downlinks
+belong to nodes and are shared by their links, so a stage is entered when a unit arrives at it and
+never computed ahead of a shared one. The same rules act on messages above gRPC, on messages in the
+simulated world, and on packets below TCP: what passes is a `Transit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from netdfl.core.types import Kind, NodeId
+
+
+@dataclass(slots=True, eq=False)
+class Transit:
+    """A unit on its way over one directed edge: a message, or a packet.
+
+    Its fate is keyed by (src, dst, kind, round, step, attempt), so two algorithms meet the same
+    channel. `copy` is 0 for the original and counts duplicates. `corrupted` units are delivered
+    damaged or dropped at the receiver, as the rule that damaged them says.
+    """
+
+    src: NodeId
+    dst: NodeId
+    kind: Kind
+    round: int
+    step: int
+    attempt: int
+    nbytes: int
+    copy: int = 0
+    corrupted: bool = False
+    content: object = None
+
+    @property
+    def key(self) -> tuple[int, int, str, int, int, int]:
+        """What the unit's fate depends on, beside the seed and the rule."""
+        return (self.src, self.dst, self.kind.value, self.round, self.step, self.attempt)
+
+
+@dataclass(slots=True, eq=False)
+class Departure:
+    """`unit` leaves the stage at `at_ns`.
+
+    Returned by `changed`, it replaces the departure that was pending for the same unit. A unit that
+    the stage holds without a known end (a link that is down and holds) has no departure until
+    `changed` gives it one.
+    """
+
+    unit: Transit
+    at_ns: int
+
+
+@dataclass(slots=True, eq=False)
+class Dropped:
+    """`unit` ends here. `reason` is one word for the record: `loss`, `queue`, `down`, `corrupt`."""
+
+    unit: Transit
+    reason: str
+
+
+Outcome = Departure | Dropped
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEvent:
+    """A scheduled change of a stage: the parameters that it sets, by name, already in base units."""
+
+    changes: tuple[tuple[str, object], ...]
+
+
+class LinkRule(Protocol):
+    """One stage of a path. Its parameters are validated where it is built."""
+
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+        """Take `unit` at `now_ns`; say what leaves and when. Empty: held until `changed` says more."""
+        ...
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Apply a scheduled change; say what becomes of what the stage holds."""
+        ...
