@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import Annotated, Any, TypeAlias
 
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%/]*)\s*$")
 
@@ -50,6 +53,36 @@ def parse_probability(value: object) -> float:
     if number is None or not 0 <= number <= 1:
         raise ValueError(f"{value!r} is not a probability; write 0 to 1, or a percentage like 5%")
     return number
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """Marks a parameter as written with a unit; the scenario reads it with `parse`."""
+
+    name: str
+    parse: Callable[[object], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Marks the range that a parameter's value must lie in, open (`gt`, `lt`) or closed (`ge`, `le`)."""
+
+    gt: float | None = None
+    ge: float | None = None
+    lt: float | None = None
+    le: float | None = None
+
+
+# The types of parts' parameters. A part is a function with typed keyword parameters, listed by name
+# in a table beside it; the scenario's schema is made from the table.
+TimeNs: TypeAlias = Annotated[int, Quantity("time", parse_time_ns)]
+RateBps: TypeAlias = Annotated[float, Quantity("rate", parse_rate_bps)]
+SizeBytes: TypeAlias = Annotated[int, Quantity("size", parse_size_bytes)]
+Probability: TypeAlias = Annotated[float, Quantity("probability", parse_probability)]
+PositiveInt: TypeAlias = Annotated[int, Bound(ge=1)]
+NonNegativeInt: TypeAlias = Annotated[int, Bound(ge=0)]
+PositiveFloat: TypeAlias = Annotated[float, Bound(gt=0)]
+NonNegativeFloat: TypeAlias = Annotated[float, Bound(ge=0)]
 
 
 def format_time(ns: int) -> str:
