@@ -1,0 +1,81 @@
+"""The one seam: a transport takes `Message`s at one node and hands them to the sinks of others.
+
+A transport never calls back into an algorithm: it delivers into a `Sink` (the node's mailbox), in
+one synchronous call per message. That costs no task and no wake-up per message, and it is the place
+where a full mailbox pushes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from netdfl.core.types import Edge, Message
+
+
+class Fate(StrEnum):
+    """What became of a message, as its receiver or its channel saw it.
+
+    A drop by a link rule is recorded as `dropped:<reason>`, a refusal as `refused:<reason>`, a
+    failure of the channel as `failed:<reason>`.
+    """
+
+    DELIVERED = "delivered"
+    LATE = "late"
+    DUPLICATE = "duplicate"
+    IN_FLIGHT = "in_flight"
+    DROPPED = "dropped"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+class Sink(Protocol):
+    """Where a transport puts what arrives for one node."""
+
+    def deliver(self, message: Message) -> Fate | None:
+        """Take a message now and say its fate; None: the mailbox is full, offer it again later."""
+        ...
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back once, soon after the mailbox has room again."""
+        ...
+
+
+class Ledger(Protocol):
+    """Where a transport reports what became of each message; the record behind it writes the rows.
+
+    One row per message, written by its sender's side. Times are the clock's nanoseconds.
+    """
+
+    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
+        """`message` of `nbytes` on the wire was handed to the transport."""
+        ...
+
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+        """The message's fate is known."""
+        ...
+
+    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
+        """Something foreign or malformed came in and changed nothing."""
+        ...
+
+
+class Transport(Protocol):
+    """One node's end of the network."""
+
+    def attach(self, sink: Sink) -> None:
+        """Deliver what arrives into `sink`; called once, before the first message is due."""
+        ...
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """Hand over one step's messages and go on: return before they arrive.
+
+        Waits only where a destination's queue is full (flow control). Messages of one edge leave in
+        order. Loss, delay and dead peers show in the ledger, never as an exception here.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let nothing more in or out; settle what is still in flight as `in_flight`."""
+        ...
