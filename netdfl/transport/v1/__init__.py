@@ -1,0 +1,1 @@
+"""Generated from protos/netdfl/v1 by protos/generate.py."""

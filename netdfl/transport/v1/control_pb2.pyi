@@ -1,0 +1,221 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Report(_message.Message):
+    __slots__ = ("hello", "progress", "snapshot", "waiting", "event", "evaluated", "bye", "probe_reply")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    EVALUATED_FIELD_NUMBER: _ClassVar[int]
+    BYE_FIELD_NUMBER: _ClassVar[int]
+    PROBE_REPLY_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    progress: Progress
+    snapshot: Snapshot
+    waiting: Waiting
+    event: Event
+    evaluated: Evaluated
+    bye: Bye
+    probe_reply: ProbeReply
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., evaluated: _Optional[_Union[Evaluated, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ...) -> None: ...
+
+class Order(_message.Message):
+    __slots__ = ("peers", "start", "gone", "returned", "evaluate", "stop", "crash", "pause", "probe")
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    RETURNED_FIELD_NUMBER: _ClassVar[int]
+    EVALUATE_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    CRASH_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    peers: Peers
+    start: Start
+    gone: Gone
+    returned: Returned
+    evaluate: Evaluate
+    stop: Stop
+    crash: Crash
+    pause: Pause
+    probe: Probe
+    def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., crash: _Optional[_Union[Crash, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("node_id", "role", "pid", "address", "scenario_hash", "protocol_version", "epoch")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SCENARIO_HASH_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    role: str
+    pid: int
+    address: str
+    scenario_hash: str
+    protocol_version: int
+    epoch: int
+    def __init__(self, node_id: _Optional[int] = ..., role: _Optional[str] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ..., scenario_hash: _Optional[str] = ..., protocol_version: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("round", "phase", "train_loss", "at_ns", "bytes_sent", "messages_sent", "messages_delivered", "messages_failed")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_LOSS_FIELD_NUMBER: _ClassVar[int]
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_SENT_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FAILED_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    phase: str
+    train_loss: float
+    at_ns: int
+    bytes_sent: int
+    messages_sent: int
+    messages_delivered: int
+    messages_failed: int
+    def __init__(self, round: _Optional[int] = ..., phase: _Optional[str] = ..., train_loss: _Optional[float] = ..., at_ns: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., messages_sent: _Optional[int] = ..., messages_delivered: _Optional[int] = ..., messages_failed: _Optional[int] = ...) -> None: ...
+
+class Snapshot(_message.Message):
+    __slots__ = ("round", "path")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    path: str
+    def __init__(self, round: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
+
+class Waiting(_message.Message):
+    __slots__ = ("round", "step", "awaited", "need", "deadline_ns", "over")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    AWAITED_FIELD_NUMBER: _ClassVar[int]
+    NEED_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_NS_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    step: int
+    awaited: _containers.RepeatedScalarFieldContainer[int]
+    need: int
+    deadline_ns: int
+    over: bool
+    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., awaited: _Optional[_Iterable[int]] = ..., need: _Optional[int] = ..., deadline_ns: _Optional[int] = ..., over: _Optional[bool] = ...) -> None: ...
+
+class Event(_message.Message):
+    __slots__ = ("at_ns", "round", "kind", "details")
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    at_ns: int
+    round: int
+    kind: str
+    details: str
+    def __init__(self, at_ns: _Optional[int] = ..., round: _Optional[int] = ..., kind: _Optional[str] = ..., details: _Optional[str] = ...) -> None: ...
+
+class Evaluated(_message.Message):
+    __slots__ = ("round", "json")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    json: str
+    def __init__(self, round: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
+
+class Bye(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class ProbeReply(_message.Message):
+    __slots__ = ("id", "json")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    json: str
+    def __init__(self, id: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
+
+class Peers(_message.Message):
+    __slots__ = ("addresses",)
+    class AddressesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    addresses: _containers.ScalarMap[int, str]
+    def __init__(self, addresses: _Optional[_Mapping[int, str]] = ...) -> None: ...
+
+class Start(_message.Message):
+    __slots__ = ("start_ns",)
+    START_NS_FIELD_NUMBER: _ClassVar[int]
+    start_ns: int
+    def __init__(self, start_ns: _Optional[int] = ...) -> None: ...
+
+class Gone(_message.Message):
+    __slots__ = ("node_id", "reason")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    reason: str
+    def __init__(self, node_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Returned(_message.Message):
+    __slots__ = ("node_id", "address", "epoch")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    address: str
+    epoch: int
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Evaluate(_message.Message):
+    __slots__ = ("round", "paths")
+    class PathsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    paths: _containers.ScalarMap[int, str]
+    def __init__(self, round: _Optional[int] = ..., paths: _Optional[_Mapping[int, str]] = ...) -> None: ...
+
+class Stop(_message.Message):
+    __slots__ = ("reason", "grace_s")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    grace_s: float
+    def __init__(self, reason: _Optional[str] = ..., grace_s: _Optional[float] = ...) -> None: ...
+
+class Crash(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Pause(_message.Message):
+    __slots__ = ("for_s",)
+    FOR_S_FIELD_NUMBER: _ClassVar[int]
+    for_s: float
+    def __init__(self, for_s: _Optional[float] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    def __init__(self, id: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,283 @@
+"""The frame: how a message becomes bytes and comes back, wire compatible with `Frame` of data.proto.
+
+    frame = 0x0A len header | 0x12 varint(len) body         (body begins at byte 48)
+    body  = u32 length of metadata | msgpack metadata | arrays, each at a multiple of 16 | u64 xxh3_64
+
+Arrays are neither copied when they are read nor touched when a body is sent in pieces. Whatever the
+bytes are, decoding gives a message or one of the three `MessageError`s.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import msgpack
+from xxhash import xxh3_64, xxh3_64_intdigest
+
+from netdfl.core.errors import ForeignMessage, MalformedMessage, OversizedMessage
+from netdfl.core.types import Array, Kind, Message, NodeId, Payload
+
+PROTOCOL_VERSION = 1
+BODY_AT = 48
+ITEM_BYTES: Mapping[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "uint8": 1,
+    "int8": 1,
+    "bool": 1,
+}
+
+_MAGIC = b"ndfl"
+_HEADER = struct.Struct("<4sBBHIIii8sq")
+_SENT_AT = _HEADER.size - 8
+_LENGTH = struct.Struct("<I")
+_CHECKSUM = struct.Struct("<Q")
+_ALIGN = 16
+_ZEROS = bytes(_ALIGN)
+_MAX_RANK = 16
+_KINDS = tuple(Kind)
+_KIND_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
+_Buffer = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a decoder accepts. `max_bytes` bounds the body and comes from the scenario's model."""
+
+    max_bytes: int = 1 << 26
+    max_arrays: int = 1024
+    max_name: int = 256
+    max_metadata_bytes: int = 1 << 18
+    max_depth: int = 16
+
+
+class Header(NamedTuple):
+    """The fixed part of a frame. `sent_ns` is when the sender first encoded it, on the fleet's clock."""
+
+    kind: Kind
+    src: NodeId
+    epoch: int
+    round: int
+    step: int
+    attempt: int
+    run_id: bytes
+    sent_ns: int
+
+
+def frame_size(message: Message) -> int:
+    """Exact bytes of the message's frame, counted once per payload. HTTP/2 and TCP add theirs."""
+    payload = message.payload
+    if payload.size is None:
+        lead = _LENGTH.size + len(_metadata(payload))
+        payload.size = BODY_AT + _laid_out(lead, payload) + _CHECKSUM.size
+    return payload.size
+
+
+def encode(message: Message, run_id: bytes, sent_ns: int) -> bytes:
+    """The whole frame in one piece, made once per payload and step: neighbours share it."""
+    header = encode_header(message, run_id, sent_ns)
+    parts = body_parts(message.payload)
+    if len(parts) == 1 and isinstance(parts[0], memoryview) and isinstance(frame := parts[0].obj, bytes):
+        if frame[2 : 2 + _SENT_AT] == header[:_SENT_AT]:
+            return frame
+    nbytes = sum(len(part) for part in parts)
+    lead = b"\x12" + _varint(nbytes)
+    header += bytes(BODY_AT - 2 - len(header) - len(lead))
+    frame = b"".join((b"\x0a", _varint(len(header)), header, lead, *parts))
+    message.payload.encoded = (memoryview(frame)[BODY_AT:],)
+    return frame
+
+
+def encode_header(message: Message, run_id: bytes, sent_ns: int) -> bytes:
+    """The 40 bytes that say which message this is. Raises ValueError for a number that does not fit."""
+    try:
+        return _HEADER.pack(
+            _MAGIC,
+            PROTOCOL_VERSION,
+            _KIND_NUMBERS[message.kind],
+            message.attempt,
+            message.src,
+            message.epoch,
+            message.round,
+            message.step,
+            run_id,
+            sent_ns,
+        )
+    except struct.error as error:
+        raise ValueError(f"a header can't hold {message}: {error}") from error
+
+
+def body_parts(payload: Payload) -> tuple[_Buffer, ...]:
+    """The body as buffers that share the arrays' memory; cached in `payload.encoded`."""
+    if payload.encoded is None:
+        metadata = _metadata(payload)
+        lead = _LENGTH.pack(len(metadata)) + metadata
+        parts: list[_Buffer] = [lead]
+        at = len(lead)
+        for array in payload.arrays.values():
+            gap = -at % _ALIGN
+            parts += (_ZEROS[:gap], array.data) if gap else (array.data,)
+            at += gap + array.nbytes
+        digest = xxh3_64()
+        for part in parts:
+            digest.update(part)
+        payload.encoded = (*parts, _CHECKSUM.pack(digest.intdigest()))
+        payload.size = BODY_AT + at + _CHECKSUM.size
+    return payload.encoded
+
+
+def decode(data: _Buffer, limits: Limits) -> tuple[Header, Payload]:
+    """Read a frame. The payload's arrays are views into `data`.
+
+    Raises:
+        OversizedMessage: it exceeds a limit.
+        ForeignMessage: its magic or protocol version is not this one's.
+        MalformedMessage: anything else is wrong with it.
+    """
+    if len(data) > BODY_AT + limits.max_bytes:
+        raise OversizedMessage(f"a frame of {len(data)} bytes came, the limit is {BODY_AT + limits.max_bytes}")
+    view = memoryview(data)
+    if len(view) < BODY_AT or view[0] != 0x0A or view[1] >= BODY_AT - 3 or view[2 + view[1]] != 0x12:
+        raise MalformedMessage(f"{len(view)} bytes came that are not a frame: no header and body fields")
+    nbytes, body_at = read_varint(view, 3 + view[1])
+    if body_at != BODY_AT or nbytes != len(view) - BODY_AT:
+        raise MalformedMessage(f"a frame announces a body of {nbytes} bytes and has {len(view) - body_at}")
+    header = decode_header(view[2 : 2 + view[1]])
+    body = view[BODY_AT:]
+    return header, decode_body(body, limits, xxh3_64_intdigest(body[: -_CHECKSUM.size]))
+
+
+def decode_header(data: _Buffer) -> Header:
+    """Read a header. Raises ForeignMessage or MalformedMessage."""
+    if len(data) < _HEADER.size or any(data[_HEADER.size :]):
+        raise MalformedMessage(f"a header of {len(data)} bytes came, expected {_HEADER.size} and then zeros")
+    magic, version, kind, attempt, src, epoch, round_, step, run_id, sent_ns = _HEADER.unpack_from(data)
+    if magic != _MAGIC or version != PROTOCOL_VERSION:
+        raise ForeignMessage(
+            f"a frame begins with {magic!r} version {version}, expected {_MAGIC!r} version {PROTOCOL_VERSION}; "
+            "run the same netdfl on every node"
+        )
+    if kind >= len(_KINDS):
+        raise MalformedMessage(f"a header of node {src} has the unknown kind {kind}")
+    return Header(_KINDS[kind], src, epoch, round_, step, attempt, run_id, sent_ns)
+
+
+def decode_body(body: memoryview, limits: Limits, digest: int) -> Payload:
+    """Read a body whose bytes before the checksum hash to `digest`. Raises MessageErrors only."""
+    if len(body) < _LENGTH.size + _CHECKSUM.size:
+        raise MalformedMessage(f"a body of {len(body)} bytes is too short to be one")
+    if _CHECKSUM.unpack_from(body, len(body) - _CHECKSUM.size)[0] != digest:
+        raise MalformedMessage(f"the checksum of a body of {len(body)} bytes does not match; it was damaged")
+    content = body[: -_CHECKSUM.size].toreadonly()
+    (length,) = _LENGTH.unpack_from(content)
+    if length > limits.max_metadata_bytes:
+        raise OversizedMessage(f"metadata of {length} bytes came, the limit is {limits.max_metadata_bytes}")
+    at = _LENGTH.size + length
+    if at > len(content):
+        raise MalformedMessage(f"metadata of {length} bytes is announced in a body of {len(body)}")
+    meta, listing = _read_metadata(content[_LENGTH.size : at], limits)
+    arrays: dict[str, Array] = {}
+    for entry in listing:
+        name, dtype, shape = _read_entry(entry, limits)
+        at += -at % _ALIGN
+        end = at + ITEM_BYTES[dtype] * prod(shape)
+        if name in arrays or end > len(content):
+            raise MalformedMessage(f"array {name!r} of shape {shape} stands twice or exceeds the body")
+        arrays[name] = Array(dtype, shape, content[at:end])
+        if dtype == "bool" and bytes(content[at:end]).strip(b"\x00\x01"):
+            raise MalformedMessage(f"array {name!r} is of bool and holds bytes other than 0 and 1")
+        at = end
+    if at != len(content):
+        raise MalformedMessage(f"{len(content) - at} bytes follow the last array of a body")
+    return Payload(arrays, meta, size=BODY_AT + len(body))
+
+
+def read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    """The protobuf varint at `at`, and where it ends. Raises MalformedMessage."""
+    value = 0
+    for index, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, at + index + 1
+    raise MalformedMessage("a number in a frame does not end")
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _metadata(payload: Payload) -> bytes:
+    listing = [(name, array.dtype, array.shape) for name, array in payload.arrays.items()]
+    packed: bytes = msgpack.packb((payload.meta or {}, listing), default=_plain)
+    return packed
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"metadata holds {value!r} of {type(value).__name__}; only numbers, strings, lists and maps travel")
+
+
+def _laid_out(at: int, payload: Payload) -> int:
+    for array in payload.arrays.values():
+        at += -at % _ALIGN + array.nbytes
+    return at
+
+
+def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], list[Any]]:
+    try:
+        content = msgpack.unpackb(data, raw=False, strict_map_key=True, ext_hook=_no_extension)
+    except (ValueError, RecursionError, OverflowError, msgpack.UnpackException) as error:
+        raise MalformedMessage(f"the metadata of a message is not msgpack: {error}") from error
+    match content:
+        case [dict() as meta, list() as listing] if len(content) == 2:
+            pass
+        case _:
+            raise MalformedMessage("the metadata of a message is not a pair of a map and a list of arrays")
+    if len(listing) > limits.max_arrays:
+        raise OversizedMessage(f"{len(listing)} arrays came in one message, the limit is {limits.max_arrays}")
+    _check_scalar(meta, limits.max_depth)
+    return meta, listing
+
+
+def _no_extension(code: int, data: bytes) -> Any:
+    raise ValueError(f"extension type {code} is not allowed")
+
+
+def _check_scalar(value: Any, depth: int) -> None:
+    if depth < 0:
+        raise OversizedMessage("the metadata of a message is nested too deeply")
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise MalformedMessage("the metadata of a message has a key that is not a string")
+        value = value.values()
+    elif not isinstance(value, list):
+        if value is not None and not isinstance(value, int | float | str):
+            raise MalformedMessage(f"the metadata of a message holds a {type(value).__name__}")
+        return
+    for item in value:
+        _check_scalar(item, depth - 1)
+
+
+def _read_entry(entry: Any, limits: Limits) -> tuple[str, str, tuple[int, ...]]:
+    match entry:
+        case [str() as name, str() as dtype, list() as shape] if dtype in ITEM_BYTES and len(shape) <= _MAX_RANK:
+            if len(name) > limits.max_name:
+                raise OversizedMessage(f"an array has a name of {len(name)} letters, the limit is {limits.max_name}")
+            if all(type(length) is int and 0 <= length <= limits.max_bytes for length in shape):
+                return name, dtype, tuple(shape)
+    raise MalformedMessage(f"an array is announced as {str(entry)[:200]}, expected a name, a known dtype and a shape")
