@@ -53,8 +53,8 @@ class Payload:
     that it is made once a round and not once a neighbour; `size` caches its exact length.
     """
 
-    arrays: Mapping[str, Array] = _EMPTY
-    meta: Mapping[str, Scalar] = _EMPTY
+    arrays: Mapping[str, Array] = field(default_factory=lambda: _EMPTY)
+    meta: Mapping[str, Scalar] = field(default_factory=lambda: _EMPTY)
     encoded: tuple[bytes | memoryview, ...] | None = field(default=None, repr=False)
     size: int | None = field(default=None, repr=False)
 
