@@ -1,0 +1,83 @@
+"""A topology: which graph the fleet may use in which round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from netdfl.topology.graph import Graph
+from netdfl.topology.weights import Weights, auto
+
+_KEPT = 16  # graphs of past and coming rounds: nodes may be rounds apart
+
+
+class Topology:
+    """A graph for every round, drawn anew every `redraw_every` rounds.
+
+    Every node can draw the whole graph, because it depends on the seed and the round alone. A
+    user's own topology is a function that returns one of these.
+
+    Attributes:
+        num_nodes: Nodes of every graph; the server, where there is one, included.
+        directed: Whether some link may work one way only.
+        time_varying: Whether two rounds may have different graphs.
+        receivers_know: Whether a node's in-neighbors are common knowledge.
+        weights: The mixing weights that suit it, where the scenario names none.
+    """
+
+    def __init__(
+        self,
+        num_nodes: int,
+        draw: Callable[[int], Graph],
+        *,
+        directed: bool,
+        redraw_every: int = 0,
+        receivers_know: bool = True,
+        weights: Weights = auto,
+    ) -> None:
+        """Draw block b of rounds (`redraw_every` rounds; all of them for 0) with `draw(b)`.
+
+        Raises:
+            ValueError: If the only graph of a static topology is not strongly connected.
+        """
+        self.num_nodes = num_nodes
+        self.directed = directed
+        self.redraw_every = redraw_every
+        self.receivers_know = receivers_know
+        self.weights = weights
+        self._draw = lru_cache(_KEPT)(draw)
+        if not self.time_varying:
+            check_connected(self.graph(0), "the graph")
+
+    @property
+    def time_varying(self) -> bool:
+        """Whether two rounds may have different graphs."""
+        return self.redraw_every > 0
+
+    def graph(self, round: int) -> Graph:
+        """The graph of `round`; the last few are kept."""
+        return self._draw(round // self.redraw_every if self.redraw_every else 0)
+
+
+def static(graph: Graph) -> Topology:
+    """The same graph in every round. Raises ValueError if it is not strongly connected."""
+    return Topology(graph.num_nodes, lambda _: graph, directed=not graph.is_symmetric)
+
+
+def check_connected(graph: Graph, what: str) -> None:
+    """Raise ValueError, with the nodes that are cut off, unless every node reaches every other."""
+    if graph.cut_off:
+        some = ", ".join(map(str, graph.cut_off[:5])) + (", ..." if len(graph.cut_off) > 5 else "")
+        raise ValueError(
+            f"{what} is not connected: {len(graph.cut_off)} of {graph.num_nodes} nodes (node {some}) "
+            "can't reach node 0 or be reached from it; add links or neighbors"
+        )
+
+
+def draw_connected(draw: Callable[[], Graph], what: str, remedy: str, *, tries: int = 100) -> Graph:
+    """Draw until the graph is strongly connected. Raises ValueError with `remedy` after `tries`."""
+    for _ in range(tries):
+        graph = draw()
+        if graph.is_strongly_connected:
+            return graph
+    raise ValueError(f"{what} gave no connected graph in {tries} draws; {remedy}")

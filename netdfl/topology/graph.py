@@ -1,0 +1,145 @@
+"""Immutable directed graphs over nodes 0 to n - 1: the channels that a round may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from netdfl.core.types import Edge, NodeId
+
+Neighbors = tuple[tuple[NodeId, ...], ...]
+
+
+class Graph:
+    """Directed edges (src, dst) without self loops; a two-way link is two edges.
+
+    `src` and `dst` are read-only int64 arrays of shape (num_edges,), sorted by (src, dst). Graphs
+    compare by identity, so that what is derived from one can be cached by it; compare `edges` to
+    compare contents.
+    """
+
+    def __init__(self, num_nodes: int, edges: Iterable[Sequence[int]] | NDArray[np.integer[Any]]) -> None:
+        """Take `edges` as pairs or as an array of shape (m, 2); repeated edges count once.
+
+        Raises:
+            ValueError: For a node that does not exist, a self loop, or fewer than one node.
+        """
+        pairs = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges), dtype=np.int64).reshape(-1, 2)
+        _check(num_nodes, pairs)
+        self.num_nodes = num_nodes
+        self._codes = np.unique(pairs[:, 0] * num_nodes + pairs[:, 1])
+        self.src, self.dst = np.divmod(self._codes, num_nodes)
+        self.src.setflags(write=False)
+        self.dst.setflags(write=False)
+
+    @classmethod
+    def undirected(cls, num_nodes: int, links: Iterable[Sequence[int]] | NDArray[np.integer[Any]]) -> Graph:
+        """Make both edges of every link. Raises ValueError as the constructor does."""
+        pairs = np.asarray(links if isinstance(links, np.ndarray) else list(links), dtype=np.int64).reshape(-1, 2)
+        return cls(num_nodes, np.concatenate([pairs, pairs[:, ::-1]]))
+
+    @classmethod
+    def from_networkx(cls, graph: Any) -> Graph:
+        """Take a networkx graph whose nodes are 0 to n - 1. Self loops raise ValueError."""
+        n = graph.number_of_nodes()
+        if set(graph) != set(range(n)):
+            raise ValueError(f"the nodes of the networkx graph are not 0 to {n - 1}; relabel them first")
+        return cls(n, graph.edges()) if graph.is_directed() else cls.undirected(n, graph.edges())
+
+    def to_networkx(self) -> Any:
+        """A `networkx.DiGraph` with the same nodes and edges."""
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(self.num_nodes))
+        graph.add_edges_from(self.edges)
+        return graph
+
+    def __repr__(self) -> str:
+        return f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges})"
+
+    @property
+    def num_edges(self) -> int:
+        """The number of directed edges."""
+        return len(self.src)
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """Every edge as (src, dst), sorted."""
+        return tuple(zip(self.src.tolist(), self.dst.tolist(), strict=True))
+
+    @cached_property
+    def out_degrees(self) -> NDArray[np.int64]:
+        """Out-neighbors per node, shape (num_nodes,)."""
+        return np.bincount(self.src, minlength=self.num_nodes).astype(np.int64)
+
+    @cached_property
+    def in_degrees(self) -> NDArray[np.int64]:
+        """In-neighbors per node, shape (num_nodes,)."""
+        return np.bincount(self.dst, minlength=self.num_nodes).astype(np.int64)
+
+    @cached_property
+    def by_receiver(self) -> NDArray[np.int64]:
+        """The order of the edges that sorts them by (dst, src), shape (num_edges,)."""
+        return np.argsort(self.dst, kind="stable")
+
+    @cached_property
+    def _out(self) -> Neighbors:
+        return _split(self.dst, self.out_degrees)
+
+    @cached_property
+    def _in(self) -> Neighbors:
+        return _split(self.src[self.by_receiver], self.in_degrees)
+
+    def out_neighbors(self, node: NodeId) -> tuple[NodeId, ...]:
+        """The nodes that `node` can send to, sorted."""
+        return self._out[node]
+
+    def in_neighbors(self, node: NodeId) -> tuple[NodeId, ...]:
+        """The nodes that can send to `node`, sorted."""
+        return self._in[node]
+
+    @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether every edge has its reverse."""
+        return bool(np.array_equal(self._codes, np.sort(self.dst * self.num_nodes + self.src)))
+
+    @cached_property
+    def cut_off(self) -> tuple[NodeId, ...]:
+        """The nodes that node 0 can't reach or that can't reach node 0, sorted."""
+        both = _reached(self._out) & _reached(self._in)
+        return tuple(node for node in range(self.num_nodes) if node not in both)
+
+    @property
+    def is_strongly_connected(self) -> bool:
+        """Whether every node can reach every other along directed edges."""
+        return not self.cut_off
+
+
+def _check(num_nodes: int, pairs: NDArray[np.int64]) -> None:
+    if num_nodes < 1:
+        raise ValueError(f"a graph has {num_nodes} nodes, expected at least 1")
+    outside = pairs[((pairs < 0) | (pairs >= num_nodes)).any(axis=1)]
+    if len(outside):
+        raise ValueError(f"edge {outside[0].tolist()} names a node that does not exist; nodes are 0 to {num_nodes - 1}")
+    loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
+    if len(loops):
+        raise ValueError(f"edge [{loops[0]}, {loops[0]}] is a self loop; leave it out: nodes always keep a share")
+
+
+def _split(values: NDArray[np.int64], lengths: NDArray[np.int64]) -> Neighbors:
+    flat, ends = tuple(values.tolist()), np.cumsum(lengths).tolist()
+    return tuple(flat[start:end] for start, end in zip([0, *ends], ends, strict=False))
+
+
+def _reached(neighbors: Neighbors) -> set[NodeId]:
+    reached, frontier = {0}, [0]
+    while frontier:
+        for node in neighbors[frontier.pop()]:
+            if node not in reached:
+                reached.add(node)
+                frontier.append(node)
+    return reached

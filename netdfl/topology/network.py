@@ -1,0 +1,193 @@
+"""What each node may do in each round: topology, selection and weights put together into views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from netdfl.core.types import NodeId, Role, View
+from netdfl.topology.base import Topology
+from netdfl.topology.graph import Graph
+from netdfl.topology.selection import Everyone, Participants, Selection
+from netdfl.topology.spectrum import Stochasticity, stochasticity
+from netdfl.topology.weights import Matrix, MixingMatrix, Weights
+
+_KEPT = 8
+_TOLERANCE = 1e-9
+
+
+class Network:
+    """The views of all nodes, and the mixing matrix that they form together.
+
+    Weights are those of the graph that selection leaves. Where receivers do not know who sends, a
+    view follows from the node's own choice alone: `in_neighbors` is None and `in_weights` empty.
+
+    With a `server` (the last node, the hub of a star) the others are clients: in each round the
+    server talks with that round's participants, the mean of which is its row of the matrix, and
+    the participants with the server. `View.num_nodes` then counts clients.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        weights: Weights | None = None,
+        selection: Selection | None = None,
+        *,
+        server: NodeId | None = None,
+        participants: Participants | None = None,
+    ) -> None:
+        """Take the topology's own weights, every neighbor and every client where nothing else is said.
+
+        Raises:
+            ValueError: If the weights do not fit the graph of round 0, if receivers would need to
+                know senders that they can't know, or if the server is not the hub of a star.
+        """
+        self.topology = topology
+        self.weights = weights or topology.weights
+        self.selection = selection or Everyone()
+        self.server = server
+        self.receivers_know = topology.receivers_know and self.selection.receivers_know
+        self._participants = participants or (lambda _: tuple(range(topology.num_nodes - 1)))
+        self._selected = lru_cache(_KEPT)(self._select)
+        self._mixing = lru_cache(_KEPT)(self.weights)
+        if server is not None:
+            _check_star(topology, server)
+        elif self.receivers_know:
+            self._mixing(self._selected(0))
+        else:
+            self._check_sender_weights()
+
+    @property
+    def num_nodes(self) -> int:
+        """All nodes, the server included."""
+        return self.topology.num_nodes
+
+    def graph(self, round: int) -> Graph:
+        """Who sends to whom in `round`; where receivers do not know, no single node can draw it."""
+        if self.server is None:
+            return self._selected(round)
+        active = self._participants(round)
+        return Graph.undirected(self.num_nodes, [(self.server, client) for client in active])
+
+    def view(self, node: NodeId, round: int) -> View:
+        """What `node` knows of `round`."""
+        if self.server is not None:
+            return self._server_view(round) if node == self.server else self._client_view(node, round)
+        if self.receivers_know:
+            graph = self._selected(round)
+            return self._peer_view(node, round, self._mixing(graph), graph.in_neighbors(node))
+        chosen = self.selection.select(node, round, self.topology.graph(round).out_neighbors(node))
+        return self._peer_view(node, round, self.weights(_own_edges(self.num_nodes, node, chosen)), None)
+
+    def matrix(self, round: int) -> Matrix:
+        """M of `round` as the views give it, shape (n, n), receiver-row convention."""
+        matrix = np.zeros((self.num_nodes, self.num_nodes))
+        for node in range(self.num_nodes):
+            view = self.view(node, round)
+            matrix[node, node] = view.self_weight
+            matrix[list(view.out_weights), node] = list(view.out_weights.values())
+        return matrix
+
+    def stochasticity(self, round: int = 0) -> Stochasticity:
+        """What the matrix of `round` conserves."""
+        return stochasticity(self.matrix(round))
+
+    def _select(self, round: int) -> Graph:
+        graph = self.topology.graph(round)
+        wanted = [graph.out_neighbors(node) for node in range(self.num_nodes)]
+        chosen = [self.selection.select(node, round, wanted[node]) for node in range(self.num_nodes)]
+        if chosen == wanted:
+            return graph
+        return Graph(self.num_nodes, [(src, dst) for src, targets in enumerate(chosen) for dst in targets])
+
+    def _peer_view(self, node: NodeId, round: int, mixing: MixingMatrix, heard: tuple[NodeId, ...] | None) -> View:
+        own, received, sent = mixing.node(node)
+        return View(node, round, self.num_nodes, tuple(sent), heard, own, received, sent)
+
+    def _server_view(self, round: int) -> View:
+        assert self.server is not None
+        active = self._participants(round)
+        received, sent = dict.fromkeys(active, 1 / len(active)), dict.fromkeys(active, 1.0)
+        clients = self.num_nodes - 1
+        return View(self.server, round, clients, active, active, 0.0, received, sent, Role.SERVER, self.server)
+
+    def _client_view(self, node: NodeId, round: int) -> View:
+        assert self.server is not None
+        active, clients = self._participants(round), self.num_nodes - 1
+        if node not in active:
+            return View(node, round, clients, (), (), 1.0, {}, {}, Role.CLIENT, self.server, active=False)
+        received, sent = {self.server: 1.0}, {self.server: 1 / len(active)}
+        return View(node, round, clients, (self.server,), (self.server,), 0.0, received, sent, Role.CLIENT, self.server)
+
+    def _check_sender_weights(self) -> None:
+        graph = self.topology.graph(0)
+        node = int(np.argmax(graph.out_degrees))
+        try:
+            own, _, sent = self.weights(_own_edges(self.num_nodes, node, graph.out_neighbors(node))).node(node)
+            fits = abs(own + sum(sent.values()) - 1) < _TOLERANCE
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                "receivers don't know who will send to them here, so they can't weigh what comes; "
+                "use column weights with push-sum, or a selection that is known"
+            )
+
+
+def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "columns"] | None = None) -> View:
+    """The view with the peers in `gone` removed and their weight given back, so that nothing is lost.
+
+    `keep="rows"` (gossip): the weights that `gone` had in this node's average go to `self_weight`,
+    so `self_weight` and `in_weights` still sum to 1; `out_weights` to the others stay. If links are
+    two-way with equal weights and both ends do so, columns still sum to 1 too and the mean is kept.
+
+    `keep="columns"` (push-sum): `self_weight` and the `out_weights` that are left are scaled to sum
+    to 1, which for equal shares is 1 / (1 + live out-neighbors) each; `in_weights` of the others
+    stay, for information: senders decide them.
+
+    None keeps rows where this node's row sums to 1, else columns. A directed matrix that is doubly
+    stochastic can't be told apart, so a push-sum method says `keep="columns"`.
+    """
+    known = view.in_neighbors or ()
+    if gone.isdisjoint(view.out_neighbors) and gone.isdisjoint(known):
+        return view
+    received, sent = _left(view.in_weights, gone), _left(view.out_weights, gone)
+    own = view.self_weight
+    if keep is None:
+        keep = "rows" if abs(own + sum(view.in_weights.values()) - 1) < _TOLERANCE else "columns"
+    if keep == "rows":
+        own += sum(weight for peer, weight in view.in_weights.items() if peer in gone)
+    else:
+        total = own + sum(sent.values())
+        own, sent = own / total, {peer: weight / total for peer, weight in sent.items()}
+    return replace(
+        view,
+        out_neighbors=tuple(peer for peer in view.out_neighbors if peer not in gone),
+        in_neighbors=None if view.in_neighbors is None else tuple(peer for peer in known if peer not in gone),
+        self_weight=own,
+        in_weights=received,
+        out_weights=sent,
+    )
+
+
+def _left(weights: Mapping[NodeId, float], gone: frozenset[NodeId]) -> dict[NodeId, float]:
+    return {peer: weight for peer, weight in weights.items() if peer not in gone}
+
+
+def _own_edges(num_nodes: int, node: NodeId, chosen: tuple[NodeId, ...]) -> Graph:
+    return Graph(num_nodes, [(node, peer) for peer in chosen])
+
+
+def _check_star(topology: Topology, server: NodeId) -> None:
+    clients = tuple(range(topology.num_nodes - 1))
+    graph = topology.graph(0)
+    alone = all(graph.out_neighbors(client) == graph.in_neighbors(client) == (server,) for client in clients)
+    if server != topology.num_nodes - 1 or topology.time_varying or not alone:
+        raise ValueError(
+            f"the server, node {server}, is not the hub of a star with clients 0 to {topology.num_nodes - 2}; "
+            "a server algorithm needs topology kind star, with the default hub"
+        )

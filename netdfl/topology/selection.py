@@ -1,0 +1,94 @@
+"""Who among its out-neighbors a node sends to in a round, and which clients a server samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId
+from netdfl.core.units import PositiveFloat, PositiveInt
+
+_KEPT = 8
+
+
+class Selection(Protocol):
+    """Neighbor selection. One that learns at run time (by loss, say) keeps what it learned in itself.
+
+    Attributes:
+        receivers_know: Whether `select` depends on the seed, the round and its arguments alone, and
+            is common knowledge. Where it is False, each node asks it for its own choice only.
+    """
+
+    receivers_know: bool
+
+    def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+        """Those of `candidates`, in their order, that `node` sends to. The same answer when asked again."""
+        ...
+
+
+class Everyone:
+    """Sends to every out-neighbor."""
+
+    receivers_know = True
+
+    def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+        """All of `candidates`."""
+        return candidates
+
+
+class RandomK:
+    """Sends to `k` out-neighbors drawn each round from the seed, or to all where there are no more."""
+
+    def __init__(self, num_nodes: int, streams: Streams, k: int, known: bool) -> None:
+        """Draw from `streams`; `known` says whether receivers draw the same."""
+        self.k = k
+        self.receivers_know = known
+
+        def draw(round: int) -> np.typing.NDArray[np.float32]:
+            return streams.rng("selection", "random_k", round).random((num_nodes, num_nodes), dtype=np.float32)
+
+        self._scores = lru_cache(_KEPT)(draw)
+
+    def select(self, node: NodeId, round: int, candidates: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+        """The `k` of `candidates` with the lowest scores of this round."""
+        if len(candidates) <= self.k:
+            return candidates
+        lowest = np.argsort(self._scores(round)[node, list(candidates)], kind="stable")[: self.k]
+        return tuple(candidates[i] for i in np.sort(lowest).tolist())
+
+
+def everyone(num_nodes: int, streams: Streams, /) -> Selection:
+    """Send to every out-neighbor in every round."""
+    return Everyone()
+
+
+def random_k(num_nodes: int, streams: Streams, /, *, k: PositiveInt = 2, known: bool = True) -> Selection:
+    """Send to `k` random out-neighbors a round; with `known: false` receivers can't tell who will send."""
+    return RandomK(num_nodes, streams, k, known)
+
+
+Participants: TypeAlias = Callable[[int], tuple[NodeId, ...]]
+"""The clients that take part in a round, sorted."""
+
+
+def sampled(num_clients: int, streams: Streams, /, *, participation: PositiveFloat = 1.0) -> Participants:
+    """Sample clients 0 to n - 1 each round, without replacement: up to 1 a fraction, above 1 a count.
+
+    A fraction is rounded to the nearest count, and at least one client takes part.
+    """
+    count = max(1, round(participation * num_clients)) if participation <= 1 else int(participation)
+    if count > num_clients or (participation > 1 and count != participation):
+        raise ValueError(
+            f"participation is {participation:g}; write a fraction up to 1, or a whole number of the "
+            f"{num_clients} clients"
+        )
+
+    def draw(round: int) -> tuple[NodeId, ...]:
+        chosen = streams.rng("participation", round).choice(num_clients, count, replace=False)
+        return tuple(sorted(chosen.tolist()))
+
+    return lru_cache(_KEPT)(draw)

@@ -1,0 +1,187 @@
+"""Topologies with the same graph in every round."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from math import isqrt
+from pathlib import Path
+from typing import Annotated, Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from netdfl.core.rng import Streams
+from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
+from netdfl.topology.base import Topology, draw_connected, static
+from netdfl.topology.graph import Graph
+
+
+def ring(num_nodes: int, streams: Streams, /) -> Topology:
+    """Link each node with the next, both ways."""
+    return static(_circulant(num_nodes, [1], symmetric=True))
+
+
+def directed_ring(num_nodes: int, streams: Streams, /) -> Topology:
+    """Let each node send to the next alone."""
+    return static(_circulant(num_nodes, [1], symmetric=False))
+
+
+def exponential(num_nodes: int, streams: Streams, /, *, symmetric: bool = False) -> Topology:
+    """Let each node send to those 1, 2, 4, 8, ... places ahead; `symmetric` adds the way back."""
+    return static(_circulant(num_nodes, hops(num_nodes), symmetric=symmetric))
+
+
+def full(num_nodes: int, streams: Streams, /) -> Topology:
+    """Link every node with every other."""
+    return static(_circulant(num_nodes, range(1, num_nodes), symmetric=False))
+
+
+def star(num_nodes: int, streams: Streams, /, *, hub: NonNegativeInt | None = None) -> Topology:
+    """Link every node with the hub: by default the last node, which is a server algorithm's server."""
+    center = num_nodes - 1 if hub is None else hub
+    if center >= num_nodes:
+        raise ValueError(f"hub {center} does not exist; name a node from 0 to {num_nodes - 1}")
+    return static(Graph.undirected(num_nodes, [(center, node) for node in range(num_nodes) if node != center]))
+
+
+def grid(
+    num_nodes: int, streams: Streams, /, *, rows: PositiveInt | None = None, cols: PositiveInt | None = None
+) -> Topology:
+    """Lay the nodes out in rows and link neighbors; as square as it goes unless `rows` or `cols` say."""
+    places = _places(num_nodes, rows, cols)
+    across, down = _pair(places[:, :-1], places[:, 1:]), _pair(places[:-1], places[1:])
+    return static(Graph.undirected(num_nodes, np.concatenate([across, down])))
+
+
+def torus(
+    num_nodes: int, streams: Streams, /, *, rows: PositiveInt | None = None, cols: PositiveInt | None = None
+) -> Topology:
+    """Lay the nodes out as a grid whose ends are joined; as square as it goes unless `rows` or `cols` say."""
+    places = _places(num_nodes, rows, cols)
+    links = [_pair(places, np.roll(places, -1, axis)) for axis in (0, 1) if places.shape[axis] > 1]
+    return static(Graph.undirected(num_nodes, np.concatenate([*links, np.empty((0, 2), dtype=np.int64)])))
+
+
+def erdos_renyi(num_nodes: int, streams: Streams, /, *, p: Probability = 0.3, directed: bool = False) -> Topology:
+    """Link each pair with probability `p`; drawn again until connected."""
+    rng = streams.rng("topology", "erdos_renyi")
+    return static(
+        draw_connected(
+            lambda: Graph.from_networkx(nx.fast_gnp_random_graph(num_nodes, p, seed=rng, directed=directed)),
+            f"erdos_renyi with p={p:g} and {num_nodes} nodes",
+            f"raise p well above ln(n)/n = {np.log(num_nodes) / num_nodes:.3g}",
+        )
+    )
+
+
+def small_world(
+    num_nodes: int,
+    streams: Streams,
+    /,
+    *,
+    neighbors: Annotated[int, Bound(ge=2)] = 4,
+    rewire: Probability = 0.1,
+) -> Topology:
+    """Watts-Strogatz: a ring of `neighbors` nearest nodes with each link moved with probability `rewire`."""
+    if neighbors % 2 or neighbors >= num_nodes:
+        raise ValueError(
+            f"small_world has {neighbors} neighbors; expected an even number below the {num_nodes} nodes, "
+            "half of them on each side"
+        )
+    rng = streams.rng("topology", "small_world")
+    return static(
+        draw_connected(
+            lambda: Graph.from_networkx(nx.watts_strogatz_graph(num_nodes, neighbors, rewire, seed=rng)),
+            f"small_world with {neighbors} neighbors and rewire={rewire:g}",
+            "give it more neighbors or rewire less",
+        )
+    )
+
+
+def edge_list(
+    num_nodes: int,
+    streams: Streams,
+    /,
+    *,
+    edges: list[list[int]] | None = None,
+    file: str | None = None,
+    directed: bool = False,
+) -> Topology:
+    """Take the links from `edges: [[0, 1], [1, 2]]` or from a CSV file with a link a line."""
+    if (edges is None) == (file is None):
+        raise ValueError("edge_list takes its links from edges or from file; give one of the two")
+    links = _checked(edges if edges is not None else _read_csv(Path(file or "")))
+    return static(Graph(num_nodes, links) if directed else Graph.undirected(num_nodes, links))
+
+
+def graphml(num_nodes: int, streams: Streams, /, *, file: str) -> Topology:
+    """Take the graph from a GraphML file; nodes not named 0 to n - 1 are numbered in the file's order."""
+    try:
+        drawn = nx.read_graphml(file)
+    except OSError as exc:
+        raise ValueError(f"can't read {file}: {exc.strerror}; give the path of a GraphML file") from exc
+    except (SyntaxError, nx.NetworkXError) as exc:  # xml's ParseError is a SyntaxError
+        raise ValueError(f"{file} is not GraphML: {exc}") from exc
+    if drawn.number_of_nodes() != num_nodes:
+        raise ValueError(f"{file} has {drawn.number_of_nodes()} nodes, expected the scenario's {num_nodes}")
+    return static(Graph.from_networkx(_numbered(drawn)))
+
+
+def hops(num_nodes: int) -> list[int]:
+    """The distances 2^k < n of the exponential graph."""
+    return [1 << k for k in range((num_nodes - 1).bit_length())]
+
+
+def _circulant(num_nodes: int, distances: Iterable[int], *, symmetric: bool) -> Graph:
+    nodes = np.arange(num_nodes)
+    steps = np.array([d for d in distances if d % num_nodes], dtype=np.int64)
+    edges = np.stack([np.repeat(nodes, len(steps)), np.add.outer(nodes, steps).ravel() % num_nodes], axis=1)
+    return Graph.undirected(num_nodes, edges) if symmetric else Graph(num_nodes, edges)
+
+
+def _places(num_nodes: int, rows: int | None, cols: int | None) -> NDArray[np.int64]:
+    if rows is None:
+        square = next(r for r in range(isqrt(num_nodes), 0, -1) if num_nodes % r == 0)
+        rows = num_nodes // cols if cols else square
+    cols = cols or num_nodes // rows
+    if rows * cols != num_nodes:
+        raise ValueError(f"{rows} rows of {cols} are {rows * cols} places for {num_nodes} nodes; rows * cols must be n")
+    return np.arange(num_nodes).reshape(rows, cols)
+
+
+def _pair(src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.stack([src.ravel(), dst.ravel()], axis=1)
+
+
+def _checked(edges: list[list[int]]) -> list[list[int]]:
+    for edge in edges:
+        if len(edge) != 2:
+            raise ValueError(f"{edge} is not an edge; write two nodes, like [0, 1]")
+    return edges
+
+
+def _read_csv(path: Path) -> list[list[int]]:
+    """The first two columns of every line; a first line of words is a header, `#` starts a comment."""
+    try:
+        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ValueError(f"can't read {path} as a CSV file of edges: {exc}") from exc
+    edges = []
+    for number, row in enumerate(rows, start=1):
+        if not row or row[0].lstrip().startswith("#"):
+            continue
+        try:
+            edges.append([int(row[0]), int(row[1])])
+        except (ValueError, IndexError) as exc:
+            if number > 1:
+                raise ValueError(f"{path}:{number}: {','.join(row)!r} is not an edge; write src,dst") from exc
+    return edges
+
+
+def _numbered(graph: Any) -> Any:
+    names = {str(node): node for node in graph}
+    if set(names) == {str(i) for i in range(len(names))}:
+        return nx.relabel_nodes(graph, {node: int(name) for name, node in names.items()})
+    return nx.convert_node_labels_to_integers(graph)

@@ -1,0 +1,125 @@
+"""Mixing weights: from a graph to the matrix M of `X+ = M X`, sparse or dense, and what it conserves.
+
+Receiver-row convention: M_ij is the weight that node i gives to what it receives from node j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netdfl.core.types import NodeId
+from netdfl.topology.graph import Graph
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+class NodeWeights(NamedTuple):
+    """One node's part of M: its diagonal entry, its row (`received`) and its column (`sent`)."""
+
+    own: float
+    received: Mapping[NodeId, float]
+    sent: Mapping[NodeId, float]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MixingMatrix:
+    """M in sparse form: `on_edges[e]` is M at (dst, src) of the graph's edge e, `on_self` the diagonal."""
+
+    graph: Graph
+    on_edges: Vector
+    on_self: Vector
+
+    def node(self, node: NodeId) -> NodeWeights:
+        """The weights that concern `node`."""
+        graph = self.graph
+        start, end = np.searchsorted(graph.src, (node, node + 1))
+        order = graph.by_receiver
+        first, last = np.searchsorted(graph.dst, (node, node + 1), sorter=order)
+        return NodeWeights(
+            float(self.on_self[node]),
+            dict(zip(graph.in_neighbors(node), self.on_edges[order[first:last]].tolist(), strict=True)),
+            dict(zip(graph.out_neighbors(node), self.on_edges[start:end].tolist(), strict=True)),
+        )
+
+    def dense(self) -> Matrix:
+        """M as an array of shape (n, n)."""
+        dense = np.diag(self.on_self)
+        dense[self.graph.dst, self.graph.src] = self.on_edges
+        return dense
+
+
+class Weights(Protocol):
+    """Gives a graph its mixing weights."""
+
+    def __call__(self, graph: Graph, /) -> MixingMatrix:
+        """The mixing matrix of `graph`. Raises ValueError for a graph that it does not fit."""
+        ...
+
+
+def uniform(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
+    """Give each received model and one's own the same weight; rows sum to 1.
+
+    M_ij = 1 / (1 + in-degree of i). `lazy` takes (I + M) / 2.
+    """
+    on_edges = 1 / (1.0 + graph.in_degrees[graph.dst])
+    return _made(graph, on_edges, 1 / (1.0 + graph.in_degrees), lazy)
+
+
+def metropolis(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
+    """Metropolis-Hastings weights, symmetric and doubly stochastic; links must work both ways.
+
+    M_ij = 1 / (1 + max(d_i, d_j)), the rest to self. `lazy` takes (I + M) / 2.
+    """
+    _require_symmetric(graph, "metropolis")
+    degrees = graph.in_degrees
+    on_edges = 1 / (1.0 + np.maximum(degrees[graph.src], degrees[graph.dst]))
+    return _made(graph, on_edges, _rest(graph, on_edges), lazy)
+
+
+def max_degree(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
+    """One weight for all links by the largest degree, symmetric and doubly stochastic; links must work both ways.
+
+    M_ij = 1 / (1 + d_max), the rest to self. `lazy` takes (I + M) / 2.
+    """
+    _require_symmetric(graph, "max_degree")
+    on_edges = np.full(graph.num_edges, 1 / (1.0 + graph.in_degrees.max()))
+    return _made(graph, on_edges, _rest(graph, on_edges), lazy)
+
+
+def column(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
+    """Each sender splits what it has into equal shares; columns sum to 1, as push-sum needs.
+
+    M_ij = 1 / (1 + out-degree of j). `lazy` takes (I + M) / 2.
+    """
+    on_edges = 1 / (1.0 + graph.out_degrees[graph.src])
+    return _made(graph, on_edges, 1 / (1.0 + graph.out_degrees), lazy)
+
+
+def auto(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:
+    """Metropolis where every link works both ways, else column. `lazy` takes (I + M) / 2."""
+    return (metropolis if graph.is_symmetric else column)(graph, lazy=lazy)
+
+
+def _rest(graph: Graph, on_edges: Vector) -> Vector:
+    given = np.bincount(graph.dst, weights=on_edges, minlength=graph.num_nodes)
+    return 1 - given.astype(np.float64)
+
+
+def _made(graph: Graph, on_edges: Vector, on_self: Vector, lazy: bool) -> MixingMatrix:
+    return MixingMatrix(graph, on_edges / 2, (1 + on_self) / 2) if lazy else MixingMatrix(graph, on_edges, on_self)
+
+
+def _require_symmetric(graph: Graph, name: str) -> None:
+    if not graph.is_symmetric:
+        edges = set(graph.edges)
+        src, dst = next((s, d) for s, d in graph.edges if (d, s) not in edges)
+        raise ValueError(
+            f"{name} weights need links in both directions, but {src}->{dst} has no {dst}->{src}; "
+            "use column weights with push-sum, or an undirected topology without neighbor selection"
+        )
