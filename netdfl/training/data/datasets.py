@@ -1,0 +1,148 @@
+"""The datasets by name. Each is a function from the data root to a `Dataset`; a user's own is too."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netdfl.core.errors import DatasetError
+from netdfl.core.units import PositiveFloat
+from netdfl.training.data.dataset import Dataset, data_root
+from netdfl.training.data.files import read_idx, read_records
+
+_DIGITS_TEST_FRACTION = 0.2
+_DIGITS_SPLIT_SEED = 0
+_DIGITS_MEAN, _DIGITS_STD = (0.3055,), (0.3761,)
+_CIFAR10_MEAN, _CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+_CIFAR100_MEAN, _CIFAR100_STD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+
+
+def digits_path() -> Path:
+    """The file of handwritten digits that scikit-learn brings; sklearn itself is not imported.
+
+    Raises:
+        DatasetError: scikit-learn is not installed, or has moved the file.
+    """
+    spec = importlib.util.find_spec("sklearn")
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(place) / "datasets" / "data" / "digits.csv.gz"
+        if path.exists():
+            return path
+    raise DatasetError("dataset digits is part of scikit-learn, which is not installed: run `pip install scikit-learn`")
+
+
+def digits(root: Path, /) -> Dataset:
+    """1,797 real handwritten digits of 8x8 pixels, from scikit-learn; nothing to download.
+
+    A fifth of every class is the test set. The split is fixed: it does not depend on the scenario.
+    """
+    table = np.loadtxt(digits_path(), delimiter=",", dtype=np.uint8)
+    x = (table[:, :-1].astype(np.float32) / 16).reshape(-1, 1, 8, 8)
+    y = table[:, -1].astype(np.int64)
+    is_test = _stratified(y, _DIGITS_TEST_FRACTION, np.random.Generator(np.random.PCG64(_DIGITS_SPLIT_SEED)))
+    return Dataset(x[~is_test], y[~is_test], x[is_test], y[is_test], 10, _DIGITS_MEAN, _DIGITS_STD)
+
+
+def _stratified(labels: NDArray[np.int64], fraction: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    chosen = np.zeros(len(labels), dtype=np.bool_)
+    for label in np.unique(labels):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        chosen[members[: round(fraction * len(members))]] = True
+    return chosen
+
+
+def mnist(root: Path, /, *, mean: float = 0.1307, std: PositiveFloat = 0.3081) -> Dataset:
+    """MNIST: 60,000 and 10,000 handwritten digits of 28x28 pixels."""
+    return _idx_dataset("mnist", root / "MNIST" / "raw", mean, std)
+
+
+def fashion_mnist(root: Path, /, *, mean: float = 0.2860, std: PositiveFloat = 0.3530) -> Dataset:
+    """Fashion-MNIST: 60,000 and 10,000 pictures of clothes, 28x28 pixels, 10 classes."""
+    return _idx_dataset("fashion_mnist", root / "FashionMNIST" / "raw", mean, std)
+
+
+def _idx_dataset(name: str, folder: Path, mean: float, std: float) -> Dataset:
+    def split(prefix: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        images = read_idx(folder / f"{prefix}-images-idx3-ubyte")
+        return images[:, None], read_idx(folder / f"{prefix}-labels-idx1-ubyte").astype(np.int64)
+
+    try:
+        return Dataset(*split("train"), *split("t10k"), 10, (mean,), (std,))
+    except FileNotFoundError as exc:
+        raise _missing(name, folder) from exc
+
+
+def cifar10(root: Path, /) -> Dataset:
+    """CIFAR-10: 50,000 and 10,000 color pictures of 32x32 pixels, 10 classes.
+
+    Reads netdfl's own copy (`CIFAR10/raw`), else torchvision's `cifar-10-batches-py` through torchvision.
+    """
+    folder = root / "CIFAR10" / "raw"
+    if not folder.exists() and (root / "cifar-10-batches-py").exists():
+        return from_torchvision("cifar10", root, _CIFAR10_MEAN, _CIFAR10_STD)
+    try:
+        train = read_records(folder / "train.bin", (3, 32, 32), 50_000)
+        test = read_records(folder / "test.bin", (3, 32, 32), 10_000)
+    except FileNotFoundError as exc:
+        raise _missing("cifar10", folder) from exc
+    return Dataset(*train, *test, 10, _CIFAR10_MEAN, _CIFAR10_STD)
+
+
+def cifar100(root: Path, /) -> Dataset:
+    """CIFAR-100: as CIFAR-10 with 100 classes; needs torchvision."""
+    return from_torchvision("cifar100", root, _CIFAR100_MEAN, _CIFAR100_STD)
+
+
+def from_torchvision(
+    name: str, root: Path, mean: tuple[float, ...], std: tuple[float, ...], *, download: bool = False
+) -> Dataset:
+    """CIFAR through torchvision, which is imported here and nowhere else: it does not fit every torch.
+
+    Raises:
+        DatasetError: torchvision does not import, or the files are missing or damaged.
+    """
+    try:
+        source = getattr(importlib.import_module("torchvision.datasets"), name.upper())
+    except (ImportError, RuntimeError, OSError) as exc:
+        raise DatasetError(
+            f"dataset {name} needs torchvision, which does not import here ({_first_line(exc)}): "
+            "install the torchvision that belongs to this torch"
+        ) from exc
+    try:
+        parts: list[Any] = [source(root=str(root), train=train, download=download) for train in (True, False)]
+    except (RuntimeError, OSError) as exc:
+        raise DatasetError(f"dataset {name}: {_first_line(exc)}; run `netdfl data get {name}`") from exc
+    arrays = [(np.moveaxis(part.data, 3, 1), np.asarray(part.targets, dtype=np.int64)) for part in parts]
+    return Dataset(*arrays[0], *arrays[1], len(parts[0].classes), mean, std)
+
+
+def _first_line(exc: BaseException) -> str:
+    return (str(exc).strip() or type(exc).__name__).splitlines()[0]
+
+
+def _missing(name: str, folder: Path) -> DatasetError:
+    return DatasetError(f"dataset {name} is not in {folder}: run `netdfl data get {name}`, or point NETDFL_DATA at it")
+
+
+DATASETS: Mapping[str, Callable[..., Dataset]] = MappingProxyType(
+    {"digits": digits, "mnist": mnist, "fashion_mnist": fashion_mnist, "cifar10": cifar10, "cifar100": cifar100}
+)
+"""Every dataset by name: a function `(root: Path, /, *, ...) -> Dataset`."""
+
+
+def load(name: str, root: Path | None = None, **params: Any) -> Dataset:
+    """The dataset `name` from `root` (None: `data_root()`).
+
+    Raises:
+        DatasetError: No such dataset, or its files are missing or damaged.
+    """
+    if name not in DATASETS:
+        raise DatasetError(f"no dataset is called {name!r}: expected one of {', '.join(DATASETS)}")
+    return DATASETS[name](root or data_root(), **params)

@@ -1,0 +1,267 @@
+"""How training samples are shared out over clients. No sample is lost or given twice.
+
+A partition is a function `(labels, num_clients, streams, /, *, ...)` from the labels (N,) to one
+sorted array of indices per client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netdfl.core.rng import Streams
+from netdfl.core.units import PositiveFloat, PositiveInt
+
+Indices: TypeAlias = NDArray[np.int64]
+Partition: TypeAlias = list[Indices]
+
+_SINKHORN_STEPS = 1000
+
+
+def iid(labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /) -> Partition:
+    """Shuffle and split: every client sees the same distribution."""
+    _require_samples(len(labels), num_clients)
+    return _sorted(np.array_split(streams.rng("partition").permutation(len(labels)), num_clients))
+
+
+def dirichlet(
+    labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /, *, alpha: PositiveFloat = 0.3
+) -> Partition:
+    """Each client draws its class mix from Dir(alpha); sizes are equal (to within one sample).
+
+    Samples are dealt one by one: a random client that is not full yet takes a class drawn from its
+    mix, renormalized over the classes that still have samples. So nothing is lost or doubled, where
+    the published codes stall (DisPFL) or refill a class with duplicates (FL-Simulator).
+    """
+    _require_samples(len(labels), num_clients)
+    rng = streams.rng("partition")
+    classes, class_of, counts = _classes(labels)
+    log_mix = _log_gamma(rng, alpha, (num_clients, len(classes)))
+    clients = _dealing_order(rng, _equal_sizes(len(labels), num_clients))
+    drawn = _draw_classes(rng, log_mix, clients, counts)
+    samples = np.empty(len(labels), dtype=np.int64)
+    samples[np.argsort(drawn, kind="stable")] = _shuffled_by_class(rng, class_of)
+    return _sorted([samples[clients == client] for client in range(num_clients)])
+
+
+def dirichlet_per_class(
+    labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /, *, alpha: PositiveFloat = 0.3
+) -> Partition:
+    """Each class is spread over the clients by Dir(alpha), balanced to equal client sizes (DynaFed).
+
+    The shares are scaled, rows and columns in turn, until every class is used up and every client
+    has its size; what is left by rounding is filled in.
+    """
+    _require_samples(len(labels), num_clients)
+    rng = streams.rng("partition")
+    classes, class_of, counts = _classes(labels)
+    shares = _log_gamma(rng, alpha, (len(classes), num_clients))
+    table = _balanced(rng, shares, counts, _equal_sizes(len(labels), num_clients))
+    clients = np.concatenate([np.repeat(np.arange(num_clients), row) for row in table])
+    samples = _shuffled_by_class(rng, class_of)
+    return _sorted([samples[clients == client] for client in range(num_clients)])
+
+
+def pathological(
+    labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /, *, classes_per_client: PositiveInt = 2
+) -> Partition:
+    """Each client holds a few random classes only; a class is split equally over its holders.
+
+    Every class gets as many holders as any other, or one more, so sizes are equal where
+    `num_clients * classes_per_client` is a multiple of the number of (equally large) classes.
+    """
+    _require_samples(len(labels), num_clients)
+    rng = streams.rng("partition")
+    classes, class_of, counts = _classes(labels)
+    holders = _class_holders(rng, num_clients, classes_per_client, len(classes))
+    by_class = np.split(_shuffled_by_class(rng, class_of), np.cumsum(counts)[:-1])
+    parts: list[list[Indices]] = [[] for _ in range(num_clients)]
+    for members, holding in zip(by_class, holders, strict=True):
+        for client, share in zip(holding, np.array_split(members, len(holding)), strict=True):
+            parts[client].append(share)
+    return _sorted([np.concatenate(part) for part in parts])
+
+
+def shards(
+    labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /, *, shards_per_client: PositiveInt = 2
+) -> Partition:
+    """Sort by label, cut into equal shards, and give each client the same number of random ones."""
+    num_shards = num_clients * shards_per_client
+    if num_shards > len(labels):
+        raise ValueError(
+            f"{num_clients} clients with {shards_per_client} shards each need {num_shards} samples, the data has "
+            f"{len(labels)}: use fewer clients or a smaller shards_per_client"
+        )
+    rng = streams.rng("partition")
+    _, class_of, _ = _classes(labels)
+    pieces = np.array_split(_shuffled_by_class(rng, class_of), num_shards)
+    given = rng.permutation(num_shards).reshape(num_clients, shards_per_client)
+    return _sorted([np.concatenate([pieces[shard] for shard in row]) for row in given])
+
+
+PARTITIONS: Mapping[str, Callable[..., Partition]] = MappingProxyType(
+    {
+        "iid": iid,
+        "dirichlet": dirichlet,
+        "dirichlet_per_class": dirichlet_per_class,
+        "pathological": pathological,
+        "shards": shards,
+    }
+)
+"""Every partition by name: a function `(labels, num_clients, streams, /, *, ...)`."""
+
+
+def label_counts(labels: NDArray[np.integer[Any]], parts: Sequence[Indices], num_classes: int) -> NDArray[np.int64]:
+    """Samples of each class at each client, of shape (clients, num_classes)."""
+    return np.stack([np.bincount(labels[part], minlength=num_classes) for part in parts]).astype(np.int64)
+
+
+def _require_samples(num_samples: int, num_clients: int) -> None:
+    if num_clients > num_samples:
+        raise ValueError(f"{num_clients} clients can't share {num_samples} samples: use at most {num_samples} clients")
+
+
+def _sorted(parts: Sequence[Indices]) -> Partition:
+    empty = [client for client, part in enumerate(parts) if len(part) == 0]
+    if empty:
+        raise ValueError(f"clients {empty} would get no sample: use fewer clients, or more classes for each")
+    return [np.sort(part).astype(np.int64) for part in parts]
+
+
+def _classes(labels: NDArray[np.integer[Any]]) -> tuple[Indices, Indices, Indices]:
+    """The classes that occur, each sample's class by its place among them, and the class sizes."""
+    classes, class_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    return classes.astype(np.int64), class_of.astype(np.int64), counts.astype(np.int64)
+
+
+def _equal_sizes(num_samples: int, num_clients: int) -> Indices:
+    return num_samples // num_clients + (np.arange(num_clients) < num_samples % num_clients).astype(np.int64)
+
+
+def _shuffled_by_class(rng: np.random.Generator, class_of: Indices) -> Indices:
+    """All samples, class by class, in random order within a class."""
+    return np.lexsort((rng.random(len(class_of)), class_of))
+
+
+def _log_gamma(rng: np.random.Generator, alpha: float, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Logarithms of Gamma(alpha) draws: unnormalized Dirichlet mixes that never underflow.
+
+    Gamma(alpha) = Gamma(alpha + 1) * U^(1 / alpha) in distribution.
+    """
+    boost = np.log1p(-rng.random(shape)) / alpha
+    return np.asarray(np.log(rng.standard_gamma(alpha + 1, shape)) + boost)
+
+
+def _dealing_order(rng: np.random.Generator, sizes: Indices) -> Indices:
+    """Clients in the order of repeated uniform picks among those that are not full yet.
+
+    The same law without a loop: independent unit-rate Poisson arrivals at every client, each cut
+    off when the client is full, merged by time.
+    """
+    arrivals = np.cumsum(rng.standard_exponential((len(sizes), int(sizes.max()))), axis=1)
+    within = np.arange(arrivals.shape[1]) < sizes[:, None]
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    return owners[np.argsort(arrivals[within], kind="stable")]
+
+
+def _draw_classes(
+    rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices, counts: Indices
+) -> Indices:
+    """A class for each pick of `clients` in turn, from its mix over the classes still in stock.
+
+    The stock's composition only changes when a class runs out, so the picks up to that point are
+    drawn at once; there are as many rounds as classes.
+    """
+    drawn = np.empty(len(clients), dtype=np.int64)
+    left, start = counts.copy(), 0
+    while start < len(clients):
+        picks = _draw(rng, np.where(left > 0, log_mix, -np.inf), clients[start:])
+        asked = np.bincount(picks, minlength=len(left))
+        by_class = np.argsort(picks, kind="stable")
+        first = np.cumsum(asked) - asked
+        out = np.flatnonzero((left > 0) & (asked >= left))
+        stop = 1 + int(by_class[first[out] + left[out] - 1].min())
+        drawn[start : start + stop] = picks[:stop]
+        left -= np.bincount(picks[:stop], minlength=len(left))
+        start += stop
+    return drawn
+
+
+def _draw(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices) -> Indices:
+    """A class for each of `clients` by inverting the cumulative mixes, laid end to end, in one search.
+
+    The uniform numbers have 32 bits, so that client + u is exact.
+    """
+    mix = np.exp(log_mix - log_mix.max(axis=1, keepdims=True))
+    steps = np.cumsum(mix, axis=1)
+    steps = steps / steps[:, -1:] + np.arange(len(mix))[:, None]
+    u = rng.integers(2**32, size=len(clients)) * 2.0**-32
+    return np.searchsorted(steps.ravel(), clients + u, side="right") - clients * mix.shape[1]
+
+
+def _balanced(
+    rng: np.random.Generator, log_shares: NDArray[np.float64], rows: Indices, columns: Indices
+) -> Indices:
+    """A table of whole numbers with these row and column sums, close to the scaled shares.
+
+    Sinkhorn scaling in logarithms; what it has not settled is cut and filled in from corner to
+    corner; the fractions left are rounded up for the neediest classes of each client.
+    """
+    logs = log_shares
+    for _ in range(_SINKHORN_STEPS):
+        logs = logs + (np.log(columns) - np.logaddexp.reduce(logs, axis=0))
+        short = np.log(rows) - np.logaddexp.reduce(logs, axis=1)
+        logs = logs + short[:, None]
+        if np.abs(np.expm1(short) * rows).max() < 0.5:
+            break
+    shares = np.exp(logs)
+    shares *= np.minimum(1, columns / shares.sum(axis=0))
+    shares *= np.minimum(1, rows / shares.sum(axis=1))[:, None]
+    shares += _corner_fill(rows - shares.sum(axis=1), columns - shares.sum(axis=0))
+    return _rounded(rng, shares, rows, columns)
+
+
+def _corner_fill(rows: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The table whose sums are `rows` and `columns` (of equal totals), by overlap of their intervals."""
+    row_ends, column_ends = np.cumsum(rows), np.cumsum(columns)
+    low = np.maximum.outer(row_ends - rows, column_ends - columns)
+    return np.asarray(np.maximum(np.minimum.outer(row_ends, column_ends) - low, 0.0))
+
+
+def _rounded(rng: np.random.Generator, shares: NDArray[np.float64], rows: Indices, columns: Indices) -> Indices:
+    """`shares`, each rounded down or up by one, such that the sums are `rows` and `columns`.
+
+    Serving the classes with most left over first always works out (Gale and Ryser).
+    """
+    table = np.floor(shares).astype(np.int64)
+    left = rows - table.sum(axis=1)
+    for client, missing in enumerate(columns - table.sum(axis=0)):
+        neediest = np.lexsort((rng.random(len(left)), -left))[:missing]
+        table[neediest, client] += 1
+        left[neediest] -= 1
+    return table
+
+
+def _class_holders(
+    rng: np.random.Generator, num_clients: int, classes_per_client: int, num_classes: int
+) -> list[list[int]]:
+    """Which clients hold each class: every client takes the least held classes, ties at random."""
+    if classes_per_client > num_classes:
+        raise ValueError(
+            f"classes_per_client is {classes_per_client}, the data has {num_classes} classes: use at most {num_classes}"
+        )
+    if num_clients * classes_per_client < num_classes:
+        raise ValueError(
+            f"{num_clients} clients with {classes_per_client} classes each can't hold all {num_classes} classes, and "
+            f"samples would be lost: use at least {-(-num_classes // num_clients)} classes per client"
+        )
+    holders: list[list[int]] = [[] for _ in range(num_classes)]
+    for client in range(num_clients):
+        held = [len(clients) for clients in holders]
+        for chosen in np.lexsort((rng.random(num_classes), held))[:classes_per_client]:
+            holders[chosen].append(client)
+    return holders
