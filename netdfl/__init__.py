@@ -1,0 +1,1 @@
+"""netdfl: an asyncio message-passing emulator for decentralized federated learning."""

@@ -1,0 +1,1 @@
+"""Algorithms: families (the loops), the catalog (one function each), wait policies."""

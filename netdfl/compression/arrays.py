@@ -31,7 +31,7 @@ def to_array(tensor: Tensor) -> Array:
     """
     host = tensor.detach().to("cpu").contiguous()
     flat = host.reshape(-1).view(torch.uint8).numpy()
-    return Array(_NAMES[tensor.dtype], tuple(tensor.shape), memoryview(flat).toreadonly())
+    return Array(_NAMES[tensor.dtype], tuple(tensor.shape), memoryview(flat.data).toreadonly())
 
 
 def snapshot(tensor: Tensor) -> Array:

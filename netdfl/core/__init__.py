@@ -1,0 +1,1 @@
+"""Core types, clock, named random streams, errors and units."""

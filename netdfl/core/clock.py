@@ -34,5 +34,4 @@ class RealClock:
 
     async def sleep_until(self, at_ns: int) -> None:
         """Return at `at_ns`, or at once if that is past."""
-        while (left := at_ns - self.now_ns()) > 0:
-            await asyncio.sleep(left / NS_PER_S)
+        await asyncio.sleep(max(0, at_ns - self.now_ns()) / NS_PER_S)

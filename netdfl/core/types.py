@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 NodeId: TypeAlias = int
 Edge: TypeAlias = tuple[NodeId, NodeId]
-Scalar: TypeAlias = "int | float | str | bool | None | Sequence[Scalar] | Mapping[str, Scalar]"
+Scalar: TypeAlias = "int | float | str | bool | Sequence[Scalar] | Mapping[str, Scalar] | None"
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 

@@ -1,0 +1,1 @@
+"""Why a fleet stalls, and how faithful the emulation was."""

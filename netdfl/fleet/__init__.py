@@ -1,0 +1,1 @@
+"""Worlds: how a scenario becomes a fleet that runs."""

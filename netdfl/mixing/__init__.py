@@ -1,0 +1,1 @@
+"""Mixing: what a node sends and what it makes of what comes. Sans-I/O."""

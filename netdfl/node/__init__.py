@@ -1,0 +1,1 @@
+"""The node: runtime, mailbox, waits."""

@@ -1,0 +1,1 @@
+"""Studies: sweeps over scenarios and reproduction of published tables."""

@@ -1,0 +1,1 @@
+"""Conformance suites and toy problems, shipped for those who write own parts."""

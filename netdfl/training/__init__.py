@@ -1,0 +1,1 @@
+"""Local training: tasks, solvers, data and models."""

@@ -1,0 +1,1 @@
+"""Transports: what carries messages between nodes."""

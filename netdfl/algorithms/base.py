@@ -1,0 +1,124 @@
+"""An algorithm as orthogonal parts, the state that survives a round, and what the loops ask of a node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+
+from netdfl.algorithms.wait import WaitPolicy
+from netdfl.core.types import Inbox, NodeId, Outbox, View
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from netdfl.training.base import LocalData, LocalSolver, Received, Start, Update
+
+T = TypeVar("T")
+FamilyName = Literal["gossip", "server", "bilateral", "overlap"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """Orthogonal parts: where a round starts, what it does locally, how it mixes, what it waits for.
+
+    `family` names the loop that runs them. `mixing` is a `Mixing`, or an `Aggregation` in the server
+    family.
+    """
+
+    family: FamilyName
+    start: Start
+    local: LocalSolver
+    mixing: Any
+    wait: WaitPolicy
+
+
+class NodeState(NamedTuple):
+    """Everything that survives a round, and nothing else: what a checkpoint holds.
+
+    `round` is the next one to begin. `x` has shape (d,). `received` is what the last exchange handed
+    to the local solver.
+    """
+
+    round: int
+    x: Tensor
+    start: Any
+    local: Any
+    mixing: Any
+    received: Received
+
+    def train(self, alg: Algorithm, data: LocalData, view: View) -> tuple[NodeState, Update]:
+        """One local round: start.begin, the local steps, start.trained."""
+        start, y = alg.start.begin(self.start, self.x, view)
+        weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
+        local, update = alg.local.train(self.local, y, self.received, weight, data, view)
+        start = alg.start.trained(start, update, view)
+        return self._replace(start=start, local=local), update._replace(before=self.x)
+
+    def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
+        """What the mixing sends in `step`."""
+        mixing, outbox = alg.mixing.outgoing(self.mixing, update, step, view)
+        return self._replace(mixing=mixing), outbox
+
+    def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:
+        """Mix what came in `step`."""
+        mixing, update, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
+        return self._replace(mixing=mixing, received=received), update
+
+    def end_round(self, alg: Algorithm, update: Update, view: View) -> NodeState:
+        """Close the round: the mixed vector becomes the node's, the solver sees what mixing did."""
+        local = alg.local.after_mix(self.local, self.x, update.x, self.received, view)
+        return self._replace(round=view.round + 1, x=update.x, local=local)
+
+
+class RoundContext(Protocol):
+    """What a family's loop asks of the node it runs on. Everything that awaits is here."""
+
+    def restored(self) -> NodeState | None:
+        """The state to go on from after a restart, if there is one."""
+        ...
+
+    def initial(self) -> Tensor:
+        """The parameters to start from."""
+        ...
+
+    def rounds(self, first: int) -> AsyncIterator[View]:
+        """The view of each round from `first` to the scenario's last, as the node begins it."""
+        ...
+
+    async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
+        """Run one local round off the event loop."""
+        ...
+
+    async def do(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a piece of maths: inline where it is short, off the event loop where it would block it."""
+        ...
+
+    async def send(self, view: View, step: int, outbox: Outbox) -> None:
+        """Send one step's payloads and go on."""
+        ...
+
+    async def gather(self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None) -> Inbox:
+        """Wait for the step's messages from the in-neighbors (or `sources`) as the policy says."""
+        ...
+
+    async def end_round(self, state: NodeState, view: View) -> None:
+        """The round is over: the only place where state is snapshot or checkpointed."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A row of the catalog: how to build the algorithm, what it needs of the graph, where it is from.
+
+    `needs` are the kinds of mixing matrix it is defined for: `doubly`, `row`, `column` stochastic,
+    or `server` (a star around a node with the server role).
+    """
+
+    build: Callable[..., Algorithm]
+    family: FamilyName
+    needs: frozenset[str]
+    source: str
+
+
+Catalog = Mapping[str, Entry]

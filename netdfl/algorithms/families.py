@@ -1,0 +1,75 @@
+"""The loops. Each reads like the papers' listing; everything that computes is in the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from torch import Tensor
+
+from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContext
+from netdfl.core.types import Role, View
+from netdfl.training.base import Received
+
+
+async def gossip(ctx: RoundContext, alg: Algorithm) -> None:
+    """Train, send, receive, mix. Gossip and push-sum differ in `mixing` alone."""
+    s = ctx.restored()
+    async for view in ctx.rounds(s.round if s else 0):
+        s = first_state(ctx.initial(), alg, view) if s is None else s
+        s, update = await ctx.train(s, alg, view)
+        for step in range(alg.mixing.num_steps(view.round, view)):
+            s, outbox = await ctx.do(s.outgoing, alg, update, step, view)
+            await ctx.send(view, step, outbox)
+            inbox = await ctx.gather(view, step, alg.wait)
+            s, update = await ctx.do(s.mix, alg, update, inbox, step, view)
+        s = s.end_round(alg, update, view)
+        await ctx.end_round(s, view)
+
+
+DOWN, UP = 0, 1
+
+
+async def server(ctx: RoundContext, alg: Algorithm) -> None:
+    """The server sends its model down, participants train and report up, the server aggregates."""
+    s = ctx.restored()
+    async for view in ctx.rounds(s.round if s else 0):
+        s = first_state(ctx.initial(), alg, view) if s is None else s
+        if view.role is Role.SERVER:
+            s = await _serve(ctx, alg, s, view)
+        elif view.active:
+            s = await _take_part(ctx, alg, s, view)
+        s = s._replace(round=view.round + 1)
+        await ctx.end_round(s, view)
+
+
+async def _serve(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> NodeState:
+    await ctx.send(view, DOWN, await ctx.do(alg.mixing.broadcast, s.mixing, s.x, view))
+    inbox = await ctx.gather(view, UP, alg.wait)
+    mixing, x = await ctx.do(alg.mixing.aggregate, s.mixing, s.x, inbox, view)
+    return s._replace(x=x, mixing=mixing)
+
+
+async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> NodeState:
+    inbox = await ctx.gather(view, DOWN, alg.wait)
+    adopted = await ctx.do(alg.mixing.adopt, inbox, s.x, view)
+    if adopted is None:
+        return s
+    x, received = adopted
+    s, update = await ctx.train(s._replace(x=x, received=received), alg, view)
+    await ctx.send(view, UP, await ctx.do(alg.mixing.report, update, received, view))
+    return s.end_round(alg, update, view)
+
+
+def first_state(x: Tensor, alg: Algorithm, view: View) -> NodeState:
+    """A node's state before its first round."""
+    if alg.family != "server":
+        mixing = alg.mixing.init(x, view)
+    else:
+        mixing = alg.mixing.init_server(x, view) if view.role is Role.SERVER else None
+    return NodeState(view.round, x, alg.start.init(x, view), alg.local.init(x, view), mixing, Received())
+
+
+FAMILIES: Mapping[FamilyName, Callable[[RoundContext, Algorithm], Awaitable[None]]] = {
+    "gossip": gossip,
+    "server": server,
+}

@@ -1,0 +1,69 @@
+"""The parts that the catalog's functions put together. Importing it imports torch; the catalog does not."""
+
+from __future__ import annotations
+
+from netdfl.algorithms.base import Algorithm
+from netdfl.algorithms.exchange import Exchange
+from netdfl.mixing.averaging import Averaging
+from netdfl.mixing.base import Mixing
+from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip
+from netdfl.mixing.push_sum import PushSum
+from netdfl.training.base import LocalSolver, Start
+from netdfl.training.sgd import LocalSgd, Plain
+
+__all__ = [
+    "Averaging",
+    "Gossip",
+    "GossipThenStep",
+    "LocalSgd",
+    "MultiGossip",
+    "Plain",
+    "PushSum",
+    "gossip",
+    "local_sgd",
+    "push_sum",
+    "server",
+]
+
+
+def local_sgd(
+    *,
+    lr: float,
+    lr_decay: float,
+    local_epochs: int,
+    local_steps: int | None,
+    weight_decay: float,
+    clip_norm: float | None,
+    momentum: float = 0.0,
+    rho: float = 0.0,
+) -> LocalSgd:
+    """Local SGD as the catalog's parameters describe it; `local_steps`, if given, counts instead of epochs."""
+    return LocalSgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        epochs=local_epochs if local_steps is None else None,
+        steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+        momentum=momentum,
+        rho=rho,
+    )
+
+
+def gossip(
+    exchange: Exchange, local: LocalSolver, *, mixing: Mixing | None = None, start: Start | None = None
+) -> Algorithm:
+    """An algorithm of the gossip family on undirected graphs."""
+    mixing = mixing or Gossip(on_missing=exchange.on_missing)
+    return Algorithm(family="gossip", start=start or Plain(), local=local, mixing=mixing, wait=exchange.wait)
+
+
+def push_sum(exchange: Exchange, local: LocalSolver, *, start: Start | None = None) -> Algorithm:
+    """An algorithm of the gossip family on directed graphs, by push-sum."""
+    return Algorithm(family="gossip", start=start or Plain(), local=local, mixing=PushSum(), wait=exchange.wait)
+
+
+def server(exchange: Exchange, local: LocalSolver, *, server_lr: float) -> Algorithm:
+    """An algorithm with a server that averages."""
+    mixing = Averaging(server_lr=server_lr)
+    return Algorithm(family="server", start=Plain(), local=local, mixing=mixing, wait=exchange.wait)

@@ -1,0 +1,31 @@
+"""What a node waits for: whom, how many of them, until when. Where deadlocks come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+AUTO: Literal["auto"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitPolicy:
+    """Wait for `need` of the awaited nodes, at most until the deadline.
+
+    `need` is `all`, `any`, a number (a quorum), or `none` (take what is there and go on). The
+    deadline is in nanoseconds from the start of the wait; `auto` adapts to what recent waits took;
+    None never ends the wait. `stale` is how many rounds old a gossip message may be and still be
+    mixed; a push-sum share is mass, and mixed at any age.
+    """
+
+    need: Literal["all", "any", "none"] | int = "all"
+    deadline_ns: int | Literal["auto"] | None = AUTO
+    stale: int = 0
+
+    def count(self, num_sources: int) -> int:
+        """How many of `num_sources` nodes suffice."""
+        if self.need == "all":
+            return num_sources
+        if self.need == "any":
+            return min(1, num_sources)
+        return 0 if self.need == "none" else min(self.need, num_sources)

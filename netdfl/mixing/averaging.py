@@ -1,0 +1,55 @@
+"""FedAvg's exchange: the server sends its model, averages what the participants made of it.
+
+w+ = w + server_lr mean_i (y_i - w)      over the reports that came, uniformly
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from netdfl.core.types import Inbox, Outbox, View
+from netdfl.mixing.payloads import extras_of, pack, to_all, vector
+from netdfl.training.base import Received, Update
+
+
+class Stateless(NamedTuple):
+    """A server that keeps nothing but its model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Averaging:
+    """Plain averaging; see `Aggregation`."""
+
+    server_lr: float = 1.0
+
+    def init_server(self, x: Tensor, view: View) -> Stateless:
+        """Nothing to keep."""
+        return Stateless()
+
+    def broadcast(self, state: Stateless, x: Tensor, view: View) -> Outbox:
+        """The model, to every participant."""
+        return to_all(view, pack(x))
+
+    def aggregate(self, state: Stateless, x: Tensor, inbox: Inbox, view: View) -> tuple[Stateless, Tensor]:
+        """Move the model by the mean of the differences that came; none came: it stays."""
+        reports = [vector(message, x) for message in inbox]
+        if not reports:
+            return state, x
+        mean = reports[0].clone()
+        for report in reports[1:]:
+            mean.add_(report)
+        mean.div_(len(reports))
+        return state, mean if self.server_lr == 1.0 else x + self.server_lr * (mean - x)
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """The server's model and extras, if they came."""
+        for message in inbox:
+            return vector(message, like).clone(), Received(extras_of(message, like))
+        return None
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """The trained model and the solver's extras."""
+        return to_all(view, pack(update.x, update.extras))

@@ -1,0 +1,79 @@
+"""The contract of mixing: what a node sends, and what it makes of what comes. No I/O, no clock.
+
+A mixing is one step function for sending and one for receiving, over an explicit state that can be
+saved. The loop of the family calls them; nothing here awaits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from torch import Tensor
+
+from netdfl.core.types import Inbox, Outbox, View
+from netdfl.training.base import Received, Update
+
+
+class Mixed(NamedTuple):
+    """What one step of mixing gives: the new state, the update carried on, and news for the solver."""
+
+    state: Any
+    update: Update
+    received: Received = Received()
+
+
+class Mixing(Protocol):
+    """How a node's vector meets its neighbors' vectors. The state is a NamedTuple.
+
+    `push` says that the matrix in use is the senders' (columns sum to 1: shares of mass), so a late
+    message is mass and is never dropped by age; otherwise it is the receivers' (rows sum to 1).
+    """
+
+    @property
+    def push(self) -> bool:
+        """True for push-sum methods."""
+        ...
+
+    def init(self, x: Tensor, view: View) -> Any:
+        """The state before round 0 at parameters `x`, shape (d,)."""
+        ...
+
+    def weight(self, state: Any) -> float:
+        """The push-sum weight w; 1 for every other method."""
+        ...
+
+    def num_steps(self, round: int, view: View) -> int:
+        """Exchanges in this round: 1; Q for multiple gossip; 0 for a round without communication."""
+        ...
+
+    def outgoing(self, state: Any, update: Update, step: int, view: View) -> tuple[Any, Outbox]:
+        """What to send in `step`. Payloads are snapshots: later writes to `update` don't reach them."""
+        ...
+
+    def mix(self, state: Any, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """Mix what came in `step`; what did not is in `inbox.missing`."""
+        ...
+
+
+class Aggregation(Protocol):
+    """How a server and its clients exchange models: the two ends of one round."""
+
+    def init_server(self, x: Tensor, view: View) -> Any:
+        """The server's state before round 0."""
+        ...
+
+    def broadcast(self, state: Any, x: Tensor, view: View) -> Outbox:
+        """What the server sends to the round's participants."""
+        ...
+
+    def aggregate(self, state: Any, x: Tensor, inbox: Inbox, view: View) -> tuple[Any, Tensor]:
+        """The server's new state and model from the reports that came."""
+        ...
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """A client's starting vector, shaped as `like`, and extras from the broadcast; None if none came."""
+        ...
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """What a client sends back."""
+        ...

@@ -1,0 +1,132 @@
+"""Gossip: a weighted mean of the neighbors' vectors, X+ = W X.
+
+`Gossip` averages after the local round (DFedAvg and its kin). `GossipThenStep` is Lian's order,
+X+ = W X_before + (X - X_before): the neighbors' vectors of before the step are averaged, and the
+node's own step is added. `MultiGossip` repeats a mixing Q times in a round (X+ = W^Q X).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import Inbox, Outbox, View
+from netdfl.mixing.base import Mixed, Mixing
+from netdfl.mixing.payloads import pack, to_all, vector
+from netdfl.training.base import Update
+
+OnMissing = Literal["self", "renormalise", "last"]
+
+
+class GossipState(NamedTuple):
+    """The neighbors' last vectors, kept only where a missing one is replaced by its last."""
+
+    last: dict[int, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gossip:
+    """Plain gossip with the receivers' weights of the view.
+
+    A neighbor that did not arrive gives its weight to the node itself (`self`: rows still sum to 1,
+    but the mean is no longer preserved), the rest is scaled up (`renormalise`), or its last vector
+    stands in (`last`; its weight goes to self until there is one).
+    """
+
+    on_missing: OnMissing = "self"
+    push = False
+
+    def init(self, x: Tensor, view: View) -> GossipState:
+        """Nothing is known of anybody yet."""
+        return GossipState({})
+
+    def weight(self, state: GossipState) -> float:
+        """Always 1."""
+        return 1.0
+
+    def num_steps(self, round: int, view: View) -> int:
+        """One exchange a round."""
+        return 1
+
+    def outgoing(self, state: GossipState, update: Update, step: int, view: View) -> tuple[GossipState, Outbox]:
+        """The trained vector, the same for all neighbors."""
+        return state, to_all(view, pack(update.x))
+
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """x+ = W_ii x + sum_j W_ij x_j."""
+        state, mixed = self.average(state, update.x, inbox, view)
+        return Mixed(state, update._replace(x=mixed))
+
+    def average(self, state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
+        """The weighted mean of `own` and what came, with the missing treated as asked."""
+        came = {message.src: vector(message, own) for message in inbox}
+        if self.on_missing == "last":
+            state = GossipState(state.last | {j: v.clone() for j, v in came.items()})
+            came = state.last
+        weights, self_weight = _row(view, came)
+        missing = sum(w for j, w in weights.items() if j not in came)
+        mixed = own * (self_weight if self.on_missing == "renormalise" else self_weight + missing)
+        for j in sorted(weights.keys() & came.keys()):
+            mixed.add_(came[j], alpha=weights[j])
+        if self.on_missing == "renormalise" and missing:
+            mixed.div_(1.0 - missing)
+        return state, mixed
+
+
+def _row(view: View, came: Mapping[int, Tensor]) -> tuple[Mapping[int, float], float]:
+    """This node's row of W; uniform over what came where receivers don't know who will send."""
+    if view.in_neighbors is not None:
+        return view.in_weights, view.self_weight
+    share = 1.0 / (1 + len(came))
+    return dict.fromkeys(came, share), share
+
+
+@dataclass(frozen=True, kw_only=True)
+class GossipThenStep(Gossip):
+    """Lian's D-PSGD: X+ = W X_before + (X - X_before), the gradient taken before mixing."""
+
+    def outgoing(self, state: GossipState, update: Update, step: int, view: View) -> tuple[GossipState, Outbox]:
+        """The vector of before the local step."""
+        return state, to_all(view, pack(update.before))
+
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """Average what stood before the step, then add the node's own step."""
+        state, mixed = self.average(state, update.before, inbox, view)
+        return Mixed(state, update._replace(x=mixed.add_(torch.sub(update.x, update.before))))
+
+
+@dataclass(frozen=True)
+class MultiGossip:
+    """Q sequential exchanges a round: X+ = W^Q X (DFedSAM-MGS). Wraps any mixing."""
+
+    inner: Mixing
+    num: int
+
+    @property
+    def push(self) -> bool:
+        """As the wrapped mixing."""
+        return self.inner.push
+
+    def init(self, x: Tensor, view: View) -> Any:
+        """As the wrapped mixing."""
+        return self.inner.init(x, view)
+
+    def weight(self, state: Any) -> float:
+        """As the wrapped mixing."""
+        return self.inner.weight(state)
+
+    def num_steps(self, round: int, view: View) -> int:
+        """Q times the wrapped mixing's."""
+        return self.num * self.inner.num_steps(round, view)
+
+    def outgoing(self, state: Any, update: Update, step: int, view: View) -> tuple[Any, Outbox]:
+        """As the wrapped mixing."""
+        return self.inner.outgoing(state, update, step, view)
+
+    def mix(self, state: Any, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """As the wrapped mixing."""
+        return self.inner.mix(state, update, inbox, step, view)

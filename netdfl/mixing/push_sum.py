@@ -1,0 +1,63 @@
+"""Push-sum: shares of mass over directed links, de-biased by a weight that travels with them.
+
+A node holds a numerator x and a weight w (1 at first). It splits both among itself and its
+out-neighbors by its own column of P, and adds up what comes:
+
+    x_i+ = sum_j P_ij x_j,   w_i+ = sum_j P_ij w_j,   z_i = x_i / w_i
+
+The sums of x and of w over the nodes, and what is in flight, never change (Kempe, Dobra, Gehrke;
+SGP: Assran et al.). So a share that comes late is mass, and is added whenever it comes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from netdfl.core.types import Inbox, Outbox, Payload, View
+from netdfl.mixing.base import Mixed
+from netdfl.mixing.payloads import number, pack, vector
+from netdfl.training.base import Update
+
+
+class PushSumState(NamedTuple):
+    """The push-sum weight w."""
+
+    weight: float
+
+
+@dataclass(frozen=True)
+class PushSum:
+    """Plain push-sum. Lost shares are lost mass: the ratio is then biased, and w shrinks."""
+
+    push = True
+
+    def init(self, x: Tensor, view: View) -> PushSumState:
+        """Weight 1."""
+        return PushSumState(1.0)
+
+    def weight(self, state: PushSumState) -> float:
+        """w: gradients are taken at x / w."""
+        return state.weight
+
+    def num_steps(self, round: int, view: View) -> int:
+        """One exchange a round."""
+        return 1
+
+    def outgoing(self, state: PushSumState, update: Update, step: int, view: View) -> tuple[PushSumState, Outbox]:
+        """A share for each out-neighbor; equal shares are one payload."""
+        payloads: dict[float, Payload] = {}
+        for share in view.out_weights.values():
+            if share not in payloads:
+                payloads[share] = pack(update.x * share, meta={"w": state.weight * share})
+        return state, {j: payloads[view.out_weights[j]] for j in view.out_neighbors}
+
+    def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """Keep the own share, add every share that came, of this round or an earlier one."""
+        x, weight = update.x * view.self_weight, state.weight * view.self_weight
+        for message in inbox:
+            x.add_(vector(message, x))
+            weight += number(message, "w")
+        return Mixed(PushSumState(weight), update._replace(x=x))

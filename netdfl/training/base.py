@@ -1,0 +1,119 @@
+"""The contract of local training: a node's own task, its solver, and what a local round leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from torch import Tensor
+
+from netdfl.core.types import View
+
+Extras: TypeAlias = Mapping[str, Tensor]
+NO_EXTRAS: Extras = MappingProxyType({})
+
+
+class Update(NamedTuple):
+    """A local round's outcome: the vector before it, the vector after it, and what travels with it.
+
+    `before` and `x` have shape (d,). `extras` are control variates, duals, masks: named vectors.
+    """
+
+    before: Tensor
+    x: Tensor
+    extras: Extras = NO_EXTRAS
+
+
+class Received(NamedTuple):
+    """What mixing, or the server, handed to the local solver beside the model: named vectors."""
+
+    extras: Extras = NO_EXTRAS
+
+
+class Gradient(Protocol):
+    """The stochastic gradient of one minibatch: the same minibatch at every call."""
+
+    def __call__(self, at: Tensor) -> Tensor:
+        """Gradient of the loss at the flat parameters `at`, shape (d,).
+
+        The vector returned is overwritten by the next call.
+        """
+        ...
+
+
+class LocalData(Protocol):
+    """A node's own data in one round, as minibatch gradients."""
+
+    def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
+        """One `Gradient` per local step: `epochs` passes over the data, or exactly `steps`."""
+        ...
+
+    def loss(self, at: Tensor) -> float:
+        """Mean loss over the node's training data at `at`, or over a fixed part of it."""
+        ...
+
+
+class Task(Protocol):
+    """What one node trains: a model and data, or a toy problem. Nothing here awaits."""
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters d."""
+        ...
+
+    @property
+    def num_samples(self) -> int:
+        """Size of the node's own training set."""
+        ...
+
+    def initial(self) -> Tensor:
+        """The parameters that every node starts from, shape (d,); a fresh vector."""
+        ...
+
+    def data(self, round: int) -> LocalData:
+        """The node's data as the round `round` sees it; batches come from named random streams."""
+        ...
+
+    @property
+    def last_loss(self) -> float:
+        """Mean training loss over the minibatches of the last local round; NaN before the first."""
+        ...
+
+
+class LocalSolver(Protocol):
+    """What a node does between two exchanges. Its state is a NamedTuple of tensors and numbers."""
+
+    def init(self, x: Tensor, view: View) -> Any:
+        """The state before round 0 at parameters `x`."""
+        ...
+
+    def train(
+        self, state: Any, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[Any, Update]:
+        """Run the local steps from `y` and return the new state and the update.
+
+        `weight` is the push-sum weight w: gradients are taken at y / w, steps are made on y. `y` may
+        be overwritten; `Update.before` is a copy made before the first step.
+        """
+        ...
+
+    def after_mix(self, state: Any, before: Tensor, after: Tensor, received: Received, view: View) -> Any:
+        """The state once mixing has turned `before` (the round's start) into `after`."""
+        ...
+
+
+class Start(Protocol):
+    """Where a local round begins: at the mixed vector itself, or moved from it (Ole, FedInit)."""
+
+    def init(self, x: Tensor, view: View) -> Any:
+        """The state before round 0."""
+        ...
+
+    def begin(self, state: Any, x: Tensor, view: View) -> tuple[Any, Tensor]:
+        """The vector that the local round starts from; `x` itself may be returned and overwritten."""
+        ...
+
+    def trained(self, state: Any, update: Update, view: View) -> Any:
+        """The state once the local round is done."""
+        ...

@@ -1,0 +1,104 @@
+"""Local SGD on the flat vector: plain, with momentum, with SAM's ascent, on push-sum numerators.
+
+With g the minibatch gradient and z = y / w (w = 1 but for push-sum):
+
+    SAM       g~ = g(z + rho g(z) / |g(z)|)          (rho = 0: g~ = g(z))
+    clipping  g~ <- g~ min(1, clip / |g~|)
+    decay     g~ <- g~ + weight_decay z
+    momentum  v <- momentum v + g~,  v = 0 at the start of every round
+    step      y <- y - lr lr_decay^t v
+
+Both gradients of SAM use the same minibatch, norms are over all parameters, and the ascent never
+sees weight decay. Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM Alg. 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import View
+from netdfl.training.base import Gradient, LocalData, Received, Update
+
+TINY = 1e-12
+
+
+class NoState(NamedTuple):
+    """Nothing is kept between rounds."""
+
+
+def sam(gradient: Gradient, at: Tensor, rho: float) -> Tensor:
+    """The gradient at the point `rho` uphill of `at`, on the same minibatch."""
+    ascent = gradient(at)
+    norm = torch.linalg.vector_norm(ascent) + TINY
+    return gradient(torch.addcmul(at, ascent, (rho / norm).expand_as(ascent)))
+
+
+def clip(gradient: Tensor, limit: float) -> Tensor:
+    """Scale `gradient` in place to a norm of at most `limit`."""
+    return gradient.mul_((limit / (torch.linalg.vector_norm(gradient) + TINY)).clamp(max=1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSgd:
+    """K local steps, as the module's listing says; see `LocalSolver`."""
+
+    lr: float
+    lr_decay: float = 1.0
+    epochs: int | None = None
+    steps: int | None = None
+    momentum: float = 0.0
+    rho: float = 0.0
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+
+    def init(self, x: Tensor, view: View) -> NoState:
+        """Nothing to keep: momentum starts anew every round."""
+        return NoState()
+
+    def rate(self, view: View) -> float:
+        """The step size of the view's round."""
+        return self.lr * self.lr_decay**view.round
+
+    def descent(self, gradient: Gradient, z: Tensor) -> Tensor:
+        """The direction g~ of one step at `z`."""
+        g = sam(gradient, z, self.rho) if self.rho else gradient(z)
+        if self.clip_norm is not None:
+            g = clip(g, self.clip_norm)
+        return g.add_(z, alpha=self.weight_decay) if self.weight_decay else g
+
+    def train(
+        self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[NoState, Update]:
+        """Run the local steps; `Update.before` is `y` itself, which stays as it is."""
+        before, velocity, lr = y, None, self.rate(view)
+        for gradient in data.steps(epochs=self.epochs, steps=self.steps):
+            step = self.descent(gradient, y if weight == 1.0 else y / weight)
+            if self.momentum:
+                velocity = step.clone() if velocity is None else velocity.mul_(self.momentum).add_(step)
+                step = velocity
+            y = torch.add(y, step, alpha=-lr) if y is before else y.add_(step, alpha=-lr)
+        return state, Update(before, y)
+
+    def after_mix(self, state: NoState, before: Tensor, after: Tensor, received: Received, view: View) -> NoState:
+        """Nothing changes."""
+        return state
+
+
+class Plain:
+    """The start of every method without one: local training begins at the mixed vector itself."""
+
+    def init(self, x: Tensor, view: View) -> NoState:
+        """Nothing to keep."""
+        return NoState()
+
+    def begin(self, state: NoState, x: Tensor, view: View) -> tuple[NoState, Tensor]:
+        """`x` itself."""
+        return state, x
+
+    def trained(self, state: NoState, update: Update, view: View) -> NoState:
+        """Nothing changes."""
+        return state

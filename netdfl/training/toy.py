@@ -1,0 +1,120 @@
+"""Toy problems on which a method can be proven: pure consensus, and quadratics that disagree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId
+from netdfl.training.base import Gradient, LocalData
+
+Dtype = Literal["float32", "float64"]
+
+
+class Quadratic:
+    """Node i holds f_i(x) = 1/2 (x - c_i)' diag(h) (x - c_i), with gradient noise if asked.
+
+    The optimum of the mean is the mean of the c_i, for every h that the nodes share. With `h = 0`
+    nothing pulls, and what is left is pure consensus on the starting vectors.
+    """
+
+    num_samples = 1
+
+    def __init__(
+        self, center: Tensor, start: Tensor, curvature: Tensor, *, node: NodeId, streams: Streams, noise: float = 0.0
+    ) -> None:
+        """All tensors have shape (d,); `noise` is the deviation of the gradient noise per coordinate."""
+        self.center, self.start, self.curvature = center, start, curvature
+        self.node, self.streams, self.noise = node, streams, noise
+        self.last_loss = math.nan
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.center.numel()
+
+    def initial(self) -> Tensor:
+        """A fresh copy of the start."""
+        return self.start.clone()
+
+    def data(self, round: int) -> LocalData:
+        """The quadratic, with the noise of (node, round)."""
+        return _QuadraticRound(self, round)
+
+
+class _QuadraticRound:
+    def __init__(self, task: Quadratic, round: int) -> None:
+        self.task = task
+        self.rng = task.streams.rng("noise", task.node, round)
+
+    def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
+        """One gradient per step; an epoch is one step."""
+        for _ in range(steps if steps is not None else epochs or 0):
+            yield self._gradient()
+
+    def _gradient(self) -> Gradient:
+        task = self.task
+        noise = torch.from_numpy(self.rng.standard_normal(task.dim)).to(task.center.dtype) if task.noise else None
+
+        def gradient(at: Tensor) -> Tensor:
+            task.last_loss = self.loss(at)
+            exact = task.curvature * (at - task.center)
+            return exact if noise is None else exact.add_(noise, alpha=task.noise)
+
+        return gradient
+
+    def loss(self, at: Tensor) -> float:
+        """The value of the quadratic at `at`."""
+        away = at - self.task.center
+        return 0.5 * float((self.task.curvature * away).dot(away))
+
+
+def consensus(
+    node: NodeId,
+    streams: Streams,
+    /,
+    *,
+    dim: int = 16,
+    init: Literal["normal", "integers", "ramp"] = "normal",
+    dtype: Dtype = "float64",
+) -> Quadratic:
+    """Agree on the mean of the starting vectors, with no gradient: what a method does by itself.
+
+    `normal` draws N(0, 1), `integers` draws whole numbers from 0 to 1023, `ramp` is node + coordinate.
+    """
+    rng = streams.rng("consensus", node)
+    kind = getattr(torch, dtype)
+    if init == "normal":
+        start = torch.from_numpy(rng.standard_normal(dim)).to(kind)
+    elif init == "integers":
+        start = torch.from_numpy(rng.integers(0, 1024, dim)).to(kind)
+    else:
+        start = torch.arange(dim, dtype=kind) + node
+    still = torch.zeros(dim, dtype=kind)
+    return Quadratic(still, start, still, node=node, streams=streams)
+
+
+def quadratic(
+    node: NodeId,
+    streams: Streams,
+    /,
+    *,
+    dim: int = 16,
+    heterogeneity: float = 1.0,
+    condition: float = 1.0,
+    noise: float = 0.0,
+    dtype: Dtype = "float64",
+) -> Quadratic:
+    """Minimise the mean of quadratics whose centers differ by `heterogeneity` from node to node.
+
+    Curvatures run from 1 / `condition` to 1 and are common to all nodes.
+    """
+    kind = getattr(torch, dtype)
+    center = torch.from_numpy(streams.rng("quadratic", node).standard_normal(dim)).to(kind) * heterogeneity
+    curvature = torch.logspace(-math.log10(condition), 0, dim, dtype=kind)
+    return Quadratic(center, torch.zeros(dim, dtype=kind), curvature, node=node, streams=streams, noise=noise)
