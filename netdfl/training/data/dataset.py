@@ -78,9 +78,7 @@ class Dataset:
         return _pick(self, self.test_x, self.test_y, indices)
 
 
-def _pick(
-    data: Dataset, x: Pixels, y: Labels, indices: NDArray[np.int64] | None
-) -> tuple[NDArray[np.float32], Labels]:
+def _pick(data: Dataset, x: Pixels, y: Labels, indices: NDArray[np.int64] | None) -> tuple[NDArray[np.float32], Labels]:
     if indices is None:
         return data.standardized(x), y.copy()
     return data.standardized(x[indices]), y[indices]
@@ -93,6 +91,8 @@ def _check_split(split: str, x: NDArray[Any], y: NDArray[Any], num_classes: int)
             "expected uint8 or float32 inputs and int64 labels in one axis"
         )
     if len(x) != len(y) or len(y) == 0:
-        raise DatasetError(f"{split}_x has {len(x)} inputs, {split}_y {len(y)} labels: expected as many, and one at least")
+        raise DatasetError(
+            f"{split}_x has {len(x)} inputs, {split}_y {len(y)} labels: expected as many, and one at least"
+        )
     if y.min() < 0 or y.max() >= num_classes:
         raise DatasetError(f"{split}_y goes from {y.min()} to {y.max()}: expected 0 to {num_classes - 1}")

@@ -20,8 +20,10 @@ from netdfl.training.data.files import read_idx, read_records
 _DIGITS_TEST_FRACTION = 0.2
 _DIGITS_SPLIT_SEED = 0
 _DIGITS_MEAN, _DIGITS_STD = (0.3055,), (0.3761,)
-_CIFAR10_MEAN, _CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-_CIFAR100_MEAN, _CIFAR100_STD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+_CIFAR_MEAN_STD = {
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+}
 
 
 def digits_path() -> Path:
@@ -44,7 +46,7 @@ def digits(root: Path, /) -> Dataset:
     A fifth of every class is the test set. The split is fixed: it does not depend on the scenario.
     """
     table = np.loadtxt(digits_path(), delimiter=",", dtype=np.uint8)
-    x = (table[:, :-1].astype(np.float32) / 16).reshape(-1, 1, 8, 8)
+    x = (table[:, :-1].astype(np.float32) / np.float32(16)).reshape(-1, 1, 8, 8)
     y = table[:, -1].astype(np.int64)
     is_test = _stratified(y, _DIGITS_TEST_FRACTION, np.random.Generator(np.random.PCG64(_DIGITS_SPLIT_SEED)))
     return Dataset(x[~is_test], y[~is_test], x[is_test], y[is_test], 10, _DIGITS_MEAN, _DIGITS_STD)
@@ -86,24 +88,22 @@ def cifar10(root: Path, /) -> Dataset:
     """
     folder = root / "CIFAR10" / "raw"
     if not folder.exists() and (root / "cifar-10-batches-py").exists():
-        return from_torchvision("cifar10", root, _CIFAR10_MEAN, _CIFAR10_STD)
+        return from_torchvision("cifar10", root)
     try:
         train = read_records(folder / "train.bin", (3, 32, 32), 50_000)
         test = read_records(folder / "test.bin", (3, 32, 32), 10_000)
     except FileNotFoundError as exc:
         raise _missing("cifar10", folder) from exc
-    return Dataset(*train, *test, 10, _CIFAR10_MEAN, _CIFAR10_STD)
+    return Dataset(*train, *test, 10, *_CIFAR_MEAN_STD["cifar10"])
 
 
 def cifar100(root: Path, /) -> Dataset:
     """CIFAR-100: as CIFAR-10 with 100 classes; needs torchvision."""
-    return from_torchvision("cifar100", root, _CIFAR100_MEAN, _CIFAR100_STD)
+    return from_torchvision("cifar100", root)
 
 
-def from_torchvision(
-    name: str, root: Path, mean: tuple[float, ...], std: tuple[float, ...], *, download: bool = False
-) -> Dataset:
-    """CIFAR through torchvision, which is imported here and nowhere else: it does not fit every torch.
+def from_torchvision(name: str, root: Path, *, download: bool = False) -> Dataset:
+    """`cifar10` or `cifar100` through torchvision, imported only here: it does not fit every torch.
 
     Raises:
         DatasetError: torchvision does not import, or the files are missing or damaged.
@@ -118,9 +118,10 @@ def from_torchvision(
     try:
         parts: list[Any] = [source(root=str(root), train=train, download=download) for train in (True, False)]
     except (RuntimeError, OSError) as exc:
-        raise DatasetError(f"dataset {name}: {_first_line(exc)}; run `netdfl data get {name}`") from exc
+        remedy = "check the connection" if download else f"run `netdfl data get {name}`"
+        raise DatasetError(f"dataset {name}: {_first_line(exc)}; {remedy}") from exc
     arrays = [(np.moveaxis(part.data, 3, 1), np.asarray(part.targets, dtype=np.int64)) for part in parts]
-    return Dataset(*arrays[0], *arrays[1], len(parts[0].classes), mean, std)
+    return Dataset(*arrays[0], *arrays[1], len(parts[0].classes), *_CIFAR_MEAN_STD[name])
 
 
 def _first_line(exc: BaseException) -> str:

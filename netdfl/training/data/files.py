@@ -20,7 +20,9 @@ _UNSIGNED_BYTE = 0x08
 
 def _idx_shape(head: bytes, path: Path) -> tuple[int, ...]:
     if len(head) < 4 or head[:3] != bytes((0, 0, _UNSIGNED_BYTE)) or len(head) < 4 + 4 * head[3]:
-        raise DatasetError(f"{path} is damaged: it does not start like an IDX file of bytes; delete it and get it again")
+        raise DatasetError(
+            f"{path} is damaged: it does not start like an IDX file of bytes; delete it and get it again"
+        )
     return tuple(int(n) for n in np.frombuffer(head, ">u4", count=head[3], offset=4))
 
 

@@ -165,12 +165,10 @@ def _dealing_order(rng: np.random.Generator, sizes: Indices) -> Indices:
     arrivals = np.cumsum(rng.standard_exponential((len(sizes), int(sizes.max()))), axis=1)
     within = np.arange(arrivals.shape[1]) < sizes[:, None]
     owners = np.repeat(np.arange(len(sizes)), sizes)
-    return owners[np.argsort(arrivals[within], kind="stable")]
+    return np.asarray(owners[np.argsort(arrivals[within], kind="stable")])
 
 
-def _draw_classes(
-    rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices, counts: Indices
-) -> Indices:
+def _draw_classes(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indices, counts: Indices) -> Indices:
     """A class for each pick of `clients` in turn, from its mix over the classes still in stock.
 
     The stock's composition only changes when a class runs out, so the picks up to that point are
@@ -200,12 +198,10 @@ def _draw(rng: np.random.Generator, log_mix: NDArray[np.float64], clients: Indic
     steps = np.cumsum(mix, axis=1)
     steps = steps / steps[:, -1:] + np.arange(len(mix))[:, None]
     u = rng.integers(2**32, size=len(clients)) * 2.0**-32
-    return np.searchsorted(steps.ravel(), clients + u, side="right") - clients * mix.shape[1]
+    return np.asarray(np.searchsorted(steps.ravel(), clients + u, side="right") - clients * mix.shape[1])
 
 
-def _balanced(
-    rng: np.random.Generator, log_shares: NDArray[np.float64], rows: Indices, columns: Indices
-) -> Indices:
+def _balanced(rng: np.random.Generator, log_shares: NDArray[np.float64], rows: Indices, columns: Indices) -> Indices:
     """A table of whole numbers with these row and column sums, close to the scaled shares.
 
     Sinkhorn scaling in logarithms; what it has not settled is cut and filled in from corner to
@@ -261,7 +257,7 @@ def _class_holders(
         )
     holders: list[list[int]] = [[] for _ in range(num_classes)]
     for client in range(num_clients):
-        held = [len(clients) for clients in holders]
+        held = np.array([len(clients) for clients in holders])
         for chosen in np.lexsort((rng.random(num_classes), held))[:classes_per_client]:
             holders[chosen].append(client)
     return holders

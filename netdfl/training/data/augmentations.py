@@ -1,0 +1,48 @@
+"""Random changes of a training batch, on whole tensors. The table is read without importing torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netdfl.core.units import PositiveInt, Probability
+
+if TYPE_CHECKING:
+    from torch import Tensor
+else:  # so that a scenario's schema can be made from the signatures without torch
+    Tensor = object
+
+
+def none(x: Tensor, rng: np.random.Generator, /) -> Tensor:
+    """Leave the batch as it is."""
+    return x
+
+
+def crop_flip(x: Tensor, rng: np.random.Generator, /, *, padding: PositiveInt = 4, flip: Probability = 0.5) -> Tensor:
+    """Shift each picture by up to `padding` pixels both ways, and mirror it with probability `flip`.
+
+    `x` has shape (N, C, H, W) and is standardized, so what is shifted in (zeros) is the mean color.
+    Returns a fresh tensor of the same shape on the same device.
+    """
+    import torch
+    from torch.nn.functional import pad
+
+    count, channels, height, width = x.shape
+    tops, lefts = rng.integers(2 * padding + 1, size=(2, count))
+    mirrored = rng.random(count) < flip
+    rows = tops[:, None] + np.arange(height)
+    columns = lefts[:, None] + np.where(mirrored[:, None], np.arange(width)[::-1], np.arange(width))
+    index = (
+        torch.arange(count)[:, None, None, None],
+        torch.arange(channels)[None, :, None, None],
+        torch.from_numpy(rows)[:, None, :, None],
+        torch.from_numpy(columns)[:, None, None, :],
+    )
+    return pad(x, (padding,) * 4)[tuple(part.to(x.device) for part in index)]
+
+
+AUGMENTATIONS: Mapping[str, Callable[..., Tensor]] = MappingProxyType({"none": none, "crop_flip": crop_flip})
+"""Every augmentation by name: a function `(x, rng, /, *, ...)`."""

@@ -1,0 +1,1 @@
+"""The models of the published settings, and how a model is built from a seed."""

@@ -1,0 +1,135 @@
+"""The models by name: functions from the shape of an input to a module for batches (N, *shape).
+
+Each imports torch only when it is called, so that the table, and a scenario's schema with it, comes
+without. Parameter counts in the help texts are for the data that the papers used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from netdfl.core.units import PositiveInt
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+else:  # so that a scenario's schema can be made from the signatures without torch
+    Module = object
+
+_VGG11 = (64, "pool", 128, "pool", 256, 256, "pool", 512, 512, "pool", 512, 512, "pool")
+
+
+def mlp(shape: tuple[int, ...], num_classes: int, /, *, hidden: list[PositiveInt] = [64]) -> Module:  # noqa: B006 - only read
+    """A perceptron with the given hidden widths and ReLU, for any input."""
+    return _perceptron((prod(shape), *hidden, num_classes))
+
+
+def mnist_2nn(shape: tuple[int, ...], num_classes: int, /) -> Module:
+    """The 784-200-200-10 perceptron of the MNIST settings: 199,210 parameters."""
+    return _perceptron((prod(shape), 200, 200, num_classes))
+
+
+def fashion_mlp(shape: tuple[int, ...], num_classes: int, /) -> Module:
+    """The 784-128-128-10 perceptron of the Fashion-MNIST settings: 118,282 parameters."""
+    return _perceptron((prod(shape), 128, 128, num_classes))
+
+
+def _perceptron(widths: Sequence[int]) -> Module:
+    from torch import nn
+
+    layers: list[Module] = [nn.Flatten()]
+    for inputs, outputs in zip(widths[:-2], widths[1:-1], strict=True):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(*widths[-2:]))
+
+
+def cifar_cnn(shape: tuple[int, ...], num_classes: int, /) -> Module:
+    """The small CIFAR network, two 5x5 convolutions and three linear layers: 797,962 parameters."""
+    from torch import nn
+
+    channels, height, width = _picture("cifar_cnn", shape, smallest=16)
+    rows, columns = (((side - 4) // 2 - 4) // 2 for side in (height, width))
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(64, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(64 * rows * columns, 384), nn.ReLU()),
+        *(nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, num_classes)),
+    )
+
+
+def convnet(shape: tuple[int, ...], num_classes: int, /, *, width: PositiveInt = 128) -> Module:
+    """Three 3x3 convolutions with instance norm and average pooling: 320,010 parameters on CIFAR-10."""
+    from torch import nn
+
+    channels, rows, columns = _picture("convnet", shape, smallest=16)
+    layers: list[Module] = []
+    for inputs in (channels, width, width):
+        layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.InstanceNorm2d(width, affine=True)]
+        layers += [nn.ReLU(), nn.AvgPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width * (rows // 8) * (columns // 8), num_classes))
+
+
+def vgg11_gn(shape: tuple[int, ...], num_classes: int, /, *, groups: PositiveInt = 32) -> Module:
+    """VGG-11 with group norm: 9,231,114 parameters on CIFAR-10."""
+    from torch import nn
+
+    channels, _, _ = _picture("vgg11_gn", shape, smallest=32)
+    _check_groups("vgg11_gn", groups)
+    layers: list[Module] = []
+    for step in _VGG11:
+        if isinstance(step, str):
+            layers.append(nn.MaxPool2d(2))
+            continue
+        layers += [nn.Conv2d(channels, step, 3, padding=1), nn.GroupNorm(groups, step), nn.ReLU(inplace=True)]
+        channels = step
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
+
+
+def resnet18_gn(
+    shape: tuple[int, ...],
+    num_classes: int,
+    /,
+    *,
+    stem: Literal["cifar", "torchvision"] = "cifar",
+    groups: PositiveInt = 32,
+) -> Module:
+    """ResNet-18 with group norm: 11,173,962 parameters on CIFAR-10, 11,181,642 with torchvision's stem.
+
+    DisPFL takes the CIFAR stem (one 3x3 convolution) and 32 groups, FL-Simulator torchvision's stem
+    (7x7 with stride 2, max pooling) and 2 groups.
+    """
+    from netdfl.training.models.residual import resnet18
+
+    channels, _, _ = _picture("resnet18_gn", shape, smallest=8)
+    _check_groups("resnet18_gn", groups)
+    return resnet18(channels, num_classes, small_stem=stem == "cifar", groups=groups)
+
+
+def _picture(model: str, shape: tuple[int, ...], *, smallest: int) -> tuple[int, int, int]:
+    if len(shape) != 3 or min(shape[1:]) < smallest:
+        raise ValueError(
+            f"{model} takes pictures (channels, height, width) of {smallest}x{smallest} pixels or more, the data has "
+            f"shape {shape}: use mlp, or other data"
+        )
+    return shape
+
+
+def _check_groups(model: str, groups: int) -> None:
+    if 64 % groups:
+        raise ValueError(f"{model} can't put 64 channels into {groups} groups: use a power of two up to 64")
+
+
+MODELS: Mapping[str, Callable[..., Module]] = MappingProxyType(
+    {
+        "mlp": mlp,
+        "mnist_2nn": mnist_2nn,
+        "fashion_mlp": fashion_mlp,
+        "cifar_cnn": cifar_cnn,
+        "convnet": convnet,
+        "vgg11_gn": vgg11_gn,
+        "resnet18_gn": resnet18_gn,
+    }
+)
+"""Every model by name: a function `(shape, num_classes, /, *, ...)`."""
