@@ -74,12 +74,8 @@ class NodeState(NamedTuple):
 class RoundContext(Protocol):
     """What a family's loop asks of the node it runs on. Everything that awaits is here."""
 
-    def restored(self) -> NodeState | None:
-        """The state to go on from after a restart, if there is one."""
-        ...
-
-    def initial(self) -> Tensor:
-        """The parameters to start from."""
+    def begin(self, alg: Algorithm) -> NodeState:
+        """The state to start from: the first, or the one kept over a restart."""
         ...
 
     def rounds(self, first: int) -> AsyncIterator[View]:

@@ -13,9 +13,8 @@ from netdfl.training.base import Received
 
 async def gossip(ctx: RoundContext, alg: Algorithm) -> None:
     """Train, send, receive, mix. Gossip and push-sum differ in `mixing` alone."""
-    s = ctx.restored()
-    async for view in ctx.rounds(s.round if s else 0):
-        s = first_state(ctx.initial(), alg, view) if s is None else s
+    s = ctx.begin(alg)
+    async for view in ctx.rounds(s.round):
         s, update = await ctx.train(s, alg, view)
         for step in range(alg.mixing.num_steps(view.round, view)):
             s, outbox = await ctx.do(s.outgoing, alg, update, step, view)
@@ -31,9 +30,8 @@ DOWN, UP = 0, 1
 
 async def server(ctx: RoundContext, alg: Algorithm) -> None:
     """The server sends its model down, participants train and report up, the server aggregates."""
-    s = ctx.restored()
-    async for view in ctx.rounds(s.round if s else 0):
-        s = first_state(ctx.initial(), alg, view) if s is None else s
+    s = ctx.begin(alg)
+    async for view in ctx.rounds(s.round):
         if view.role is Role.SERVER:
             s = await _serve(ctx, alg, s, view)
         elif view.active:

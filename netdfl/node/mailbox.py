@@ -1,0 +1,124 @@
+"""The mailbox: matches messages to the (round, step) that awaits them, each message once.
+
+Early messages are kept within a bound; past it the transport is told to hold the message, which
+pushes back on the sender. What the node waits for now is always taken, so the bound alone can't
+stall a fleet. A late message is dropped and counted, unless it is mass (push-sum), which is kept
+for the next exchange however late it comes. A sender that restarts and sends a round again sends
+the same message: what was taken once is not taken twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from netdfl.core.types import Kind, Message, NodeId
+from netdfl.transport.base import Fate
+
+Slot = tuple[int, int]
+
+
+class Mailbox:
+    """The data messages of one node, sorted by (round, step) and sender. A `Sink`."""
+
+    def __init__(self, *, keep_late: bool, bound: int = 1024) -> None:
+        """`keep_late`: late messages are mass. `bound`: early messages kept before pushing back."""
+        self.keep_late = keep_late
+        self.bound = bound
+        self.late: list[Message] = []
+        self.num_late = 0
+        self.num_duplicates = 0
+        self._slots: dict[Slot, dict[NodeId, Message]] = {}
+        self._closed: Slot = (-1, 0)
+        self._seen: dict[NodeId, set[Slot]] = {}
+        self._size = 0
+        self._waiters: list[Callable[[], None]] = []
+        self._awaited: Slot | None = None
+        self._on_awaited: Callable[[Message], None] | None = None
+        self._on_late: Callable[[Message], None] | None = None
+        self._other: dict[Kind, Callable[[Message], Fate]] = {}
+
+    def on(self, kind: Kind, handler: Callable[[Message], Fate]) -> None:
+        """Hand messages of `kind` to `handler` instead of keeping them."""
+        self._other[kind] = handler
+
+    def on_late(self, handler: Callable[[Message], None]) -> None:
+        """Tell `handler` of every message whose round is over."""
+        self._on_late = handler
+
+    def deliver(self, message: Message) -> Fate | None:
+        """Take a message; None if the mailbox is full. See `Sink`."""
+        handler = self._other.get(message.kind)
+        if handler is not None:
+            return handler(message)
+        slot = (message.round, message.step)
+        if slot <= self._closed:
+            return self._take_late(message)
+        if slot != self._awaited and self._size >= self.bound:
+            return None
+        if not self._first_time(message):
+            return Fate.DUPLICATE
+        self._slots.setdefault(slot, {})[message.src] = message
+        self._size += 1
+        if slot == self._awaited and self._on_awaited is not None:
+            self._on_awaited(message)
+        return Fate.DELIVERED
+
+    def _first_time(self, message: Message) -> bool:
+        seen = self._seen.setdefault(message.src, set())
+        key = (message.round, message.step)
+        if key in seen:
+            self.num_duplicates += 1
+            return False
+        seen.add(key)
+        return True
+
+    def _take_late(self, message: Message) -> Fate:
+        if not self._first_time(message):
+            return Fate.DUPLICATE
+        self.num_late += 1
+        if self._on_late is not None:
+            self._on_late(message)
+        if not self.keep_late:
+            return Fate.LATE
+        self.late.append(message)
+        return Fate.DELIVERED
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back once when a slot was emptied. See `Sink`."""
+        self._waiters.append(callback)
+
+    def open(self, slot: Slot, on_message: Callable[[Message], None]) -> dict[NodeId, Message]:
+        """Await `slot`: what came early, and `on_message` for what still comes."""
+        self._awaited, self._on_awaited = slot, on_message
+        self._make_room()
+        return self._slots.get(slot, {})
+
+    def close(self, slot: Slot) -> list[Message]:
+        """Stop awaiting `slot` and take its messages; whatever still comes for it is late."""
+        self._awaited, self._on_awaited = None, None
+        self._closed = max(self._closed, slot)
+        taken = list(self._slots.pop(slot, {}).values())
+        self._size -= len(taken)
+        for stale in [s for s in self._slots if s <= self._closed]:
+            for message in self._slots.pop(stale).values():
+                self._size -= 1
+                self.num_late += 1
+                if self.keep_late:
+                    self.late.append(message)
+        self._make_room()
+        return taken
+
+    def take_late(self) -> list[Message]:
+        """The late messages that are mass, once."""
+        late, self.late = self.late, []
+        return late
+
+    def _make_room(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for callback in waiters:
+            callback()
+
+    @property
+    def num_kept(self) -> int:
+        """Early messages kept now."""
+        return self._size

@@ -1,0 +1,148 @@
+"""One node at work: the `RoundContext` that a family's loop runs on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from netdfl.algorithms.base import Algorithm, NodeState
+from netdfl.algorithms.families import FAMILIES, first_state
+from netdfl.algorithms.wait import WaitPolicy
+from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.errors import TrainingError
+from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, View
+from netdfl.node.ledger import NodeLedger
+from netdfl.node.mailbox import Mailbox
+from netdfl.node.waits import Waits
+from netdfl.node.worker import Worker
+from netdfl.record.base import Recorder
+from netdfl.training.base import Task, Update
+from netdfl.transport.base import Transport
+
+T = TypeVar("T")
+
+
+class Hooks(Protocol):
+    """What a world does at a round's borders: scripted faults, snapshots, progress."""
+
+    async def begin_round(self, round: int) -> None:
+        """The node begins `round`; a scripted crash or pause happens here."""
+        ...
+
+    async def end_round(self, state: NodeState, view: View, weight: float) -> None:
+        """The node has finished a round with `state`; snapshots and checkpoints are taken here."""
+        ...
+
+
+class NoHooks:
+    """Nothing happens at a round's borders."""
+
+    async def begin_round(self, round: int) -> None:
+        """Nothing."""
+
+    async def end_round(self, state: NodeState, view: View, weight: float) -> None:
+        """Nothing."""
+
+
+@dataclass(kw_only=True)
+class Node:
+    """One node: its task, its end of the network, and the loop of its algorithm. A `RoundContext`."""
+
+    id: NodeId
+    algorithm: Algorithm
+    task: Task
+    view_of: Callable[[int, frozenset[NodeId]], View]
+    num_rounds: int
+    transport: Transport
+    clock: Clock
+    worker: Worker
+    recorder: Recorder
+    ledger: NodeLedger
+    mailbox: Mailbox
+    hooks: Hooks
+    epoch: int = 0
+    kept: NodeState | None = None
+
+    def __post_init__(self) -> None:
+        """Put the mailbox at the transport's end."""
+        self.waits = Waits(self.mailbox, self.clock)
+        self.round = -1
+        self._weight = 1.0
+        self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
+        self.transport.attach(self.mailbox)
+
+    async def run(self) -> None:
+        """Run the algorithm to its last round."""
+        await FAMILIES[self.algorithm.family](self, self.algorithm)
+
+    def begin(self, alg: Algorithm) -> NodeState:
+        """The state kept over a restart, or the first."""
+        if self.kept is not None:
+            return self.kept
+        return first_state(self.task.initial(), alg, self.view_of(0, frozenset()))
+
+    async def rounds(self, first: int) -> AsyncIterator[View]:
+        """The views of the rounds that are left."""
+        for round in range(first, self.num_rounds):
+            self.round = round
+            await self.hooks.begin_round(round)
+            self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
+            self._bytes_before = self.ledger.bytes_sent
+            yield self.view_of(round, frozenset(self.waits.gone))
+
+    async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
+        """One local round in the worker. Raises TrainingError that names node and round."""
+        began = self.clock.now_ns()
+        data = self.task.data(view.round)
+        try:
+            state, update = await self.worker.run("train", state.train, alg, data, view)
+        except RuntimeError as error:
+            raise TrainingError(f"node {self.id}, round {view.round}: training failed: {error}") from error
+        self._trained_ns += self.clock.now_ns() - began
+        return state, update
+
+    async def do(self, function: Callable[..., T], *args: Any) -> T:
+        """Inline where the vector is short, in the worker where it would block the loop."""
+        if self.worker.spare(self.task.dim):
+            return function(*args)
+        return await self.worker.run("mix", function, *args)
+
+    async def send(self, view: View, step: int, outbox: Outbox) -> None:
+        """Send one step's payloads and go on."""
+        await self.transport.send(
+            [
+                Message(self.id, dst, Kind.DATA, self.epoch, view.round, step, 0, payload)
+                for dst, payload in outbox.items()
+            ]
+        )
+
+    async def gather(self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None) -> Inbox:
+        """Wait for the step's messages; record who was missing."""
+        awaited = sources if sources is not None else view.in_neighbors
+        inbox, waited = await self.waits.messages(
+            view.round, step, None if awaited is None else frozenset(awaited), wait
+        )
+        self._waited_ns += self.clock.now_ns() - waited.since_ns
+        if inbox.missing:
+            self.recorder.event(
+                self.clock.now_ns(), self.id, view.round, "missing", step=step, awaited=list(inbox.missing)
+            )
+        return inbox
+
+    async def end_round(self, state: NodeState, view: View) -> None:
+        """Record the round's figures, then let the world take what it needs."""
+        now = self.clock.now_ns()
+        weight = 1.0 if self.algorithm.family == "server" else self.algorithm.mixing.weight(state.mixing)
+        figures = {
+            "train_loss": self.task.last_loss,
+            "round_s": (now - self._began_ns) / NS_PER_S,
+            "train_s": self._trained_ns / NS_PER_S,
+            "wait_s": self._waited_ns / NS_PER_S,
+            "bytes_sent": float(self.ledger.bytes_sent - self._bytes_before),
+        }
+        if self.mailbox.keep_late:
+            figures["weight"] = weight
+        for name, value in figures.items():
+            self.recorder.metric(now, self.id, view.round, name, value)
+        await self.hooks.end_round(state, view, weight)

@@ -1,0 +1,158 @@
+"""The one wait primitive: it names the nodes, the round, how many suffice, and the deadline.
+
+Every wait of every algorithm goes through `Waits.messages`. The `Wait` it sets is the node's edge
+of the wait-for graph, with its type: all, any, or k of n.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from netdfl.algorithms.wait import WaitPolicy
+from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.types import Inbox, Message, NodeId
+from netdfl.node.mailbox import Mailbox
+
+
+@dataclass(slots=True)
+class Wait:
+    """What a node waits for now. `have` are the awaited nodes that have come."""
+
+    round: int
+    step: int
+    sources: frozenset[NodeId] | None
+    need: int
+    since_ns: int
+    deadline_ns: int | None
+    have: set[NodeId]
+
+
+class AutoDeadline:
+    """A deadline that follows what waits take: three times the longest of the last 16, at least 2 s.
+
+    Waits that ended by the deadline don't count, but a message that comes late tells how long its
+    wait would have taken, so that a network that became slower is followed. Before the first
+    complete wait: 30 s.
+    """
+
+    FIRST_NS = 30 * NS_PER_S
+    LEAST_NS = 2 * NS_PER_S
+    FACTOR = 3
+
+    def __init__(self) -> None:
+        """Start with nothing known."""
+        self._took: deque[int] = deque(maxlen=16)
+        self._began: deque[tuple[int, int, int]] = deque(maxlen=64)
+
+    def began(self, round: int, step: int, at_ns: int) -> None:
+        """A wait began."""
+        self._began.append((round, step, at_ns))
+
+    def complete(self, took_ns: int) -> None:
+        """A wait got all it needed after `took_ns`."""
+        self._took.append(took_ns)
+
+    def late(self, round: int, step: int, now_ns: int) -> None:
+        """A message came for a wait that is over."""
+        for r, s, began_ns in self._began:
+            if (r, s) == (round, step):
+                self._took.append(now_ns - began_ns)
+                return
+
+    def ns(self) -> int:
+        """How long to wait now."""
+        return max(self.LEAST_NS, self.FACTOR * max(self._took)) if self._took else self.FIRST_NS
+
+
+class Waits:
+    """Waits of one node, one at a time."""
+
+    def __init__(self, mailbox: Mailbox, clock: Clock) -> None:
+        """Wait for what `mailbox` gets, by `clock`."""
+        self.mailbox, self.clock = mailbox, clock
+        self.current: Wait | None = None
+        self.auto = AutoDeadline()
+        self.gone: set[NodeId] = set()
+        self._done: asyncio.Future[None] | None = None
+        mailbox.on_late(lambda m: self.auto.late(m.round, m.step, clock.now_ns()))
+
+    async def messages(
+        self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy
+    ) -> tuple[Inbox, Wait]:
+        """Wait for the step's messages from `sources` (None: from whoever sends) as `policy` says.
+
+        A node that the failure detector calls gone is not waited for. Returns what came, with the
+        awaited nodes that are missing.
+        """
+        wait = self._begin(round, step, sources, policy)
+        early = self.mailbox.open((round, step), self._arrived)
+        wait.have.update(src for src in early if sources is None or src in sources)
+        timed_out = False
+        if not self._satisfied(wait):
+            timed_out = await self._until(wait)
+        return self._end(wait, timed_out)
+
+    def _begin(self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy) -> Wait:
+        now = self.clock.now_ns()
+        limit = self.auto.ns() if policy.deadline_ns == "auto" else policy.deadline_ns
+        unknown = policy.need if isinstance(policy.need, int) else {"none": 0, "any": 1}.get(policy.need, 2**31)
+        need = unknown if sources is None else policy.count(len(sources))
+        self.auto.began(round, step, now)
+        self.current = Wait(round, step, sources, need, now, None if limit is None else now + limit, set())
+        return self.current
+
+    def _satisfied(self, wait: Wait) -> bool:
+        if len(wait.have) >= wait.need:
+            return True
+        if wait.sources is None:
+            return False
+        return wait.sources <= wait.have | self.gone
+
+    async def _until(self, wait: Wait) -> bool:
+        loop = asyncio.get_running_loop()
+        self._done = done = loop.create_future()
+        timer = None
+        if wait.deadline_ns is not None:
+            left = (wait.deadline_ns - self.clock.now_ns()) / NS_PER_S
+            timer = loop.call_later(max(left, 0.0), self._expire, done)
+        try:
+            await done
+        finally:
+            self._done = None
+            if timer is not None:
+                timer.cancel()
+        return not self._satisfied(wait)
+
+    @staticmethod
+    def _expire(done: asyncio.Future[None]) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    def _arrived(self, message: Message) -> None:
+        wait = self.current
+        if wait is not None and (wait.sources is None or message.src in wait.sources):
+            wait.have.add(message.src)
+            self._check()
+
+    def _check(self) -> None:
+        if self._done is not None and not self._done.done() and self.current and self._satisfied(self.current):
+            self._done.set_result(None)
+
+    def _end(self, wait: Wait, timed_out: bool) -> tuple[Inbox, Wait]:
+        self.current = None
+        if not timed_out and wait.sources is not None and wait.need:
+            self.auto.complete(self.clock.now_ns() - wait.since_ns)
+        messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
+        came = {m.src for m in messages if m.round == wait.round}
+        return Inbox(messages, sorted((wait.sources or frozenset()) - came)), wait
+
+    def set_gone(self, node: NodeId) -> None:
+        """The failure detector calls `node` gone: it is not waited for until it returns."""
+        self.gone.add(node)
+        self._check()
+
+    def set_returned(self, node: NodeId) -> None:
+        """`node` is back."""
+        self.gone.discard(node)
