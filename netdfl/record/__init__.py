@@ -1,0 +1,9 @@
+"""What a run leaves: rows in a store, files in a directory, and the result with its verdict."""
+
+from __future__ import annotations
+
+from netdfl.record.export import export
+from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.record.store import StoreWriter
+
+__all__ = ["Run", "RunDirectory", "StoreWriter", "export", "open_run"]

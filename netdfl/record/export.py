@@ -1,0 +1,42 @@
+"""A run's tables as files that other programs read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias, get_args
+
+from netdfl.core.errors import InputError
+from netdfl.record.run import Run, Table
+
+Format: TypeAlias = Literal["csv", "jsonl", "parquet"]
+
+_OPTIONS: Mapping[Format, str] = {
+    "csv": "FORMAT csv, HEADER true",
+    "jsonl": "FORMAT json, ARRAY false",
+    "parquet": "FORMAT parquet",
+}
+_ORDER: Mapping[Table, str] = {
+    "messages": "sent_s, src, dst, round, step, attempt",
+    "metrics": "at_s, node NULLS FIRST, round, name",
+    "events": "at_s, node NULLS FIRST, round, kind",
+}
+
+
+def export(run: Run, table: Table, format: Format, out: Path | str) -> Path:
+    """Write one table, in order of time, to the file `out`, and return its path.
+
+    Raises:
+        InputError: no such table or format, or `out` can't be written.
+    """
+    for given, known, what in ((table, get_args(Table), "table"), (format, get_args(Format), "format")):
+        if given not in known:
+            raise InputError(f"{given!r} is no {what} of a run; choose one of {', '.join(known)}")
+    import duckdb
+
+    target = str(out).replace("'", "''")
+    try:
+        run.query(f"COPY (FROM {table} ORDER BY {_ORDER[table]}) TO '{target}' ({_OPTIONS[format]})")
+    except duckdb.IOException as exc:
+        raise InputError(f"{out} can't be written: {str(exc).splitlines()[0]}") from exc
+    return Path(out)

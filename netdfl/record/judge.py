@@ -1,0 +1,139 @@
+"""The verdict on a run: what must hold, what the scenario expects instead, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from netdfl.core.errors import InputError
+from netdfl.core.types import NodeId
+
+Verdict: TypeAlias = Literal["pass", "fail", "unknown"]
+
+FIGURES = (
+    "test_accuracy",
+    "mean_local",
+    "test_loss",
+    "train_loss",
+    "consensus_distance",
+    "weight_sum",
+    "bytes_sent",
+    "duration_s",
+    "virtual_duration_s",
+)
+"""What an `expect` entry may bound with `at_least` and `at_most`."""
+
+
+class ExitCode(IntEnum):
+    """What `netdfl run` exits with."""
+
+    PASS = 0
+    FAIL = 1
+    UNUSABLE = 2
+    UNKNOWN = 3
+    BROKE = 4
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What a run is judged by.
+
+    `died` maps each node that died unplanned to what happened to it; `deadlocks`, `open_stalls`
+    and `not_finite` are sentences; `broke` and `fidelity_missed` are empty where all is well.
+    `figures` holds the final numbers under the names of `FIGURES`.
+    """
+
+    died: Mapping[NodeId, str] = field(default_factory=dict)
+    deadlocks: Sequence[str] = ()
+    open_stalls: Sequence[str] = ()
+    not_finite: Sequence[str] = ()
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    fidelity_missed: str = ""
+    broke: str = ""
+    interrupted: bool = False
+
+
+class Judgement(NamedTuple):
+    """The verdict, its reasons (empty for `pass`), and the exit code."""
+
+    verdict: Verdict
+    reasons: list[str]
+    exit_code: ExitCode
+
+
+def judge(findings: Findings, expect: Mapping[str, Any]) -> Judgement:
+    """Judge a run by its defaults and by `expect`, an entry of which replaces its default.
+
+    `deadlock`, `stall` and `not_finite` are `none` (the default), `some` (at least one must occur) or
+    `any`. `died` may also be the list of exactly those nodes that must die. A name of `FIGURES` is
+    bounded by `{at_least: x, at_most: y}`.
+
+    Raises:
+        InputError: an entry of `expect` means nothing.
+    """
+    grave, other = _unmet(findings, expect)
+    if findings.interrupted:
+        return Judgement("unknown", ["the run was interrupted", *grave], ExitCode.INTERRUPTED)
+    if findings.broke:
+        return Judgement("unknown", [findings.broke, *grave], ExitCode.BROKE)
+    if grave:
+        return Judgement("fail", grave + other, ExitCode.FAIL)
+    if findings.fidelity_missed:
+        return Judgement("unknown", [findings.fidelity_missed, *other], ExitCode.UNKNOWN)
+    if other:
+        return Judgement("fail", other, ExitCode.FAIL)
+    return Judgement("pass", [], ExitCode.PASS)
+
+
+def _unmet(findings: Findings, expect: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """What does not hold: by crash, deadlock or loss, which no missed fidelity excuses; and otherwise."""
+    grave = [
+        *_deaths(findings.died, expect.get("died", "none")),
+        *_occurrences("deadlock", findings.deadlocks, expect.get("deadlock", "none")),
+        *_occurrences("not_finite", findings.not_finite, expect.get("not_finite", "none")),
+    ]
+    other = _occurrences("stall", findings.open_stalls, expect.get("stall", "none"))
+    for name, bounds in expect.items():
+        if name not in ("died", "deadlock", "not_finite", "stall"):
+            other += _bounds(name, findings.figures, bounds)
+    return grave, other
+
+
+def _occurrences(name: str, found: Sequence[str], expected: object) -> list[str]:
+    if expected == "any":
+        return []
+    if expected == "some":
+        return [] if found else [f"{name}: some was expected, none occurred"]
+    if expected == "none":
+        return list(found)
+    raise InputError(f"expect.{name} is {expected!r}; choose none, some or any")
+
+
+def _deaths(died: Mapping[NodeId, str], expected: object) -> list[str]:
+    if not isinstance(expected, Sequence) or isinstance(expected, str):
+        return _occurrences("died", list(died.values()), expected)
+    survived = sorted(set(expected) - set(died))
+    return [text for node, text in died.items() if node not in expected] + [
+        f"node {node} was expected to die and did not" for node in survived
+    ]
+
+
+def _bounds(name: str, figures: Mapping[str, float | None], bounds: object) -> list[str]:
+    if name not in FIGURES or not isinstance(bounds, Mapping) or not set(bounds) <= {"at_least", "at_most"}:
+        raise InputError(
+            f"expect.{name}: {bounds!r} can't be judged; bound one of {', '.join(FIGURES)} "
+            "with {at_least: x} or {at_most: x}"
+        )
+    limits = {side: limit for side, limit in bounds.items() if limit is not None}
+    value = figures.get(name)
+    if value is None:
+        return [f"{name} was expected to be {_words(limits)} and was never measured"] if limits else []
+    met = limits.get("at_least", value) <= value <= limits.get("at_most", value)
+    return [] if met else [f"{name} was expected to be {_words(limits)} and is {value:.6g}"]
+
+
+def _words(limits: Mapping[str, float]) -> str:
+    return " and ".join(f"{side.replace('_', ' ')} {limit:g}" for side, limit in limits.items())

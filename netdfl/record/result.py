@@ -1,0 +1,236 @@
+"""`result.json`: what a run came to, computed from its store and from what the launcher knows."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any, NamedTuple
+
+from netdfl.core.types import NodeId
+from netdfl.record.judge import Findings, Judgement, judge
+from netdfl.record.run import Run
+
+SCHEMA = "netdfl/result/1"
+PACKAGES = ("netdfl", "torch", "numpy", "grpcio")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    """What the store does not hold. Stalls are mappings with `text` and, once they ended, `over: true`.
+
+    `targets` are the accuracies of `report.targets`; `broke` and `fidelity_missed` say in a sentence
+    what went wrong outside the scenario; `event_log_hash` and `virtual_duration_s` are the simulated
+    world's alone.
+    """
+
+    scenario: str
+    seed: int
+    world: str
+    algorithm: str
+    nodes: int
+    rounds: int
+    duration_s: float
+    virtual_duration_s: float | None = None
+    expect: Mapping[str, Any] = field(default_factory=dict)
+    targets: Sequence[float] = ()
+    stalls: Sequence[Mapping[str, Any]] = ()
+    deadlocks: Sequence[Mapping[str, Any]] = ()
+    event_log_hash: str | None = None
+    fidelity: Mapping[str, Any] | None = None
+    fidelity_missed: str = ""
+    broke: str = ""
+    interrupted: bool = False
+
+
+class Summary(NamedTuple):
+    """What goes into `result.json`, and the judgement with the exit code."""
+
+    result: dict[str, Any]
+    judgement: Judgement
+
+
+class Evaluation(NamedTuple):
+    """One evaluation of a fleet metric; `value` is None where it was not finite."""
+
+    round: int
+    at_s: float
+    value: float | None
+
+
+def summarize(run: Run, facts: RunFacts) -> Summary:
+    """Compute the contents of `result.json`, the verdict included, from what `run` recorded."""
+    accuracy = evaluations(run, "test_accuracy")
+    figures = _figures(run, facts)
+    deaths = find_deaths(run)
+    judgement = judge(_findings(run, facts, figures, deaths), facts.expect)
+    result = {
+        "schema": SCHEMA,
+        "scenario": facts.scenario,
+        "seed": facts.seed,
+        "world": facts.world,
+        "algorithm": facts.algorithm,
+        "nodes": facts.nodes,
+        "rounds": facts.rounds,
+        "verdict": judgement.verdict,
+        "reasons": judgement.reasons,
+        "test_accuracy": {"average_model": _digest(accuracy), "mean_local": figures["mean_local"]},
+        "test_loss": figures["test_loss"],
+        "train_loss": figures["train_loss"],
+        "consensus_distance": figures["consensus_distance"],
+        "weight_sum": figures["weight_sum"],
+        "targets": [_reach(run, accuracy, target) for target in facts.targets],
+        "messages": count_messages(run),
+        "bytes_sent": figures["bytes_sent"],
+        "duration_s": facts.duration_s,
+        "died": deaths,
+        "stalls": [dict(stall) for stall in facts.stalls],
+        "deadlocks": [dict(deadlock) for deadlock in facts.deadlocks],
+        "fidelity": facts.fidelity,
+        "versions": _versions(),
+    }
+    if facts.virtual_duration_s is not None:
+        result["virtual_duration_s"] = facts.virtual_duration_s
+    if facts.event_log_hash is not None:
+        result["event_log_hash"] = facts.event_log_hash
+    return Summary(result, judgement)
+
+
+def evaluations(run: Run, name: str) -> list[Evaluation]:
+    """Every evaluation of the fleet metric `name` (`test_accuracy`, say), in order of rounds."""
+    rows = run.rows(
+        f"SELECT round, at_s, value FROM metrics WHERE node IS NULL AND name = '{name}' ORDER BY round, at_s"
+    )
+    return [Evaluation(*row) for row in rows]
+
+
+def count_messages(run: Run) -> dict[str, Any]:
+    """Messages `sent`, `delivered`, and `dropped` by reason: whatever fate is not delivery."""
+    fates = dict(run.rows("SELECT fate, count(*) FROM messages GROUP BY fate ORDER BY fate"))
+    lost = {fate.removeprefix("dropped:"): number for fate, number in fates.items() if fate != "delivered"}
+    return {"sent": sum(fates.values()), "delivered": fates.get("delivered", 0), "dropped": lost}
+
+
+def find_deaths(run: Run) -> list[dict[str, Any]]:
+    """Nodes that died unplanned, in order of time: node, round, reason, and who waited for it in which round."""
+    first = run.rows(
+        "SELECT node, arg_min(round, at_s), arg_min(kind, at_s), arg_min(details, at_s) FROM events "
+        "WHERE kind IN ('died', 'training_error') AND node IS NOT NULL GROUP BY node ORDER BY min(at_s), node"
+    )
+    waits = run.rows(
+        "SELECT unnest(from_json(details->'awaited', '[\"INTEGER\"]')) AS awaited, node, round "
+        "FROM events WHERE kind = 'missing' ORDER BY round, node"
+    )
+    deaths = []
+    for node, round, kind, details in first:
+        waited: dict[NodeId, int] = {}
+        for awaited, waiter, since in waits:
+            if awaited == node and since >= round:
+                waited.setdefault(waiter, since)
+        by = [{"node": waiter, "round": since} for waiter, since in waited.items()]
+        deaths.append({"node": node, "round": round, "reason": _reason(kind, _object(details)), "waited_for_by": by})
+    return deaths
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    return dict(json.loads(text)) if text else {}
+
+
+def _reason(kind: str, details: Mapping[str, Any]) -> str:
+    """`killed by SIGKILL`, `exit code 3`, `training error: out of memory`, from an event's details."""
+    said = details.get("reason") or details.get("error")
+    if kind == "training_error":
+        return f"training error: {said}" if said else "training error"
+    if details.get("signal"):
+        return f"killed by {details['signal']}" + (f" ({said})" if said else "")
+    if said:
+        return str(said)
+    code = details.get("exit_code")
+    return "ended early" if code is None else f"exit code {code}"
+
+
+def _digest(accuracy: Sequence[Evaluation]) -> dict[str, float | None]:
+    """The last value, the best, and the mean of the last five."""
+    values = [evaluation.value for evaluation in accuracy if evaluation.value is not None]
+    if not values:
+        return {"last": None, "best": None, "mean_last_5": None}
+    tail = values[-5:]
+    return {"last": values[-1], "best": max(values), "mean_last_5": math.fsum(tail) / len(tail)}
+
+
+def _reach(run: Run, accuracy: Sequence[Evaluation], target: float) -> dict[str, float | int | None]:
+    """Rounds, bytes and seconds until the average model first had the accuracy `target`."""
+    for evaluation in accuracy:
+        if evaluation.value is not None and evaluation.value >= target:
+            sent = _scalar(run, f"SELECT coalesce(sum(nbytes), 0) FROM messages WHERE round <= {evaluation.round}")
+            return {"accuracy": target, "round": evaluation.round, "bytes": sent, "seconds": evaluation.at_s}
+    return {"accuracy": target, "round": None, "bytes": None, "seconds": None}
+
+
+def _figures(run: Run, facts: RunFacts) -> dict[str, Any]:
+    """The final numbers, by the names that `expect` knows."""
+    train = (
+        "SELECT avg(last) FROM "
+        "(SELECT arg_max(value, round) AS last FROM metrics WHERE name = 'train_loss' GROUP BY node)"
+    )
+    return {
+        "test_accuracy": _last(run, "test_accuracy"),
+        "mean_local": _last(run, "mean_local_accuracy"),
+        "test_loss": _last(run, "test_loss"),
+        "train_loss": _scalar(run, train),
+        "consensus_distance": _last(run, "consensus_distance"),
+        "weight_sum": _last(run, "weight_sum"),
+        "bytes_sent": _scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM messages"),
+        "duration_s": facts.duration_s,
+        "virtual_duration_s": facts.virtual_duration_s,
+    }
+
+
+def _last(run: Run, name: str) -> float | None:
+    found = evaluations(run, name)
+    return found[-1].value if found else None
+
+
+def _scalar(run: Run, sql: str) -> Any:
+    return run.rows(sql)[0][0]
+
+
+def _findings(run: Run, facts: RunFacts, figures: Mapping[str, Any], deaths: Sequence[Mapping[str, Any]]) -> Findings:
+    return Findings(
+        died={
+            death["node"]: f"node {death['node']} died in round {death['round']}: {death['reason']}" for death in deaths
+        },
+        deadlocks=[f"deadlock: {deadlock['text']}" for deadlock in facts.deadlocks],
+        open_stalls=[f"stalled at the end: {stall['text']}" for stall in facts.stalls if not stall.get("over")],
+        not_finite=_not_finite(run),
+        figures=figures,
+        fidelity_missed=facts.fidelity_missed,
+        broke=facts.broke,
+        interrupted=facts.interrupted,
+    )
+
+
+def _not_finite(run: Run) -> list[str]:
+    """One sentence per node (and one for the fleet) whose loss was not finite, with the first such round."""
+    rows = run.rows(
+        "SELECT node, min(round) FROM (SELECT node, round FROM events WHERE kind = 'not_finite' UNION ALL "
+        "SELECT node, round FROM metrics WHERE name IN ('train_loss', 'test_loss') AND value IS NULL) "
+        "GROUP BY node ORDER BY 2, 1 NULLS LAST"
+    )
+    return [
+        f"{'the average model' if n is None else f'node {n}'} had a loss that is not finite in round {r}"
+        for n, r in rows
+    ]
+
+
+def _versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = None
+    return versions

@@ -1,0 +1,232 @@
+"""The run directory: made by the launcher, opened by whoever reads what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.record.plain_json import dump_json
+from netdfl.record.store import STORE
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+
+Table: TypeAlias = Literal["messages", "metrics", "events"]
+
+COLUMNS: Mapping[Table, Mapping[str, str]] = {
+    "messages": {
+        "src": "INTEGER",
+        "dst": "INTEGER",
+        "kind": "VARCHAR",
+        "epoch": "INTEGER",
+        "round": "INTEGER",
+        "step": "INTEGER",
+        "attempt": "INTEGER",
+        "nbytes": "BIGINT",
+        "sent_s": "DOUBLE",
+        "arrived_s": "DOUBLE",
+        "fate": "VARCHAR",
+    },
+    "metrics": {"at_s": "DOUBLE", "node": "INTEGER", "round": "INTEGER", "name": "VARCHAR", "value": "DOUBLE"},
+    "events": {"at_s": "DOUBLE", "node": "INTEGER", "round": "INTEGER", "kind": "VARCHAR", "details": "JSON"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """Where one run writes. Every file but the store appears whole or not at all."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: Path | str, scenario_name: str, seed: int, out: Path | str | None = None) -> Self:
+        """Make `root/<scenario>/<UTC time>-<seed>/` and point `latest` beside it there; or make `out`.
+
+        Raises:
+            InputError: `out` exists and is not an empty directory, or nothing can be written there.
+        """
+        try:
+            if out is not None:
+                return cls(_make_empty(Path(out)))
+            path = _make_new(Path(root) / scenario_name, f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}")
+            _point(path.parent / "latest", path.name)
+        except OSError as exc:
+            raise InputError(
+                f"the run directory {exc.filename} can't be made: {exc.strerror}; name another with --out DIR"
+            ) from exc
+        return cls(path)
+
+    def write(self, name: str, text: str) -> Path:
+        """Write `name` (`scenario.yaml`, say) atomically. Raises RunError where the disk refuses it."""
+        target = self.path / name
+        temporary = target.with_name(f".{name}.tmp")
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(target)
+        except OSError as exc:
+            raise RunError(f"{target} can't be written: {exc.strerror}; everything recorded so far is kept") from exc
+        return target
+
+    def write_json(self, name: str, value: Any) -> Path:
+        """Write `fleet.json`, `result.json`, `graph.json`, `partition.json` as readable JSON."""
+        return self.write(name, dump_json(value, indent=1) + "\n")
+
+    def write_events(self, events: Sequence[Mapping[str, Any]]) -> Path:
+        """Write the compiled list of scripted events, one a line, as `events.jsonl`."""
+        return self.write("events.jsonl", "".join(dump_json(event) + "\n" for event in events))
+
+
+def _make_empty(path: Path) -> Path:
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"--out {path} is not an empty directory; name a new one, or empty it first")
+    path.mkdir(parents=True, exist_ok=True)
+    return path.resolve()
+
+
+def _make_new(parent: Path, name: str) -> Path:
+    """Make `parent/name`, or `parent/name-2` and so on where another run of this second has it."""
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = parent.resolve() / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _point(link: Path, target: str) -> None:
+    temporary = link.with_name(f".latest-{os.getpid()}")
+    temporary.symlink_to(target, target_is_directory=True)
+    temporary.replace(link)
+
+
+class Run:
+    """What one run left, or has left so far: tables as DuckDB relations, files as plain data.
+
+    A relation reads the store anew when it is evaluated: `run.metrics.df()`, `run.messages.pl()`.
+    Rows come in no particular order; a torn last line is skipped.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read the run directory `path`; `open_run` checks it first."""
+        self.path = path
+
+    @cached_property
+    def _connection(self) -> DuckDBPyConnection:
+        import duckdb
+
+        return duckdb.connect()
+
+    @property
+    def messages(self) -> DuckDBPyRelation:
+        """The fate of every message: src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate."""
+        return self.query("FROM messages")
+
+    @property
+    def metrics(self) -> DuckDBPyRelation:
+        """Numbers in long form: at_s, node (null: the fleet), round, name, value (null: not finite)."""
+        return self.query("FROM metrics")
+
+    @property
+    def events(self) -> DuckDBPyRelation:
+        """What happened: at_s, node (null: the fleet), round, kind, details (JSON)."""
+        return self.query("FROM events")
+
+    def query(self, sql: str) -> DuckDBPyRelation:
+        """Return the relation of a query over the tables `messages`, `metrics` and `events`."""
+        for table in COLUMNS:
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {self._select(table)}")
+        return self._connection.sql(sql)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a query over the three tables."""
+        rows: list[tuple[Any, ...]] = self.query(sql).fetchall()
+        return rows
+
+    def _select(self, table: Table) -> str:
+        files = sorted((self.path / STORE).glob(f"{table}-*.jsonl"))
+        columns = COLUMNS[table]
+        if not files:
+            return "SELECT " + ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns.items()) + " WHERE false"
+        paths = ", ".join(_literal(file) for file in files)
+        types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
+        # A torn line is read as a row of nulls; `round` is null in no other.
+        return (
+            f"SELECT * FROM read_json([{paths}], format = 'newline_delimited', columns = {{{types}}}, "
+            "ignore_errors = true) WHERE round IS NOT NULL"
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended and left its result."""
+        return (self.path / "result.json").is_file()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The contents of `result.json`. Raises InputError where the run has not got so far."""
+        result = self._json("result.json")
+        if result is None:
+            raise InputError(f"{self.path} has no result.json yet: the run is still going on, or it was killed")
+        return dict(result)
+
+    @property
+    def scenario_text(self) -> str:
+        """The resolved scenario, as it ran."""
+        return (self.path / "scenario.yaml").read_text(encoding="utf-8")
+
+    @property
+    def fleet(self) -> dict[str, Any] | None:
+        """The last state of `fleet.json`: every node's process id, address, round; None before the first."""
+        return self._json("fleet.json")
+
+    @property
+    def graph(self) -> dict[str, Any] | None:
+        """`graph.json`: num_nodes, edges [[src, dst], ...], directed, server, kind, weights; None if absent."""
+        return self._json("graph.json")
+
+    @property
+    def partition(self) -> dict[str, Any] | None:
+        """`partition.json`: classes [name, ...], counts [client][class]; None if absent."""
+        return self._json("partition.json")
+
+    def _json(self, name: str) -> dict[str, Any] | None:
+        path = self.path / name
+        if not path.is_file():
+            return None
+        try:
+            value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as exc:
+            raise InputError(f"{path} is damaged: {exc}") from exc
+        return value
+
+
+def _literal(file: Path) -> str:
+    """Quote a path for SQL, with the characters of a glob pattern taken literally."""
+    text = str(file).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")
+    return "'" + text.replace("'", "''") + "'"
+
+
+def open_run(path: Path | str) -> Run:
+    """Open a run directory, finished or not.
+
+    Raises:
+        InputError: there is no run at `path`.
+    """
+    directory = Path(path)
+    if not (directory / "scenario.yaml").is_file():
+        found = "has no scenario.yaml" if directory.is_dir() else "is no directory"
+        raise InputError(
+            f"{path} is not a run: it {found}; name the directory that `netdfl run` printed, "
+            "for example runs/quickstart/latest"
+        )
+    return Run(directory.resolve())

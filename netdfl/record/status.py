@@ -1,0 +1,96 @@
+"""What the launcher knows of a fleet while it runs: shown on the terminal and written to `fleet.json`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from netdfl.core.types import NodeId
+
+
+class Phase(StrEnum):
+    """How far a node's process is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    CRASHED = "crashed"
+    DIED = "died"
+
+
+ENDED = (Phase.FINISHED, Phase.CRASHED, Phase.DIED)
+
+
+@dataclass(slots=True)
+class NodeStatus:
+    """One node: `round` is the last that it began, `loss` its last train loss."""
+
+    node: NodeId
+    pid: int | None = None
+    address: str = ""
+    round: int = 0
+    phase: Phase = Phase.STARTING
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationStatus:
+    """The last evaluation of the average model."""
+
+    round: int
+    test_accuracy: float | None = None
+    test_loss: float | None = None
+    mean_local_accuracy: float | None = None
+    consensus_distance: float | None = None
+
+
+@dataclass(slots=True)
+class FleetStatus:
+    """The whole fleet. The launcher keeps it up to date; views and `fleet.json` read it."""
+
+    scenario: str
+    world: str
+    algorithm: str
+    rounds: int
+    nodes: dict[NodeId, NodeStatus] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+    evaluation: EvaluationStatus | None = None
+    bytes_sent: int = 0
+    messages_sent: int = 0
+    messages_delivered: int = 0
+    messages_lost: int = 0
+
+    @property
+    def running(self) -> list[NodeStatus]:
+        """Nodes that still have rounds before them."""
+        return [node for node in self.nodes.values() if node.phase not in ENDED]
+
+    @property
+    def slowest(self) -> NodeStatus | None:
+        """The running node that is furthest back, the lowest id of several; None where all ended."""
+        return min(self.running, key=lambda node: (node.round, node.node), default=None)
+
+    @property
+    def rounds_done(self) -> int:
+        """Rounds that every node still in the run has behind it."""
+        if self.slowest is not None:
+            return self.slowest.round
+        finished = any(node.phase is Phase.FINISHED for node in self.nodes.values())
+        return self.rounds if finished else max((node.round for node in self.nodes.values()), default=0)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to the end at the pace so far; None before the first round."""
+        done = self.rounds_done
+        return self.elapsed_s / done * (self.rounds - done) if done else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The contents of `fleet.json`: the fields, the nodes as a list, and what follows from them."""
+        slowest = self.slowest
+        return asdict(self) | {
+            "nodes": [asdict(self.nodes[node]) for node in sorted(self.nodes)],
+            "rounds_done": self.rounds_done,
+            "slowest": None if slowest is None else slowest.node,
+            "left_s": self.left_s,
+        }

@@ -1,0 +1,170 @@
+"""The store: rows as JSON lines, whole after a `kill -9`, readable while the run goes on.
+
+Three tables lie in `RUN/store/`, each in a file per writer (`messages-003.jsonl` is node 3's):
+
+- `messages`: src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate
+- `metrics`: at_s, node, round, name, value
+- `events`: at_s, node, round, kind, details (an object)
+
+Times are seconds since the fleet's common start, exact to the nanosecond. A null `node` is the fleet,
+a null `arrived_s` a message that never arrived. A null `value` is a number that was not finite: JSON
+has no NaN, and text in its place would turn the column of numbers into one of strings in polars.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from netdfl.core.errors import RunError
+from netdfl.core.types import Message, NodeId, Scalar
+from netdfl.record.plain_json import dump_json
+
+STORE = "store"
+FLUSH_BYTES = 1 << 16
+
+_quote = lru_cache(maxsize=1024)(json.dumps)
+
+
+class _Table:
+    """One file of rows: buffered here, appended in whole lines."""
+
+    __slots__ = ("_fd", "_path", "_pending", "_rows")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+        self._rows: list[str] = []
+        self._pending = 0
+
+    def add(self, row: str) -> None:
+        self._rows.append(row)
+        self._pending += len(row)
+        if self._pending >= FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Append what is buffered in one write. Rows that the disk refused stay buffered."""
+        if not self._rows:
+            return
+        data = "".join(self._rows).encode()
+        try:
+            if self._fd is None:
+                self._fd = _open_whole(self._path)
+            written = os.write(self._fd, data)
+            while written < len(data):
+                written = self._write_rest(data, written)
+        except OSError as exc:
+            raise RunError(
+                f"the record can't be written to {self._path}: {exc.strerror}; "
+                "what was written before is kept, free some space and run again"
+            ) from exc
+        self._rows, self._pending = [], 0
+
+    def _write_rest(self, data: bytes, written: int) -> int:
+        """Go on after a short write; where that fails, cut the torn row off and keep the rest for later."""
+        assert self._fd is not None
+        try:
+            return written + os.write(self._fd, data[written:])
+        except OSError:
+            whole = data.rfind(b"\n", 0, written) + 1
+            os.ftruncate(self._fd, os.fstat(self._fd).st_size - (written - whole))
+            self._rows, self._pending = [data[whole:].decode()], len(data) - whole
+            raise
+
+    def close(self) -> None:
+        try:
+            self.flush()
+        finally:
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+
+
+def _open_whole(path: Path) -> int:
+    """Open `path` for appending, without the torn row that a killed predecessor may have left."""
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    end = os.fstat(fd).st_size
+    while end > 0:
+        start = max(0, end - FLUSH_BYTES)
+        newline = os.pread(fd, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end != os.fstat(fd).st_size:
+        os.ftruncate(fd, end)
+    return fd
+
+
+class StoreWriter:
+    """A `Recorder` that appends to `DIR/store/*-<name>.jsonl`.
+
+    One writer per name, used from one thread. A restarted node goes on in its predecessor's files.
+    Flushed rows survive the death of the process (not a power cut: nothing is fsynced).
+    """
+
+    def __init__(self, directory: Path | str, name: str) -> None:
+        """Write below the run directory `directory`; `name` is `003` for node 3, or `fleet`."""
+        store = Path(directory) / STORE
+        try:
+            store.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise RunError(f"the record's directory {store} can't be made: {exc.strerror}") from exc
+        self._messages = _Table(store / f"messages-{name}.jsonl")
+        self._metrics = _Table(store / f"metrics-{name}.jsonl")
+        self._events = _Table(store / f"events-{name}.jsonl")
+
+    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+        """Take one message and its fate. Raises RunError where a due flush fails."""
+        # One division and nine decimals give back every nanosecond of a run of up to 48 days.
+        arrived = "null" if arrived_ns is None else f"{arrived_ns / 1e9:.9f}"
+        self._messages.add(
+            f'{{"src":{message.src},"dst":{message.dst},"kind":"{message.kind._value_}","epoch":{message.epoch},'
+            f'"round":{message.round},"step":{message.step},"attempt":{message.attempt},"nbytes":{nbytes},'
+            f'"sent_s":{sent_ns / 1e9:.9f},"arrived_s":{arrived},"fate":{_quote(fate)}}}\n'
+        )
+
+    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
+        """Take one number; one that is not finite is stored as null. Raises RunError where a due flush fails."""
+        number = float(value)
+        text = repr(number) if number - number == 0 else "null"
+        self._metrics.add(
+            f'{{"at_s":{at_ns / 1e9:.9f},"node":{"null" if node is None else node},"round":{round},'
+            f'"name":{_quote(name)},"value":{text}}}\n'
+        )
+
+    def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
+        """Take one event. Raises RunError where a due flush fails."""
+        self._events.add(
+            f'{{"at_s":{at_ns / 1e9:.9f},"node":{"null" if node is None else node},"round":{round},'
+            f'"kind":{_quote(kind)},"details":{dump_json(details)}}}\n'
+        )
+
+    def flush(self) -> None:
+        """Append everything taken so far, in whole rows. Raises RunError where the disk refuses it."""
+        for table in (self._messages, self._metrics, self._events):
+            table.flush()
+
+    def close(self) -> None:
+        """Flush and close. Raises RunError where the disk refuses the last rows."""
+        failure: RunError | None = None
+        for table in (self._messages, self._metrics, self._events):
+            try:
+                table.close()
+            except RunError as exc:
+                failure = failure or exc
+        if failure is not None:
+            raise failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,103 @@
+"""The verdict: defaults, what replaces them, and which exit code wins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from netdfl.core.errors import InputError
+from netdfl.record.judge import ExitCode, Findings, judge
+
+WELL = Findings(figures={"test_accuracy": 0.8, "consensus_distance": None})
+# In order of precedence: what goes wrong, and the verdict and exit code that it brings.
+WRONGS: list[tuple[dict[str, Any], str, int]] = [
+    ({"interrupted": True}, "unknown", 130),
+    ({"broke": "the disk is full"}, "unknown", 4),
+    ({"died": {3: "node 3 died in round 2: killed by SIGKILL"}}, "fail", 1),
+    ({"deadlocks": ["deadlock: 1 and 2 wait for each other"]}, "fail", 1),
+    ({"not_finite": ["node 1 had a loss that is not finite in round 9"]}, "fail", 1),
+    ({"fidelity_missed": "link 0->1 was 40 % slow"}, "unknown", 3),
+    ({"open_stalls": ["stalled at the end: node 2"]}, "fail", 1),
+]
+
+
+def test_a_run_without_findings_passes() -> None:
+    assert judge(WELL, {}) == ("pass", [], 0)
+
+
+@pytest.mark.parametrize(("wrong", "verdict", "code"), WRONGS)
+def test_each_default_has_its_verdict_and_its_reason(wrong: dict[str, Any], verdict: str, code: int) -> None:
+    judgement = judge(replace(WELL, **wrong), {})
+    assert (judgement.verdict, judgement.exit_code, len(judgement.reasons)) == (verdict, code, 1)
+
+
+@pytest.mark.parametrize(("first", "second"), list(combinations(WRONGS, 2)))
+def test_of_two_wrongs_the_graver_decides(first: Any, second: Any) -> None:
+    judgement = judge(replace(WELL, **first[0], **second[0]), {})
+    assert (judgement.verdict, judgement.exit_code) == first[1:]
+
+
+def test_missed_fidelity_wins_over_a_missed_accuracy_but_not_over_a_death() -> None:
+    expect = {"test_accuracy": {"at_least": 0.9}}
+    unfaithful = replace(WELL, fidelity_missed="link 0->1 was 40 % slow")
+    assert judge(unfaithful, expect).exit_code is ExitCode.UNKNOWN
+    assert judge(replace(unfaithful, died={1: "node 1 died"}), expect).exit_code is ExitCode.FAIL
+
+
+@pytest.mark.parametrize("name", ["deadlock", "stall", "not_finite", "died"])
+def test_an_expectation_replaces_its_default(name: str) -> None:
+    found: dict[str, Any] = {
+        "deadlock": {"deadlocks": ["deadlock: x"]},
+        "stall": {"open_stalls": ["stalled: x"]},
+        "not_finite": {"not_finite": ["node 1: x"]},
+        "died": {"died": {1: "node 1 died"}},
+    }[name]
+    occurred = replace(WELL, **found)
+    table = {mode: (judge(occurred, {name: mode}).verdict, judge(WELL, {name: mode}).verdict) for mode in MODES}
+    assert table == {"none": ("fail", "pass"), "some": ("pass", "fail"), "any": ("pass", "pass")}
+
+
+MODES = ("none", "some", "any")
+
+
+@pytest.mark.parametrize(
+    ("died", "verdict"), [([], "fail"), ([4], "fail"), ([4, 5], "pass"), ([5, 4], "pass"), ([4, 5, 6], "fail")]
+)
+def test_exactly_the_named_nodes_must_die(died: list[int], verdict: str) -> None:
+    findings = replace(WELL, died={4: "node 4 died", 5: "node 5 died"})
+    assert judge(findings, {"died": died}).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("bounds", "verdict"),
+    [
+        ({"at_least": 0.8}, "pass"),
+        ({"at_least": 0.81}, "fail"),
+        ({"at_most": 0.8}, "pass"),
+        ({"at_most": 0.79}, "fail"),
+        ({"at_least": 0.7, "at_most": 0.9}, "pass"),
+        ({"at_least": 0.7, "at_most": None}, "pass"),
+    ],
+)
+def test_a_figure_is_held_to_its_bounds(bounds: dict[str, float], verdict: str) -> None:
+    assert judge(WELL, {"test_accuracy": bounds}).verdict == verdict
+
+
+def test_a_figure_that_was_never_measured_fails_its_bound() -> None:
+    judgement = judge(WELL, {"consensus_distance": {"at_most": 1.0}})
+    assert judgement.exit_code is ExitCode.FAIL
+    assert "never measured" in judgement.reasons[0]
+
+
+def test_a_reason_says_what_was_expected_and_what_came() -> None:
+    reasons = judge(WELL, {"test_accuracy": {"at_least": 0.9}}).reasons
+    assert reasons == ["test_accuracy was expected to be at least 0.9 and is 0.8"]
+
+
+@pytest.mark.parametrize("expect", [{"deadlock": "maybe"}, {"speed": {"at_least": 1}}, {"test_loss": {"over": 1}}])
+def test_an_expectation_that_means_nothing_is_refused(expect: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="expect"):
+        judge(WELL, expect)

@@ -1,0 +1,156 @@
+"""The run directory: made once, written whole, opened at any time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import duckdb
+import pytest
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.record import Run, RunDirectory, StoreWriter, export, open_run
+from netdfl.record.export import Format
+from netdfl.record.run import COLUMNS, Table
+
+
+def started(tmp_path: Path) -> RunDirectory:
+    directory = RunDirectory.create(tmp_path, "quickstart", 7, out=tmp_path / "run")
+    directory.write("scenario.yaml", "nodes: 2\n")
+    return directory
+
+
+def test_the_latest_link_follows_the_newest_run_of_a_scenario(tmp_path: Path) -> None:
+    paths = [RunDirectory.create(tmp_path, "quickstart", 7).path for _ in range(3)]
+    assert len(set(paths)) == 3
+    assert all(path.parent == tmp_path / "quickstart" and "-7" in path.name for path in paths)
+    assert (tmp_path / "quickstart/latest").resolve() == paths[-1]
+
+
+def test_an_out_directory_may_be_new_or_empty(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("new/below", "empty"):
+        assert RunDirectory.create(tmp_path, "q", 1, out=tmp_path / name).path == tmp_path / name
+    assert not (tmp_path / "q").exists()
+
+
+def test_an_out_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep me")
+    for out in (tmp_path, tmp_path / "mine.txt"):
+        with pytest.raises(InputError, match="is not an empty directory"):
+            RunDirectory.create(tmp_path, "q", 1, out=out)
+    assert (tmp_path / "mine.txt").read_text() == "keep me"
+
+
+def test_a_place_where_no_directory_can_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file.*--out"):
+        RunDirectory.create(tmp_path / "file", "q", 1)
+
+
+def test_files_are_replaced_whole(tmp_path: Path) -> None:
+    directory = started(tmp_path)
+    for number in (1, 2):
+        directory.write_json("fleet.json", {"round": number, "loss": float("nan")})
+    directory.write_events([{"at_s": 1.0, "crash": 4}, {"at_s": 2.0, "restart": 4}])
+    run = open_run(directory.path)
+    assert run.fleet == {"round": 2, "loss": None}
+    assert len((directory.path / "events.jsonl").read_text().splitlines()) == 2
+    assert not list(directory.path.glob(".*"))
+
+
+def test_a_file_that_cannot_be_written_breaks_the_run_and_names_it(tmp_path: Path) -> None:
+    directory = started(tmp_path)
+    (directory.path / ".result.json.tmp").symlink_to("/dev/full")
+    with pytest.raises(RunError, match=r"result\.json can't be written: No space left"):
+        directory.write_json("result.json", {"verdict": "pass"})
+
+
+def test_what_is_no_run_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(InputError, match="is not a run.*name the directory"):
+            open_run(path)
+
+
+def test_a_run_just_begun_has_empty_tables_and_no_result(tmp_path: Path) -> None:
+    directory = started(tmp_path)
+    StoreWriter(directory.path, "000").close()
+    (directory.path / "store/messages-001.jsonl").touch()
+    run = open_run(directory.path)
+    for table in get_args(Table):
+        relation = run.query(f"FROM {table}")
+        assert relation.columns == list(COLUMNS[table])
+        assert relation.fetchall() == []
+    assert (run.finished, run.fleet, run.graph, run.partition) == (False, None, None, None)
+    assert run.scenario_text == "nodes: 2\n"
+    with pytest.raises(InputError, match="no result.json yet"):
+        _ = run.result
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    directory = started(tmp_path)
+    directory.write("result.json", "{")
+    with pytest.raises(InputError, match=r"result\.json is damaged"):
+        _ = open_run(directory.path).result
+
+
+@pytest.mark.parametrize("name", ["plain", "with 'quotes'", "glob[1]*?", "ünïcode"])
+def test_the_tables_gather_the_files_of_all_writers(tmp_path: Path, name: str) -> None:
+    directory = RunDirectory.create(tmp_path, "q", 1, out=tmp_path / name)
+    directory.write("scenario.yaml", "")
+    for node in range(3):
+        with StoreWriter(directory.path, f"{node:03d}") as writer:
+            writer.metric(node, node, 5, "train_loss", float(node))
+    rows = open_run(directory.path).rows("SELECT node, value FROM metrics ORDER BY node")
+    assert rows == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_torn_last_row_is_skipped_wherever_it_is_torn(tmp_path: Path, cut: int) -> None:
+    directory = started(tmp_path)
+    with StoreWriter(directory.path, "000") as writer:
+        for round in range(3):
+            writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, 0, 1, "delivered")
+    path = directory.path / "store/messages-000.jsonl"
+    path.write_bytes(path.read_bytes()[:-cut])
+    rounds = open_run(directory.path).rows("SELECT round FROM messages ORDER BY round")
+    # A row that lacks only its line's end is whole.
+    assert rounds == [(0,), (1,), (2,)][: 3 if cut == 1 else 2]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    directory = started(tmp_path)
+    with StoreWriter(directory.path, "000") as writer:
+        for round in (1, 0):
+            writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, None, "dropped:loss, late")
+            writer.metric(round, None, round, "test_loss", float("inf") if round else 0.1)
+            writer.event(round, 0, round, "missing", awaited=[1, 2])
+    return open_run(directory.path)
+
+
+@pytest.mark.parametrize("table", get_args(Table))
+@pytest.mark.parametrize("format", get_args(Format))
+def test_an_export_reads_back_as_the_table_in_order_of_time(
+    run: Run, tmp_path: Path, table: Table, format: Format
+) -> None:
+    path = export(run, table, format, tmp_path / f"it's.{format}")
+    reader = {"csv": duckdb.read_csv, "jsonl": duckdb.read_json, "parquet": duckdb.read_parquet}[format]
+    back = reader(str(path))
+    assert back.columns == list(COLUMNS[table])
+    plain = ", ".join(name for name in COLUMNS[table] if name != "details")
+    assert back.select(plain).fetchall() == run.query(f"SELECT {plain} FROM {table} ORDER BY round").fetchall()
+
+
+def test_exported_details_are_json(run: Run, tmp_path: Path) -> None:
+    line = export(run, "events", "jsonl", tmp_path / "e.jsonl").read_text().splitlines()[0]
+    assert json.loads(line)["details"] == {"awaited": [1, 2]}
+
+
+def test_an_export_that_cannot_be_made_says_why(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'xlsx' is no format of a run; choose one of csv, jsonl, parquet"):
+        export(run, "events", "xlsx", tmp_path / "e")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="can't be written"):
+        export(run, "events", "csv", tmp_path / "nowhere/e.csv")
