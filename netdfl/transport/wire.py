@@ -83,17 +83,21 @@ def frame_size(message: Message) -> int:
 
 
 def encode(message: Message, run_id: bytes, sent_ns: int) -> bytes:
-    """The whole frame in one piece, made once per payload and step: neighbours share it."""
-    header = encode_header(message, run_id, sent_ns)
-    parts = body_parts(message.payload)
+    """The whole frame in one piece, made once per payload and step: neighbors share it."""
+    return join(encode_header(message, run_id, sent_ns), message.payload)
+
+
+def join(header: bytes, payload: Payload) -> bytes:
+    """The frame of a header and a payload; the same bytes again where only `sent_ns` differs."""
+    parts = body_parts(payload)
     if len(parts) == 1 and isinstance(parts[0], memoryview) and isinstance(frame := parts[0].obj, bytes):
         if frame[2 : 2 + _SENT_AT] == header[:_SENT_AT]:
             return frame
     nbytes = sum(len(part) for part in parts)
-    lead = b"\x12" + _varint(nbytes)
+    lead = b"\x12" + varint(nbytes)
     header += bytes(BODY_AT - 2 - len(header) - len(lead))
-    frame = b"".join((b"\x0a", _varint(len(header)), header, lead, *parts))
-    message.payload.encoded = (memoryview(frame)[BODY_AT:],)
+    frame = b"".join((b"\x0a", varint(len(header)), header, lead, *parts))
+    payload.encoded = (memoryview(frame)[BODY_AT:],)
     return frame
 
 
@@ -211,7 +215,8 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
     raise MalformedMessage("a number in a frame does not end")
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A non-negative number as protobuf writes it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

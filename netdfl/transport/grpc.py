@@ -1,0 +1,134 @@
+"""The transport of real worlds: a gRPC server per node and a channel per destination."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import grpc.aio
+
+from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.errors import MachineError
+from netdfl.core.types import Message, NodeId
+from netdfl.transport import wire
+from netdfl.transport.base import Ledger, Sink
+from netdfl.transport.grpc_in import Inlet
+from netdfl.transport.grpc_out import Outlet
+from netdfl.transport.identity import Identity
+from netdfl.transport.options import GrpcOptions
+
+__all__ = ["GrpcOptions", "GrpcTransport"]
+
+GONE = "failed:gone"
+
+
+class GrpcTransport:
+    """One node's end of a network of gRPC servers.
+
+    `start` binds the server and gives its address; `set_peer` says where others listen. Import this
+    module only in the process that uses it: a process that was forked after grpc's import hangs.
+    """
+
+    def __init__(
+        self,
+        node: NodeId,
+        address: str,
+        peers: Mapping[NodeId, str],
+        *,
+        run_id: bytes,
+        scenario_hash: str,
+        clock: Clock,
+        ledger: Ledger,
+        options: GrpcOptions | None = None,
+        epoch: int = 0,
+    ) -> None:
+        """Listen on `address` (`127.0.0.1:0` draws a port) once started.
+
+        Args:
+            node: this node.
+            address: host and port to listen on.
+            peers: where the others listen, as far as that is known.
+            run_id: 8 bytes, the same in the whole fleet.
+            scenario_hash: the hash of the resolved scenario; peers with another are refused.
+            clock: the fleet's time.
+            ledger: told of every message sent and of its fate.
+            options: gRPC's timers, windows and limits.
+            epoch: how often this node was restarted.
+        """
+        self.address = address
+        self._me = Identity(node, epoch, run_id, scenario_hash)
+        self._clock = clock
+        self._ledger = ledger
+        self._options = options or GrpcOptions()
+        self._inlet = Inlet(self._me, clock, ledger, self._options)
+        self._outlets: dict[NodeId, Outlet] = {}
+        self._retired: list[Outlet] = []
+        self._server: grpc.aio.Server | None = None
+        for peer, where in peers.items():
+            self.set_peer(peer, where)
+
+    async def start(self) -> str:
+        """Listen. Returns the address with the port that was drawn. Raises MachineError."""
+        self._server = grpc.aio.server(options=self._options.server())
+        self._server.add_generic_rpc_handlers((self._inlet.methods(),))
+        try:
+            port = self._server.add_insecure_port(self.address)
+        except RuntimeError as error:
+            raise MachineError(
+                f"node {self._me.node} can't listen on {self.address}: is the port in use? Choose another"
+            ) from error
+        await self._server.start()
+        self.address = f"{self.address.rpartition(':')[0]}:{port}"
+        return self.address
+
+    def attach(self, sink: Sink) -> None:
+        """Deliver what arrives into `sink`."""
+        self._inlet.attach(sink)
+
+    def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
+        """Reach `node` at `address` from now on; what was queued for an earlier address or epoch fails."""
+        outlet = self._outlets.get(node)
+        if outlet is not None and (outlet.address, outlet.epoch) == (address, epoch) and not outlet.closed:
+            return
+        self.set_gone(node)
+        self._inlet.known.add(node)
+        self._outlets[node] = Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options)
+
+    def set_gone(self, node: NodeId) -> None:
+        """Give `node` up: what is queued or sent to it fails as `failed:gone`, until `set_peer`."""
+        if (outlet := self._outlets.get(node)) is not None and not outlet.closed:
+            outlet.close(GONE)
+            self._retired.append(outlet)
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """Queue messages for their destinations; wait only for those whose queue is full.
+
+        Raises:
+            KeyError: a destination was never given an address.
+            ValueError, TypeError: a message whose numbers or metadata can't travel.
+        """
+        held: list[Message] = []
+        full: set[NodeId] = set()
+        for message in messages:
+            nbytes = wire.frame_size(message)
+            if message.dst in full or not self._outlets[message.dst].has_room(nbytes):
+                full.add(message.dst)
+                held.append(message)
+            else:
+                self._outlets[message.dst].put(message, nbytes)
+        for message in held:
+            nbytes = wire.frame_size(message)
+            while not (outlet := self._outlets[message.dst]).has_room(nbytes):
+                await outlet.settled_one()
+            outlet.put(message, nbytes)
+
+    async def aclose(self) -> None:
+        """Let what is queued leave within the grace, then settle the rest as `in_flight` and stop."""
+        outlets = [outlet for outlet in self._outlets.values() if not outlet.closed]
+        grace_s = self._options.close_grace / NS_PER_S
+        await asyncio.gather(*(outlet.drained(grace_s) for outlet in outlets))
+        for outlet in outlets:
+            outlet.close("in_flight")
+        if self._server is not None:
+            await self._server.stop(None)
+        await asyncio.gather(*(outlet.wait_closed() for outlet in (*outlets, *self._retired)))

@@ -1,0 +1,164 @@
+"""The receiving half of the gRPC transport: checks who calls, decodes, and delivers into the sink."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from netdfl.core.clock import Clock
+from netdfl.core.errors import ForeignMessage, MessageError
+from netdfl.core.types import Message, NodeId, Payload
+from netdfl.transport import wire
+from netdfl.transport.base import Ledger, Sink
+from netdfl.transport.chunks import Assembly
+from netdfl.transport.grpc_out import FULL, GO_ON, SERVICE
+from netdfl.transport.identity import Identity
+from netdfl.transport.options import GrpcOptions
+from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
+
+
+class StaleEpoch(ForeignMessage):
+    """A message from before its sender's restart."""
+
+    reason = "stale_epoch"
+
+
+class Overloaded(MessageError):
+    """More calls of one sender at once than flow control lets an honest one make."""
+
+    reason = "overloaded"
+
+
+class Inlet:
+    """What a node's gRPC server answers.
+
+    A call is answered when the sink has taken its message. While the mailbox is full the call
+    waits, and with it the sender; before the sender's deadline it is told to offer it again.
+    """
+
+    def __init__(self, me: Identity, clock: Clock, ledger: Ledger, options: GrpcOptions) -> None:
+        """Know nobody yet: fill `known` with the nodes that may call."""
+        self.known: set[NodeId] = set()
+        self.sink: Sink | None = None
+        self._me = me
+        self._clock = clock
+        self._ledger = ledger
+        self._limits = wire.Limits(max_bytes=options.max_message)
+        self._most_waiting = options.waiting_calls
+        self._epochs: dict[NodeId, int] = {}
+        self._waiting: Counter[NodeId] = Counter()
+        self._attached: list[asyncio.Future[None]] = []
+
+    def attach(self, sink: Sink) -> None:
+        """Deliver into `sink`, starting with what has come already."""
+        self.sink = sink
+        _wake(self._attached)
+
+    def methods(self) -> grpc.GenericRpcHandler:
+        """The service. Frames and chunks come as raw bytes: no protobuf copies."""
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Hello": grpc.unary_unary_rpc_method_handler(
+                    self.hello, HelloRequest.FromString, HelloReply.SerializeToString
+                ),
+                "Push": grpc.unary_unary_rpc_method_handler(self.push, None, Receipt.SerializeToString),
+                "PushChunks": grpc.stream_unary_rpc_method_handler(self.push_chunks, None, Receipt.SerializeToString),
+            },
+        )
+
+    async def hello(self, request: HelloRequest, context: Any) -> HelloReply:
+        """Accept a node of this fleet, or say why not."""
+        reason = self._me.objection(request)
+        if not reason and request.node not in self.known:
+            reason = f"node {request.node} is not a peer of node {self._me.node}"
+        if not reason and request.epoch < self._epochs.get(request.node, 0):
+            reason = f"node {request.node} was restarted {self._epochs[request.node]} times, not {request.epoch}"
+        if reason:
+            self._ledger.refused((request.node, self._me.node), "foreign", reason)
+            return HelloReply(accepted=False, reason=reason)
+        self._epochs[request.node] = request.epoch
+        return HelloReply(accepted=True)
+
+    async def push(self, data: bytes, context: Any) -> Receipt:
+        """Take a message that fits into one call."""
+        header: wire.Header | None = None
+        try:
+            header, payload = wire.decode(data, self._limits)
+            self._admit(header)
+            return await self._deliver(header, payload, context)
+        except MessageError as error:
+            return self._refuse(error, header)
+
+    async def push_chunks(self, chunks: Any, context: Any) -> Receipt:
+        """Take a message in pieces; its size and sender are checked before anything is stored."""
+        header: wire.Header | None = None
+        try:
+            stream = aiter(chunks)
+            assembly = Assembly(await anext(stream, b""), self._limits)
+            header = assembly.header
+            self._admit(header)
+            assembly.begin()
+            await context.send_initial_metadata(((GO_ON, "1"),))
+            async for chunk in stream:
+                assembly.add(chunk)
+            return await self._deliver(header, assembly.finish(), context)
+        except MessageError as error:
+            return self._refuse(error, header)
+
+    def _admit(self, header: wire.Header) -> None:
+        newest = self._epochs.get(header.src)
+        if header.run_id != self._me.run_id:
+            raise ForeignMessage(f"a message of run {header.run_id.hex()} came to run {self._me.run_id.hex()}")
+        if newest is None or header.epoch > newest:
+            raise ForeignMessage(f"node {header.src}, epoch {header.epoch}, sent a message before its hello")
+        if header.epoch < newest:
+            raise StaleEpoch(f"node {header.src} sent a message of epoch {header.epoch} and is in epoch {newest}")
+        if self._waiting[header.src] >= self._most_waiting:
+            raise Overloaded(f"node {header.src} has {self._most_waiting} calls waiting already")
+
+    async def _deliver(self, header: wire.Header, payload: Payload, context: Any) -> Receipt:
+        message = Message(
+            header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
+        )
+        fate: str | None = self.sink.deliver(message) if self.sink is not None else None
+        if fate is None:
+            self._waiting[header.src] += 1
+            try:
+                fate = await self._offer_again(message, context.time_remaining())
+            finally:
+                self._waiting[header.src] -= 1
+        return Receipt(fate=fate, arrived_ns=self._clock.now_ns())
+
+    async def _offer_again(self, message: Message, remaining_s: float | None) -> str:
+        """Wait for room for up to half of the time that the sender gives."""
+        try:
+            async with asyncio.timeout(None if remaining_s is None else remaining_s / 2):
+                while True:
+                    waiter = asyncio.get_running_loop().create_future()
+                    if self.sink is None:
+                        self._attached.append(waiter)
+                    elif (fate := self.sink.deliver(message)) is not None:
+                        return fate
+                    else:
+                        self.sink.when_room(partial(_wake, [waiter]))
+                    await waiter
+        except TimeoutError:
+            return FULL
+
+    def _refuse(self, error: MessageError, header: wire.Header | None) -> Receipt:
+        edge = None if header is None else (header.src, self._me.node)
+        self._ledger.refused(edge, error.reason, str(error))
+        return Receipt(fate=f"refused:{error.reason}", arrived_ns=self._clock.now_ns(), reason=str(error))
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()

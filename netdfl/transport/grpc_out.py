@@ -1,0 +1,184 @@
+"""The sending half of the gRPC transport: one outlet per destination, in order, one call at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+
+from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.types import Message, NodeId
+from netdfl.transport import wire
+from netdfl.transport.base import Ledger
+from netdfl.transport.chunks import split
+from netdfl.transport.identity import Identity
+from netdfl.transport.options import GrpcOptions
+from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
+
+SERVICE = "netdfl.v1.Node"
+FULL = "full"
+GO_ON = "go-on"
+
+_FATES = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: "failed:deadline",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "refused:oversized",
+}
+
+
+class _Entry(NamedTuple):
+    message: Message
+    header: bytes
+    nbytes: int
+    sent_ns: int
+
+
+class Outlet:
+    """One destination's queue, and the channel that empties it.
+
+    The first message in the queue is the one under way. Whatever happens to a message is told to
+    the ledger, once; nothing is raised.
+    """
+
+    def __init__(
+        self, me: Identity, peer: NodeId, address: str, epoch: int, clock: Clock, ledger: Ledger, options: GrpcOptions
+    ) -> None:
+        """Open nothing yet: the first message opens the channel to `address`."""
+        self.address = address
+        self.epoch = epoch
+        self._me = me
+        self._peer = peer
+        self._clock = clock
+        self._ledger = ledger
+        self._options = options
+        self._deadline_s = options.call_deadline / NS_PER_S
+        self._queue: deque[_Entry] = deque()
+        self._queued_bytes = 0
+        self._worker: asyncio.Task[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._shutting: asyncio.Task[None] | None = None
+        self._channel: grpc.aio.Channel | None = None
+        self._push: Any = None
+        self._push_chunks: Any = None
+        self._greeted = False
+        self._closed_as = ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether all that comes is settled at once."""
+        return bool(self._closed_as)
+
+    def has_room(self, nbytes: int) -> bool:
+        """Whether a message of `nbytes` may be queued; always so where nothing else is."""
+        return not self._queue or (
+            len(self._queue) < self._options.queue_messages and self._queued_bytes + nbytes <= self._options.queue_bytes
+        )
+
+    async def settled_one(self) -> None:
+        """Return when a message has left the queue."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    async def drained(self, grace_s: float) -> None:
+        """Return when nothing is queued or under way, or after `grace_s`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while self._queue:
+                    await self.settled_one()
+
+    def put(self, message: Message, nbytes: int) -> None:
+        """Queue a message. Raises ValueError for one whose numbers the header can't hold."""
+        now = self._clock.now_ns()
+        header = wire.encode_header(message, self._me.run_id, now)
+        self._ledger.sent(message, nbytes, now)
+        if self._closed_as:
+            self._ledger.settled(message, nbytes, now, None, self._closed_as)
+            return
+        self._queue.append(_Entry(message, header, nbytes, now))
+        self._queued_bytes += nbytes
+        if self._worker is None:
+            self._worker = asyncio.get_running_loop().create_task(self._empty())
+
+    def close(self, fate: str) -> None:
+        """Settle all that is queued as `fate`, and so all that comes; cancel the call under way."""
+        self._closed_as = fate
+        while self._queue:
+            self._settle(fate, None)
+        self._shutting = asyncio.get_running_loop().create_task(self._shut())
+
+    async def wait_closed(self) -> None:
+        """Return when the channel is closed; `close` comes first."""
+        if self._shutting is not None:
+            await self._shutting
+
+    async def _shut(self) -> None:
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+        if self._channel is not None:
+            await self._channel.close()
+
+    async def _empty(self) -> None:
+        while self._queue:
+            try:
+                fate, arrived_ns = await self._hand_over(self._queue[0])
+            except grpc.aio.AioRpcError as error:
+                fate, arrived_ns = _FATES.get(error.code(), f"failed:{error.code().name.lower()}"), None
+            if self._closed_as:
+                return
+            self._settle(fate, arrived_ns)
+        self._worker = None
+
+    def _settle(self, fate: str, arrived_ns: int | None) -> None:
+        entry = self._queue.popleft()
+        self._queued_bytes -= entry.nbytes
+        self._ledger.settled(entry.message, entry.nbytes, entry.sent_ns, arrived_ns, fate)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _hand_over(self, entry: _Entry) -> tuple[str, int | None]:
+        if not self._greeted and (refusal := await self._greet()):
+            self._ledger.refused((self._me.node, self._peer), "foreign", refusal)
+            return "refused:foreign", None
+        payload = entry.message.payload
+        while True:
+            if entry.nbytes <= self._options.unary_max:
+                answer = await self._push(wire.join(entry.header, payload), timeout=self._deadline_s)
+            else:
+                pieces = split(entry.header, wire.body_parts(payload), self._options.chunk)
+                answer = await self._stream(pieces)
+            receipt = Receipt.FromString(answer)
+            if receipt.fate != FULL:
+                return receipt.fate, receipt.arrived_ns
+
+    async def _stream(self, pieces: Iterator[bytes]) -> bytes:
+        """Announce the message, and send the rest only if the receiver says so."""
+        call = self._push_chunks(timeout=self._deadline_s)
+        try:
+            await call.write(next(pieces))
+            if GO_ON in await call.initial_metadata():
+                for piece in pieces:
+                    await call.write(piece)
+            await call.done_writing()
+            answer: bytes = await call
+            return answer
+        finally:
+            call.cancel()
+
+    async def _greet(self) -> str:
+        """Open the channel and say hello. Returns why the peer refuses this node, or nothing."""
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(self.address, options=self._options.channel())
+            self._push = self._channel.unary_unary(f"/{SERVICE}/Push")
+            self._push_chunks = self._channel.stream_unary(f"/{SERVICE}/PushChunks")
+        hello = self._channel.unary_unary(f"/{SERVICE}/Hello", HelloRequest.SerializeToString, HelloReply.FromString)
+        reply = await hello(self._me.greeting(self._peer), timeout=self._deadline_s)
+        self._greeted = reply.accepted
+        return "" if reply.accepted else str(reply.reason)

@@ -1,0 +1,63 @@
+"""The connection options of the gRPC transport: pinned by the scenario, recorded with the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from netdfl.core.units import PositiveInt, SizeBytes, TimeNs
+
+_MS = 1_000_000
+_S = 1_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrpcOptions:
+    """What gRPC's own timers, windows and limits are set to, the same on every node.
+
+    `max_message` bounds one message's frame; the fleet sets it from the scenario's model. A frame up
+    to `unary_max` travels as one call, a larger one in pieces of `chunk`. `queue_messages` and
+    `queue_bytes` bound what waits for one destination; one message is always let in.
+    """
+
+    max_message: SizeBytes = 64 * 1024 * 1024
+    unary_max: SizeBytes = 1024 * 1024
+    chunk: SizeBytes = 256 * 1024
+    queue_messages: PositiveInt = 64
+    queue_bytes: SizeBytes = 256 * 1024 * 1024
+    waiting_calls: PositiveInt = 4
+    call_deadline: TimeNs = 60 * _S
+    close_grace: TimeNs = 500 * _MS
+    keepalive: TimeNs = 2 * _S
+    keepalive_timeout: TimeNs = 2 * _S
+    backoff_initial: TimeNs = 100 * _MS
+    backoff_min: TimeNs = 100 * _MS
+    backoff_max: TimeNs = 500 * _MS
+
+    def channel(self) -> list[tuple[str, int]]:
+        """The arguments of a channel: one TCP connection of its own, pinged when it is idle too."""
+        return [
+            ("grpc.keepalive_time_ms", self.keepalive // _MS),
+            ("grpc.keepalive_timeout_ms", self.keepalive_timeout // _MS),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.initial_reconnect_backoff_ms", self.backoff_initial // _MS),
+            ("grpc.min_reconnect_backoff_ms", self.backoff_min // _MS),
+            ("grpc.max_reconnect_backoff_ms", self.backoff_max // _MS),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_retries", 0),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.max_send_message_length", -1),
+        ]
+
+    def server(self) -> list[tuple[str, int]]:
+        """The arguments of a server: it allows the channels' pings and reads no call above the limit."""
+        largest_call = max(min(self.unary_max, self.max_message), self.chunk) + 4096
+        return [
+            ("grpc.keepalive_time_ms", self.keepalive // _MS),
+            ("grpc.keepalive_timeout_ms", self.keepalive_timeout // _MS),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", max(1, self.keepalive // _MS // 2)),
+            ("grpc.http2.max_ping_strikes", 0),
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", largest_call),
+        ]
