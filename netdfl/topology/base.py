@@ -38,7 +38,7 @@ class Topology:
         """Draw block b of rounds (`redraw_every` rounds; all of them for 0) with `draw(b)`.
 
         Raises:
-            ValueError: If the only graph of a static topology is not strongly connected.
+            ValueError: If round 0 can't be drawn, or a static topology is not strongly connected.
         """
         self.num_nodes = num_nodes
         self.directed = directed
@@ -46,8 +46,9 @@ class Topology:
         self.receivers_know = receivers_know
         self.weights = weights
         self._draw = lru_cache(_KEPT)(draw)
+        first = self.graph(0)
         if not self.time_varying:
-            check_connected(self.graph(0), "the graph")
+            check_connected(first, "the graph")
 
     @property
     def time_varying(self) -> bool:

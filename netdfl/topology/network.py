@@ -138,28 +138,29 @@ class Network:
             )
 
 
-def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "columns"] | None = None) -> View:
+def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "columns"]) -> View:
     """The view with the peers in `gone` removed and their weight given back, so that nothing is lost.
 
-    `keep="rows"` (gossip): the weights that `gone` had in this node's average go to `self_weight`,
-    so `self_weight` and `in_weights` still sum to 1; `out_weights` to the others stay. If links are
-    two-way with equal weights and both ends do so, columns still sum to 1 too and the mean is kept.
+    `keep="rows"` is for gossip: the weights that `gone` had in this node's average go to
+    `self_weight`, so `self_weight` and `in_weights` still sum to 1; `out_weights` to the others
+    stay. Where M is symmetric and both ends do so, columns still sum to 1 too: the mean is kept.
 
-    `keep="columns"` (push-sum): `self_weight` and the `out_weights` that are left are scaled to sum
-    to 1, which for equal shares is 1 / (1 + live out-neighbors) each; `in_weights` of the others
-    stay, for information: senders decide them.
+    `keep="columns"` is for push-sum: `self_weight` and the `out_weights` that are left are scaled
+    to sum to 1, which for equal shares is 1 / (1 + live out-neighbors) each; `in_weights` from the
+    others stay, for information: senders decide them.
 
-    None keeps rows where this node's row sums to 1, else columns. A directed matrix that is doubly
-    stochastic can't be told apart, so a push-sum method says `keep="columns"`.
+    A server has no share of its own in the mean: it takes the mean of the clients that are left.
+
+    The mixing decides which to keep, because one view can't tell: a node's row may sum to 1 by chance.
     """
     known = view.in_neighbors or ()
     if gone.isdisjoint(view.out_neighbors) and gone.isdisjoint(known):
         return view
     received, sent = _left(view.in_weights, gone), _left(view.out_weights, gone)
     own = view.self_weight
-    if keep is None:
-        keep = "rows" if abs(own + sum(view.in_weights.values()) - 1) < _TOLERANCE else "columns"
-    if keep == "rows":
+    if view.role is Role.SERVER and received:
+        received = dict.fromkeys(received, 1 / len(received))
+    elif keep == "rows":
         own += sum(weight for peer, weight in view.in_weights.items() if peer in gone)
     else:
         total = own + sum(sent.values())
