@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from netdfl.core.types import Kind, NodeId
 
@@ -21,7 +21,8 @@ class Transit:
 
     Its fate is keyed by (src, dst, kind, round, step, attempt), so two algorithms meet the same
     channel. `copy` is 0 for the original and counts duplicates. `corrupted` units are delivered
-    damaged or dropped at the receiver, as the rule that damaged them says.
+    damaged or dropped at the receiver, as the rule that damaged them says. `pending` belongs to the
+    driver: the departure that counts, so that one which a change replaced is known when it comes up.
     """
 
     src: NodeId
@@ -34,6 +35,7 @@ class Transit:
     copy: int = 0
     corrupted: bool = False
     content: object = None
+    pending: Departure | None = None
 
     @property
     def key(self) -> tuple[int, int, str, int, int, int]:
@@ -62,7 +64,17 @@ class Dropped:
     reason: str
 
 
-Outcome = Departure | Dropped
+@dataclass(slots=True, eq=False)
+class Held:
+    """`unit` stays in the stage until `changed` says more; a departure that was pending for it is void."""
+
+    unit: Transit
+
+
+Outcome = Departure | Dropped | Held
+
+DROPPED = -(1 << 62)
+HELD = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +94,32 @@ class LinkRule(Protocol):
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
         """Apply a scheduled change; say what becomes of what the stage holds."""
         ...
+
+
+class Stage:
+    """A rule whose units leave one by one: a time, or that one is dropped or held.
+
+    `advance` is the fast form of `enter`, for `fuse`: it returns the time at which `unit` leaves
+    (never before `now_ns`), `DROPPED`, or `HELD`. It keeps no record of what is in flight, so a
+    stage that is fused can't take back what it let go; `enter` can. `reason` is what a drop is
+    recorded as; `instant` says that units leave at the time when they enter, or never.
+    """
+
+    __slots__ = ()
+    reason: ClassVar[str] = "loss"
+    instant: ClassVar[bool] = True
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """The time at which `unit` leaves, `DROPPED` or `HELD`."""
+        raise NotImplementedError
+
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+        """Take `unit` at `now_ns`; say what leaves and when."""
+        at_ns = self.advance(unit, now_ns)
+        if at_ns >= now_ns:
+            return (Departure(unit, at_ns),)
+        return (Dropped(unit, self.reason),) if at_ns == DROPPED else ()
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Apply a scheduled change; say what becomes of what the stage holds."""
+        return ()

@@ -1,0 +1,177 @@
+"""Disorder: duplicates, reordering, corruption. Each is keyed by the unit and holds no state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from netdfl.core.units import Probability, TimeNs
+from netdfl.links.base import DROPPED, Departure, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.draws import unit_uniform
+from netdfl.links.flight import Flight
+from netdfl.links.state import resets
+
+
+def _check_probability(what: str, value: float) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{what} probability = {value}; expected 0 to 1 or a percentage like 5%")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Duplication:
+    """How often a unit arrives twice."""
+
+    probability: float
+
+
+def duplicate(*, probability: Probability) -> Duplication:
+    """Send a copy right behind a unit with this probability; the copy meets the later rules by itself."""
+    return Duplication(_check_probability("duplicate", probability))
+
+
+@dataclass(frozen=True, slots=True)
+class Corruption:
+    """How often a unit is damaged, and whether the receiver sees it."""
+
+    probability: float
+    detected: bool
+
+
+def corrupt(*, probability: Probability, mode: Literal["detect", "deliver"] = "detect") -> Corruption:
+    """Damage units: found by a checksum and dropped at the receiver (`detect`), or delivered damaged."""
+    if mode not in ("detect", "deliver"):
+        raise ValueError(f"corrupt mode = {mode!r} is unknown; choose detect or deliver")
+    return Corruption(_check_probability("corrupt", probability), mode == "detect")
+
+
+@dataclass(frozen=True, slots=True)
+class Reordering:
+    """How often a unit is held back, and for how long."""
+
+    probability: float
+    delay_ns: int
+
+
+def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reordering:
+    """Hold a unit back by `delay` with this probability, so that later ones overtake it."""
+    if delay <= 0:
+        raise ValueError(f"reorder delay = {delay} ns must be above 0; give a time like 10ms")
+    return Reordering(_check_probability("reorder", probability), delay)
+
+
+class Duplicate(Stage):
+    """The stage of `duplicate`. It holds nothing; a change acts on what enters after it."""
+
+    __slots__ = ("config", "seed")
+
+    def __init__(self, seed: int, config: Duplication) -> None:
+        """`seed` is the edge's."""
+        self.seed = seed
+        self.config = config
+
+    def copies(self, unit: Transit) -> Sequence[Transit]:
+        """`unit`, and its copy where it is duplicated."""
+        if unit_uniform(self.seed, unit) >= self.config.probability:
+            return (unit,)
+        copy = Transit(
+            unit.src,
+            unit.dst,
+            unit.kind,
+            unit.round,
+            unit.step,
+            unit.attempt,
+            unit.nbytes,
+            unit.copy + 1,
+            unit.corrupted,
+            unit.content,
+        )
+        return (unit, copy)
+
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+        """Pass `unit`, and a copy behind it with the probability."""
+        return [Departure(each, now_ns) for each in self.copies(unit)]
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Take a new `duplicate`."""
+        for name, value in event.changes:
+            if name == "duplicate":
+                self.config = value  # type: ignore[assignment]
+        return ()
+
+
+class Corrupt(Stage):
+    """The stage of `corrupt`: marks units. It holds nothing; a change acts on what enters after it."""
+
+    __slots__ = ("config", "seed")
+
+    def __init__(self, seed: int, config: Corruption) -> None:
+        """`seed` is the edge's."""
+        self.seed = seed
+        self.config = config
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """Mark `unit` with the probability."""
+        if unit_uniform(self.seed, unit) < self.config.probability:
+            unit.corrupted = True
+        return now_ns
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Take a new `corrupt`."""
+        for name, value in event.changes:
+            if name == "corrupt":
+                self.config = value  # type: ignore[assignment]
+        return ()
+
+
+class Checksum(Stage):
+    """The last stage of a path whose corruption is detected: damaged units end here (`corrupt`)."""
+
+    __slots__ = ("corrupt",)
+    reason: ClassVar[str] = "corrupt"
+
+    def __init__(self, corrupt: Corrupt) -> None:
+        """Check what `corrupt` marks."""
+        self.corrupt = corrupt
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """Drop `unit` where it is damaged and the rule says that this is found out."""
+        return DROPPED if unit.corrupted and self.corrupt.config.detected else now_ns
+
+
+class Reorder(Stage):
+    """The stage of `reorder`. What it holds back keeps its time at a change; a reset drops it."""
+
+    __slots__ = ("_flight", "config", "seed")
+    instant: ClassVar[bool] = False
+
+    def __init__(self, seed: int, config: Reordering) -> None:
+        """`seed` is the edge's."""
+        self.seed = seed
+        self.config = config
+        self._flight = Flight()
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """Now, or later by the delay."""
+        config = self.config
+        return now_ns + config.delay_ns if unit_uniform(self.seed, unit) < config.probability else now_ns
+
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+        """Pass `unit`, or hold it back."""
+        at_ns = self.advance(unit, now_ns)
+        if at_ns > now_ns:
+            self._flight.add(unit, at_ns, now_ns)
+        return (Departure(unit, at_ns),)
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Take a new `reorder`; drop what is held back at a reset."""
+        for name, value in event.changes:
+            if name == "reorder":
+                self.config = value  # type: ignore[assignment]
+        return self._flight.drop(now_ns, "reset") if resets(event) else ()
+
+
+DUPLICATES: Mapping[str, Callable[..., Duplication]] = {"keyed": duplicate}
+CORRUPTIONS: Mapping[str, Callable[..., Corruption]] = {"keyed": corrupt}
+REORDERINGS: Mapping[str, Callable[..., Reordering]] = {"keyed": reorder}

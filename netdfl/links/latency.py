@@ -1,0 +1,212 @@
+"""Latency: how long a unit is under way, beside the time that its bytes take."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import NormalDist
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from netdfl.core.units import Bound, TimeNs, parse_time_ns
+from netdfl.links.base import Departure, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.draws import unit_uniform
+from netdfl.links.flight import Flight
+from netdfl.links.rounds import ByRound
+from netdfl.links.state import resets
+
+Order: TypeAlias = Literal["fifo", "free"]
+_z = NormalDist().inv_cdf
+_cdf = NormalDist().cdf
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """A distribution of delays: its inverse CDF, from (0, 1) to nanoseconds, or one constant.
+
+    `fifo` keeps the order of entry: a unit never leaves before one that entered earlier.
+    """
+
+    fifo: bool
+    constant_ns: int = 0
+    quantile: Callable[[float], float] | None = None
+
+
+def _non_negative(**times_ns: int) -> None:
+    for name, value in times_ns.items():
+        if value < 0:
+            raise ValueError(f"latency {name} = {value} ns is negative; expected 0 or more, like 20ms")
+
+
+def _positive(**values: float) -> None:
+    for name, value in values.items():
+        if value <= 0:
+            raise ValueError(f"latency {name} = {value} must be above 0; for no variation write constant")
+
+
+def constant(*, delay: TimeNs) -> Delay:
+    """The same delay for every unit (so in order)."""
+    _non_negative(delay=delay)
+    return Delay(fifo=True, constant_ns=delay)
+
+
+def _uniform(low: int, high: int, u: float) -> float:
+    return low + (high - low) * u
+
+
+def uniform(*, low: TimeNs, high: TimeNs, order: Order = "fifo") -> Delay:
+    """Any delay from `low` to `high`, equally likely."""
+    _non_negative(low=low, high=high)
+    if low > high:
+        raise ValueError(f"latency low = {low} ns is above high = {high} ns; exchange them")
+    return Delay(order == "fifo", quantile=partial(_uniform, low, high))
+
+
+def _normal(mean: int, jitter: int, below_zero: float, u: float) -> float:
+    return max(0.0, mean + jitter * _z(below_zero + (1 - below_zero) * u))
+
+
+def normal(*, mean: TimeNs, jitter: TimeNs, order: Order = "fifo") -> Delay:
+    """A normal delay truncated at 0: `mean` and `jitter` (standard deviation) are those before truncation."""
+    _non_negative(mean=mean)
+    _positive(jitter=jitter)
+    return Delay(order == "fifo", quantile=partial(_normal, mean, jitter, _cdf(-mean / jitter)))
+
+
+def _lognormal(mu: float, sigma: float, u: float) -> float:
+    return math.exp(mu + sigma * _z(u))
+
+
+def lognormal(*, mean: TimeNs, jitter: TimeNs, order: Order = "fifo") -> Delay:
+    """A lognormal delay: `mean` and `jitter` are the mean and standard deviation of the delay itself."""
+    _positive(mean=mean, jitter=jitter)
+    variance = math.log1p((jitter / mean) ** 2)
+    return Delay(order == "fifo", quantile=partial(_lognormal, math.log(mean) - variance / 2, math.sqrt(variance)))
+
+
+def _exponential(mean: int, u: float) -> float:
+    return -mean * math.log1p(-u)
+
+
+def exponential(*, mean: TimeNs, order: Order = "fifo") -> Delay:
+    """An exponential delay of the given mean."""
+    _positive(mean=mean)
+    return Delay(order == "fifo", quantile=partial(_exponential, mean))
+
+
+def _pareto(minimum: int, power: float, u: float) -> float:
+    return float(minimum * (1 - u) ** power)
+
+
+def pareto(*, minimum: TimeNs, shape: Annotated[float, Bound(gt=1)], order: Order = "fifo") -> Delay:
+    """A heavy tail: P(delay > d) = (minimum / d) ** shape; its mean is minimum shape / (shape - 1)."""
+    _positive(minimum=minimum)
+    if shape <= 1:
+        raise ValueError(f"latency pareto shape = {shape} has no mean; expected above 1, like 1.5")
+    return Delay(order == "fifo", quantile=partial(_pareto, minimum, -1 / shape))
+
+
+def _empirical(delays: tuple[int, ...], u: float) -> float:
+    return delays[int(u * len(delays))]
+
+
+def empirical(*, file: str, order: Order = "fifo") -> Delay:
+    """Measured delays, each equally likely: the first column of a CSV file.
+
+    A cell is a time with its unit (`20ms`), or a number where the header names it (`delay_ms`).
+    """
+    delays = _read_delays(file)
+    return Delay(order == "fifo", quantile=partial(_empirical, delays))
+
+
+def _read_delays(file: str) -> tuple[int, ...]:
+    with Path(file).open(newline="", encoding="utf-8") as stream:
+        cells = [row[0].strip() for row in csv.reader(stream) if row and row[0].strip()]
+    unit = ""
+    if cells and not cells[0][0].isdigit():
+        header = cells.pop(0)
+        unit = header.rpartition("_")[2] if "_" in header else ""
+    try:
+        delays = sorted(parse_time_ns(cell if cell[-1].isalpha() else cell + unit) for cell in cells)
+    except ValueError as exc:
+        raise ValueError(f"delays in {file}: {exc}, or head the column delay_ms") from exc
+    if not delays or delays[0] < 0:
+        raise ValueError(f"delays in {file} are empty or negative; expected one delay of 0 or more in each row")
+    return tuple(delays)
+
+
+LATENCIES: Mapping[str, Callable[..., Delay]] = {
+    "constant": constant,
+    "uniform": uniform,
+    "normal": normal,
+    "lognormal": lognormal,
+    "exponential": exponential,
+    "pareto": pareto,
+    "empirical": empirical,
+}
+
+
+class Latency(Stage):
+    """The stage: each unit leaves after its own delay.
+
+    A change acts on units that enter after it: what is under way keeps its delay, and in `fifo`
+    order nothing overtakes it. A reset drops what is under way.
+    """
+
+    __slots__ = ("_flight", "_last_ns", "delay", "rounds", "scale", "seed")
+    instant: ClassVar[bool] = False
+
+    def __init__(
+        self, seed: int, delay: Delay, scale: float = 1.0, rounds: ByRound[tuple[Delay | None, float]] | None = None
+    ) -> None:
+        """Delays are `scale` times those of `delay`; `rounds` overrides both for the messages of some rounds.
+
+        A round's piece is (delay, scale): its delay, or the clock's where it is None, times scale.
+        """
+        self.seed = seed
+        self.delay = delay
+        self.scale = scale
+        self.rounds = rounds
+        self._last_ns = -(1 << 61)
+        self._flight = Flight()
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """The time at which `unit` arrives at the other end."""
+        delay, scale = self.delay, self.scale
+        if self.rounds is not None:
+            delay, scale = self._of_round(unit.round)
+        delay_ns = delay.constant_ns if delay.quantile is None else int(delay.quantile(unit_uniform(self.seed, unit)))
+        at_ns = now_ns + (delay_ns if scale == 1.0 else int(delay_ns * scale))
+        if delay.fifo:
+            if at_ns < self._last_ns:
+                return self._last_ns
+            self._last_ns = at_ns
+        return at_ns
+
+    def _of_round(self, round: int) -> tuple[Delay, float]:
+        piece = self.rounds.at(round) if self.rounds is not None else None
+        if piece is None:
+            return self.delay, self.scale
+        delay, scale = piece
+        return (self.delay, self.scale * scale) if delay is None else (delay, scale)
+
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+        """Take `unit` at `now_ns`; it leaves when its delay is over."""
+        at_ns = self.advance(unit, now_ns)
+        self._flight.add(unit, at_ns, now_ns)
+        return (Departure(unit, at_ns),)
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Take a new `latency` or `latency_scale`; drop what is under way at a reset."""
+        for name, value in event.changes:
+            if name == "latency":
+                self.delay = value  # type: ignore[assignment]
+            elif name == "latency_scale":
+                self.scale = value  # type: ignore[assignment]
+        if not resets(event):
+            return ()
+        self._last_ns = now_ns
+        return self._flight.drop(now_ns, "reset")

@@ -1,0 +1,220 @@
+"""Loss: which units of a link vanish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from netdfl.core.types import Kind
+from netdfl.core.units import NonNegativeInt, Probability
+from netdfl.links.base import DROPPED, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.draws import count_uniform, unit_uniform
+from netdfl.links.rounds import ByRound
+
+_DATA = Kind.DATA
+
+
+class LossModel(Protocol):
+    """Decides, unit by unit, in the order in which they enter one link."""
+
+    def lost(self, unit: Transit) -> bool:
+        """True where `unit` vanishes."""
+        ...
+
+
+def _check_probability(name: str, value: float) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} = {value} is not a probability; expected 0 to 1 or a percentage like 5%")
+    return value
+
+
+class Bernoulli:
+    """Lose each unit with the same probability, keyed by the unit: no state."""
+
+    __slots__ = ("probability", "seed")
+
+    def __init__(self, seed: int, /, *, probability: Probability) -> None:
+        """`seed` is the edge's; `probability` from 0 to 1."""
+        self.seed = seed
+        self.probability = _check_probability("probability", probability)
+
+    def lost(self, unit: Transit) -> bool:
+        """True with `probability`."""
+        return unit_uniform(self.seed, unit) < self.probability
+
+
+class GilbertElliott:
+    """Lose in bursts: a two-state Markov chain, good and bad, each with its own loss.
+
+    Before each unit but the first, the chain goes from good to bad with `p` and from bad to good
+    with `r`; it begins in its stationary distribution. It advances once per data message; all other
+    kinds share a second chain, so that acknowledgements do not change the fate of data. A duplicate
+    sees the state and does not advance it. (E. N. Gilbert 1960; E. O. Elliott 1963.)
+    """
+
+    __slots__ = ("_chains", "loss_bad", "loss_good", "p", "r", "seed")
+
+    def __init__(
+        self,
+        seed: int,
+        /,
+        *,
+        p: Probability,
+        r: Probability,
+        loss_good: Probability = 0.0,
+        loss_bad: Probability = 1.0,
+    ) -> None:
+        """`p` good to bad, `r` bad to good; `loss_good` and `loss_bad` are the losses in each."""
+        for name, value in (("p", p), ("r", r), ("loss_good", loss_good), ("loss_bad", loss_bad)):
+            _check_probability(name, value)
+        if p + r == 0:
+            raise ValueError("gilbert_elliott with p = 0 and r = 0 never changes state; give p or r above 0")
+        self.seed = seed
+        self.p, self.r = p, r
+        self.loss_good, self.loss_bad = loss_good, loss_bad
+        self._chains = [self._begin(seed), self._begin(seed ^ 1)]
+
+    def _begin(self, seed: int) -> list[int]:
+        bad = count_uniform(seed, -1) < self.p / (self.p + self.r)
+        return [seed, 0, int(bad)]
+
+    @property
+    def stationary_loss(self) -> float:
+        """The long-run share of units lost: (r loss_good + p loss_bad) / (p + r)."""
+        return (self.r * self.loss_good + self.p * self.loss_bad) / (self.p + self.r)
+
+    @property
+    def mean_burst(self) -> float:
+        """The mean number of units lost in a row (1 / r where good loses nothing and bad everything).
+
+        It is P(lost) / P(lost, and the one before was not); infinite where all are lost, 0 where none is.
+        """
+        good, bad = self.r / (self.p + self.r), self.p / (self.p + self.r)
+        after_good = (1 - self.p) * self.loss_good + self.p * self.loss_bad
+        after_bad = self.r * self.loss_good + (1 - self.r) * self.loss_bad
+        starts = self.stationary_loss - good * self.loss_good * after_good - bad * self.loss_bad * after_bad
+        if self.stationary_loss == 0:
+            return 0.0
+        return self.stationary_loss / starts if starts > 0 else float("inf")
+
+    def lost(self, unit: Transit) -> bool:
+        """Advance the chain of the unit's kind, then lose with that state's probability."""
+        chain = self._chains[unit.kind is not _DATA]
+        if not unit.copy:
+            seed, count, bad = chain
+            if count:
+                u = count_uniform(seed, count)
+                chain[2] = u >= self.r if bad else u < self.p
+            chain[1] = count + 1
+        loss = self.loss_bad if chain[2] else self.loss_good
+        return loss == 1 or (loss > 0 and unit_uniform(self.seed, unit) < loss)
+
+
+@dataclass(frozen=True)
+class Match:
+    """Messages by name: those of `round`, of any step, kind and attempt unless given."""
+
+    round: NonNegativeInt
+    step: NonNegativeInt | None = None
+    kind: Kind | None = None
+    attempt: NonNegativeInt | None = None
+
+    def matches(self, unit: Transit) -> bool:
+        """True where `unit` is one of these."""
+        return (
+            unit.round == self.round
+            and self.step in (None, unit.step)
+            and self.kind in (None, unit.kind)
+            and self.attempt in (None, unit.attempt)
+        )
+
+
+class DropList:
+    """Lose exactly the listed messages (and their duplicates)."""
+
+    __slots__ = ("_by_round",)
+
+    def __init__(self, seed: int, /, *, messages: list[Match]) -> None:
+        """`messages` in any order; at least one."""
+        if not messages:
+            raise ValueError("drop_list has no messages; list at least one, like {round: 3}, or use loss: 0")
+        self._by_round: dict[int, list[Match]] = {}
+        for match in messages:
+            self._by_round.setdefault(match.round, []).append(match)
+
+    def lost(self, unit: Transit) -> bool:
+        """True where `unit` is listed."""
+        return any(match.matches(unit) for match in self._by_round.get(unit.round, ()))
+
+
+class Trace:
+    """Lose the data messages that a list of 0 and 1 says, over and over.
+
+    Other kinds walk through the same list with a place of their own; duplicates take the fate of the
+    place where their original left it.
+    """
+
+    __slots__ = ("_losses", "_places")
+
+    def __init__(self, seed: int, /, *, losses: list[int] | None = None, file: str | None = None) -> None:
+        """Give `losses` inline, or `file`: 0 and 1 separated by white space or commas; 1 is lost."""
+        if (losses is None) == (file is None):
+            raise ValueError("a loss trace needs one of losses: [0, 1, ...] and file: PATH; give one of them")
+        values = losses if losses is not None else _read_losses(str(file))
+        if not values or any(value not in (0, 1) for value in values):
+            raise ValueError("a loss trace is a list of 0 (kept) and 1 (lost), not empty; correct the list")
+        self._losses = bytes(values)
+        self._places = [-1, -1]
+
+    def lost(self, unit: Transit) -> bool:
+        """Go to the next place of the unit's kind and read it."""
+        chain = unit.kind is not _DATA
+        if not unit.copy:
+            self._places[chain] = (self._places[chain] + 1) % len(self._losses)
+        return self._losses[self._places[chain]] == 1
+
+
+def _read_losses(file: str) -> list[int]:
+    words = Path(file).read_text(encoding="utf-8").replace(",", " ").split()
+    if not set(words) <= {"0", "1"}:
+        raise ValueError(f"loss trace {file} holds more than 0 and 1; write 0 for kept, 1 for lost")
+    return [int(word) for word in words]
+
+
+class Loss(Stage):
+    """The stage: drops what its model says. It holds nothing; a change acts on what enters after it.
+
+    A new model starts afresh (a bursty chain in its stationary state, a trace at its beginning).
+    """
+
+    __slots__ = ("model", "rounds")
+    reason: ClassVar[str] = "loss"
+
+    def __init__(self, model: LossModel | None = None, rounds: ByRound[LossModel] | None = None) -> None:
+        """Lose by `model` (None: nothing); `rounds` overrides it for the messages of some rounds."""
+        self.model = model
+        self.rounds = rounds
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """Pass or drop `unit`."""
+        model = self.model
+        if self.rounds is not None:
+            model = self.rounds.at(unit.round) or model
+        return DROPPED if model is not None and model.lost(unit) else now_ns
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Take a new `loss` model."""
+        for name, value in event.changes:
+            if name == "loss":
+                self.model = value  # type: ignore[assignment]
+        return ()
+
+
+LOSSES: Mapping[str, type[Bernoulli] | type[GilbertElliott] | type[DropList] | type[Trace]] = {
+    "bernoulli": Bernoulli,
+    "gilbert_elliott": GilbertElliott,
+    "drop_list": DropList,
+    "trace": Trace,
+}

@@ -1,0 +1,128 @@
+"""Rates from a Mahimahi trace: a list of the moments at which a link can carry 1500 bytes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from netdfl.core.units import SizeBytes
+from netdfl.links.base import DROPPED, Dropped, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rate import Messages, Rate, Shape, serial
+from netdfl.links.state import resets
+
+OPPORTUNITY_BYTES = 1500
+_NS_PER_MS = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Opportunities:
+    """Moments in ns, ascending, at each of which 1500 bytes may leave; repeated with the last one as period."""
+
+    at_ns: tuple[int, ...]
+    queue_bytes: int | None = None
+    queue_messages: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.at_ns or self.at_ns[-1] <= 0:
+            raise ValueError("a Mahimahi trace is empty; expected at least one line with a time in ms above 0")
+        if self.at_ns[0] < 0 or any(a > b for a, b in zip(self.at_ns, self.at_ns[1:], strict=False)):
+            raise ValueError("a Mahimahi trace goes back in time; expected ascending times in ms, 0 or more")
+
+    def at(self, index: int) -> int:
+        """The time of opportunity `index`, counted through the repetitions."""
+        cycle, place = divmod(index, len(self.at_ns))
+        return cycle * self.at_ns[-1] + self.at_ns[place]
+
+    def first(self, now_ns: int) -> int:
+        """The index of the first opportunity at or after `now_ns`."""
+        cycle = max(0, -(-now_ns // self.at_ns[-1]) - 1)
+        return cycle * len(self.at_ns) + bisect_left(self.at_ns, now_ns - cycle * self.at_ns[-1])
+
+
+def read_mahimahi(file: str) -> tuple[int, ...]:
+    """Opportunities in nanoseconds from a trace file: one time in ms a line."""
+    try:
+        return tuple(int(line) * _NS_PER_MS for line in Path(file).read_text(encoding="utf-8").split())
+    except ValueError as exc:
+        raise ValueError(f"Mahimahi trace {file}: {exc}; expected one whole number of ms on each line") from exc
+
+
+def mahimahi(*, file: str, queue: SizeBytes | Messages | None = None) -> Opportunities:
+    """Carry 1500 bytes at each moment of a Mahimahi trace, over and over; `queue` as in `serial`."""
+    times = read_mahimahi(file)
+    if isinstance(queue, Messages):
+        return Opportunities(times, queue_messages=queue.messages)
+    return Opportunities(times, queue_bytes=queue)
+
+
+class TraceRate(Stage):
+    """Serves units in order, each at the opportunity that carries its last byte.
+
+    An opportunity that nothing waits for is lost; one that a unit does not fill goes on to the next in
+    the queue. Its rate does not change by events; a reset drops what it holds.
+    """
+
+    __slots__ = ("_index", "_left", "_queue", "_waiting", "opportunities")
+    reason: ClassVar[str] = "queue"
+    instant: ClassVar[bool] = False
+
+    def __init__(self, opportunities: Opportunities) -> None:
+        """Begin with the first opportunity unused."""
+        self.opportunities = opportunities
+        self._index = -1  # the opportunity in use
+        self._left = 0  # bytes that it can still carry
+        self._queue: deque[tuple[int, Transit]] = deque()
+        self._waiting = 0
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """The time of the opportunity that carries the last byte of `unit`, or `DROPPED`."""
+        queue = self._queue
+        while queue and queue[0][0] <= now_ns:
+            self._waiting -= queue.popleft()[1].nbytes
+        if self._full(unit.nbytes):
+            return DROPPED
+        first = self.opportunities.first(now_ns)
+        if first > self._index:
+            self._index, self._left = first - 1, 0
+        more = max(0, -((self._left - unit.nbytes) // OPPORTUNITY_BYTES))
+        self._index += more
+        self._left += more * OPPORTUNITY_BYTES - unit.nbytes
+        at_ns = max(now_ns, self.opportunities.at(self._index)) if self._index >= 0 else now_ns
+        queue.append((at_ns, unit))
+        self._waiting += unit.nbytes
+        return at_ns
+
+    def _full(self, nbytes: int) -> bool:
+        bound = self.opportunities
+        if not self._queue:
+            return False
+        if bound.queue_messages is not None:
+            return len(self._queue) > bound.queue_messages
+        if bound.queue_bytes is None:
+            return False
+        return self._waiting - self._queue[0][1].nbytes + nbytes > bound.queue_bytes
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Drop what is held at a reset; refuse a change of the rate."""
+        if any(name in ("rate", "rate_scale") for name, _ in event.changes):
+            raise ValueError("a rate from a trace can't be changed by an event; give the link a plain rate instead")
+        if not resets(event):
+            return ()
+        dropped = [Dropped(unit, "reset") for at_ns, unit in self._queue if at_ns > now_ns]
+        self._queue.clear()
+        self._waiting = 0
+        self._index = min(self._index, self.opportunities.first(now_ns) - 1)
+        self._left = 0
+        return dropped
+
+
+def rate_stage(config: Shape | Opportunities) -> Rate | TraceRate:
+    """The stage that serves by `config`."""
+    return Rate(config) if isinstance(config, Shape) else TraceRate(config)
+
+
+RATES: Mapping[str, Callable[..., Shape] | Callable[..., Opportunities]] = {"serial": serial, "mahimahi": mahimahi}

@@ -1,0 +1,194 @@
+"""Rate: the time that bytes take, the queue before the serializer, and what a change does to both."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from netdfl.core.units import PositiveInt, RateBps, SizeBytes
+from netdfl.links.base import DROPPED, HELD, Departure, Dropped, Held, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rounds import ByRound
+from netdfl.links.state import resets
+
+_NS_BITS = 8 * 10**9
+_FINE = 2**32  # parts of a nanosecond that a re-timed backlog is kept in, so that many changes add up to none
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """A queue's bound as a number of messages."""
+
+    messages: PositiveInt
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a serializer does: its rate (None: unlimited), its bucket, and the bound of its queue."""
+
+    rate_bps: float | None
+    burst_bytes: int = 0
+    queue_bytes: int | None = None
+    queue_messages: int | None = None
+
+
+def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | Messages | None = None) -> Shape:
+    """Serialize units one after another at `rate` bits per second; 0 holds them.
+
+    `burst` is a token bucket: that many bytes pass at once after a pause. `queue` bounds what waits
+    (not what is in service, so an idle link takes a unit of any size); what does not fit is dropped
+    at the tail (`queue`).
+    """
+    if rate < 0 or burst < 0:
+        raise ValueError(f"rate = {rate} bit/s, burst = {burst} bytes: expected 0 or more; write a rate like 10Mbit")
+    if isinstance(queue, Messages):
+        return Shape(rate, burst, queue_messages=queue.messages)
+    if queue is not None and queue < 0:
+        raise ValueError(f"queue = {queue} bytes is negative; expected a size like 100KiB, or {{messages: 50}}")
+    return Shape(rate, burst, queue_bytes=queue)
+
+
+class Rate(Stage):
+    """A serializer with a queue, exact in integer nanoseconds.
+
+    The end of the backlog is kept as an exact rational (an integer count of 1/den ns, where one byte
+    costs num/den ns), so rounding never adds up: over any window, up to the nanosecond that a
+    departure is rounded up to, no more than the rate times the window, plus `burst`, leaves.
+
+    A new rate re-times what waits and what is in service: the bytes still to be sent go on at the new
+    rate. A rate of 0 holds them; queue bounds act on what enters later. A reset drops them and leaves
+    the serializer idle. Several links may share one instance, as a node's uplink or downlink.
+    """
+
+    __slots__ = ("_backlog", "_den", "_end", "_num", "_queue", "_slack", "_waiting", "rounds", "scale", "shape")
+    reason: ClassVar[str] = "queue"
+    instant: ClassVar[bool] = False
+
+    def __init__(
+        self, shape: Shape, scale: float = 1.0, rounds: ByRound[tuple[float | None, float]] | None = None
+    ) -> None:
+        """Serve at `shape`'s rate times `scale`.
+
+        `rounds` gives the messages of some rounds another rate (None: the clock's) and a factor of it,
+        both above 0.
+        """
+        self.rounds = rounds
+        self._queue: deque[tuple[int, int, Transit]] = deque()  # (end of its bytes, nbytes, unit)
+        self._waiting = 0  # bytes of the queue, the one in service included
+        self._end = -(1 << 80)
+        self._backlog: list[tuple[Fraction, int, Transit]] = []  # at rate 0: (bytes still to be sent, nbytes, unit)
+        self._set(shape, scale)
+
+    def _set(self, shape: Shape, scale: float, parts: int = 1) -> None:
+        self.shape = shape
+        self.scale = scale
+        rate = shape.rate_bps
+        if rate is None:
+            cost = Fraction(0)
+        elif rate * scale == 0:
+            cost = Fraction(-1)
+        else:
+            cost = _NS_BITS / (Fraction(rate) * Fraction(scale))
+        self._num, self._den = cost.numerator * parts, cost.denominator * parts
+        self._slack = shape.burst_bytes * self._num
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """The time at which the last byte of `unit` has left, `DROPPED` for a full queue, or `HELD` at rate 0."""
+        num, den, queue = self._num, self._den, self._queue
+        while queue and queue[0][0] - self._slack <= now_ns * den:
+            self._waiting -= queue.popleft()[1]
+        nbytes = unit.nbytes
+        if self._full(nbytes):
+            return DROPPED
+        if num < 0:
+            self._hold(unit)
+            return HELD
+        work = num * nbytes
+        if self.rounds is not None:
+            work = self._work_of_round(unit, work)
+        start = now_ns * den
+        if self._end > start:
+            start = self._end
+        self._end = end = start + work
+        queue.append((end, nbytes, unit))
+        self._waiting += nbytes
+        at_ns = -((self._slack - end) // den)
+        return at_ns if at_ns > now_ns else now_ns
+
+    def _full(self, nbytes: int) -> bool:
+        shape = self.shape
+        if shape.queue_bytes is None and shape.queue_messages is None:
+            return False
+        held = len(self._queue) + len(self._backlog)
+        if not held:
+            return False
+        if shape.queue_messages is not None:
+            return held > shape.queue_messages
+        head = self._queue[0][1] if self._queue else self._backlog[0][1]
+        return self._waiting - head + nbytes > (shape.queue_bytes or 0)
+
+    def _work_of_round(self, unit: Transit, work: int) -> int:
+        piece = self.rounds.at(unit.round) if self.rounds is not None else None
+        if piece is None:
+            return work
+        rate, scale = piece
+        exact = Fraction(work) if rate is None else unit.nbytes * self._den * _NS_BITS / Fraction(rate)
+        return -int(-exact / Fraction(scale) // 1)
+
+    def _hold(self, unit: Transit) -> None:
+        ahead = self._backlog[-1][0] if self._backlog else Fraction(0)
+        self._backlog.append((ahead + unit.nbytes, unit.nbytes, unit))
+        self._waiting += unit.nbytes
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Take a new `rate` (a `Shape`) or `rate_scale`, and re-time the queue; empty it at a reset."""
+        shape, scale = self.shape, self.scale
+        for name, value in event.changes:
+            if name == "rate":
+                shape = value  # type: ignore[assignment]
+            elif name == "rate_scale":
+                scale = value  # type: ignore[assignment]
+        if resets(event):
+            dropped = self._pending(now_ns)
+            self._clear()
+            self._set(shape, scale)
+            return [Dropped(unit, "reset") for unit in dropped]
+        if (shape, scale) == (self.shape, self.scale):
+            return ()
+        return self._retime(shape, scale, now_ns)
+
+    def _pending(self, now_ns: int) -> list[Transit]:
+        queued = [unit for end, _, unit in self._queue if end - self._slack > now_ns * self._den]
+        return queued + [unit for _, _, unit in self._backlog]
+
+    def _clear(self) -> None:
+        self._queue.clear()
+        self._backlog.clear()
+        self._waiting = 0
+        self._end = -(1 << 80)
+
+    def _retime(self, shape: Shape, scale: float, now_ns: int) -> Sequence[Outcome]:
+        now = now_ns * self._den
+        left = list(self._backlog)
+        debt = Fraction(0)  # bytes that the bucket still owes, beside the queue's
+        if self._num > 0:
+            left = [(Fraction(end - now, self._num), n, u) for end, n, u in self._queue if end - self._slack > now]
+            debt = max(Fraction(0), Fraction(self._end - now, self._num))
+        elif left:
+            debt = left[-1][0]
+        self._clear()
+        self._set(shape, scale, _FINE if debt else 1)
+        self._waiting = sum(nbytes for _, nbytes, _ in left)
+        if self._num < 0:
+            self._backlog = left
+            return [Held(unit) for _, _, unit in left]
+        start = now_ns * self._den
+        self._end = start - int(-debt * self._num // 1)
+        outcomes: list[Outcome] = []
+        for work, nbytes, unit in left:
+            end = start - int(-work * self._num // 1)
+            self._queue.append((end, nbytes, unit))
+            outcomes.append(Departure(unit, max(now_ns, -((self._slack - end) // self._den))))
+        return outcomes

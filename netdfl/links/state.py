@@ -1,0 +1,67 @@
+"""A link's state: up, or down in one of three ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+from netdfl.links.base import DROPPED, HELD, Departure, Dropped, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rounds import ByRound
+
+StateName: TypeAlias = Literal["up", "down_hold", "down_drop", "down_reset"]
+STATES: tuple[StateName, ...] = get_args(StateName)
+"""From the mildest to the most severe: where several causes hold a link down, the most severe counts."""
+
+
+def resets(event: LinkEvent) -> bool:
+    """True where `event` resets the link, so that every stage of it loses what it holds."""
+    return ("state", "down_reset") in event.changes
+
+
+class State(Stage):
+    """The first stage of a link.
+
+    - `up`: units pass.
+    - `down_drop`: units that enter are dropped (`down`). What is in flight arrives.
+    - `down_hold`: units that enter are kept, and leave in order when the link is up again. A change
+      to `down_drop` or `down_reset` drops what is kept.
+    - `down_reset`: as `down_drop`, and what the link's own stages hold at that moment is dropped
+      (`reset`). What waits in a node's uplink has not entered the link; what is in a downlink has
+      left it.
+    """
+
+    __slots__ = ("held", "rounds", "state")
+    reason: ClassVar[str] = "down"
+
+    def __init__(self, state: StateName = "up", rounds: ByRound[StateName] | None = None) -> None:
+        """Begin in `state`; `rounds` overrides it for the messages of some rounds."""
+        if state not in STATES:
+            raise ValueError(f"link state {state!r} is unknown; choose one of {', '.join(STATES)}")
+        self.state = state
+        self.rounds = rounds
+        self.held: list[Transit] = []
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """Pass, drop or hold `unit`, as the state says."""
+        state = self.state
+        if self.rounds is not None:
+            state = self.rounds.at(unit.round) or state
+        if state == "up":
+            return now_ns
+        if state == "down_hold":
+            self.held.append(unit)
+            return HELD
+        return DROPPED
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Take a new `state`; release or drop what was held."""
+        for name, value in event.changes:
+            if name == "state":
+                self.state = value  # type: ignore[assignment]
+        if self.state == "down_hold" or not self.held:
+            return ()
+        units, self.held = self.held, []
+        if self.state == "up":
+            return [Departure(unit, now_ns) for unit in units]
+        reason = "reset" if self.state == "down_reset" else "down"
+        return [Dropped(unit, reason) for unit in units]
