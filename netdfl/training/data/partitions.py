@@ -212,7 +212,7 @@ def _balanced(rng: np.random.Generator, log_shares: NDArray[np.float64], rows: I
         logs = logs + (np.log(columns) - np.logaddexp.reduce(logs, axis=0))
         short = np.log(rows) - np.logaddexp.reduce(logs, axis=1)
         logs = logs + short[:, None]
-        if np.abs(np.expm1(short) * rows).max() < 0.5:
+        if np.abs(short * rows).max() < 0.5:
             break
     shares = np.exp(logs)
     shares *= np.minimum(1, columns / shares.sum(axis=0))

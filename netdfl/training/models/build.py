@@ -25,6 +25,10 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         module = make(shape, num_classes, **params)
+    if not isinstance(module, nn.Module):
+        raise ValueError(
+            f"the model function {make.__name__} returned {type(module).__name__}: return a torch.nn.Module"
+        )
     refuse_running_statistics(module)
     return module
 

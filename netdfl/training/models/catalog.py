@@ -7,6 +7,7 @@ without. Parameter counts in the help texts are for the data that the papers use
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -40,9 +41,9 @@ def _perceptron(widths: Sequence[int]) -> Module:
     from torch import nn
 
     layers: list[Module] = [nn.Flatten()]
-    for inputs, outputs in zip(widths[:-2], widths[1:-1], strict=True):
+    for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(*widths[-2:]))
+    return nn.Sequential(*layers[:-1])
 
 
 def cifar_cnn(shape: tuple[int, ...], num_classes: int, /) -> Module:

@@ -1,0 +1,193 @@
+"""Fetching: what arrives whole is put in place, everything else leaves nothing behind."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from netdfl.core.errors import DatasetError
+from netdfl.training.data import datasets, fetch, sources
+from netdfl.training.data.fetch import RECIPES, Recipe, get
+from netdfl.training.data.sources import Unavailable
+
+CONTENT = b"ten bytes!"
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+def quiet(what: str, done: int, total: int | None) -> None: ...
+
+
+def closed(folder: Path, progress) -> None:
+    (folder / "half").write_bytes(b"half of it")
+    raise Unavailable("no route")
+
+
+def give(content: bytes):
+    def fill(folder: Path, progress) -> None:
+        (folder / "a").write_bytes(content)
+
+    return fill
+
+
+def unasked(folder: Path, progress) -> None:
+    raise AssertionError("not to be tried")
+
+
+@pytest.fixture
+def recipe(monkeypatch):
+    def install(*, host, packages=unasked) -> None:
+        made = Recipe("toy/raw", {"a": SHA256}, {"own host": host}, {"registry": packages})
+        monkeypatch.setattr(fetch, "RECIPES", {"toy": made})
+
+    return install
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\nimport pathlib, sys\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_the_host_comes_first(recipe, tmp_path: Path) -> None:
+    recipe(host=give(CONTENT))
+    assert get("toy", tmp_path) == tmp_path / "toy" / "raw"
+    assert (tmp_path / "toy/raw/a").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["toy"]
+
+
+def test_packages_come_after_a_host_that_fails(recipe, tmp_path: Path) -> None:
+    recipe(host=closed, packages=give(CONTENT))
+    get("toy", tmp_path)
+    assert (tmp_path / "toy/raw/a").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["toy"]
+
+
+def test_the_source_may_be_chosen(recipe, tmp_path: Path) -> None:
+    recipe(host=unasked, packages=give(CONTENT))
+    get("toy", tmp_path, source="packages")
+    recipe(host=closed, packages=unasked)
+    with pytest.raises(DatasetError, match="own host: no route"):
+        get("toy", tmp_path / "other", source="host")
+
+
+def test_every_reason_is_given_in_one_line_and_nothing_is_left(recipe, tmp_path: Path) -> None:
+    recipe(host=closed, packages=give(b"altered"))
+    with pytest.raises(
+        DatasetError, match=rf"own host: no route; registry: a has sha256 .*, expected {SHA256}"
+    ) as caught:
+        get("toy", tmp_path)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whole_files_are_kept_and_damaged_ones_fetched_again(recipe, tmp_path: Path) -> None:
+    recipe(host=give(CONTENT))
+    get("toy", tmp_path)
+    recipe(host=unasked)
+    get("toy", tmp_path)
+    (tmp_path / "toy/raw/a").write_bytes(b"damaged")
+    recipe(host=give(CONTENT))
+    get("toy", tmp_path)
+    assert (tmp_path / "toy/raw/a").read_bytes() == CONTENT
+
+
+def test_a_root_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatasetError, match="can't be written"):
+        get("mnist", tmp_path / "file" / "root")
+
+
+def test_digits_need_no_fetching(tmp_path: Path) -> None:
+    assert get("digits", tmp_path) == datasets.digits_path()
+
+
+def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="'imagenet': expected one of digits, mnist"):
+        get("imagenet", tmp_path)
+
+
+def test_gz_host_downloads_unpacks_and_reports_progress(tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "a.gz").write_bytes(gzip.compress(CONTENT))
+    seen = []
+    fetch._gz_host((tmp_path / "host").as_uri(), ("a",), tmp_path, lambda *call: seen.append(call))
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    size = (tmp_path / "a.gz").stat().st_size
+    assert seen == [("a.gz", size, size)]
+
+
+def test_a_host_without_the_file_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="No such file"):
+        sources.download((tmp_path / "absent").as_uri(), tmp_path / "a", quiet)
+
+
+def test_npm_members_come_out_of_a_checked_archive(tmp_path: Path, monkeypatch) -> None:
+    bin_folder, work = tmp_path / "bin", tmp_path / "work"
+    bin_folder.mkdir()
+    work.mkdir()
+    with tarfile.open(tmp_path / "toy.tgz", "w:gz") as tar:
+        for name, content in (("package/x", b"one"), ("package/y", b"two")):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    program(
+        bin_folder,
+        "npm",
+        f"pathlib.Path('toy.tgz').write_bytes(pathlib.Path({str(tmp_path / 'toy.tgz')!r}).read_bytes())",
+    )
+    monkeypatch.setenv("PATH", str(bin_folder))
+    sha256 = sources.digest(tmp_path / "toy.tgz")
+    fetch._npm_members("toy@1.0.0", sha256, {"both": ("package/x", "package/y")}, work, quiet)
+    assert (work / "both").read_bytes() == b"onetwo"
+    with pytest.raises(Unavailable, match=r"toy\.tgz has sha256"):
+        fetch._npm_members("toy@1.0.0", "0" * 64, {}, work, quiet)
+    with pytest.raises(Unavailable, match="package/z"):
+        fetch._npm_members("toy@1.0.0", sha256, {"z": ("package/z",)}, work, quiet)
+
+
+def test_a_client_that_fails_or_is_missing_gives_its_reason(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="npm is not installed"):
+        sources.npm_package("toy@1.0.0", SHA256, tmp_path, quiet)
+    program(tmp_path, "npm", "sys.exit('first line\\nno such package')")
+    with pytest.raises(Unavailable, match="npm failed: no such package"):
+        sources.npm_package("toy@1.0.0", SHA256, tmp_path, quiet)
+
+
+def test_wheel_members_and_damaged_archives(tmp_path: Path) -> None:
+    wheel = tmp_path / "toy.whl"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("toy/a.bin", CONTENT)
+    sources.unzip(wheel, {"a": "toy/a.bin"}, tmp_path)
+    assert (tmp_path / "a").read_bytes() == CONTENT
+    wheel.write_bytes(b"not a zip")
+    with pytest.raises(Unavailable, match=r"toy\.whl"):
+        sources.unzip(wheel, {"a": "toy/a.bin"}, tmp_path)
+    with pytest.raises(Unavailable, match=r"toy\.whl"):
+        sources.untar(wheel, {"a": ("toy/a.bin",)}, tmp_path)
+    with pytest.raises(Unavailable, match="damaged"):
+        sources.gunzip(wheel, tmp_path / "b")
+
+
+def test_cifar10_pictures_become_records(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    rows = np.random.default_rng(0).integers(256, size=(2, 1024, 3), dtype=np.uint8)
+    image.fromarray(rows).save(tmp_path / "batch.png")
+    planes = fetch._pixels(tmp_path / "batch.png").reshape(2, 3, 32, 32)
+    np.testing.assert_array_equal(planes[1, 2, 4, 5], rows[1, 4 * 32 + 5, 2])
+
+
+def test_recipes_are_complete() -> None:
+    for name, recipe in RECIPES.items():
+        assert name in datasets.DATASETS
+        assert all(len(sha256) == 64 for sha256 in recipe.sha256.values())
+        assert recipe.host
+        assert recipe.packages

@@ -1,0 +1,114 @@
+"""Models: exact parameter counts, seeded initialization, and the refusal of running statistics."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from netdfl.training.models.build import build, refuse_running_statistics
+from netdfl.training.models.catalog import MODELS
+
+SMALL, MEDIUM, COLOR = (1, 8, 8), (1, 28, 28), (3, 32, 32)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "num_classes", "params", "count"),
+    [
+        ("mlp", SMALL, 10, {}, 64 * 64 + 64 + 640 + 10),
+        ("mlp", MEDIUM, 10, {"hidden": [200]}, 159_010),
+        ("mlp", MEDIUM, 10, {"hidden": []}, 7_850),
+        ("mnist_2nn", MEDIUM, 10, {}, 199_210),
+        ("fashion_mlp", MEDIUM, 10, {}, 118_282),
+        ("cifar_cnn", COLOR, 10, {}, 797_962),
+        ("convnet", COLOR, 10, {}, 320_010),
+        ("vgg11_gn", COLOR, 10, {}, 9_231_114),
+        ("resnet18_gn", COLOR, 10, {}, 11_173_962),
+        ("resnet18_gn", COLOR, 100, {}, 11_220_132),
+        ("resnet18_gn", COLOR, 10, {"stem": "torchvision", "groups": 2}, 11_181_642),
+        ("resnet18_gn", COLOR, 100, {"stem": "torchvision", "groups": 2}, 11_227_812),
+    ],
+)
+def test_parameter_counts_and_outputs(name, shape, num_classes, params, count) -> None:
+    model = build(name, shape, num_classes, 0, **params)
+    assert sum(p.numel() for p in model.parameters()) == count
+    assert model(torch.zeros(2, *shape)).shape == (2, num_classes)
+
+
+@pytest.mark.parametrize("name", ["cifar_cnn", "convnet", "resnet18_gn"])
+def test_picture_models_fit_other_sizes(name: str) -> None:
+    assert build(name, MEDIUM, 10, 0)(torch.zeros(2, *MEDIUM)).shape == (2, 10)
+
+
+def test_the_seed_alone_decides_the_parameters() -> None:
+    torch.manual_seed(1)
+    first = build("mlp", SMALL, 10, 2**64 - 1).state_dict()
+    torch.manual_seed(2)
+    again = build("mlp", SMALL, 10, 2**64 - 1).state_dict()
+    other = build("mlp", SMALL, 10, 3).state_dict()
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert any(not torch.equal(first[key], other[key]) for key in first)
+
+
+def test_global_random_state_is_untouched() -> None:
+    before = torch.random.get_rng_state()
+    build("mlp", SMALL, 10, 3)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_running_statistics_are_refused_with_place_reason_and_remedy() -> None:
+    def batch_normed(shape: tuple[int, ...], num_classes: int, /) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.LazyLinear(num_classes))
+
+    with pytest.raises(ValueError, match=r"batch norm\) in '1'.*use group norm"):
+        build(batch_normed, SMALL, 10, 0)
+    with pytest.raises(ValueError, match="'BatchNorm1d'"):
+        refuse_running_statistics(nn.BatchNorm1d(3))
+    with pytest.raises(ValueError, match="running statistics"):
+        refuse_running_statistics(nn.InstanceNorm2d(3, track_running_stats=True))
+
+
+def test_norms_without_running_statistics_pass() -> None:
+    refuse_running_statistics(nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4), nn.LayerNorm(3)))
+    refuse_running_statistics(nn.BatchNorm2d(4, track_running_stats=False))
+
+
+def test_a_function_that_returns_no_module_is_refused() -> None:
+    def forgetful(shape: tuple[int, ...], num_classes: int, /) -> None:
+        return None
+
+    with pytest.raises(ValueError, match=r"forgetful returned NoneType: return a torch\.nn\.Module"):
+        build(forgetful, SMALL, 10, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "params", "message"),
+    [
+        ("vgg11_gn", MEDIUM, {}, "32x32 pixels or more"),
+        ("cifar_cnn", SMALL, {}, "16x16 pixels or more"),
+        ("convnet", (64,), {}, "use mlp"),
+        ("resnet18_gn", COLOR, {"groups": 48}, "48 groups: use a power of two"),
+    ],
+)
+def test_data_that_does_not_fit_is_refused(name, shape, params, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(name, shape, 10, 0, **params)
+
+
+def test_tables_come_without_torch() -> None:
+    program = (
+        "import sys, typing\n"
+        "from netdfl.training.data import augmentations, datasets, fetch, partitions\n"
+        "from netdfl.training.models.catalog import MODELS\n"
+        "tables = (MODELS, augmentations.AUGMENTATIONS, datasets.DATASETS, partitions.PARTITIONS)\n"
+        "[typing.get_type_hints(f, include_extras=True) for table in tables for f in table.values()]\n"
+        "sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_every_model_is_listed_under_its_own_name() -> None:
+    assert all(function.__name__ == name for name, function in MODELS.items())
