@@ -1,0 +1,250 @@
+"""The conformance suite of transports: what every world must do alike, under a real or a virtual clock.
+
+    @pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+    async def test_conformance(check):
+        await check(my_fleet)
+
+where `my_fleet(num_nodes, ledger)` is an async context manager that gives one connected `Transport`
+per node, all reporting to `ledger`, over links that lose and delay nothing, and closes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from netdfl.core.types import Array, Edge, Kind, Message, NodeId, Payload, Scalar
+from netdfl.transport import wire
+from netdfl.transport.base import Fate, Ledger, Transport
+
+FleetFactory = Callable[[int, Ledger], AbstractAsyncContextManager[Sequence[Transport]]]
+PATIENCE_S = 60.0
+
+
+class Row(NamedTuple):
+    """What a ledger was told of one message at the end."""
+
+    message: Message
+    nbytes: int
+    sent_ns: int
+    arrived_ns: int | None
+    fate: str
+
+
+class KeptLedger:
+    """Keeps everything that transports report."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.handed: list[Message] = []
+        self.rows: list[Row] = []
+        self.refusals: list[tuple[Edge | None, str, str]] = []
+        self._changed = asyncio.Event()
+
+    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
+        """Keep the message."""
+        self.handed.append(message)
+
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+        """Keep the row."""
+        self.rows.append(Row(message, nbytes, sent_ns, arrived_ns, fate))
+        self._changed.set()
+
+    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
+        """Keep the refusal."""
+        self.refusals.append((edge, reason, what))
+        self._changed.set()
+
+    async def until_settled(self, count: int) -> None:
+        """Return when `count` rows are there; TimeoutError after a minute."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.rows) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class KeptSink:
+    """A mailbox that keeps what comes, up to `capacity` messages."""
+
+    def __init__(self, capacity: int | None = None) -> None:
+        """Without a capacity it is never full."""
+        self.messages: list[Message] = []
+        self._capacity = capacity
+        self._callbacks: list[Callable[[], None]] = []
+        self._changed = asyncio.Event()
+
+    def deliver(self, message: Message) -> Fate | None:
+        """Take the message, or None when full."""
+        if self._capacity is not None and len(self.messages) >= self._capacity:
+            return None
+        self.messages.append(message)
+        self._changed.set()
+        return Fate.DELIVERED
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back at `make_room`."""
+        self._callbacks.append(callback)
+
+    def make_room(self) -> None:
+        """Never be full again."""
+        self._capacity = None
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            asyncio.get_running_loop().call_soon(callback)
+
+    async def until(self, count: int) -> None:
+        """Return when `count` messages have come; TimeoutError after a minute."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.messages) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def vector_payload(values: np.ndarray[Any, Any], meta: Mapping[str, Scalar] | None = None) -> Payload:
+    """A payload with a snapshot of one numpy array, under the name `x`."""
+    data = memoryview(values.tobytes())
+    return Payload({"x": Array(values.dtype.name, values.shape, data)}, meta or {})
+
+
+def data_message(edge: Edge, round: int, payload: Payload) -> Message:
+    """A data message of epoch 0, step 0."""
+    return Message(edge[0], edge[1], Kind.DATA, 0, round, 0, 0, payload)
+
+
+def contents(payload: Payload) -> tuple[dict[str, tuple[str, tuple[int, ...], bytes]], Mapping[str, Scalar]]:
+    """A payload's arrays and metadata as plain values that compare by content."""
+    arrays = {name: (array.dtype, tuple(array.shape), bytes(array.data)) for name, array in payload.arrays.items()}
+    return arrays, dict(payload.meta)
+
+
+async def keeps_order_per_edge(fleet: FleetFactory) -> None:
+    """Messages of an edge arrive once, in order and unchanged, whatever their sizes."""
+    sizes = [0, 1, 1000, 300_000, 10, 400_000, 2]
+    rounds = range(4 * len(sizes))
+    async with _attached(fleet, 3) as (transports, sinks, ledger):
+        edges = [(src, dst) for src in range(3) for dst in range(3) if src != dst]
+        payloads = {
+            (src, t): vector_payload(np.full(sizes[t % len(sizes)], src + t, np.float32))
+            for src in range(3)
+            for t in rounds
+        }
+        for t in rounds:
+            for src in range(3):
+                await transports[src].send([data_message(e, t, payloads[src, t]) for e in edges if e[0] == src])
+        await ledger.until_settled(len(edges) * len(rounds))
+        for src, dst in edges:
+            came = [m for m in sinks[dst].messages if m.src == src]
+            assert [m.round for m in came] == list(rounds), f"edge {src}->{dst} is out of order or lost messages"
+            for m in came:
+                assert contents(m.payload) == contents(payloads[src, m.round])
+        assert {row.fate for row in ledger.rows} == {Fate.DELIVERED}
+
+
+async def keeps_every_field(fleet: FleetFactory) -> None:
+    """Kinds, numbers, dtypes, shapes and nested metadata arrive as they left."""
+    meta: dict[str, Scalar] = {"w": 0.1, "n": -(2**40), "s": "é", "on": True, "none": None, "l": [1, {"a": [2.5]}]}
+    arrays = {
+        f"{dtype}-{shape}": Array(dtype, shape, memoryview(bytes(wire.ITEM_BYTES[dtype] * int(np.prod(shape)))))
+        for dtype in wire.ITEM_BYTES
+        for shape in ((), (0,), (3,), (2, 5))
+    }
+    async with _attached(fleet, 2) as (transports, sinks, _):
+        sent = [Message(0, 1, kind, 0, -1 + i, i, 2 * i, Payload(arrays, meta)) for i, kind in enumerate(Kind)]
+        await transports[0].send(sent)
+        await sinks[1].until(len(sent))
+        for before, after in zip(sent, sinks[1].messages, strict=True):
+            assert _numbers(before) == _numbers(after)
+            assert contents(before.payload) == contents(after.payload)
+
+
+async def payloads_are_immutable(fleet: FleetFactory) -> None:
+    """Overwriting the sender's vector after `send` changes nothing; what arrives can't be written to."""
+    vector = np.arange(1000, dtype=np.float32)
+    before = vector.tobytes()
+    payload = vector_payload(vector)
+    async with _attached(fleet, 3) as (transports, sinks, _):
+        await transports[0].send([data_message((0, dst), 0, payload) for dst in (1, 2)])
+        vector[:] = -1
+        for sink in sinks[1:]:
+            await sink.until(1)
+            array = sink.messages[0].payload.arrays["x"]
+            assert bytes(array.data) == before
+            assert array.data.readonly, "the receiver could write to a payload that others share"
+
+
+async def writes_one_exact_row_per_message(fleet: FleetFactory) -> None:
+    """Every message is handed to the ledger and settled once, with its frame's length and its times."""
+    async with _attached(fleet, 3) as (transports, _, ledger):
+        sent = [data_message((0, 1 + i % 2), i, vector_payload(np.ones(37 * i, np.float16))) for i in range(20)]
+        await transports[0].send(sent)
+        await ledger.until_settled(len(sent))
+        assert {id(m) for m in ledger.handed} == {id(m) for m in sent}
+        assert sorted(row.message.round for row in ledger.rows) == list(range(20))
+        for row in ledger.rows:
+            assert row.nbytes == len(wire.encode(row.message, bytes(8), 0))
+            assert row.arrived_ns is not None
+            assert row.sent_ns <= row.arrived_ns
+
+
+async def full_mailbox_slows_the_sender(fleet: FleetFactory) -> None:
+    """A sender is held back while the receiver's mailbox is full; afterwards nothing is missing."""
+    most = 4096
+    sink = KeptSink(capacity=1)
+    async with _attached(fleet, 3, {1: sink}) as (transports, sinks, _):
+        payload = vector_payload(np.zeros(1000))
+        handed = 0
+        try:
+            for t in range(most):
+                async with asyncio.timeout(1):
+                    await transports[0].send([data_message((0, 1), t, payload)])
+                handed += 1
+        except TimeoutError:
+            pass
+        assert handed < most, f"{most} messages were taken for a mailbox that holds 1"
+        assert len(sink.messages) == 1
+        await transports[0].send([data_message((0, 2), 0, payload)])
+        await sinks[2].until(1)
+        sink.make_room()
+        await sink.until(handed)
+        assert [m.round for m in sink.messages] == list(range(handed))
+
+
+async def close_settles_what_is_in_flight(fleet: FleetFactory) -> None:
+    """After `aclose` every message that was handed over has its one row."""
+    async with _attached(fleet, 2, {1: KeptSink(capacity=1)}) as (transports, _, ledger):
+        await transports[0].send([data_message((0, 1), t, vector_payload(np.zeros(9))) for t in range(4)])
+        await ledger.until_settled(1)
+        await transports[0].aclose()
+        fates = {row.message.round: row.fate for row in ledger.rows}
+        assert len(ledger.rows) == 4
+        assert fates == {0: Fate.DELIVERED, 1: Fate.IN_FLIGHT, 2: Fate.IN_FLIGHT, 3: Fate.IN_FLIGHT}
+
+
+TRANSPORT_CHECKS: tuple[Callable[[FleetFactory], Awaitable[None]], ...] = (
+    keeps_order_per_edge,
+    keeps_every_field,
+    payloads_are_immutable,
+    writes_one_exact_row_per_message,
+    full_mailbox_slows_the_sender,
+    close_settles_what_is_in_flight,
+)
+
+
+@asynccontextmanager
+async def _attached(
+    fleet: FleetFactory, num_nodes: int, given: Mapping[NodeId, KeptSink] | None = None
+) -> AsyncIterator[tuple[Sequence[Transport], list[KeptSink], KeptLedger]]:
+    ledger = KeptLedger()
+    sinks = [(given or {}).get(node) or KeptSink() for node in range(num_nodes)]
+    async with fleet(num_nodes, ledger) as transports:
+        for transport, sink in zip(transports, sinks, strict=True):
+            transport.attach(sink)
+        yield transports, sinks, ledger
+
+
+def _numbers(message: Message) -> tuple[object, ...]:
+    return message.src, message.dst, message.kind, message.epoch, message.round, message.step, message.attempt

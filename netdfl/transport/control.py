@@ -1,0 +1,202 @@
+"""The control plane: one stream between the launcher and each node, apart from the data plane.
+
+Reports go up, orders come down, both as protobuf and in order. Nothing reconnects: the end of the
+stream is the news, because it says that the other side's process is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from netdfl.core.errors import MachineError, TransportError
+from netdfl.transport.v1.control_pb2 import Hello, Order, Report
+from netdfl.transport.wire import PROTOCOL_VERSION
+
+_SERVICE = "netdfl.v1.Control"
+_TOKEN = "token"
+_WELCOME = "welcome"
+_OPTIONS = [
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.so_reuseport", 0),
+]
+_T = TypeVar("_T")
+
+
+class Attendee:
+    """One node, as the launcher sees it. `hello` is its first report."""
+
+    def __init__(self, hello: Hello) -> None:
+        """Begin with nothing to say."""
+        self.hello = hello
+        self.orders: asyncio.Queue[Order] = asyncio.Queue()
+
+    def order(self, order: Order) -> None:
+        """Send an order, after those before it; never waits. Lost without a word if the node is gone."""
+        self.orders.put_nowait(order)
+
+
+class ControlServer:
+    """The launcher's side.
+
+    `on_report` gets every report of a node, its hello first; `on_lost` is called once when a node's
+    stream ends, for whatever reason. Both run on the event loop and must not block.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        on_report: Callable[[Attendee, Report], None],
+        on_lost: Callable[[Attendee], None],
+        host: str = "127.0.0.1",
+    ) -> None:
+        """Listen on a free port of `host` once started, to those who know `token`."""
+        self._token = token
+        self._on_report = on_report
+        self._on_lost = on_lost
+        self._host = host
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> str:
+        """Listen. Returns the address. Raises MachineError."""
+        self._server = grpc.aio.server(options=_OPTIONS)
+        attend = grpc.stream_stream_rpc_method_handler(self._attend, Report.FromString, Order.SerializeToString)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
+        try:
+            port = self._server.add_insecure_port(f"{self._host}:0")
+        except RuntimeError as error:
+            raise MachineError(
+                f"the launcher can't listen on {self._host}; is that an address of this machine?"
+            ) from error
+        await self._server.start()
+        return f"{self._host}:{port}"
+
+    async def aclose(self) -> None:
+        """End every stream."""
+        if self._server is not None:
+            await self._server.stop(None)
+
+    async def _attend(self, reports: AsyncIterator[Report], context: Any) -> None:
+        attendee = Attendee(await self._welcome(reports, context))
+        sender = asyncio.create_task(_send_all(attendee.orders, context.write))
+        try:
+            self._on_report(attendee, Report(hello=attendee.hello))
+            async for report in reports:
+                self._on_report(attendee, report)
+        finally:
+            sender.cancel()
+            self._on_lost(attendee)
+
+    async def _welcome(self, reports: AsyncIterator[Report], context: Any) -> Hello:
+        token = dict(context.invocation_metadata() or ()).get(_TOKEN, "")
+        if not hmac.compare_digest(str(token).encode(), self._token.encode()):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not this launcher's")
+        first = await anext(aiter(reports), Report())
+        if not first.HasField("hello") or first.hello.protocol_version != PROTOCOL_VERSION:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"the first report must be a hello of protocol version {PROTOCOL_VERSION}, got {first}",
+            )
+        await context.send_initial_metadata(((_WELCOME, "1"),))
+        hello: Hello = first.hello
+        return hello
+
+
+class ControlClient:
+    """A node's side: made by `connect`."""
+
+    def __init__(self, channel: grpc.aio.Channel, call: Any, on_lost: Callable[[str], None]) -> None:
+        """Take over a call that was welcomed."""
+        self._channel = channel
+        self._call = call
+        self._on_lost = on_lost
+        self._reports: asyncio.Queue[Report] = asyncio.Queue()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def connect(
+        cls,
+        address: str,
+        token: str,
+        hello: Hello,
+        on_order: Callable[[Order], None],
+        on_lost: Callable[[str], None],
+    ) -> ControlClient:
+        """Attend at the launcher's `address`.
+
+        `on_order` gets every order; `on_lost` is called once, with the reason, if the stream ends
+        before `aclose`. Both run on the event loop and must not block.
+
+        Raises:
+            TransportError: nobody listens there, or the launcher refuses this node; says which.
+        """
+        channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        attend = channel.stream_stream(f"/{_SERVICE}/Attend", Report.SerializeToString, Order.FromString)
+        call = attend(metadata=((_TOKEN, token),))
+        welcomed = False
+        with suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await call.write(Report(hello=hello))
+            welcomed = _WELCOME in await call.initial_metadata()
+        if not welcomed:
+            details = await call.details()
+            await channel.close()
+            raise TransportError(f"node {hello.node_id} can't attend at the launcher {address}: {details}")
+        client = cls(channel, call, on_lost)
+        client._tasks = [
+            asyncio.create_task(_send_all(client._reports, call.write)),
+            asyncio.create_task(client._read(on_order)),
+        ]
+        return client
+
+    def report(self, report: Report) -> None:
+        """Send a report, after those before it; never waits."""
+        self._reports.put_nowait(report)
+
+    async def aclose(self) -> None:
+        """Send what is queued, then leave."""
+        self._on_lost = _ignore
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await self._reports.join()
+                await self._call.done_writing()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self._call.cancel()
+        await self._channel.close()
+
+    async def _read(self, on_order: Callable[[Order], None]) -> None:
+        reason = "the launcher ended the stream"
+        try:
+            async for order in self._call:
+                on_order(order)
+        except grpc.aio.AioRpcError as error:
+            reason = f"the launcher is gone: {error.details()}"
+        finally:
+            self._on_lost(reason)
+
+
+async def _send_all(queue: asyncio.Queue[_T], write: Callable[[_T], Awaitable[None]]) -> None:
+    """Write what comes, in order. A stream that has ended swallows the rest: its reader tells."""
+    while True:
+        item = await queue.get()
+        with suppress(grpc.RpcError, asyncio.InvalidStateError):
+            await write(item)
+        queue.task_done()
+
+
+def _ignore(reason: str) -> None:
+    """Leaving on purpose is no loss."""

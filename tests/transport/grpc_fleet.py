@@ -1,0 +1,44 @@
+"""Fleets of gRPC transports on loopback, for the tests of this folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from netdfl.core.clock import RealClock
+from netdfl.testing.transports import KeptLedger
+from netdfl.transport.base import Ledger
+from netdfl.transport.grpc import GrpcOptions, GrpcTransport
+
+RUN_ID = b"run-0001"
+OPTIONS = GrpcOptions(close_grace=50_000_000)
+
+
+def make(node: int, ledger: Ledger | None = None, **changed: Any) -> GrpcTransport:
+    """A transport of the tests' run that knows nobody."""
+    settings: dict[str, Any] = {"run_id": RUN_ID, "scenario_hash": "abc", "clock": RealClock(), "options": OPTIONS}
+    return GrpcTransport(node, "127.0.0.1:0", {}, ledger=ledger or KeptLedger(), **(settings | changed))
+
+
+async def connect(transports: Sequence[GrpcTransport]) -> None:
+    """Start all and tell everyone of everyone else; node i is the i-th."""
+    addresses = [await transport.start() for transport in transports]
+    for node, transport in enumerate(transports):
+        for peer, address in enumerate(addresses):
+            if peer != node:
+                transport.set_peer(peer, address)
+
+
+@asynccontextmanager
+async def grpc_fleet(
+    num_nodes: int, ledger: Ledger, options: GrpcOptions = OPTIONS
+) -> AsyncIterator[Sequence[GrpcTransport]]:
+    """`num_nodes` connected transports that share a ledger."""
+    transports = [make(node, ledger, options=options) for node in range(num_nodes)]
+    await connect(transports)
+    try:
+        yield transports
+    finally:
+        await asyncio.gather(*(transport.aclose() for transport in transports))
