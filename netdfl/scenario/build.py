@@ -1,0 +1,36 @@
+"""From a checked scenario to the objects that a fleet needs and that know no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from netdfl.core.rng import Streams
+from netdfl.scenario.schema import Scenario
+from netdfl.topology.base import Topology
+from netdfl.topology.network import Network
+from netdfl.topology.selection import sampled
+from netdfl.topology.weights import Weights
+
+
+def build_topology(scenario: Scenario) -> Topology:
+    """The topology over all nodes, the server included. Raises ValueError where it can't be drawn."""
+    topology: Topology = scenario.topology.build(scenario.num_nodes, Streams(scenario.seed))
+    return topology
+
+
+def build_network(scenario: Scenario, topology: Topology | None = None) -> Network:
+    """The views of all nodes. Raises ValueError where weights, selection or server do not fit the graph."""
+    drawn = topology or build_topology(scenario)
+    streams = Streams(scenario.seed)
+    selection = scenario.topology.selection.build(scenario.num_nodes, streams)
+    if not scenario.has_server:
+        return Network(drawn, _weights(scenario, drawn), selection)
+    participants = sampled(scenario.nodes, streams, participation=scenario.topology.participation)
+    return Network(drawn, _weights(scenario, drawn), selection, server=scenario.nodes, participants=participants)
+
+
+def _weights(scenario: Scenario, topology: Topology) -> Weights:
+    part = scenario.topology.weights
+    function: Callable[..., object] = topology.weights if part.kind == "auto" else type(part).function  # type: ignore[assignment]
+    return partial(function, **part.params) if any(part.params.values()) else function  # type: ignore[return-value]

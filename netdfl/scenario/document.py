@@ -1,0 +1,127 @@
+"""YAML 1.2 as plain values, with the place in the file that every key and value stands at."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import Any, NamedTuple
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from netdfl.core.errors import Problem, ScenarioError
+
+Path = tuple[str | int, ...]
+
+
+class Place(NamedTuple):
+    """Where something is written: a file with line and column from 1, or an override with neither."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+
+@dataclass
+class Document:
+    """A scenario as written: its values, and where its keys and values stand."""
+
+    file: str
+    data: Any = None
+    keys: dict[Path, Place] = field(default_factory=dict)
+    values: dict[Path, Place] = field(default_factory=dict)
+
+    def place(self, path: Path, *, key: bool = False) -> Place:
+        """Where `path` is written, or the nearest mapping around it that is written somewhere."""
+        for length in range(len(path), -1, -1):
+            places = self.keys if key or length < len(path) else self.values
+            if found := places.get(path[:length]) or self.values.get(path[:length]):
+                return found
+        return Place(self.file)
+
+    def problem(self, path: Path, what: str, expected: str = "", remedy: str = "", *, key: bool = False) -> Problem:
+        """A `Problem` at `path`; `key` points at the key instead of the value."""
+        return Problem(what, expected, remedy, *self.place(path, key=key))
+
+
+def parse(text: str, file: str) -> Document:
+    """Read one YAML 1.2 document. Raises ScenarioError for a syntax error or a repeated key."""
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(StringIO(text))
+        reading = _Reading(Document(file), yaml)
+        if root is not None:
+            reading.document.data = reading.value(root, ())
+    except MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        what = f"not valid YAML: {exc.problem or exc.context}"
+        raise ScenarioError([Problem(what, "", _hint(text, line), file, line, column)]) from exc
+    except (YAMLError, RecursionError, ValueError) as exc:
+        raise ScenarioError([Problem(f"not valid YAML: {exc}".splitlines()[0], file=file)]) from exc
+    if reading.problems:
+        raise ScenarioError(reading.problems)
+    return reading.document
+
+
+def parse_value(text: str) -> Any:
+    """The value of one piece of YAML, as `--set` takes it. Raises ScenarioError."""
+    return parse(text, "--set").data
+
+
+def _hint(text: str, line: int) -> str:
+    lines = text.splitlines()
+    near = "\n".join(lines[max(0, line - 2) : line])
+    return "indent with spaces, not tabs" if "\t" in near else "check the indentation, the colons and the quotes here"
+
+
+class _Reading:
+    def __init__(self, document: Document, yaml: YAML) -> None:
+        self.document = document
+        self.yaml = yaml
+        self.problems: list[Problem] = []
+        self.open: list[int] = []
+
+    def value(self, node: Node, path: Path) -> Any:
+        """The plain value of `node`; its place is kept under `path`."""
+        mark = node.start_mark
+        self.document.values[path] = Place(self.document.file, mark.line + 1, mark.column + 1)
+        if isinstance(node, ScalarNode):
+            return self.yaml.constructor.construct_object(node, deep=True)
+        if id(node) in self.open:
+            self._problem(node, "an alias inside what it stands for", "write the value out")
+            return None
+        self.open.append(id(node))
+        try:
+            return self._mapping(node, path) if isinstance(node, MappingNode) else self._sequence(node, path)
+        finally:
+            self.open.pop()
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[Any, Any]:
+        result: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            if key in result:
+                first = self.document.keys[(*path, key)]
+                self._problem(key_node, f"the key {key!r} is repeated", f"it stands on line {first.line} already")
+                continue
+            mark = key_node.start_mark
+            self.document.keys[(*path, key)] = Place(self.document.file, mark.line + 1, mark.column + 1)
+            result[key] = self.value(value_node, (*path, key))
+        return result
+
+    def _key(self, node: Node) -> Any:
+        key = self.yaml.constructor.construct_object(node, deep=True)
+        if not isinstance(key, Hashable):
+            self._problem(node, "a key that is not a plain word", "quote it")
+            return str(key)
+        return key
+
+    def _sequence(self, node: SequenceNode, path: Path) -> list[Any]:
+        return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+
+    def _problem(self, node: Node, what: str, remedy: str) -> None:
+        mark = node.start_mark
+        self.problems.append(Problem(what, "", remedy, self.document.file, mark.line + 1, mark.column + 1))

@@ -1,0 +1,115 @@
+"""What every model of the scenario's schema is made of: the strict base, and values written with units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from netdfl.core.units import (
+    format_time,
+    parse_probability,
+    parse_rate_bps,
+    parse_size_bytes,
+    parse_time_ns,
+)
+
+
+class Strict(BaseModel):
+    """A mapping of the scenario: unknown keys are errors, nothing is coerced, nothing changes later."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        populate_by_name=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+        allow_inf_nan=False,
+    )
+
+
+class Choice(Strict):
+    """A mapping whose discriminator (`kind`, `name`, `model`, `dist`) says which keys it has."""
+
+    key: ClassVar[str] = "kind"
+    kind: str
+
+
+def _number(value: float | int, unit: str) -> str:
+    return f"{Decimal(repr(value)).normalize():f}{unit}"
+
+
+def quantity(parse: Callable[[object], Any], write: Callable[[Any], Any], schema: dict[str, Any]) -> tuple[Any, ...]:
+    """The pydantic marks of a value that is read by `parse` and written back by `write`."""
+    return (BeforeValidator(parse), PlainSerializer(write, when_used="json"), WithJsonSchema(schema))
+
+
+def _unit_schema(example: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": r"^\s*[+-]?[0-9.]", "examples": [example]}
+
+
+_PROBABILITY_SCHEMA = {
+    "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+\s*%?$"}]
+}
+
+QUANTITIES: dict[str, tuple[Any, ...]] = {
+    "time": quantity(parse_time_ns, format_time, _unit_schema("20ms")),
+    "rate": quantity(parse_rate_bps, lambda bps: _number(bps, "bit"), _unit_schema("10Mbit")),
+    "size": quantity(parse_size_bytes, lambda nbytes: f"{nbytes}B", _unit_schema("256KiB")),
+    "probability": quantity(parse_probability, float, _PROBABILITY_SCHEMA),
+}
+"""How each `Quantity` of `core.units` is read and written, by its name."""
+
+Time: TypeAlias = Annotated[int, *QUANTITIES["time"]]
+Size: TypeAlias = Annotated[int, *QUANTITIES["size"]]
+Probability: TypeAlias = Annotated[float, *QUANTITIES["probability"]]
+
+
+def _not_negative(time_ns: int) -> int:
+    if time_ns < 0:
+        raise ValueError(f"a time of {format_time(time_ns)} is negative; write 0s or more")
+    return time_ns
+
+
+Duration: TypeAlias = Annotated[Time, AfterValidator(_not_negative)]
+
+
+def _existing_file(value: str, info: ValidationInfo) -> str:
+    directory = Path((info.context or {}).get("directory", "."))
+    path = directory / value
+    if not path.is_file():
+        raise ValueError(f"file {value!r} not found in {directory}; relative paths are relative to the scenario's file")
+    return str(path.resolve())
+
+
+InputFile: TypeAlias = Annotated[str, AfterValidator(_existing_file)]
+"""A file named by the scenario; relative to the scenario's own directory, absolute once loaded."""
+
+
+_NODES = re.compile(r"^\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?$")
+
+
+def parse_nodes(value: object) -> list[int]:
+    """Node numbers of `3`, `0..7` (both ends included), or a list of these. Raises ValueError."""
+    if isinstance(value, list):
+        return [node for item in value for node in parse_nodes(item)]
+    match = _NODES.match(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if match is None:
+        raise ValueError(f"{value!r} names no nodes; write a number, a range like 0..7, or a list of these")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first or last - first > 10**6:
+        raise ValueError(f"the range {value} has no sense; write the smaller node first, like 0..7")
+    return list(range(first, last + 1))

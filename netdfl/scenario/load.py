@@ -1,0 +1,67 @@
+"""Load a scenario: YAML, overrides, schema, checks; every mistake at once, each with its place and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from netdfl.core.errors import Problem, ScenarioError
+from netdfl.scenario import checks, overrides
+from netdfl.scenario.document import parse
+from netdfl.scenario.problems import problems_of
+from netdfl.scenario.schema import Scenario
+from netdfl.scenario.walk import normalise
+
+
+def load(path: str | Path, sets: Sequence[str] = (), *, on: str | None = None) -> Scenario:
+    """Read, check and complete the scenario in the file `path`.
+
+    Args:
+        path: A YAML file.
+        sets: Overrides, each `path.to.key=value`.
+        on: The world to run on; short for an override of `world.kind`.
+
+    Raises:
+        ScenarioError: With every mistake that was found.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as exc:
+        remedy = "check the path" if isinstance(exc, FileNotFoundError) else ""
+        raise ScenarioError([Problem(f"can't be read: {exc.strerror}", "", remedy, str(path))]) from exc
+    except UnicodeDecodeError as exc:
+        raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(path))]) from exc
+    scenario = loads(text, sets, on=on, file=str(path), directory=file.parent)
+    scenario._file = file.resolve()
+    return scenario
+
+
+def loads(
+    text: str,
+    sets: Sequence[str] = (),
+    *,
+    on: str | None = None,
+    file: str = "scenario",
+    directory: str | Path = ".",
+) -> Scenario:
+    """Read a scenario from `text`; relative paths in it are relative to `directory`. Raises ScenarioError."""
+    document = parse(text, file)
+    wanted = [overrides.parse_override(each) for each in sets]
+    if on is not None:
+        wanted.append(overrides.Override(f"--on {on}", ("world", "kind"), on))
+    if not isinstance(document.data, dict):
+        raise ScenarioError([document.problem((), "a scenario is a mapping", "expected `schema: netdfl/1` and so on")])
+    folder = str(directory)
+    normalise(document, Scenario, folder)
+    notices = overrides.apply(document, wanted, Scenario, folder)
+    try:
+        scenario = Scenario.model_validate(document.data, context={"directory": folder})
+    except ValidationError as exc:
+        raise ScenarioError(problems_of(exc, document, Scenario, folder)) from exc
+    if problems := list(checks.problems(scenario, document)):
+        raise ScenarioError(problems)
+    scenario._notices = tuple(notices)
+    return scenario

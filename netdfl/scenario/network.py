@@ -1,0 +1,122 @@
+"""Who talks to whom, over what, and how long a node waits: `topology`, `compression`, `wait`, `links`, `groups`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from netdfl.core.units import format_time, parse_time_ns
+from netdfl.scenario.fields import Strict, parse_nodes
+from netdfl.scenario.parts import Part
+from netdfl.scenario.slots import Slot
+from netdfl.scenario.tables import (
+    CORRUPTIONS,
+    DUPLICATES,
+    LATENCIES,
+    LOSSES,
+    REORDERINGS,
+    SELECTIONS,
+    WEIGHTS,
+    listed,
+    sketched,
+)
+
+
+class TopologyPart(Part):
+    """The graph of each round, the weights on it, and who among its neighbors a node sends to."""
+
+    weights: Annotated[Part, WEIGHTS] = Field(
+        {"kind": "auto"}, validate_default=True, description="Mixing weights; auto takes those that suit the graph."
+    )
+    selection: Annotated[Part, SELECTIONS] = Field(
+        {"kind": "all"}, validate_default=True, description="Which of its out-neighbors a node sends to."
+    )
+    participation: float = Field(
+        1.0, gt=0, description="Clients that a server samples each round: up to 1 a fraction, above 1 a count."
+    )
+
+
+class CompressionPart(Part):
+    """How messages are compressed, and what carries the error."""
+
+    scheme: str = Field("auto", description="auto, choco, deepsqueeze, edge or plain.")
+    gamma: Annotated[float, Field(gt=0, le=1)] | Literal["auto"] = Field(
+        "auto", description="Step size of compressed gossip."
+    )
+
+
+TOPOLOGY = Slot("topology", listed("netdfl.topology.catalog", "TOPOLOGIES"), base=TopologyPart)
+COMPRESSION = Slot(
+    "compression", sketched("netdfl.compression.catalog", "COMPRESSORS"), base=CompressionPart, optional=True
+)
+
+
+def _need(value: Any) -> Literal["all", "any", "none"] | int:
+    if value in ("all", "any", "none"):
+        return value  # type: ignore[no-any-return]
+    count = value.get("quorum") if isinstance(value, dict) and len(value) == 1 else None
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"{value!r} is not a wait; write all, any, none, or {{quorum: k}} with k of 1 or more")
+    return count
+
+
+def _written_need(value: str | int) -> str | dict[str, int]:
+    return {"quorum": value} if isinstance(value, int) else value
+
+
+def _deadline(value: Any) -> int | str | None:
+    if value in ("auto", "none", None):
+        return "auto" if value == "auto" else None
+    try:
+        deadline_ns = parse_time_ns(value)
+    except ValueError as exc:
+        raise ValueError(f"{exc}, or auto, or none") from exc
+    if deadline_ns <= 0:
+        raise ValueError(f"a deadline of {value} never waits; write a time above 0, auto, or none")
+    return deadline_ns
+
+
+def _written_deadline(value: int | str | None) -> str:
+    return format_time(value) if isinstance(value, int) else value or "none"
+
+
+Need = Annotated[
+    Any,
+    PlainValidator(_need),
+    PlainSerializer(_written_need, when_used="json"),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["all", "any", "none"]},
+                {
+                    "type": "object",
+                    "properties": {"quorum": {"type": "integer", "minimum": 1}},
+                    "required": ["quorum"],
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
+Deadline = Annotated[
+    Any,
+    PlainValidator(_deadline),
+    PlainSerializer(_written_deadline, when_used="json"),
+    WithJsonSchema({"type": ["string", "null"], "examples": ["auto", "none", "5s"]}),
+]
+
+
+class Wait(Strict):
+    """What a node waits for in a round, how long, and what it does without."""
+
+    need: Need = Field("all", alias="for", description="all, any, none, or {quorum: k}.")
+    deadline: Deadline = Field("auto", description="auto adapts to recent rounds; none never gives up; or a time.")
+    on_missing: Literal["self", "renormalise", "last"] = Field(
+        "self", description="Where the weight of a neighbor goes that did not arrive in time."
+    )
+    announce: bool = Field(False, description="Tell every possible receiver who will send; the notices cost bytes.")
+    stale: int = Field(0, ge=0, description="How many rounds old a gossip message may be and still be mixed.")
+
+
+Nodes = Annotated[list[int], BeforeValidator(parse_nodes), WithJsonSchema({"examples": [3, "0..7", [0, "4..7"]]})]

@@ -1,0 +1,110 @@
+"""`--set path=value`: overrides, and what a new discriminator makes of the file's keys beside it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+from pydantic_core import PydanticCustomError
+
+from netdfl.core.errors import Problem, ScenarioError
+from netdfl.scenario.document import Document, Path, Place, parse_value
+from netdfl.scenario.walk import annotation_at, model_keys, normalise, slot_of
+
+
+class Override(NamedTuple):
+    """One `--set`: as it was written, where, and the value."""
+
+    text: str
+    path: Path
+    value: Any
+
+    @property
+    def place(self) -> Place:
+        """Where a mistake in it is reported."""
+        return Place(self.text)
+
+
+def parse_override(text: str, flag: str = "--set") -> Override:
+    """Read `path=value`; the value is YAML. Raises ScenarioError."""
+    written = f"{flag} {text}"
+    path, equals, value = text.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise ScenarioError([Problem(f"{text!r} is no override", "expected path=value, like rounds=10", file=written)])
+    try:
+        parsed = parse_value(value)
+    except ScenarioError as exc:
+        raise ScenarioError([Problem(exc.problems[0].what, file=written)]) from exc
+    return Override(written, tuple(int(key) if key.isdigit() else key for key in keys), parsed)
+
+
+def apply(document: Document, overrides: list[Override], root: type[BaseModel], directory: str) -> list[str]:
+    """Write `overrides` into the normal `document`; return a notice for each key that was dropped.
+
+    Where an override names another part (`algorithm.name`, any `kind`), keys of the file beside it
+    that the new part lacks are dropped; keys that an override gives stay, and are checked.
+    """
+    given = {override.path for override in overrides}
+    for override in overrides:
+        _write(document, override)
+        normalise(document, root, directory)
+    notices = [
+        notice for override in overrides for notice in _drop_foreign(document, override, given, root, directory)
+    ]
+    normalise(document, root, directory)
+    return notices
+
+
+def _write(document: Document, override: Override) -> None:
+    if not isinstance(document.data, dict):
+        document.data = {}
+    parent, path = document.data, override.path
+    for depth, key in enumerate(path[:-1]):
+        child = _step(parent, key, override)
+        if not isinstance(child, dict | list):
+            child = parent[key] = {}
+            document.keys[path[: depth + 1]] = document.values[path[: depth + 1]] = override.place
+        parent = child
+    _step(parent, path[-1], override)
+    parent[path[-1]] = override.value
+    for places in (document.keys, document.values):
+        for old in [place for place in places if place[: len(path)] == path]:
+            del places[old]
+        places[path] = override.place
+
+
+def _step(parent: Any, key: str | int, override: Override) -> Any:
+    """The child of `parent` at `key`. Raises ScenarioError where a list has no such item."""
+    if isinstance(parent, list):
+        if not isinstance(key, int) or key >= len(parent):
+            remedy = f"write a number from 0 to {len(parent) - 1}" if parent else "the list is empty"
+            raise ScenarioError([Problem(f"the list has no item {key!r}", "", remedy, override.text)])
+        return parent[key]
+    return parent.get(key)
+
+
+def _drop_foreign(
+    document: Document, override: Override, given: set[Path], root: type[BaseModel], directory: str
+) -> list[str]:
+    parent = override.path[:-1]
+    slot = slot_of(annotation_at(root, document.data, parent, directory))
+    if slot is None or override.path[-1] != slot.key:
+        return []
+    try:
+        known = model_keys(slot.model(override.value, directory))
+    except PydanticCustomError:
+        return []
+    siblings = document.data
+    for key in parent:
+        siblings = siblings[key]
+    dropped = [
+        key for key in siblings if key not in known and not any(path[: len(parent) + 1] == (*parent, key) for path in given)
+    ]
+    for key in dropped:
+        del siblings[key]
+    return [f"{_dotted((*parent, key))} is dropped: {override.value} has no such key" for key in dropped]
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(str, path))

@@ -1,0 +1,55 @@
+"""Pydantic models made from the signatures of parts: plain functions with typed keyword parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, create_model
+
+from netdfl.scenario.fields import Choice
+from netdfl.scenario.signatures import field_of, signature_of, summary
+
+
+class Part(Choice):
+    """A part as the scenario names it: which one, and its parameters.
+
+    `entry` is the row of the table, `parameters` maps the function's parameters to fields here.
+    """
+
+    entry: ClassVar[Any] = None
+    function: ClassVar[Callable[..., Any] | None] = None
+    parameters: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The function's keyword parameters, in base units."""
+        return {name: getattr(self, field) for name, field in self.parameters.items()}
+
+    def build(self, *context: Any) -> Any:
+        """Call the part's function with `context` and the scenario's parameters."""
+        function = type(self).function
+        assert function is not None, f"{self.kind} has no function"
+        return function(*context, **self.params)
+
+
+@cache
+def model_of(function: Callable[..., Any], kind: str, key: str = "kind", base: type[Part] = Part) -> type[Part]:
+    """The model of `{key: kind, ...}`: the fields of `base` and the keyword parameters of `function`.
+
+    Positional-only parameters are context that the caller of `build` gives; they are not written in
+    a scenario. Raises TypeError for a parameter without a type, or one that `base` has already.
+    """
+    fields: dict[str, Any] = {}
+    parameters: dict[str, str] = {}
+    for parameter in signature_of(function):
+        if parameter.name in base.model_fields or parameter.name == key:
+            raise TypeError(f"{function.__qualname__}: the parameter {parameter.name!r} is a key of its own there")
+        name, field = field_of(function, parameter, base)
+        fields[name], parameters[parameter.name] = field, name
+    alias = key if key != "kind" else None
+    fields["kind"] = (Literal[kind], Field(kind, alias=alias, description="Which one."))
+    model = create_model(f"{base.__name__}_{kind}", __base__=base, __doc__=summary(function), **fields)
+    model.key, model.function, model.parameters = key, staticmethod(function), parameters  # type: ignore[assignment]
+    return model

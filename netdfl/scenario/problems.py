@@ -1,0 +1,104 @@
+"""Pydantic's errors as problems with a place, what was expected, and a remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from netdfl.core.errors import Problem
+from netdfl.scenario.document import Document, Path
+from netdfl.scenario.slots import nearest
+from netdfl.scenario.walk import keys_at
+
+_TYPES = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "list_type": "a list, like [1, 2]",
+    "dict_type": "a mapping of keys and values",
+    "model_type": "a mapping of keys and values",
+    "model_attributes_type": "a mapping of keys and values",
+    "invalid_key": "a key that is a word; quote it",
+}
+
+
+def problems_of(error: ValidationError, document: Document, root: type[BaseModel], directory: str) -> list[Problem]:
+    """One problem for each mistake in `error`; the options of a union that all failed make one."""
+    found: dict[tuple[Path, str], Problem] = {}
+    for details in error.errors(include_url=False):
+        path = _written(details["loc"], document.data, details["type"])
+        problem = _problem(details, path, document, root, directory)
+        same = (path, problem.what)
+        if before := found.get(same):
+            expected = before.expected
+            if problem.expected not in expected:
+                expected = f"{expected} or {problem.expected.removeprefix('expected ')}"
+            problem = Problem(before.what, expected, before.remedy, before.file, before.line, before.column)
+        found[same] = problem
+    return list(found.values())
+
+
+def _written(loc: tuple[int | str, ...], value: Any, kind: str) -> Path:
+    """The part of `loc` that the scenario has: pydantic adds names of its own for the options of a union."""
+    path: list[int | str] = []
+    for key in loc:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            if kind in ("missing", "extra_forbidden") and key == loc[-1]:
+                path.append(key)
+            continue
+        path.append(key)
+    return tuple(path)
+
+
+def _problem(
+    details: ErrorDetails, path: Path, document: Document, root: type[BaseModel], directory: str
+) -> Problem:
+    kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    name = ".".join(map(str, path)) or "the scenario"
+    if kind == "extra_forbidden":
+        known = keys_at(root, document.data, path[:-1], directory)
+        remedy = nearest(path[-1], known) if known else "remove it"
+        return document.problem(path, f"unknown key {path[-1]!r}", _in(path[:-1]), remedy, key=True)
+    if kind == "missing":
+        return document.problem(path[:-1], f"missing key {path[-1]!r}", _in(path[:-1]), f"add `{path[-1]}: ...`")
+    if kind == "refused":
+        return document.problem(path, context["what"], _expected(context["expected"]), context["remedy"])
+    if kind == "value_error":
+        return document.problem(path, f"{name}: {context['error']}")
+    if kind in ("literal_error", "enum"):
+        return document.problem(
+            path, f"{name} is {value!r}", _expected(context["expected"]), _near(value, context["expected"])
+        )
+    if kind.startswith(("greater_than", "less_than")):
+        return document.problem(path, f"{name} is {value!r}", _expected(_bound(kind, context)))
+    return document.problem(path, f"{name} is {value!r}", _expected(_TYPES.get(kind, details["msg"])))
+
+
+def _near(value: Any, expected: str) -> str:
+    remedy = nearest(value, [word for word in expected.split("'") if word.isidentifier() and word != "or"])
+    return remedy if remedy.startswith("did you mean") else ""
+
+
+def _bound(kind: str, context: dict[str, Any]) -> str:
+    sign, limit = {
+        "greater_than": ("above", "gt"),
+        "greater_than_equal": ("at least", "ge"),
+        "less_than": ("below", "lt"),
+        "less_than_equal": ("at most", "le"),
+    }[kind]
+    return f"{sign} {context[limit]:g}"
+
+
+def _expected(what: str) -> str:
+    return f"expected {what}" if what else ""
+
+
+def _in(path: Path) -> str:
+    return f"in {'.'.join(map(str, path))}" if path else ""

@@ -1,0 +1,134 @@
+"""The scenario: one mapping that describes a fleet, its task, its network and its faults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr, create_model
+
+from netdfl.record.judge import FIGURES
+from netdfl.scenario.fields import Choice, Strict
+from netdfl.scenario.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
+from netdfl.scenario.parts import Part
+from netdfl.scenario.signatures import Record
+from netdfl.scenario.tables import ALGORITHMS
+from netdfl.scenario.task import TASK
+from netdfl.scenario.world import DETECTOR, WORLD
+from netdfl.transport.options import GrpcOptions
+
+SCHEMA = "netdfl/1"
+
+
+class Bounds(Strict):
+    """What a figure must be."""
+
+    at_least: float | None = Field(None, description="The least that passes.")
+    at_most: float | None = Field(None, description="The most that passes.")
+
+
+Occurrence = Literal["none", "some", "any"]
+
+
+class Outcome(Strict):
+    """What a run is judged by; an entry replaces its default, so an expected deadlock passes."""
+
+    died: Annotated[Nodes, Field(min_length=1)] | Occurrence = Field(
+        "none", description="none, some, any, or exactly these nodes."
+    )
+    deadlock: Occurrence = Field("none", description="none, some (at least one must occur) or any.")
+    stall: Occurrence = Field("none", description="Stalls left at the end: none, some or any.")
+    not_finite: Occurrence = Field("none", description="Losses that are not finite: none, some or any.")
+
+    def entries(self) -> dict[str, Any]:
+        """What `record.judge` takes."""
+        return self.model_dump(exclude_none=True)
+
+
+Expect: type[Outcome] = create_model(
+    "Expect",
+    __base__=Outcome,
+    __doc__=Outcome.__doc__,
+    **{name: (Bounds | None, Field(None, description=f"Bounds on {name}.")) for name in FIGURES},
+)
+
+
+class Evaluation(Strict):
+    """When the average model is tested, and how many local ones."""
+
+    every: int | None = Field(
+        None, ge=1, description="Rounds between evaluations; by default 1 up to 50 rounds, else 50 evaluations."
+    )
+    local: Literal["all", "none"] | Annotated[int, Field(ge=1)] = Field(
+        "all", description="Local models that are tested too: all, none, or a sample of this size."
+    )
+
+    def rounds_between(self, rounds: int) -> int:
+        """Rounds between two evaluations of a run of `rounds`."""
+        return self.every or max(1, -(-rounds // 50))
+
+
+class Report(Strict):
+    """What the report says beside the usual."""
+
+    targets: list[Annotated[float, Field(gt=0, le=1)]] = Field(
+        [], description="Accuracies to which rounds, bytes and seconds are reported."
+    )
+
+
+class Checkpoint(Strict):
+    """How often a node's whole state is saved."""
+
+    every: int | None = Field(None, ge=1, description="Rounds between checkpoints; none by default.")
+
+
+class Scenario(Strict):
+    """One fleet: its data, model, algorithm, graph, links and faults."""
+
+    schema_: Literal["netdfl/1"] = Field(alias="schema", description="The version of this format.")
+    name: str = Field(pattern=r"^[A-Za-z0-9][\w.-]*$", description="A short name; runs are kept under it.")
+    seed: int = Field(0, ge=0, description="The one seed from which every random stream comes.")
+    nodes: int = Field(ge=1, description="Clients; with a server algorithm the server is one more.")
+    rounds: int = Field(ge=1, description="Rounds that every node makes.")
+    world: Annotated[Choice, WORLD] = Field(
+        {"kind": "processes"}, validate_default=True, description="Where the fleet runs."
+    )
+    task: Annotated[Choice, TASK] = Field({"kind": "train"}, validate_default=True, description="What is computed.")
+    algorithm: Annotated[Part, ALGORITHMS] = Field(description="The algorithm and its parameters.")
+    topology: Annotated[TopologyPart, TOPOLOGY] = Field(description="The graph of each round.")
+    compression: Annotated[CompressionPart | None, COMPRESSION] = Field(None, description="None by default.")
+    wait: Wait = Field({}, validate_default=True, description="What a node waits for in a round.")
+    groups: dict[str, Nodes] = Field({}, description="Names for sets of nodes.")
+    failure_detector: Annotated[Choice, DETECTOR] = Field(
+        {"kind": "oracle"}, validate_default=True, description="How nodes learn who is gone."
+    )
+    evaluation: Evaluation = Field({}, validate_default=True, description="When models are tested.")
+    report: Report = Field({}, validate_default=True, description="What the report adds.")
+    expect: Expect = Field({}, validate_default=True, description="What must hold for the run to pass.")  # type: ignore[valid-type]
+    transport: Annotated[GrpcOptions, Record()] = Field(
+        {}, validate_default=True, description="gRPC's own timers and limits, pinned and recorded."
+    )
+    checkpoint: Checkpoint = Field({}, validate_default=True, description="How often state is saved.")
+
+    _file: Path | None = PrivateAttr(None)
+    _notices: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def file(self) -> Path | None:
+        """The file that the scenario was read from."""
+        return self._file
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What overrides changed beside what they say, a sentence each."""
+        return self._notices
+
+    @property
+    def has_server(self) -> bool:
+        """Whether the algorithm is a server's: then the last node is the server."""
+        return getattr(self.algorithm.entry, "family", None) == "server"
+
+    @property
+    def num_nodes(self) -> int:
+        """All nodes, the server included."""
+        return self.nodes + self.has_server

@@ -1,0 +1,126 @@
+"""Types and parameters of a plain function or dataclass in pydantic's terms."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import keyword
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, create_model
+from pydantic import Strict as StrictMark
+from pydantic_core import core_schema
+
+from netdfl.core.units import Bound, Quantity
+from netdfl.scenario.fields import QUANTITIES, Choice, InputFile, Strict
+
+_FILES = ("path", "file")
+
+
+def summary(thing: object) -> str:
+    """The first line of the docstring: the help text of a part."""
+    return inspect.cleandoc(getattr(thing, "__doc__", None) or "").partition("\n")[0]
+
+
+def readable(annotation: Any) -> Any:
+    """The pydantic form of a parameter's type: quantities are parsed, bounds and dataclasses checked."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        marks = [mark for extra in args[1:] for mark in _marks(extra)]
+        return Annotated[(readable(args[0]), *marks)] if marks else readable(args[0])
+    if origin in (Union, UnionType):
+        return Union[tuple(readable(arg) for arg in args)]  # noqa: UP007
+    if origin is tuple or annotation is tuple:
+        return Annotated[_generic(origin, args) if args else annotation, StrictMark(False)]
+    if dataclasses.is_dataclass(annotation):
+        return Annotated[annotation, Record()]
+    return _generic(origin, args) if origin not in (None, Literal) else annotation
+
+
+def _generic(origin: Any, args: tuple[Any, ...]) -> Any:
+    return origin[tuple(arg if arg is ... else readable(arg) for arg in args)]
+
+
+def _marks(extra: Any) -> tuple[Any, ...]:
+    if isinstance(extra, Quantity):
+        return QUANTITIES[extra.name]
+    if isinstance(extra, Bound):
+        limits = ((Gt, extra.gt), (Ge, extra.ge), (Lt, extra.lt), (Le, extra.le))
+        return tuple(mark(limit) for mark, limit in limits if limit is not None)
+    return (extra,)
+
+
+def signature_of(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    """The parameters that a scenario may write: all but the positional-only ones, which are context."""
+    hidden = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return (p for p in inspect.signature(function).parameters.values() if p.kind not in hidden)
+
+
+def _type_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The parameter's type. Raises TypeError where there is none, or it can't be evaluated."""
+    where = f"parameter {parameter.name!r} of {function.__module__}.{function.__qualname__}"
+    if parameter.annotation is parameter.empty:
+        raise TypeError(f"{where} has no type; annotate it, so that the scenario can check it")
+    if not isinstance(parameter.annotation, str):
+        return parameter.annotation
+    owner = inspect.unwrap(function)
+    names = vars(inspect.getmodule(owner)) if inspect.isclass(owner) else owner.__globals__
+    try:
+        return eval(parameter.annotation, dict(names))
+    except Exception as exc:
+        raise TypeError(f"{where} has a type that can't be evaluated: {exc}") from exc
+
+
+def field_of(function: Callable[..., Any], parameter: inspect.Parameter, base: type[Any] = Choice) -> tuple[str, Any]:
+    """The model's field for one parameter: its attribute's name, and (type, Field).
+
+    A parameter named `path` or `file` is a file, relative to the scenario's. A trailing underscore
+    that avoids a keyword of Python (`from_`) is not written in the scenario.
+    """
+    kind = _type_of(function, parameter)
+    if parameter.name in _FILES:
+        kind = {str: InputFile, str | None: InputFile | None}.get(kind, kind)
+    written = parameter.name.rstrip("_") if keyword.iskeyword(parameter.name.rstrip("_")) else parameter.name
+    name = parameter.name + "_" if hasattr(base, parameter.name) else parameter.name
+    default = ... if parameter.default is parameter.empty else parameter.default
+    return name, (readable(kind), Field(default, alias=written if written != name else None))
+
+
+class Record:
+    """Marks an annotation `Annotated[SomeDataclass, Record()]`: its fields are the mapping's keys."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Validate by the model of the dataclass, then make one; dump it as it was written."""
+        model = record_model(source)
+
+        def make(value: BaseModel) -> Any:
+            return source(**{name: getattr(value, name) for name in model.model_fields})
+
+        def dump(value: Any, info: core_schema.SerializationInfo) -> Any:
+            written = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+            return model.model_construct(**written).model_dump(mode=info.mode, by_alias=True)
+
+        return core_schema.no_info_after_validator_function(
+            make,
+            handler(model),
+            serialization=core_schema.plain_serializer_function_ser_schema(dump, info_arg=True),
+        )
+
+
+@cache
+def record_model(cls: type[Any]) -> type[BaseModel]:
+    """The strict model of a dataclass's fields."""
+    fields: dict[str, Any] = dict(field_of(cls, parameter) for parameter in signature_of(cls))
+    return create_model(cls.__name__, __base__=Strict, __doc__=summary(cls), **fields)
+
+
+def record_of(annotation: Any) -> type[BaseModel] | None:
+    """The model behind an annotation that is marked as a `Record`."""
+    args = get_args(annotation)
+    if get_origin(annotation) is Annotated and any(isinstance(mark, Record) for mark in args[1:]):
+        return record_model(args[0])
+    return None

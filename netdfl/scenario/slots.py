@@ -1,0 +1,175 @@
+"""A slot: a place of the scenario that takes one of the parts of a table, or a user's own."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
+
+from netdfl.scenario.fields import Choice
+from netdfl.scenario.parts import Part, model_of
+from netdfl.scenario.signatures import summary
+
+Table = Mapping[str, Any]
+
+
+def nearest(word: object, known: list[str]) -> str:
+    """The remedy for a misspelt word: the known one nearest to it, or all of them."""
+    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else "use one of " + ", ".join(sorted(known))
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Reads a mapping with a discriminator, `key`, into the model of the part that it names.
+
+    `table` gives the parts: functions, catalog entries with a `build`, or ready models. `default` is
+    the kind of a mapping that names none. `short` is the (kind, parameter) of a bare value, such as
+    `loss: 5%`. An `optional` slot takes `none`.
+    """
+
+    what: str
+    table: Callable[[], Table]
+    key: str = "kind"
+    base: type[Part] = Part
+    default: str | None = None
+    short: tuple[str, str] | None = None
+    optional: bool = False
+
+    def is_none(self, value: Any) -> bool:
+        """Whether `value` says that the slot is to stay empty."""
+        return self.optional and value in (None, "none")
+
+    def names(self) -> list[str]:
+        """The known kinds, sorted."""
+        return sorted(self.table())
+
+    def normal(self, value: Any) -> Any:
+        """The mapping that a short form stands for; anything else is returned as it is."""
+        if value is None or isinstance(value, Mapping | list):
+            return value
+        if self.short and not (isinstance(value, str) and (value in self.table() or _is_path(value))):
+            kind, parameter = self.short
+            return {self.key: kind, parameter: value}
+        return {self.key: value}
+
+    def kind_of(self, value: Any) -> Any:
+        """The kind that a normal mapping names, or the default one."""
+        return value.get(self.key, self.default) if isinstance(value, Mapping) else None
+
+    def model(self, kind: object, directory: str = ".") -> type[Choice]:
+        """The model of `kind`. Raises PydanticCustomError that names the nearest kind."""
+        if not isinstance(kind, str):
+            raise _refused(f"{kind!r} is not a {self.what}", "a name, or package.module:callable")
+        table = self.table()
+        if kind in table:
+            return self._made(kind, table[kind])
+        if _is_path(kind):
+            return self._made(kind, import_part(kind, self.what, directory))
+        raise _refused(f"unknown {self.what} {kind!r}", "", nearest(kind, list(table)))
+
+    def _made(self, kind: str, entry: Any) -> type[Choice]:
+        if isinstance(entry, type) and issubclass(entry, Choice):
+            return entry
+        function = getattr(entry, "build", entry)
+        try:
+            model = model_of(function, kind, self.key, self.base)
+        except TypeError as exc:
+            raise _refused(f"the {self.what} {kind!r} can't be used: {exc}") from exc
+        model.entry = entry
+        return model
+
+    def validate(self, value: Any, info: ValidationInfo) -> Choice | None:
+        """Read one mapping or short form. Raises ValidationError with places relative to it."""
+        if isinstance(value, Choice) or self.is_none(value):
+            return value if isinstance(value, Choice) else None
+        value = self.normal(value)
+        if not isinstance(value, Mapping):
+            raise _refused(f"{value!r} is not a {self.what}", f"a name, or a mapping with {self.key!r}")
+        kind = self.kind_of(value)
+        if kind is None:
+            raise self._at_key(_refused(f"missing key {self.key!r}", "", f"say which {self.what}: {self._some()}"), value)
+        try:
+            model = self.model(kind, (info.context or {}).get("directory", "."))
+        except PydanticCustomError as exc:
+            raise self._at_key(exc, kind) from exc
+        return model.model_validate(dict(value), context=info.context)
+
+    def _some(self) -> str:
+        return ", ".join(self.names())
+
+    def _at_key(self, error: PydanticCustomError, value: Any) -> ValidationError:
+        return ValidationError.from_exception_data(
+            self.what, [InitErrorDetails(type=error, loc=(self.key,), input=value)]
+        )
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Validate by `validate`; dump the chosen model."""
+
+        def dump(value: Choice | None, info: core_schema.SerializationInfo) -> Any:
+            return "none" if value is None else value.model_dump(mode=info.mode, by_alias=True)
+
+        return core_schema.with_info_plain_validator_function(
+            self.validate, serialization=core_schema.plain_serializer_function_ser_schema(dump, info_arg=True)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Any of the table's models, the name of one, a short form, or a user's own part."""
+        options: list[dict[str, Any]] = [self._json_schema(kind, entry) for kind, entry in sorted(self.table().items())]
+        own = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
+        options.append({"enum": [*self.names(), *(["none", None] if self.optional else [])]})
+        options.append(own)
+        options.append({"type": "object", "required": [self.key], "properties": {self.key: own}})
+        if self.short:
+            options.append({"type": ["number", "string"]})
+        return {"anyOf": options}
+
+    def _json_schema(self, kind: str, entry: Any) -> dict[str, Any]:
+        schema = self._made(kind, entry).model_json_schema(by_alias=True)
+        schema.pop("title", None)
+        if kind != self.default and self.key not in schema.setdefault("required", []):
+            schema["required"].append(self.key)
+        return schema
+
+    def describe(self) -> list[tuple[str, str]]:
+        """Every known kind with its help text."""
+        return [(kind, summary(getattr(entry, "build", entry))) for kind, entry in sorted(self.table().items())]
+
+
+def _refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomError:
+    return PydanticCustomError("refused", "{what}", {"what": what, "expected": expected, "remedy": remedy})
+
+
+def _is_path(kind: str) -> bool:
+    module, colon, attribute = kind.partition(":")
+    return bool(colon) and all(word.isidentifier() for word in (*module.split("."), *attribute.split(".")))
+
+
+def import_part(path: str, what: str, directory: str) -> Callable[..., Any]:
+    """The callable at `package.module:callable`, sought in `directory` and the working directory too.
+
+    Raises PydanticCustomError that says what could not be imported, and why.
+    """
+    for place in (str(Path(directory).resolve()), str(Path.cwd())):
+        if place not in sys.path:
+            sys.path.append(place)
+    module, _, attribute = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except Exception as exc:
+        remedy = f"put the module beside the scenario, in {directory}, or install it"
+        raise _refused(f"{what} {path!r} can't be imported: {type(exc).__name__}: {exc}", "", remedy) from exc
+    if not callable(found):
+        raise _refused(f"{what} {path!r} is a {type(found).__name__}", "a function or a class")
+    return found  # type: ignore[no-any-return]

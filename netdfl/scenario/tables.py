@@ -1,0 +1,53 @@
+"""The slots of a scenario and the tables behind them, each imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from netdfl.scenario.parts import Part
+from netdfl.scenario.sketch import names_of
+from netdfl.scenario.slots import Slot, Table
+
+
+def listed(module: str, name: str) -> Callable[[], Table]:
+    """The table `name` of `module`."""
+    return lambda: getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+
+
+def sketched(module: str, name: str) -> Callable[[], Table]:
+    """The table `name` of a module that imports torch, read from its source."""
+    return lambda: names_of(module)[name]  # type: ignore[no-any-return]
+
+
+def chosen(module: str, *names: str) -> Callable[[], Table]:
+    """Functions of a module that imports torch, by their own names, read from its source."""
+    return lambda: {name: names_of(module)[name] for name in names}
+
+
+WEIGHTS = Slot("weights", listed("netdfl.topology.catalog", "WEIGHTS"), default="auto")
+SELECTIONS = Slot("selection", listed("netdfl.topology.catalog", "SELECTIONS"), default="all")
+PARTITIONS = Slot("partition", listed("netdfl.training.data.partitions", "PARTITIONS"), default="iid")
+AUGMENTATIONS = Slot("augmentation", listed("netdfl.training.data.augmentations", "AUGMENTATIONS"), default="none")
+MODELS = Slot("model", listed("netdfl.training.models.catalog", "MODELS"), "name")
+ALGORITHMS = Slot("algorithm", listed("netdfl.algorithms.catalog", "ALGORITHMS"), "name")
+LOSSES = Slot(
+    "loss model", listed("netdfl.links.loss", "LOSSES"), "model", default="bernoulli", short=("bernoulli", "probability")
+)
+LATENCIES = Slot(
+    "latency distribution",
+    listed("netdfl.links.latency", "LATENCIES"),
+    "dist",
+    default="constant",
+    short=("constant", "delay"),
+)
+DUPLICATES = Slot(
+    "duplication", listed("netdfl.links.disorder", "DUPLICATES"), default="keyed", short=("keyed", "probability")
+)
+CORRUPTIONS = Slot(
+    "corruption", listed("netdfl.links.disorder", "CORRUPTIONS"), default="keyed", short=("keyed", "probability")
+)
+REORDERINGS = Slot(
+    "reordering", listed("netdfl.links.disorder", "REORDERINGS"), default="keyed", short=("keyed", "probability")
+)

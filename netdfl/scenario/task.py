@@ -1,0 +1,58 @@
+"""What a fleet computes: the models of `task`."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from netdfl.scenario.fields import Choice
+from netdfl.scenario.parts import Part
+from netdfl.scenario.slots import Slot
+from netdfl.scenario.tables import AUGMENTATIONS, MODELS, PARTITIONS, chosen, listed
+
+
+def _device(value: str) -> str:
+    name, colon, number = value.partition(":")
+    if value not in ("auto", "cpu", "cuda") and not (name == "cuda" and colon and number.isdigit()):
+        raise ValueError(f"{value!r} is no device; write auto, cpu, cuda or cuda:N")
+    return value
+
+
+class DatasetPart(Part):
+    """A dataset, and how its training samples are shared out over the clients."""
+
+    key: ClassVar[str] = "name"
+    partition: Annotated[Part, PARTITIONS] = Field(
+        {"kind": "iid"}, validate_default=True, description="Which client gets which samples."
+    )
+    augment: Annotated[Part, AUGMENTATIONS] = Field(
+        {"kind": "none"}, validate_default=True, description="Random changes of a training batch."
+    )
+
+
+DATASETS = Slot("dataset", listed("netdfl.training.data.datasets", "DATASETS"), "name", base=DatasetPart)
+
+
+class Train(Choice):
+    """Train a model on a dataset that is shared out over the clients."""
+
+    kind: Literal["train"] = "train"
+    dataset: Annotated[DatasetPart, DATASETS] = Field(
+        {"name": "digits"}, validate_default=True, description="The data; a name, or a mapping with a partition."
+    )
+    model: Annotated[Part, MODELS] = Field(
+        {"name": "mlp"}, validate_default=True, description="The model; all nodes start from the same parameters."
+    )
+    batch_size: int = Field(32, ge=1, description="Samples in a minibatch; the last one of an epoch may be smaller.")
+    device: Annotated[str, AfterValidator(_device)] = Field(
+        "auto", description="auto, cpu, cuda or cuda:N; nodes are spread over the GPUs that there are."
+    )
+    eval_batch: int = Field(1024, ge=1, description="Samples that evaluation takes at once.")
+
+
+def _tasks() -> dict[str, object]:
+    return {"train": Train, **chosen("netdfl.training.toy", "consensus", "quadratic")()}
+
+
+TASK = Slot("task", _tasks, default="train")

@@ -1,0 +1,116 @@
+"""Follows a scenario's values and its schema side by side: short forms written out, keys known at a path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import PydanticCustomError
+
+from netdfl.scenario.document import Document, Path
+from netdfl.scenario.signatures import record_of
+from netdfl.scenario.slots import Slot
+
+
+def normalise(document: Document, root: type[BaseModel], directory: str) -> None:
+    """Write the short forms of `document` out, in place: `algorithm: dpsgd` as `algorithm: {name: dpsgd}`."""
+    document.data = _normal(document, root, document.data, (), directory)
+
+
+def _normal(document: Document, annotation: Any, value: Any, path: Path, directory: str) -> Any:
+    if (slot := slot_of(annotation)) and not slot.is_none(value):
+        written = slot.normal(value)
+        if written is not value:
+            for key in written:
+                document.keys[(*path, key)] = document.values[(*path, key)] = document.place(path)
+        value = written
+    if isinstance(value, Mapping):
+        return {
+            key: _normal(document, child, item, (*path, key), directory)
+            for key, item in value.items()
+            for child in [_child(annotation, value, key, directory)]
+        }
+    if isinstance(value, list):
+        child = _child(annotation, value, 0, directory)
+        return [_normal(document, child, item, (*path, index), directory) for index, item in enumerate(value)]
+    return value
+
+
+def annotation_at(root: type[BaseModel], value: Any, path: Path, directory: str) -> Any:
+    """What the schema says of `path`, given the scenario's (normal) values; None where it says nothing."""
+    annotation: Any = root
+    for key in path:
+        annotation = _child(annotation, value, key, directory)
+        value = _item(value, key)
+    return annotation
+
+
+def keys_at(root: type[BaseModel], value: Any, path: Path, directory: str) -> list[str]:
+    """The keys that the mapping at `path` may have; empty where any may be, or none."""
+    annotation = annotation_at(root, value, path, directory)
+    for key in path:
+        value = _item(value, key)
+    model = _model(annotation, value, directory)
+    return [name for name, _ in _fields(model)] if model else []
+
+
+def slot_of(annotation: Any) -> Slot | None:
+    """The slot of an annotation, if it is one."""
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((mark for mark in marks if isinstance(mark, Slot)), None)
+
+
+def model_keys(model: type[BaseModel]) -> set[str]:
+    """The keys of a model as the scenario writes them."""
+    return {name for name, _ in _fields(model)}
+
+
+def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        yield field.alias or name, Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+
+
+def _model(annotation: Any, value: Any, directory: str) -> type[BaseModel] | None:
+    for option in _options(annotation):
+        if slot := slot_of(option):
+            try:
+                return slot.model(slot.kind_of(value), directory)
+            except PydanticCustomError:
+                return None
+        if record := record_of(option):
+            return record
+        plain = _plain(option)
+        if isinstance(plain, type) and issubclass(plain, BaseModel):
+            return plain
+    return None
+
+
+def _child(annotation: Any, value: Any, key: str | int, directory: str) -> Any:
+    """The annotation of `value[key]`."""
+    if isinstance(value, Mapping) and (model := _model(annotation, value, directory)):
+        return dict(_fields(model)).get(str(key))
+    for option in map(_plain, _options(annotation)):
+        args = get_args(option)
+        if isinstance(value, Mapping) and get_origin(option) is dict:
+            return args[1]
+        if isinstance(value, list) and get_origin(option) is list:
+            return args[0]
+    return None
+
+
+def _options(annotation: Any) -> tuple[Any, ...]:
+    plain = annotation if slot_of(annotation) or record_of(annotation) else _plain(annotation)
+    return get_args(plain) if get_origin(plain) in (Union, UnionType) else (annotation,)
+
+
+def _plain(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _item(value: Any, key: str | int) -> Any:
+    try:
+        return value[key]
+    except (TypeError, KeyError, IndexError):
+        return None

@@ -1,0 +1,78 @@
+"""Where a fleet runs, and how its nodes learn of failures: the models of `world` and `failure_detector`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from netdfl.scenario.fields import Choice, Duration
+from netdfl.scenario.slots import Slot
+
+_S = 10**9
+
+
+class Processes(Choice):
+    """Real gRPC servers in local processes, on the real clock; links emulated above gRPC."""
+
+    kind: Literal["processes"] = "processes"
+    nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
+    start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
+
+
+class Simulated(Choice):
+    """The whole fleet in one process on a virtual clock: exact, repeatable bit for bit."""
+
+    kind: Literal["simulated"] = "simulated"
+    compute: Duration = Field(0, description="What a local round takes in virtual time.")
+
+
+class Namespaces(Choice):
+    """A Linux network namespace per node; links emulated below TCP."""
+
+    kind: Literal["namespaces"] = "namespaces"
+
+
+class Containers(Choice):
+    """A container per node by Docker Compose; links emulated below TCP."""
+
+    kind: Literal["containers"] = "containers"
+
+
+class Ray(Choice):
+    """Nodes placed on the machines of a Ray cluster; links emulated above gRPC."""
+
+    kind: Literal["ray"] = "ray"
+
+
+class Oracle(Choice):
+    """The launcher tells the nodes at once who is gone; named in the result."""
+
+    kind: Literal["oracle"] = "oracle"
+
+
+class Heartbeat(Choice):
+    """Nodes send each other heartbeats over the emulated links; they cost bytes."""
+
+    kind: Literal["heartbeat"] = "heartbeat"
+    every: Duration = Field(_S, gt=0, description="Time between two heartbeats of a node.")
+    misses: int = Field(5, ge=1, description="How many heartbeats in a row must be missed.")
+
+
+class NoDetector(Choice):
+    """Nobody is ever taken for gone."""
+
+    kind: Literal["none"] = "none"
+
+
+WORLDS = {
+    "processes": Processes,
+    "simulated": Simulated,
+    "namespaces": Namespaces,
+    "containers": Containers,
+    "ray": Ray,
+}
+DETECTORS = {"oracle": Oracle, "heartbeat": Heartbeat, "none": NoDetector}
+
+WORLD = Slot("world", lambda: WORLDS, default="processes")
+DETECTOR = Slot("failure detector", lambda: DETECTORS, default="oracle")
