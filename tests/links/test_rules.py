@@ -48,9 +48,7 @@ def test_bernoulli_is_keyed_by_the_unit_alone():
     assert all(Bernoulli(1, probability=1.0).lost(unit(t)) for t in range(1000))
 
 
-@pytest.mark.parametrize(
-    ("p", "r", "good", "bad"), [(0.02, 0.3, 0.0, 1.0), (0.1, 0.4, 0.01, 0.6), (0.5, 0.9, 0.0, 1.0)]
-)
+@pytest.mark.parametrize(("p", "r", "good", "bad"), [(0.02, 0.3, 0, 1), (0.1, 0.4, 0.01, 0.6), (0.5, 0.9, 0, 1)])
 def test_gilbert_elliott_loss_and_burst_are_those_of_the_formula(p, r, good, bad):
     chain = GilbertElliott(11, p=p, r=r, loss_good=good, loss_bad=bad)
     n = 60_000

@@ -1,0 +1,116 @@
+"""Selectors: which nodes or links a line of a scenario means.
+
+Nodes: `3`, `0..7` (both ends), a group's name, `*` (all), and lists of these, `[0..3, core]`.
+Links: nodes `->` nodes (directed), nodes `--` nodes (both directions, each with its own streams).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.links.reading import nearest
+
+Groups: TypeAlias = Mapping[str, Sequence[NodeId]]
+NodesText: TypeAlias = int | str | list[int | str]
+"""What a scenario writes for nodes."""
+
+_RANGE = re.compile(r"^(\d+)(?:\s*\.\.\s*(\d+))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """All links from a node of `src` to another one of `dst`."""
+
+    src: frozenset[NodeId]
+    dst: frozenset[NodeId]
+
+    def __contains__(self, edge: object) -> bool:
+        return isinstance(edge, tuple) and edge[0] in self.src and edge[1] in self.dst and edge[0] != edge[1]
+
+    def edges(self) -> Iterator[Edge]:
+        """The links, in ascending order."""
+        targets = sorted(self.dst)
+        return ((src, dst) for src in sorted(self.src) for dst in targets if src != dst)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What a selector of links means: one block, or two for both directions.
+
+    `rank` says how specific it is: 0 for `default`, 1 for sets on both sides, 2 where one side is a
+    single node, 3 for one link (or one pair). A node's number is a single node; groups, ranges and
+    lists are sets, whatever their size.
+    """
+
+    blocks: tuple[Block, ...]
+    rank: int
+
+    def __contains__(self, edge: object) -> bool:
+        return any(edge in block for block in self.blocks)
+
+    def __iter__(self) -> Iterator[Edge]:
+        return iter(sorted({edge for block in self.blocks for edge in block.edges()}))
+
+
+def parse_nodes(written: int | str | Sequence[int | str], groups: Groups, num_nodes: int) -> frozenset[NodeId]:
+    """The nodes that `written` names. Raises ValueError for an unknown node or group."""
+    if isinstance(written, Sequence) and not isinstance(written, str):
+        return frozenset().union(*(parse_nodes(item, groups, num_nodes) for item in written))
+    text = str(written).strip()
+    if text.startswith("[") and text.endswith("]"):
+        return parse_nodes([part for part in text[1:-1].split(",") if part.strip()], groups, num_nodes)
+    if "," in text:
+        return parse_nodes(text.split(","), groups, num_nodes)
+    if text in ("*", "all"):
+        return frozenset(range(num_nodes))
+    if text in groups:
+        return _checked(groups[text], num_nodes, text)
+    match = _RANGE.match(text)
+    if match is None:
+        raise ValueError(f"there is no group {text!r}; {nearest(text, list(groups))}")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise ValueError(f"the range {text} is empty; write the smaller node first, like {last}..{first}")
+    return _checked(range(first, last + 1), num_nodes, text)
+
+
+def _checked(nodes: Sequence[NodeId], num_nodes: int, text: str) -> frozenset[NodeId]:
+    for node in nodes:
+        if not 0 <= node < num_nodes:
+            raise ValueError(f"there is no node {node} (in {text!r}); nodes are 0 to {num_nodes - 1}")
+    return frozenset(nodes)
+
+
+def is_edges(text: object) -> bool:
+    """True where a selector names links, not nodes."""
+    return isinstance(text, str) and ("->" in text or "--" in text)
+
+
+def parse_edges(text: str, groups: Groups, num_nodes: int) -> Selector:
+    """The links that `text` names. Raises ValueError for what is unknown, and for a link to itself."""
+    if text.strip() in ("default", "all", "*"):
+        everyone = frozenset(range(num_nodes))
+        return Selector((Block(everyone, everyone),), 0)
+    arrow = "->" if "->" in text else "--"
+    parts = text.split(arrow)
+    if len(parts) != 2 or not all(part.strip() for part in parts):
+        raise ValueError(f"{text!r} names no links; write 3->5, 0--1, or edge->core")
+    src, dst = (parse_nodes(part, groups, num_nodes) for part in parts)
+    if len(src) == 1 and src == dst:
+        raise ValueError(f"{text!r} is a link from a node to itself; name two nodes")
+    rank = 1 + sum(part.strip().isdigit() for part in parts)
+    return Selector((Block(src, dst),) if arrow == "->" else (Block(src, dst), Block(dst, src)), rank)
+
+
+def parse_selector(text: str, groups: Groups, num_nodes: int) -> Selector | frozenset[NodeId]:
+    """The links (a `Selector`, which iterates over them) or the nodes that `text` names.
+
+    Raises ValueError for a node or a group that does not exist, with the nearest name.
+    """
+    if is_edges(text) or text.strip() == "default":
+        return parse_edges(text, groups, num_nodes)
+    return parse_nodes(text, groups, num_nodes)

@@ -1,0 +1,178 @@
+"""What a scenario's `links:` block means: for every link its rules, for every node its up- and downlink.
+
+Each entry is a selector and the keys that it sets. An entry replaces only the keys that it names, each
+whole (a new `latency` inherits nothing of an older one). For one link, `default` is read first, then
+the entries that name it from the least to the most specific (`Selector.rank`), entries of one rank in
+the order in which they are written: the last one to set a key wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.links.disorder import CORRUPTIONS, DUPLICATES, REORDERINGS
+from netdfl.links.latency import LATENCIES
+from netdfl.links.loss import LOSSES
+from netdfl.links.mahimahi import RATES
+from netdfl.links.reading import nearest, read_parameters
+from netdfl.links.selectors import Groups, Selector, is_edges, parse_edges, parse_nodes
+from netdfl.links.state import STATES
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One key of a link: its table, the key that chooses in it, the default, and the short form's parameter."""
+
+    table: Mapping[str, Callable[..., Any]]
+    key: str
+    default: str
+    short: str
+
+
+_RATE = Slot(RATES, "kind", "serial", "rate")
+SLOTS: Mapping[str, Slot] = {
+    "loss": Slot(LOSSES, "model", "bernoulli", "probability"),
+    "latency": Slot(LATENCIES, "dist", "constant", "delay"),
+    "rate": _RATE,
+    "duplicate": Slot(DUPLICATES, "kind", "keyed", "probability"),
+    "corrupt": Slot(CORRUPTIONS, "kind", "keyed", "probability"),
+    "reorder": Slot(REORDERINGS, "kind", "keyed", "probability"),
+    "uplink": _RATE,
+    "downlink": _RATE,
+}
+NODE_KEYS = ("uplink", "downlink")
+LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
+
+
+class Buildable(Protocol):
+    """A chosen part: `Chosen`, or a scenario's own model of it."""
+
+    def build(self, *context: Any) -> Any:
+        """Call the part with `context` and the parameters that the scenario wrote."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A part of a link, chosen by name, with its parameters in base units."""
+
+    slot: str
+    name: str
+    written: Mapping[str, Any] = field(default_factory=dict)
+
+    def build(self, *context: Any) -> Any:
+        """Call the part with `context` and the parameters."""
+        function = SLOTS[self.slot].table[self.name]
+        return function(*context, **read_parameters(function, self.written, f"{self.slot} {self.name}"))
+
+
+def choose(slot: str, value: object) -> Buildable | None:
+    """The part that `value` means for the key `slot`; None for `none` or null.
+
+    `value` is the short form (`5%`, `20ms`, `10Mbit`), a mapping, or a part that was read already.
+    Raises ValueError with the key's name where it means nothing, or its parameters are out of range.
+    """
+    if value is None or value == "none":
+        return None
+    if hasattr(value, "build"):
+        return value
+    table = SLOTS[slot]
+    if not isinstance(value, Mapping):
+        value = {table.short: value}
+    written = dict(value)
+    name = written.pop(table.key, table.default)
+    if name not in table.table:
+        raise ValueError(f"{slot} has no {table.key} {name!r}; {nearest(str(name), list(table.table))}")
+    chosen = Chosen(slot, name, MappingProxyType(written))
+    chosen.build(*((0,) if slot == "loss" else ()))
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """The rules of one link; None where it has none."""
+
+    state: str = "up"
+    loss: Buildable | None = None
+    latency: Buildable | None = None
+    rate: Buildable | None = None
+    duplicate: Buildable | None = None
+    corrupt: Buildable | None = None
+    reorder: Buildable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """What all links of one node share."""
+
+    uplink: Buildable | None = None
+    downlink: Buildable | None = None
+
+
+class LinksSpec:
+    """A parsed `links:` block: gives every link and node its rules."""
+
+    __slots__ = ("_links", "_nodes", "groups", "num_nodes")
+
+    def __init__(self, block: Mapping[str, Mapping[str, Any]], groups: Groups, num_nodes: int) -> None:
+        """Read all of `block`. Raises ValueError that begins with the entry's selector."""
+        self.groups = groups
+        self.num_nodes = num_nodes
+        self._links: list[tuple[Selector, dict[str, Any]]] = []
+        self._nodes: list[tuple[int, frozenset[NodeId], dict[str, Any]]] = []
+        for text, entry in block.items():
+            try:
+                self._read(text, entry)
+            except ValueError as exc:
+                raise ValueError(f"links {text!r}: {exc}") from exc
+        self._links.sort(key=lambda item: item[0].rank)
+        self._nodes.sort(key=lambda item: item[0])
+
+    def _read(self, text: str, entry: Mapping[str, Any]) -> None:
+        default, edges = text == "default", is_edges(text)
+        allowed = LINK_KEYS + NODE_KEYS if default else LINK_KEYS if edges else NODE_KEYS
+        for key in entry:
+            if key not in allowed:
+                whose = "the default" if default else "a link" if edges else "a node"
+                raise ValueError(f"{whose} has no key {key!r}; {nearest(key, allowed)}")
+        values = {key: _read_key(key, value) for key, value in entry.items()}
+        if default or edges:
+            selector = parse_edges(text, self.groups, self.num_nodes)
+            self._links.append((selector, {k: v for k, v in values.items() if k in LINK_KEYS}))
+        if default or not edges:
+            rank = 0 if default else 2 if text.strip().isdigit() else 1
+            nodes = parse_nodes("*" if default else text, self.groups, self.num_nodes)
+            self._nodes.append((rank, nodes, {k: v for k, v in values.items() if k in NODE_KEYS}))
+
+    def link(self, edge: Edge) -> LinkSpec:
+        """The rules of `edge`."""
+        values: dict[str, Any] = {}
+        for selector, entry in self._links:
+            if edge in selector:
+                values |= entry
+        return LinkSpec(**values)
+
+    def node(self, node: NodeId) -> NodeSpec:
+        """The up- and downlink of `node`."""
+        values: dict[str, Any] = {}
+        for _, nodes, entry in self._nodes:
+            if node in nodes:
+                values |= entry
+        return NodeSpec(**values)
+
+
+def _read_key(key: str, value: Any) -> Any:
+    if key != "state":
+        return choose(key, value)
+    if value not in STATES:
+        raise ValueError(f"state {value!r} is unknown; {nearest(str(value), STATES)}")
+    return value
+
+
+def resolve(block: Mapping[str, Mapping[str, Any]], groups: Groups, num_nodes: int, edge: Edge) -> LinkSpec:
+    """The rules of `edge` by the parsed `links:` block."""
+    return LinksSpec(block, groups, num_nodes).link(edge)
