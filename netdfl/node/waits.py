@@ -145,7 +145,7 @@ class Waits:
         if not timed_out and wait.sources is not None and wait.need:
             self.auto.complete(self.clock.now_ns() - wait.since_ns)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
-        came = {m.src for m in messages if m.round == wait.round}
+        came = {m.src for m in messages if (m.round, m.step) == (wait.round, wait.step)}
         return Inbox(messages, sorted((wait.sources or frozenset()) - came)), wait
 
     def set_gone(self, node: NodeId) -> None:
