@@ -83,9 +83,11 @@ class _Round:
         self.losses: list[Tensor] = []
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
-        """One gradient per minibatch; the last batch of an epoch may be short."""
+        """One gradient per minibatch; the last batch of an epoch may be short. No samples: no steps."""
         self.losses.clear()
         count = 0
+        if not len(self.task.samples):
+            return self._finish()
         for _ in range(epochs if epochs is not None else 2**62):
             for indices in self._epoch():
                 if steps is not None and count == steps:
