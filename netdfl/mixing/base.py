@@ -51,7 +51,7 @@ class Mixing(Protocol):
         ...
 
     def mix(self, state: Any, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Mix what came in `step`; what did not is in `inbox.missing`."""
+        """Mix what came in `step`; what did not is in `inbox.missing`. `update`'s vectors stay as they are."""
         ...
 
 

@@ -93,8 +93,9 @@ class LocalSolver(Protocol):
     ) -> tuple[Any, Update]:
         """Run the local steps from `y` and return the new state and the update.
 
-        `weight` is the push-sum weight w: gradients are taken at y / w, steps are made on y. `y` may
-        be overwritten; `Update.before` is a copy made before the first step.
+        `weight` is the push-sum weight w: gradients are taken at y / w, steps are made on y. `y` stays
+        as it is, because it may be the node's own vector, which mixing still asks for; `Update.before`
+        is `y`. The update's vectors are not overwritten later: a start may keep one (Ole).
         """
         ...
 
@@ -111,7 +112,7 @@ class Start(Protocol):
         ...
 
     def begin(self, state: Any, x: Tensor, view: View) -> tuple[Any, Tensor]:
-        """The vector that the local round starts from; `x` itself may be returned and overwritten."""
+        """The vector that the local round starts from: `x` itself, or a new one; `x` stays as it is."""
         ...
 
     def trained(self, state: Any, update: Update, view: View) -> Any:
