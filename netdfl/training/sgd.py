@@ -74,14 +74,37 @@ class LocalSgd:
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[NoState, Update]:
         """Run the local steps; `Update.before` is `y` itself, which stays as it is."""
-        before, velocity, lr = y, None, self.rate(view)
+        return state, Update(y, self.run(y, weight, data, view)[0])
+
+    def run(
+        self,
+        y: Tensor,
+        weight: float,
+        data: LocalData,
+        view: View,
+        *,
+        velocity: Tensor | None = None,
+        scale: float = 1.0,
+        correction: Tensor | None = None,
+    ) -> tuple[Tensor, int]:
+        """The local steps from `y`, which stays as it is; returns the new vector and how many steps it took.
+
+        Other solvers build on it: `velocity` is the momentum to begin with (overwritten), and every
+        step's direction is `scale` g~ + `correction`.
+        """
+        before, lr, count = y, self.rate(view), 0
         for gradient in data.steps(epochs=self.epochs, steps=self.steps):
             step = self.descent(gradient, y if weight == 1.0 else y / weight)
+            if scale != 1.0:
+                step.mul_(scale)
+            if correction is not None:
+                step.add_(correction)
             if self.momentum:
                 velocity = step.clone() if velocity is None else velocity.mul_(self.momentum).add_(step)
                 step = velocity
             y = torch.add(y, step, alpha=-lr) if y is before else y.add_(step, alpha=-lr)
-        return state, Update(before, y)
+            count += 1
+        return y, count
 
     def after_mix(self, state: NoState, before: Tensor, after: Tensor, received: Received, view: View) -> NoState:
         """Nothing changes."""

@@ -1,0 +1,76 @@
+"""Averaging with a second vector at the server, which goes down with the model.
+
+    SCAFFOLD   c+ = c + (1/n) sum_i (c_i+ - c_i)     over the reports that came, n all clients
+    FedCM      m+ = mean_i (w - y_i) / (K_i lr)      over the reports that came
+
+As long as no report is lost, c is the mean of all c_i. The clients' side is `netdfl.training.control`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
+
+from netdfl.core.types import Inbox, Outbox, View
+from netdfl.mixing.averaging import Averaging, Stateless
+from netdfl.mixing.payloads import extras_of, pack, to_all, vector
+from netdfl.training.base import Received, Update
+from netdfl.training.control import CONTROL, MOMENTUM, PATH
+
+
+class Beside(NamedTuple):
+    """The server's vector beside the model, shape (d,): c, or m."""
+
+    vector: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlAveraging:
+    """SCAFFOLD's exchange. See `Aggregation`."""
+
+    averaging: Averaging = field(default_factory=Averaging)
+    name = CONTROL
+
+    def init_server(self, x: Tensor, view: View) -> Beside:
+        """Zero."""
+        return Beside(x.new_zeros(x.shape))
+
+    def broadcast(self, state: Beside, x: Tensor, view: View) -> Outbox:
+        """The model and the vector beside it."""
+        return to_all(view, pack(x, {self.name: state.vector}))
+
+    def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
+        """Average the models; add the mean change of the clients' controls."""
+        control = state.vector.clone()
+        for message in inbox:
+            control.add_(extras_of(message, x)[self.name], alpha=1.0 / view.num_nodes)
+        return Beside(control), self.averaging.aggregate(Stateless(), x, inbox, view)[1]
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """The server's model and its vector, if they came."""
+        return self.averaging.adopt(inbox, like, view)
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """The trained model and the solver's extras."""
+        return self.averaging.report(update, received, view)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentumAveraging(ControlAveraging):
+    """FedCM's exchange: the vector is the mean gradient along the last round's path."""
+
+    name = MOMENTUM
+
+    def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
+        """Average the models; the new momentum is their mean move by path length. None came: both stay."""
+        momentum, moved = x.new_zeros(x.shape), 0
+        for message in inbox:
+            path = float(vector(message, x[:1], "extra." + PATH))
+            if path > 0:
+                momentum.add_(x - vector(message, x), alpha=1.0 / path)
+                moved += 1
+        if moved:
+            state = Beside(momentum.div_(moved))
+        return state, self.averaging.aggregate(Stateless(), x, inbox, view)[1]

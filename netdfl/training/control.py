@@ -1,0 +1,84 @@
+"""Local steps corrected by what the server says of the whole fleet: SCAFFOLD's and FedCM's terms.
+
+    SCAFFOLD   y <- y - lr (g - c_i + c);   c_i+ = c_i - c + (w - y_K) / (K lr)
+    FedCM      y <- y - lr (alpha g + (1 - alpha) m)
+
+g is SAM's gradient where the wrapped SGD has a radius: FedGAMMA and MoFedSAM. The server's vector
+comes with its model (`netdfl.mixing.control`). Sources: Karimireddy et al. 2020, option II; MoFedSAM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import View
+from netdfl.training.base import LocalData, Received, Update
+from netdfl.training.sgd import LocalSgd, NoState
+
+CONTROL, MOMENTUM, PATH = "control", "momentum", "path"
+
+
+class ControlState(NamedTuple):
+    """The client's own control variate c_i, shape (d,)."""
+
+    control: Tensor
+
+
+@dataclass(frozen=True)
+class Controlled:
+    """SCAFFOLD's client: sends c_i+ - c_i along with its model."""
+
+    sgd: LocalSgd
+
+    def init(self, x: Tensor, view: View) -> ControlState:
+        """c_i = 0."""
+        return ControlState(x.new_zeros(x.shape))
+
+    def train(
+        self, state: ControlState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[ControlState, Update]:
+        """The corrected steps, and the change of c_i that they imply."""
+        common = received.extras[CONTROL]
+        x, steps = self.sgd.run(y, weight, data, view, correction=common - state.control)
+        if not steps:
+            return state, Update(y, x, {CONTROL: torch.zeros_like(y)})
+        change = (y - x) / (steps * self.sgd.rate(view)) - common
+        return ControlState(state.control + change), Update(y, x, {CONTROL: change})
+
+    def after_mix(
+        self, state: ControlState, before: Tensor, after: Tensor, received: Received, view: View
+    ) -> ControlState:
+        """Nothing changes."""
+        return state
+
+
+@dataclass(frozen=True)
+class Blended:
+    """FedCM's client: every step is `alpha` of its own gradient and the rest the fleet's momentum.
+
+    It sends K lr along with its model, one number, by which the server turns its model's move back
+    into a gradient.
+    """
+
+    sgd: LocalSgd
+    alpha: float
+
+    def init(self, x: Tensor, view: View) -> NoState:
+        """Nothing to keep."""
+        return NoState()
+
+    def train(
+        self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[NoState, Update]:
+        """The blended steps."""
+        momentum = received.extras[MOMENTUM]
+        x, steps = self.sgd.run(y, weight, data, view, scale=self.alpha, correction=(1.0 - self.alpha) * momentum)
+        return state, Update(y, x, {PATH: y.new_tensor([steps * self.sgd.rate(view)])})
+
+    def after_mix(self, state: NoState, before: Tensor, after: Tensor, received: Received, view: View) -> NoState:
+        """Nothing changes."""
+        return state
