@@ -26,8 +26,8 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
     selection = scenario.topology.selection.build(scenario.num_nodes, streams)
     if not scenario.has_server:
         return Network(drawn, _weights(scenario, drawn), selection)
-    participants = sampled(scenario.nodes, streams, participation=scenario.topology.participation)
-    return Network(drawn, _weights(scenario, drawn), selection, server=scenario.nodes, participants=participants)
+    chosen = sampled(scenario.nodes, streams, participation=scenario.topology.participation)
+    return Network(drawn, _weights(scenario, drawn), selection, server=scenario.nodes, participants=chosen)
 
 
 def _weights(scenario: Scenario, topology: Topology) -> Weights:

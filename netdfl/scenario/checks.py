@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from netdfl.core.errors import Problem
+from netdfl.links.spec import LinksSpec
 from netdfl.scenario.build import build_network, build_topology
 from netdfl.scenario.document import Document, Path
+from netdfl.scenario.links import block
+from netdfl.scenario.parts import Part
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.tables import ALGORITHMS
 from netdfl.topology.base import Topology
@@ -18,7 +22,12 @@ from netdfl.topology.weights import MixingMatrix
 _ROUNDS = 4
 _TOLERANCE = 1e-9
 
-Check = Callable[[Scenario, Document], Iterable[Problem]]
+
+class Check(NamedTuple):
+    """A check, and the top-level keys that it reads: it is skipped while one of them is itself wrong."""
+
+    run: Callable[[Scenario, Document], Iterable[Problem]]
+    reads: frozenset[str]
 
 
 def nodes_exist(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -27,15 +36,11 @@ def nodes_exist(scenario: Scenario, document: Document) -> Iterator[Problem]:
     if isinstance(scenario.expect.died, list):
         named.append((("expect", "died"), scenario.expect.died))
     for path, nodes in named:
-        for node in sorted({node for node in nodes if node >= scenario.num_nodes}):
-            yield missing_node(document, path, node, scenario.num_nodes)
-
-
-def missing_node(document: Document, path: Path, node: int, num_nodes: int, *, key: bool = False) -> Problem:
-    """The problem of a node that does not exist."""
-    return document.problem(
-        path, f"node {node} does not exist", f"nodes are 0 to {num_nodes - 1}", "correct it, or raise nodes", key=key
-    )
+        missing = sorted({node for node in nodes if node >= scenario.num_nodes})
+        if missing:
+            what = f"node {missing[0]} does not exist" + (f", nor do {len(missing) - 1} more" if missing[1:] else "")
+            nodes_are = f"nodes are 0 to {scenario.num_nodes - 1}"
+            yield document.problem(path, what, nodes_are, "correct the numbers, or raise `nodes`")
 
 
 def server_and_star(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -120,10 +125,33 @@ def local_sample(scenario: Scenario, document: Document) -> Iterator[Problem]:
         )
 
 
-CHECKS: tuple[Check, ...] = (nodes_exist, server_and_star, graph_fits, local_sample)
+def links_mean_something(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """Every entry of `links` names nodes that exist, sets keys that suit it, and its rules can be built."""
+    for selector, entry in block(scenario.links).items():
+        path = ("links", selector)
+        for key, part in entry.items():
+            if isinstance(part, Part):
+                try:
+                    part.build(*((0,) if key == "loss" else ()))
+                except (ValueError, OSError) as exc:
+                    yield document.problem((*path, key), f"{key}: {exc}")
+        try:
+            LinksSpec({selector: entry}, scenario.groups, scenario.num_nodes)
+        except ValueError as exc:
+            yield document.problem(path, str(exc), key=True)
 
 
-def problems(scenario: Scenario, document: Document) -> Iterator[Problem]:
-    """Every mistake that the checks find."""
+CHECKS: tuple[Check, ...] = (
+    Check(nodes_exist, frozenset({"nodes", "algorithm", "groups", "expect"})),
+    Check(server_and_star, frozenset({"algorithm", "topology"})),
+    Check(graph_fits, frozenset({"nodes", "seed", "rounds", "algorithm", "topology"})),
+    Check(local_sample, frozenset({"nodes", "evaluation"})),
+    Check(links_mean_something, frozenset({"nodes", "algorithm", "groups", "links"})),
+)
+
+
+def problems(scenario: Scenario, document: Document, wrong: frozenset[str] = frozenset()) -> Iterator[Problem]:
+    """Every mistake that the checks find; those that read a key that is `wrong` are left out."""
     for check in CHECKS:
-        yield from check(scenario, document)
+        if wrong.isdisjoint(check.reads):
+            yield from check.run(scenario, document)

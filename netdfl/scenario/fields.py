@@ -17,6 +17,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic_core import PydanticSerializationUnexpectedValue
 
 from netdfl.core.units import (
     format_time,
@@ -54,7 +55,13 @@ def _number(value: float | int, unit: str) -> str:
 
 def quantity(parse: Callable[[object], Any], write: Callable[[Any], Any], schema: dict[str, Any]) -> tuple[Any, ...]:
     """The pydantic marks of a value that is read by `parse` and written back by `write`."""
-    return (BeforeValidator(parse), PlainSerializer(write, when_used="json"), WithJsonSchema(schema))
+
+    def written(value: Any) -> Any:
+        if not isinstance(value, int | float):  # another option of a union
+            raise PydanticSerializationUnexpectedValue(f"{value!r} is no number")
+        return write(value)
+
+    return (BeforeValidator(parse), PlainSerializer(written, when_used="json"), WithJsonSchema(schema))
 
 
 def _unit_schema(example: str) -> dict[str, Any]:

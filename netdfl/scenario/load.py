@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -11,8 +12,17 @@ from netdfl.core.errors import Problem, ScenarioError
 from netdfl.scenario import checks, overrides
 from netdfl.scenario.document import parse
 from netdfl.scenario.problems import problems_of
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.schema import SCHEMA, Scenario
 from netdfl.scenario.walk import normalise
+
+_STAND_INS = {
+    "schema": SCHEMA,
+    "name": "unnamed",
+    "nodes": 2,
+    "rounds": 1,
+    "algorithm": {"name": "dfedavg"},
+    "topology": {"kind": "ring"},
+}
 
 
 def load(path: str | Path, sets: Sequence[str] = (), *, on: str | None = None) -> Scenario:
@@ -57,11 +67,22 @@ def loads(
     folder = str(directory)
     normalise(document, Scenario, folder)
     notices = overrides.apply(document, wanted, Scenario, folder)
+    problems: list[Problem] = []
+    wrong: frozenset[str] = frozenset()
     try:
         scenario = Scenario.model_validate(document.data, context={"directory": folder})
     except ValidationError as exc:
-        raise ScenarioError(problems_of(exc, document, Scenario, folder)) from exc
-    if problems := list(checks.problems(scenario, document)):
+        problems = problems_of(exc, document, Scenario, folder)
+        wrong = frozenset(str(error["loc"][0]) for error in exc.errors() if error["loc"])
+        scenario = _without(document.data, wrong, folder)
+    problems += checks.problems(scenario, document, wrong)
+    if problems:
         raise ScenarioError(problems)
     scenario._notices = tuple(notices)
     return scenario
+
+
+def _without(data: dict[str, Any], wrong: frozenset[str], directory: str) -> Scenario:
+    """The scenario with stand-ins for its wrong keys, so that the rest of it can be checked as well."""
+    left = {key: value for key, value in data.items() if key not in wrong}
+    return Scenario.model_validate({**_STAND_INS, **left}, context={"directory": directory})

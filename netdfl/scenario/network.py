@@ -1,4 +1,4 @@
-"""Who talks to whom, over what, and how long a node waits: `topology`, `compression`, `wait`, `links`, `groups`."""
+"""Who talks to whom, how messages are compressed, and how long a node waits: `topology`, `compression`, `wait`, `links`, `groups`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,7 @@ from netdfl.core.units import format_time, parse_time_ns
 from netdfl.scenario.fields import Strict, parse_nodes
 from netdfl.scenario.parts import Part
 from netdfl.scenario.slots import Slot
-from netdfl.scenario.tables import (
-    CORRUPTIONS,
-    DUPLICATES,
-    LATENCIES,
-    LOSSES,
-    REORDERINGS,
-    SELECTIONS,
-    WEIGHTS,
-    listed,
-    sketched,
-)
+from netdfl.scenario.tables import SELECTIONS, WEIGHTS, listed, sketched
 
 
 class TopologyPart(Part):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, create_model
+from pydantic import Field, PrivateAttr, create_model, model_validator
 
 from netdfl.record.judge import FIGURES
 from netdfl.scenario.fields import Choice, Strict
+from netdfl.scenario.links import LinkEntry
 from netdfl.scenario.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
 from netdfl.scenario.parts import Part
 from netdfl.scenario.signatures import Record
@@ -56,16 +57,12 @@ Expect: type[Outcome] = create_model(
 class Evaluation(Strict):
     """When the average model is tested, and how many local ones."""
 
-    every: int | None = Field(
-        None, ge=1, description="Rounds between evaluations; by default 1 up to 50 rounds, else 50 evaluations."
+    every: int = Field(
+        1, ge=1, description="Rounds between evaluations; by default 1 up to 50 rounds, else about 50 evaluations."
     )
     local: Literal["all", "none"] | Annotated[int, Field(ge=1)] = Field(
         "all", description="Local models that are tested too: all, none, or a sample of this size."
     )
-
-    def rounds_between(self, rounds: int) -> int:
-        """Rounds between two evaluations of a run of `rounds`."""
-        return self.every or max(1, -(-rounds // 50))
 
 
 class Report(Strict):
@@ -98,6 +95,9 @@ class Scenario(Strict):
     topology: Annotated[TopologyPart, TOPOLOGY] = Field(description="The graph of each round.")
     compression: Annotated[CompressionPart | None, COMPRESSION] = Field(None, description="None by default.")
     wait: Wait = Field({}, validate_default=True, description="What a node waits for in a round.")
+    links: dict[str, LinkEntry] = Field(  # type: ignore[valid-type]
+        {}, description="Rules by selector: default, `3->5` (directed), `0--1` (both ways), a node, groups, ranges."
+    )
     groups: dict[str, Nodes] = Field({}, description="Names for sets of nodes.")
     failure_detector: Annotated[Choice, DETECTOR] = Field(
         {"kind": "oracle"}, validate_default=True, description="How nodes learn who is gone."
@@ -109,6 +109,15 @@ class Scenario(Strict):
         {}, validate_default=True, description="gRPC's own timers and limits, pinned and recorded."
     )
     checkpoint: Checkpoint = Field({}, validate_default=True, description="How often state is saved.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _about_fifty_evaluations(cls, data: Any) -> Any:
+        rounds = data.get("rounds") if isinstance(data, dict) else None
+        written = data.get("evaluation", {}) if isinstance(data, dict) else None
+        if not isinstance(rounds, int) or not isinstance(written, dict) or "every" in written:
+            return data
+        return {**data, "evaluation": {**written, "every": max(1, -(-rounds // 50))}}
 
     _file: Path | None = PrivateAttr(None)
     _notices: tuple[str, ...] = PrivateAttr(())

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from netdfl.scenario.parts import Part
 from netdfl.scenario.sketch import names_of
 from netdfl.scenario.slots import Slot, Table
 
@@ -32,22 +30,3 @@ PARTITIONS = Slot("partition", listed("netdfl.training.data.partitions", "PARTIT
 AUGMENTATIONS = Slot("augmentation", listed("netdfl.training.data.augmentations", "AUGMENTATIONS"), default="none")
 MODELS = Slot("model", listed("netdfl.training.models.catalog", "MODELS"), "name")
 ALGORITHMS = Slot("algorithm", listed("netdfl.algorithms.catalog", "ALGORITHMS"), "name")
-LOSSES = Slot(
-    "loss model", listed("netdfl.links.loss", "LOSSES"), "model", default="bernoulli", short=("bernoulli", "probability")
-)
-LATENCIES = Slot(
-    "latency distribution",
-    listed("netdfl.links.latency", "LATENCIES"),
-    "dist",
-    default="constant",
-    short=("constant", "delay"),
-)
-DUPLICATES = Slot(
-    "duplication", listed("netdfl.links.disorder", "DUPLICATES"), default="keyed", short=("keyed", "probability")
-)
-CORRUPTIONS = Slot(
-    "corruption", listed("netdfl.links.disorder", "CORRUPTIONS"), default="keyed", short=("keyed", "probability")
-)
-REORDERINGS = Slot(
-    "reordering", listed("netdfl.links.disorder", "REORDERINGS"), default="keyed", short=("keyed", "probability")
-)

@@ -1,0 +1,54 @@
+"""The JSON Schema of scenario files, for editors: `python -m netdfl.scenario.json_schema [--check]`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from netdfl.scenario.schema import SCHEMA, Scenario
+
+FILE = Path(__file__).parent / f"{SCHEMA.replace('/', '-')}.schema.json"
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a scenario file, every part of every table included."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"netdfl scenario ({SCHEMA})",
+        **_without_titles(Scenario.model_json_schema(by_alias=True)),
+    }
+
+
+def text() -> str:
+    """What the file must hold."""
+    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _without_titles(schema: Any) -> Any:
+    """pydantic's generated titles repeat the keys; editors show descriptions instead."""
+    if isinstance(schema, list):
+        return [_without_titles(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _without_titles(value)
+        for key, value in schema.items()
+        if not (key == "title" and isinstance(value, str))
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write the file, or with `--check` say whether it is up to date."""
+    if arguments == ["--check"]:
+        if FILE.read_text(encoding="utf-8") == text():
+            return 0
+        print(f"{FILE} is out of date; run `python -m netdfl.scenario.json_schema`", file=sys.stderr)
+        return 1
+    FILE.write_text(text(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,57 @@
+"""The `links:` block: an entry for each selector of links or nodes, with the rules that it sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_serializer
+
+from netdfl.links.spec import SLOTS as LINK_SLOTS
+from netdfl.links.state import StateName
+from netdfl.scenario.fields import Strict
+from netdfl.scenario.parts import Part
+from netdfl.scenario.slots import Slot
+
+_HELP = {
+    "loss": "Which messages vanish.",
+    "latency": "How long a message is under way, beside the time that its bytes take.",
+    "rate": "How fast bytes pass, and the queue before it.",
+    "duplicate": "Which messages arrive twice.",
+    "corrupt": "Which messages are damaged.",
+    "reorder": "Which messages are overtaken by later ones.",
+    "uplink": "The rate that all links from a node share.",
+    "downlink": "The rate that all links to a node share.",
+}
+
+
+class Entry(Strict):
+    """The rules that one entry sets; a key that is not written keeps what a more general entry says."""
+
+    state: StateName = Field("up", description="Whether the link is up, or down in one of three ways.")
+
+    def written(self) -> dict[str, Any]:
+        """The keys that the scenario wrote, as `links.spec` takes them."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
+    @model_serializer(mode="wrap")
+    def _dump(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if key in self.model_fields_set}
+
+
+def _slot(name: str) -> Slot:
+    row = LINK_SLOTS[name]
+    return Slot(name, lambda: row.table, row.key, default=row.default, short=(row.default, row.short), optional=True)
+
+
+LinkEntry: type[Entry] = create_model(
+    "LinkEntry",
+    __base__=Entry,
+    __doc__=Entry.__doc__,
+    **{name: (Annotated[Part | None, _slot(name)], Field(None, description=_HELP[name])) for name in LINK_SLOTS},
+)
+
+
+def block(links: Mapping[str, Entry]) -> dict[str, dict[str, Any]]:
+    """The block as `netdfl.links.spec.LinksSpec` takes it."""
+    return {selector: entry.written() for selector, entry in links.items()}

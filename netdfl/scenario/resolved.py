@@ -1,0 +1,34 @@
+"""A scenario with everything explicit: as plain values, as YAML, and as one hash."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from io import StringIO
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from netdfl.scenario.schema import Scenario
+
+
+def to_plain(scenario: Scenario) -> dict[str, Any]:
+    """Every key with its value, defaults included, as a scenario may write them."""
+    return scenario.model_dump(mode="json", by_alias=True)
+
+
+def to_yaml(scenario: Scenario) -> str:
+    """The scenario as a YAML file that loads to the same scenario."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = None
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.width = 10**6
+    out = StringIO()
+    yaml.dump(to_plain(scenario), out)
+    return out.getvalue()
+
+
+def scenario_hash(scenario: Scenario) -> str:
+    """The sha256 of the scenario's canonical JSON: equal where everything but the spelling is equal."""
+    text = json.dumps(to_plain(scenario), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode()).hexdigest()
