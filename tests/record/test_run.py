@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_written_breaks_the_run_and_names_it(tmp_path: Pat
 
 def test_what_is_no_run_is_refused_with_a_remedy(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(InputError, match="is not a run.*name the directory"):
+        with pytest.raises(InputError, match=r"is not a run.*name the directory"):
             open_run(path)
 
 
@@ -85,7 +85,7 @@ def test_a_run_just_begun_has_empty_tables_and_no_result(tmp_path: Path) -> None
         assert relation.fetchall() == []
     assert (run.finished, run.fleet, run.graph, run.partition) == (False, None, None, None)
     assert run.scenario_text == "nodes: 2\n"
-    with pytest.raises(InputError, match="no result.json yet"):
+    with pytest.raises(InputError, match=r"no result\.json yet"):
         _ = run.result
 
 

@@ -1,0 +1,158 @@
+"""The live view of a run: a panel on a terminal, plain lines elsewhere, and a summary at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from netdfl.core.units import format_bytes
+from netdfl.record.status import FleetStatus
+from netdfl.report.words import duration, figure, share
+
+COLORS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
+LEAST_GAP_S = 1.0
+
+
+class View(Protocol):
+    """What the launcher shows a run through. Entered for the time of the run."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def update(self, status: FleetStatus) -> None:
+        """Show the fleet as it is now. Cheap; call it as often as something changed."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something once, above the rest: a node died, a default was chosen."""
+        ...
+
+    def summary(self, result: Mapping[str, Any], run_path: Path, report: Path | None = None) -> None:
+        """Say what the run came to; call it after the view was left."""
+        ...
+
+
+class PlainView:
+    """One line per evaluation, and at most one per second of the run."""
+
+    def __init__(self, console: Console) -> None:
+        """Print to `console`."""
+        self.console = console
+        self._evaluated = -1
+        self._printed_s = float("-inf")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def update(self, status: FleetStatus) -> None:
+        """Print a line where there is a new evaluation and the last line is a second old."""
+        round = -1 if status.evaluation is None else status.evaluation.round
+        if round == self._evaluated or status.elapsed_s - self._printed_s < LEAST_GAP_S:
+            return
+        self._evaluated, self._printed_s = round, status.elapsed_s
+        self.note(f"round {round}/{status.rounds}, " + ", ".join(f"{k} {v}" for k, v in describe(status).items()))
+
+    def note(self, text: str) -> None:
+        """Print `text`."""
+        _say(self.console, text)
+
+    def summary(self, result: Mapping[str, Any], run_path: Path, report: Path | None = None) -> None:
+        """Print the verdict, the main figures and where the rest lies."""
+        _print_summary(self.console, result, run_path, report)
+
+
+class LiveView(PlainView):
+    """A panel that is redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on `console`, a terminal."""
+        super().__init__(console)
+        self._live = Live(console=console, transient=True, refresh_per_second=8)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def update(self, status: FleetStatus) -> None:
+        """Redraw the panel (at most eight times a second)."""
+        self._live.update(panel(status))
+
+
+def open_view(console: Console | None = None) -> View:
+    """Choose the view for `console` (the standard output by default): live on a terminal, else plain."""
+    console = console or Console()
+    return LiveView(console) if console.is_terminal else PlainView(console)
+
+
+def describe(status: FleetStatus) -> dict[str, str]:
+    """What a person wants to know of a running fleet, as words; what is not known yet is left out."""
+    told: dict[str, str] = {}
+    if (evaluation := status.evaluation) is not None:
+        told["accuracy"] = share(evaluation.test_accuracy)
+        if evaluation.mean_local_accuracy is not None:
+            told["local models"] = share(evaluation.mean_local_accuracy)
+        told["consensus distance"] = figure(evaluation.consensus_distance)
+    told["sent"] = format_bytes(status.bytes_sent)
+    told["lost"] = f"{status.messages_lost:,} of {status.messages_sent:,} messages"
+    if (slowest := status.slowest) is not None:
+        told["slowest"] = f"node {slowest.node} (round {slowest.round})"
+    if status.left_s is not None:
+        told["left"] = duration(status.left_s)
+    return told
+
+
+def panel(status: FleetStatus) -> RenderableType:
+    """Lay out a status for a terminal: a title, the bar of rounds, and what `describe` says."""
+    title = Text.assemble((status.scenario, "bold"), f"  {status.algorithm}, {len(status.nodes)} nodes, {status.world}")
+    bar = Table.grid(padding=(0, 1))
+    done = Text(f"round {status.rounds_done}/{status.rounds}  {duration(status.elapsed_s)}")
+    bar.add_row(ProgressBar(total=status.rounds, completed=status.rounds_done, width=40), done)
+    grid = Table.grid(padding=(0, 2))
+    for name, value in describe(status).items():
+        grid.add_row(Text(name, style="dim"), Text(value))
+    return Group(title, bar, grid)
+
+
+def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, report: Path | None) -> None:
+    verdict, messages = result["verdict"], result["messages"]
+    average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
+    lost = ", ".join(f"{count:,} {reason}" for reason, count in messages["dropped"].items()) or "none"
+    head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
+    _say(console, Text.assemble((verdict, COLORS[verdict]), f"  {head}, {duration(result['duration_s'])}"))
+    for reason in result["reasons"]:
+        _say(console, f"  {reason}")
+    rows = {
+        "accuracy": f"{share(average['last'])} average model (best {share(average['best'])}), "
+        f"{share(local)} mean of local models",
+        "consensus": f"distance {figure(result['consensus_distance'])}",
+        "sent": f"{format_bytes(result['bytes_sent'])} in {messages['sent']:,} messages; not delivered: {lost}",
+        "run": str(run_path),
+    }
+    for name, value in (rows | ({"report": str(report)} if report else {})).items():
+        _say(console, f"  {name:<10} {value}")
+
+
+def _say(console: Console, text: str | Text) -> None:
+    """Print as given: no markup, no highlighting, no line broken within a path."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,248 @@
+"""The report's sections: each reads a run and says one thing about it, or nothing.
+
+A section is a function from a run to a `Section` or None. To add one, write it and name it in
+`SECTIONS`; the page shows them in that order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from netdfl.core.types import NodeId
+from netdfl.core.units import format_bytes
+from netdfl.record.result import count_messages, evaluations, find_deaths
+from netdfl.record.run import Run
+from netdfl.report.figures import (
+    Curve,
+    Mark,
+    draw_bars,
+    draw_curves,
+    draw_matrix,
+    draw_timeline,
+)
+from netdfl.report.graph import draw_graph
+
+MOST_ROWS = 12
+MOST_BARS = 150
+MOST_EVENTS = 200
+ROUTINE = ("start", "finish", "round_begin", "round_end")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One drawing, as an SVG element, and what it shows; `wide` takes the page's whole width."""
+
+    svg: str
+    caption: str
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under a head; `folded` hides them until the reader asks."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A title, a sentence, figures, tables."""
+
+    title: str
+    lede: str = ""
+    figures: Sequence[Figure] = ()
+    tables: Sequence[Table] = ()
+
+
+def deaths(run: Run) -> Section | None:
+    """Who died unplanned, when, of what, and who waited for them."""
+    rows = []
+    for death in find_deaths(run):
+        waiters = [f"node {w['node']} (round {w['round']})" for w in death["waited_for_by"]]
+        rows.append([f"node {death['node']}", str(death["round"]), death["reason"], _some(waiters) or "nobody"])
+    table = Table(("who", "round", "of what", "who waited for it"), rows)
+    return Section("Nodes that died", "These nodes ended without being told to.", tables=[table]) if rows else None
+
+
+def learning(run: Run) -> Section | None:
+    """Accuracy, consensus and loss over rounds, with the spread over nodes."""
+    figures = []
+    accuracy = [
+        *_fleet_curve(run, "test_accuracy", "average model"),
+        *_fleet_curve(run, "mean_local_accuracy", "mean of local models"),
+        *_spread(run, "test_accuracy", "local models"),
+    ]
+    if accuracy:
+        figures.append(Figure(draw_curves(accuracy, "test accuracy"), "Accuracy on the whole test set."))
+    if consensus := _fleet_curve(run, "consensus_distance", "consensus distance"):
+        log = min(consensus[0].values) > 0
+        svg = draw_curves(consensus, "consensus distance", log=log)
+        figures.append(Figure(svg, "How far the nodes' models are from their mean."))
+    loss = [*_spread(run, "train_loss", "train, median node"), *_fleet_curve(run, "test_loss", "test, average model")]
+    if loss:
+        figures.append(Figure(draw_curves(loss, "loss"), "Loss. The band spans all nodes."))
+    if weight := _fleet_curve(run, "weight_sum", "sum of w over n"):
+        svg = draw_curves(weight, "sum of w / n", from_zero=True)
+        figures.append(Figure(svg, "Push-sum weight that live nodes hold; less than 1 is lost or in flight."))
+    return Section("Learning", figures=figures) if figures else None
+
+
+def _fleet_curve(run: Run, metric: str, name: str) -> list[Curve]:
+    points = [(e.round, e.value) for e in evaluations(run, metric) if e.value is not None]
+    return [Curve(name, [p[0] for p in points], [p[1] for p in points])] if points else []
+
+
+def _spread(run: Run, metric: str, name: str) -> list[Curve]:
+    """The median over nodes, and the band from the lowest to the highest of them."""
+    rows = run.rows(
+        "SELECT round, median(value), min(value), max(value) FROM metrics "
+        f"WHERE name = '{metric}' AND node IS NOT NULL AND value IS NOT NULL GROUP BY round ORDER BY round"
+    )
+    return [Curve(name, *map(list, zip(*rows, strict=True)))] if rows else []
+
+
+def time_spent(run: Run) -> Section | None:
+    """Where each node's rounds went: training, waiting, the rest."""
+    rows = run.rows(
+        "SELECT node, coalesce(avg(value) FILTER (name = 'train_s'), 0), "
+        "coalesce(avg(value) FILTER (name = 'wait_s'), 0), avg(value) FILTER (name = 'round_s') "
+        "FROM metrics WHERE node IS NOT NULL "
+        "GROUP BY node HAVING count(*) FILTER (name = 'round_s') > 0 ORDER BY node"
+    )
+    if not rows:
+        return None
+    train, wait, whole = np.zeros((3, _num_nodes(run)))
+    for node, *seconds in rows:
+        train[node], wait[node], whole[node] = seconds
+    parts = {"training": train, "waiting": wait, "the rest": np.maximum(0, whole - train - wait)}
+    slowest = max(rows, key=lambda row: row[3])
+    return Section(
+        "Where the time went",
+        f"A round took {np.median([row[3] for row in rows]):.3g} s at the median node, "
+        f"{slowest[3]:.3g} s at the slowest, node {slowest[0]}.",
+        [Figure(draw_bars(parts, "node", "seconds per round"), "Mean over the rounds of each node.", wide=True)],
+    )
+
+
+def graph_and_links(run: Run) -> Section | None:
+    """The graph, and what crossed each of its links."""
+    figures, tables = [], []
+    if (graph := run.graph) is not None:
+        died = {death["node"] for death in find_deaths(run)}
+        count = f"{graph['num_nodes']} nodes, {len(graph['edges'])} {'directed ' if graph.get('directed') else ''}edges"
+        told = " Red: died." if died else ""
+        figures.append(Figure(draw_graph(graph, died), f"The graph, {graph.get('kind', 'as drawn')}: {count}.{told}"))
+    links = run.rows(
+        "SELECT src, dst, sum(nbytes), count(*), count(*) FILTER (fate <> 'delivered') AS lost, "
+        "median(arrived_s - sent_s) FROM messages GROUP BY src, dst ORDER BY lost DESC, 3 DESC, src, dst"
+    )
+    if links:
+        size = _num_nodes(run)
+        sent = np.full((size, size), np.nan)
+        for src, dst, nbytes, *_ in links:
+            sent[src, dst] = nbytes / 1e3
+        figures.append(Figure(draw_matrix(sent, "to", "from", "kB"), "Bytes sent over each link in the whole run."))
+        tables = [_link_table(links), _fate_table(run)]
+    return Section("Graph and links", figures=figures, tables=tables) if figures else None
+
+
+def _link_table(links: Sequence[tuple[int, int, int, int, int, float | None]]) -> Table:
+    rows = [
+        [
+            f"{src} → {dst}",
+            f"{count:,}",
+            format_bytes(nbytes),
+            f"{lost:,} ({lost / count:.1%})",
+            "–" if delay is None else f"{delay * 1e3:.3g} ms",
+        ]
+        for src, dst, nbytes, count, lost, delay in links[:MOST_ROWS]
+    ]
+    which = "Every link" if len(links) <= MOST_ROWS else f"{MOST_ROWS} of {len(links)} links"
+    caption = f"{which}, those that lost most first, then those that carried most."
+    return Table(("link", "messages", "bytes", "not delivered", "median delay"), rows, caption)
+
+
+def _fate_table(run: Run) -> Table:
+    counts = count_messages(run)
+    fates = {"delivered": counts["delivered"], **counts["dropped"]}
+    rows = [[fate, f"{number:,}", f"{number / counts['sent']:.2%}"] for fate, number in fates.items()]
+    return Table(("fate", "messages", "share"), rows, "What became of the messages.")
+
+
+def labels(run: Run) -> Section | None:
+    """Who got which data."""
+    partition = run.partition
+    if partition is None:
+        return None
+    counts = np.asarray(partition["counts"], dtype=float)
+    names = [str(name) for name in partition["classes"]]
+    if len(counts) <= MOST_BARS and len(names) <= 20:
+        svg = draw_bars(dict(zip(names, counts.T, strict=True)), "client", "samples")
+    else:
+        svg = draw_matrix(counts.T, "client", "class", "samples", wide=True)
+    sizes = counts.sum(axis=1)
+    lede = f"{sizes.sum():,.0f} training samples; a client has {sizes.min():,.0f} to {sizes.max():,.0f} of them."
+    return Section("Who got which data", lede, [Figure(svg, "Samples of each class at each client.", wide=True)])
+
+
+def timeline(run: Run) -> Section | None:
+    """What happened, when, and to whom."""
+    routine = ", ".join(f"'{kind}'" for kind in ROUTINE)
+    kinds = run.rows(
+        "SELECT kind, list(at_s ORDER BY at_s), list(coalesce(node, -1) ORDER BY at_s) FROM events "
+        f"WHERE kind NOT IN ({routine}) GROUP BY kind ORDER BY min(at_s), kind"
+    )
+    if not kinds:
+        return None
+    first = run.rows(
+        f"SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ({routine}) "
+        f"ORDER BY at_s, node, kind LIMIT {MOST_EVENTS}"
+    )
+    rows = [
+        [f"{at_s:.3f} s", "fleet" if node is None else str(node), str(round), kind, _details(details)]
+        for at_s, node, round, kind, details in first
+    ]
+    total = sum(len(times) for _, times, _ in kinds)
+    title = f"All {total} events" if total <= MOST_EVENTS else f"The first {MOST_EVENTS} of {total:,} events"
+    svg = draw_timeline([Mark(*row) for row in kinds], _num_nodes(run))
+    return Section(
+        "What happened when",
+        figures=[Figure(svg, "Events over time, a row per node.", wide=True)],
+        tables=[Table(("at", "node", "round", "event", "details"), rows, title, folded=True)],
+    )
+
+
+def _details(text: str | None) -> str:
+    details = json.loads(text) if text else {}
+    return ", ".join(f"{key}: {_some(value) if isinstance(value, list) else value}" for key, value in details.items())
+
+
+def _some(items: Sequence[object], most: int = 8) -> str:
+    shown = ", ".join(str(item) for item in items[:most])
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
+
+
+def _num_nodes(run: Run) -> int:
+    """How many nodes the run has, by its graph or by whoever left a row."""
+    highest: NodeId = run.rows(
+        "SELECT coalesce(max(n), 0) FROM (SELECT max(node) AS n FROM metrics UNION ALL SELECT max(node) FROM events "
+        "UNION ALL SELECT max(greatest(src, dst)) FROM messages)"
+    )[0][0]
+    return max(highest + 1, run.graph["num_nodes"] if run.graph else 0)
+
+
+SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
+    deaths,
+    learning,
+    time_spent,
+    graph_and_links,
+    labels,
+    timeline,
+)

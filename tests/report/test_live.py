@@ -1,0 +1,100 @@
+"""The live view: one line per evaluation without a terminal, a panel on one, a summary at the end."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from netdfl.record import Run
+from netdfl.record.status import EvaluationStatus, FleetStatus, Phase
+from netdfl.report.live import LiveView, PlainView, describe, open_view
+from netdfl.report.words import duration
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(file=io.StringIO(), width=80)
+
+
+def printed(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def at(status: FleetStatus, elapsed_s: float, round: int) -> FleetStatus:
+    return replace(status, elapsed_s=elapsed_s, evaluation=EvaluationStatus(round, test_accuracy=round / 100))
+
+
+def test_a_plain_line_says_it_all(console: Console, status: FleetStatus) -> None:
+    with open_view(console) as view:
+        view.update(status)
+    assert printed(console) == [
+        "round 19/50, accuracy 71.2%, local models 65.0%, consensus distance 0.0123, sent 12.3 MB, "
+        "lost 12 of 3,456 messages, slowest node 0 (round 20), left 12 s"
+    ]
+
+
+def test_plain_lines_come_once_per_evaluation_and_at_most_every_second(console: Console, status: FleetStatus) -> None:
+    view = PlainView(console)
+    view.update(replace(status, evaluation=None))
+    for elapsed_s, round in ((1.0, 1), (1.4, 2), (1.8, 3), (2.0, 4), (5.0, 4), (9.0, 5)):
+        view.update(at(status, elapsed_s, round))
+    assert [line.split(",")[0] for line in printed(console)] == ["round 1/50", "round 4/50", "round 5/50"]
+
+
+def test_notes_and_paths_are_printed_as_they_are(console: Console) -> None:
+    text = "node 3 [died] in /a/very/long/path" + "/x" * 60
+    open_view(console).note(text)
+    assert printed(console) == [text]
+
+
+def test_what_is_not_known_yet_is_left_out() -> None:
+    assert describe(FleetStatus("q", "processes", "sgp", rounds=5)) == {"sent": "0 B", "lost": "0 of 0 messages"}
+
+
+def test_when_all_nodes_ended_nobody_is_slowest(status: FleetStatus) -> None:
+    for node in status.nodes.values():
+        node.phase = Phase.FINISHED
+    assert "slowest" not in describe(status)
+    assert describe(status)["left"] == "0.0 s"
+
+
+def test_a_terminal_gets_a_panel(status: FleetStatus) -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with open_view(console) as view:
+        assert isinstance(view, LiveView)
+        view.update(status)
+        view.note("node 5 died")
+    text = "\n".join(printed(console))
+    for part in ("ring-under-loss", "round 20/50", "71.2%", "12 of 3,456", "node 0 (round 20)", "node 5 died"):
+        assert part in text
+
+
+def test_the_summary_names_verdict_figures_and_places(run: Run, console: Console) -> None:
+    open_view(console).summary(run.result, run.path, run.path / "report.html")
+    lines = printed(console)
+    assert lines[0] == "fail  ring-under-loss: 16 nodes, 50 rounds of sgp, 21 s"
+    assert lines[1] == "  node 5 died in round 25: killed by SIGKILL"
+    assert lines[-2:] == [f"  run        {run.path}", f"  report     {run.path / 'report.html'}"]
+    assert any(line.startswith("  accuracy   90.3% average model") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (59.6, "1 min 0 s"), (125, "2 min 5 s"), (7260, "2 h 1 min")],
+)
+def test_durations_are_words(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_neither_package_loads_what_only_the_page_needs() -> None:
+    heavy = {"torch", "duckdb", "matplotlib", "jinja2", "networkx", "pandas"}
+    code = f"import sys, netdfl.record, netdfl.record.result, netdfl.report; print({heavy!r} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert done.stdout.strip() == "set()"

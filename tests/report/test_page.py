@@ -1,0 +1,148 @@
+"""The report page: one file, the verdict first, every section, whatever the run left."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from netdfl.core.errors import InputError
+from netdfl.record import Run, RunDirectory, open_run
+from netdfl.report import write_report
+from netdfl.report.html import render
+from netdfl.report.sections import SECTIONS
+
+LOADING = {"src", "href", "xlink:href", "srcset", "data", "poster", "action"}
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Collects what a page would load, and checks that its elements close."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [value or "" for name, value in attrs if name in LOADING]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [value or "" for name, value in attrs if name in LOADING]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def page(run: Run) -> str:
+    return write_report(run.path).read_text(encoding="utf-8")
+
+
+def test_the_page_lies_in_the_run_and_loads_nothing(run: Run, page: str) -> None:
+    assert (run.path / "report.html").is_file()
+    parsed = Page(page)
+    assert not {"script", "link", "iframe"} & set(parsed.tags)
+    assert all(load.startswith(("#", "data:")) for load in parsed.loads)
+    assert parsed.loads
+    assert all(link.startswith("#") for link in re.findall(r"url\(['\"]?([^)'\"]*)", page))
+    assert "@import" not in page
+
+
+def test_the_verdict_and_its_reasons_come_before_all_figures(page: str) -> None:
+    head = page[: page.index("<svg")]
+    for text in (
+        "<strong>fail</strong>",
+        "node 5 died in round 25: killed by SIGKILL",
+        "test_accuracy was expected to be at least 0.95",
+    ):
+        assert text in head
+
+
+def test_every_section_is_there(run: Run, page: str) -> None:
+    titles = [section.title for make in SECTIONS if (section := make(run)) is not None]
+    assert len(titles) == len(SECTIONS)
+    assert re.findall(r"<h2>(.*)</h2>", page) == [*titles, "The scenario"]
+
+
+def test_the_dead_are_shown_with_who_waited(page: str) -> None:
+    row = page[page.index("Nodes that died") :]
+    assert "node 3 (round 25), node 4 (round 25)" in row[: row.index("</table>")]
+
+
+def test_what_the_run_wrote_is_escaped(page: str) -> None:
+    assert "&lt;script&gt;&amp;" in page
+
+
+def test_the_figures_take_the_pages_color(page: str) -> None:
+    assert "currentColor" in page
+    assert "#010203" not in page
+
+
+def test_ids_of_different_figures_do_not_clash(page: str) -> None:
+    by_id: dict[str, set[str]] = {}
+    for name, body in re.findall(r'<(?:path|image) id="([^"]*)"([^>]*)>', page):
+        by_id.setdefault(name, set()).add(body)
+    for name, body in re.findall(r'<clipPath id="([^"]*)">\s*(<[^>]*>)', page):
+        by_id.setdefault(name, set()).add(body)
+    assert len(by_id) > 20
+    assert all(len(bodies) == 1 for bodies in by_id.values())
+
+
+def test_the_same_run_gives_the_same_page(run: Run, page: str) -> None:
+    assert render(run) == page
+
+
+def test_a_run_still_going_on_has_a_page_without_a_verdict(run: Run, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path, "q", 1, out=tmp_path / "young")
+    directory.write("scenario.yaml", "nodes: 4\n")
+    text = render(open_run(directory.path))
+    assert "no verdict" in text
+    assert "still going on, or it was killed" in text
+    (directory.path / "store").symlink_to(run.path / "store")
+    directory.write_json("fleet.json", run.fleet)
+    text = render(open_run(directory.path))
+    assert "20 of 50 rounds done" in text
+    assert "<h2>Learning</h2>" in text
+
+
+def test_a_page_needs_a_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a run"):
+        write_report(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        {"num_nodes": 1, "edges": [], "directed": False, "server": None, "kind": "full"},
+        {"num_nodes": 4, "edges": [[0, 1], [1, 0], [2, 3]], "directed": False, "server": None, "kind": "edges"},
+        {"num_nodes": 5, "edges": [[4, i] for i in range(4)], "directed": True, "server": 4, "kind": "star"},
+        {"num_nodes": 3, "edges": [[0, 1], [1, 2], [2, 0]], "directed": True, "kind": "directed_ring"},
+    ],
+    ids=["lonely", "in pieces", "star", "ring"],
+)
+def test_any_graph_is_drawn(tmp_path: Path, graph: dict[str, object]) -> None:
+    directory = RunDirectory.create(tmp_path, "q", 1, out=tmp_path / "run")
+    directory.write("scenario.yaml", "")
+    directory.write_json("graph.json", graph)
+    drawn = render(open_run(directory.path))
+    drawn = drawn[drawn.index("<svg") : drawn.index("</svg>")]
+    for node in range(graph["num_nodes"]):  # type: ignore[call-overload]
+        assert f">{node}</text>" in drawn
+
+
+@pytest.mark.parametrize(("nodes", "classes"), [(2, 2), (200, 10), (8, 100)])
+def test_small_and_large_fleets_make_a_page_of_a_sane_size(fabricate, nodes: int, classes: int) -> None:
+    run = fabricate(nodes=nodes, rounds=3, dead=None, classes=classes)
+    text = render(run)
+    Page(text)
+    assert len(text) < 2_000_000
+    assert "Nodes that died" not in text
