@@ -1,0 +1,157 @@
+"""A node's state on disk: tensors as safetensors, structure and numbers as JSON in its header. No pickle.
+
+One file holds one state. It is written beside its place, made durable, then renamed, so that a
+crash leaves the old file or the new one and never half of either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from netdfl.core.errors import InputError
+
+S = TypeVar("S")
+HEADER = "netdfl-state/1"
+
+
+def save_state(state: Any, path: str | Path) -> None:
+    """Write `state` to `path`, durably and at once.
+
+    A state is made of NamedTuples, tuples, lists, dicts with int or str keys, tensors, numbers,
+    strings and None; a tensor that stands in two places is written once. Raises TypeError, with the
+    place, for anything else.
+    """
+    tensors: dict[int, Tensor] = {}
+    structure = _describe(state, type(state).__name__, tensors)
+    arrays = {str(k): t.detach().cpu().contiguous().clone() for k, t in enumerate(tensors.values())}
+    _write(Path(path), save(arrays, {HEADER: json.dumps(structure)}))
+
+
+def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Tensor):
+        tensors.setdefault(id(value), value)
+        return {"tensor": list(tensors).index(id(value))}
+    if _is_named(value):
+        fields = {n: _describe(v, f"{where}.{n}", tensors) for n, v in value._asdict().items()}
+        return {"named": _name(type(value)), "fields": fields}
+    if isinstance(value, tuple | list):
+        return {type(value).__name__: [_describe(v, f"{where}[{i}]", tensors) for i, v in enumerate(value)]}
+    if isinstance(value, Mapping) and all(type(key) in (int, str) for key in value):
+        return {"dict": [[key, _describe(v, f"{where}[{key!r}]", tensors)] for key, v in value.items()]}
+    raise TypeError(
+        f"{where} is a {type(value).__name__}, which a checkpoint can't hold; "
+        "use NamedTuples, tuples, lists, dicts with int or str keys, tensors, numbers, strings and None"
+    )
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def load_state(path: str | Path, like: S) -> S:
+    """Read what `save_state` wrote, for a node whose state has the form of `like`: its first, say.
+
+    Tensors come to the device of `like`'s. Raises InputError where the file is damaged or holds the
+    state of another algorithm or model.
+    """
+    try:
+        with safe_open(str(path), "pt") as file:
+            structure = json.loads((file.metadata() or {})[HEADER])
+            tensors = [file.get_tensor(str(k)) for k in range(len(file.keys()))]
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{path}: expected a node's checkpoint, got {error!r}; start the node without it") from error
+    device = next((part.device for part in _parts(like) if isinstance(part, Tensor)), torch.device("cpu"))
+    reader = _Reader(str(path), [t.to(device) for t in tensors], _types(like))
+    restored: S = reader.restore(structure, like, type(like).__name__)
+    return restored
+
+
+class _Reader:
+    def __init__(self, path: str, tensors: list[Tensor], types: dict[str, Any]) -> None:
+        self.path, self.tensors, self.types = path, tensors, types
+
+    def restore(self, node: Any, like: Any, where: str) -> Any:
+        if not isinstance(node, dict):
+            return node
+        if "tensor" in node:
+            return self._tensor(self.tensors[node["tensor"]], like, where)
+        if "named" in node:
+            return self._named(node["named"], node["fields"], like, where)
+        if "dict" in node:
+            known = like if isinstance(like, Mapping) else {}
+            return {key: self.restore(v, known.get(key), f"{where}[{key!r}]") for key, v in node["dict"]}
+        ((kind, items),) = node.items()
+        alike = like if isinstance(like, tuple | list) and len(like) == len(items) else [None] * len(items)
+        read = [self.restore(v, alike[i], f"{where}[{i}]") for i, v in enumerate(items)]
+        return tuple(read) if kind == "tuple" else read
+
+    def _tensor(self, tensor: Tensor, like: Any, where: str) -> Tensor:
+        if isinstance(like, Tensor) and (tensor.shape, tensor.dtype) != (like.shape, like.dtype):
+            raise self._mismatch(where, f"{like.dtype} {list(like.shape)}", f"{tensor.dtype} {list(tensor.shape)}")
+        return tensor
+
+    def _named(self, name: str, fields: dict[str, Any], like: Any, where: str) -> Any:
+        kind = self.types.get(name) or self._beside(name)
+        expected = type(like) if _is_named(like) else kind
+        if kind is None or kind is not expected or set(kind._fields) != set(fields):
+            wanted = f"{_name(expected)} with {', '.join(expected._fields)}" if expected else "a state of this run"
+            raise self._mismatch(where, wanted, f"{name} with {', '.join(fields)}")
+        return kind(**{n: self.restore(v, getattr(like, n, None), f"{where}.{n}") for n, v in fields.items()})
+
+    def _beside(self, name: str) -> Any:
+        """A NamedTuple that `like` does not show yet (in an empty dict, say), defined beside one that it does."""
+        module, _, attribute = name.partition(":")
+        if all(kind.__module__ != module for kind in self.types.values()):
+            return None
+        found = getattr(sys.modules[module], attribute, None)
+        return found if isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields") else None
+
+    def _mismatch(self, where: str, expected: str, got: str) -> InputError:
+        return InputError(
+            f"{self.path}: {where}: expected {expected}, got {got}; "
+            "the checkpoint is of another algorithm or model, so start the run anew"
+        )
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, tuple) and hasattr(value, "_fields")
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _types(like: Any) -> dict[str, Any]:
+    return {_name(type(part)): type(part) for part in _parts(like) if _is_named(part)}
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    yield value
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _parts(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _parts(item)

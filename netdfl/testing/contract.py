@@ -1,0 +1,220 @@
+"""The contract of an algorithm: what every entry of the catalog passes, and what your own should.
+
+    from netdfl.testing.contract import check_algorithm
+    check_algorithm(Entry(build=my_algorithm, family="gossip", needs=frozenset({"doubly"}), source="mine"))
+
+A check raises AssertionError that says what was expected. Where a default can't pass (a momentum
+for a thousand clients on eight), bind another with `functools.partial`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from netdfl.algorithms.base import Algorithm, Entry, NodeState
+from netdfl.algorithms.exchange import Exchange
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId, View
+from netdfl.node.checkpoint import load_state, save_state
+from netdfl.testing.equal import equal
+from netdfl.testing.loopback import run_fleet
+from netdfl.testing.rounds import States, exchange, first_states, play_rounds
+from netdfl.topology.catalog import TOPOLOGIES
+from netdfl.topology.network import Network
+from netdfl.topology.selection import sampled
+from netdfl.training.base import Update
+from netdfl.training.toy import Quadratic, consensus
+
+NODES, DIM = 8, 6
+EXACT = 1e-12
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A small network and the nodes' tasks on it."""
+
+    network: Network
+    tasks: Mapping[NodeId, Quadratic]
+
+    @property
+    def server(self) -> NodeId | None:
+        """The server, where there is one."""
+        return self.network.server
+
+
+Check = Callable[[Entry], None]
+
+
+def network_for(entry: Entry, streams: Streams) -> Network:
+    """A network of the kind the entry needs: directed and redrawn for column weights, half the clients of a star."""
+    if "server" in entry.needs:
+        star = TOPOLOGIES["star"](NODES + 1, streams)
+        return Network(star, server=NODES, participants=sampled(NODES, streams, participation=0.5))
+    name = "random_push" if "column" in entry.needs else "random_sym"
+    return Network(TOPOLOGIES[name](NODES, streams))
+
+
+def consensus_fleet(entry: Entry, seed: int = 0) -> Fleet:
+    """Nodes that start apart, and that nothing pulls."""
+    streams = Streams(seed)
+    network = network_for(entry, streams)
+    return Fleet(network, {i: consensus(i, streams, dim=DIM) for i in range(network.num_nodes)})
+
+
+def quadratic_fleet(entry: Entry, seed: int = 0, noise: float = 0.0) -> Fleet:
+    """Nodes whose quadratics have their optima around 3, started at 0."""
+    streams = Streams(seed)
+    network = network_for(entry, streams)
+    tasks = {i: _around_three(i, streams, noise) for i in range(network.num_nodes)}
+    return Fleet(network, tasks)
+
+
+def _around_three(node: NodeId, streams: Streams, noise: float) -> Quadratic:
+    center = 3.0 + 0.3 * torch.from_numpy(streams.rng("contract", node).standard_normal(DIM))
+    start, curvature = torch.zeros(DIM, dtype=torch.float64), torch.linspace(0.5, 1.0, DIM, dtype=torch.float64)
+    return Quadratic(center, start, curvature, node=node, streams=streams, noise=noise)
+
+
+def agrees_without_gradient(entry: Entry) -> None:
+    """With no gradient the models of all nodes meet; where there is a server, at the server's."""
+    alg, fleet = entry.build(Exchange()), consensus_fleet(entry)
+    before = _spread(alg, first_states(alg, fleet.tasks, fleet.network.view))
+    states = _run(alg, fleet, 60)
+    spread = _spread(alg, states)
+    assert spread <= 1e-6 * before, f"after 60 rounds without gradient the models are still {spread:.2g} apart"
+
+
+def preserves_the_mean(entry: Entry) -> None:
+    """With no gradient the sums of x and of w never change; a server's model stays where it is."""
+    alg, fleet = entry.build(Exchange()), consensus_fleet(entry)
+    states = first_states(alg, fleet.tasks, fleet.network.view)
+    kept_x, kept_w = _conserved(alg, fleet, states)
+    for round in range(20):
+        states = play_rounds(alg, states, fleet.tasks, fleet.network.view, 1)
+        x, w = _conserved(alg, fleet, states)
+        off = max(float((x - kept_x).abs().max()), abs(w - kept_w))
+        assert off <= EXACT * NODES, f"round {round} without gradient moved the mean (or the mass) by {off:.2g}"
+
+
+def mixes_as_the_matrix(entry: Entry) -> None:
+    """Uncompressed mixing is the matrix product X+ = M X, once for each of its steps.
+
+    X stands for both the vectors before and after training, so it holds for either order of mixing
+    and stepping; a server's row of M is the mean of the participants.
+    """
+    alg, fleet = entry.build(Exchange()), consensus_fleet(entry, seed=1)
+    states, views = first_states(alg, fleet.tasks, fleet.network.view), _views(fleet, 0)
+    if fleet.server is not None:
+        return _averages_reports(alg, fleet, states)
+    matrix = torch.from_numpy(fleet.network.matrix(0))
+    steps = alg.mixing.num_steps(0, views[0])
+    expected = torch.linalg.matrix_power(matrix, steps) @ _stack(states)
+    updates = {i: Update(s.x, s.x.clone()) for i, s in states.items()}
+    _, mixed = exchange(alg, states, updates, views)
+    off = float((torch.stack([mixed[i].x for i in sorted(mixed)]) - expected).abs().max())
+    assert off <= EXACT, f"{steps} steps of mixing differ from M^{steps} X by {off:.2g}"
+    for i, update in updates.items():
+        assert torch.equal(update.x, states[i].x), f"mixing wrote to the update's vector of node {i}; make a new one"
+
+
+def _averages_reports(alg: Algorithm, fleet: Fleet, states: States) -> None:
+    assert fleet.server is not None
+    after = play_rounds(alg, states, fleet.tasks, fleet.network.view, 1)
+    active = fleet.network.view(fleet.server, 0).out_neighbors
+    off = max(float((after[i].x - states[fleet.server].x).abs().max()) for i in (*active, fleet.server))
+    assert off <= EXACT, f"the mean of {len(active)} untrained copies of the server's model is off by {off:.2g}"
+
+
+def converges_on_a_quadratic(entry: Entry) -> None:
+    """The average model comes to within 1 % of the optimum of the mean of quadratics that disagree."""
+    alg, fleet = entry.build(Exchange()), quadratic_fleet(entry)
+    first = _gap(alg, fleet, first_states(alg, fleet.tasks, fleet.network.view))
+    gap = _gap(alg, fleet, _run(alg, fleet, 60))
+    assert gap <= 0.01 * first, f"after 60 rounds the loss is {gap:.3g} above the optimum, from {first:.3g} at first"
+
+
+def survives_save_and_load(entry: Entry) -> None:
+    """Four rounds with the states saved and loaded after two equal four rounds in one go, bit for bit."""
+    alg, fleet = entry.build(Exchange()), quadratic_fleet(entry, noise=0.1)
+    view_of = fleet.network.view
+    first = first_states(alg, fleet.tasks, view_of)
+    half = play_rounds(alg, first, fleet.tasks, view_of, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        for i, state in half.items():
+            save_state(state, Path(folder) / f"{i}.state")
+        loaded = {i: load_state(Path(folder) / f"{i}.state", first[i]) for i in half}
+    resumed = play_rounds(alg, loaded, fleet.tasks, view_of, 2)
+    _same(play_rounds(alg, first, fleet.tasks, view_of, 4), resumed, "a run resumed from saved states")
+
+
+def same_seed_same_result(entry: Entry) -> None:
+    """Two runs from one seed are equal bit for bit, another seed's is not, and the loop is the parts' sum."""
+    alg = entry.build(Exchange())
+    fleet, again, other = (quadratic_fleet(entry, seed, noise=0.1) for seed in (5, 5, 6))
+    states = _run(alg, fleet, 4)
+    _same(states, _run(alg, again, 4), "a second run from the same seed")
+    first = first_states(alg, again.tasks, again.network.view)
+    _same(states, play_rounds(alg, first, again.tasks, again.network.view, 4), "the rounds played by hand")
+    assert not torch.equal(_stack(states), _stack(_run(alg, other, 4))), "another seed gives the same result"
+
+
+CHECKS: Mapping[str, Check] = {
+    "agrees_without_gradient": agrees_without_gradient,
+    "preserves_the_mean": preserves_the_mean,
+    "mixes_as_the_matrix": mixes_as_the_matrix,
+    "converges_on_a_quadratic": converges_on_a_quadratic,
+    "survives_save_and_load": survives_save_and_load,
+    "same_seed_same_result": same_seed_same_result,
+}
+
+
+def check_algorithm(entry: Entry) -> None:
+    """Run every check on a catalog entry, or one of your own. Raises AssertionError."""
+    for check in CHECKS.values():
+        check(entry)
+
+
+def _run(alg: Algorithm, fleet: Fleet, num_rounds: int) -> States:
+    return {i: kept.states[-1] for i, kept in run_fleet(alg, fleet.network.view, fleet.tasks, num_rounds).items()}
+
+
+def _views(fleet: Fleet, round: int) -> dict[NodeId, View]:
+    return {i: fleet.network.view(i, round) for i in fleet.tasks}
+
+
+def _stack(states: States) -> Tensor:
+    return torch.stack([states[i].x for i in sorted(states)])
+
+
+def _weight(alg: Algorithm, state: NodeState) -> float:
+    return 1.0 if alg.family == "server" else float(alg.mixing.weight(state.mixing))
+
+
+def _spread(alg: Algorithm, states: States) -> float:
+    models = torch.stack([s.x / _weight(alg, s) for s in states.values()])
+    return float((models - models.mean(0)).norm())
+
+
+def _conserved(alg: Algorithm, fleet: Fleet, states: States) -> tuple[Tensor, float]:
+    if fleet.server is not None:
+        return states[fleet.server].x, 1.0
+    return _stack(states).sum(0), sum(_weight(alg, s) for s in states.values())
+
+
+def _gap(alg: Algorithm, fleet: Fleet, states: States) -> float:
+    """How far the mean loss at the average model is above its optimum, the server's quadratic left out."""
+    x, w = _conserved(alg, fleet, states)
+    tasks = [task for i, task in fleet.tasks.items() if i != fleet.server]
+    best = torch.stack([task.center for task in tasks]).mean(0)
+    return sum(task.data(0).loss(x / w) - task.data(0).loss(best) for task in tasks) / len(tasks)
+
+
+def _same(expected: States, got: States, what: str) -> None:
+    for i, state in expected.items():
+        assert equal(state, got[i]), f"{what} differs at node {i}: expected {state}, got {got[i]}"

@@ -1,0 +1,82 @@
+"""One round of a whole fleet by hand: no loop, nothing in flight, no time.
+
+It calls an algorithm's parts in the order of its family's loop, for all nodes at once, over links
+that lose nothing. So a test can look between two steps, and a loop can be compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from netdfl.algorithms.base import Algorithm, NodeState
+from netdfl.algorithms.families import DOWN, UP, first_state
+from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Role, View
+from netdfl.training.base import Task, Update
+
+ViewOf = Callable[[NodeId, int], View]
+States = Mapping[NodeId, NodeState]
+Tasks = Mapping[NodeId, Task]
+Views = Mapping[NodeId, View]
+Updates = Mapping[NodeId, Update]
+
+
+def first_states(alg: Algorithm, tasks: Tasks, view_of: ViewOf) -> States:
+    """Every node's state before round 0."""
+    return {i: first_state(task.initial(), alg, view_of(i, 0)) for i, task in tasks.items()}
+
+
+def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, num_rounds: int) -> States:
+    """Every node's state `num_rounds` rounds on, for the families gossip and server."""
+    play = _server_round if alg.family == "server" else _gossip_round
+    for _ in range(num_rounds):
+        views = {i: view_of(i, s.round) for i, s in states.items()}
+        states = play(alg, states, tasks, views)
+    return states
+
+
+def exchange(alg: Algorithm, states: States, updates: Updates, views: Views) -> tuple[States, Updates]:
+    """All mixing steps of one gossip round on the given updates."""
+    round = next(iter(views.values())).round
+    for step in range(alg.mixing.num_steps(round, next(iter(views.values())))):
+        sent = {i: s.outgoing(alg, updates[i], step, views[i]) for i, s in states.items()}
+        inboxes = _deliver({i: outbox for i, (_, outbox) in sent.items()}, round, step)
+        mixed = {i: s.mix(alg, updates[i], inboxes[i], step, views[i]) for i, (s, _) in sent.items()}
+        states = {i: s for i, (s, _) in mixed.items()}
+        updates = {i: update for i, (_, update) in mixed.items()}
+    return states, updates
+
+
+def _gossip_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
+    trained = {i: s.train(alg, tasks[i].data(s.round), views[i]) for i, s in states.items()}
+    locally = {i: update for i, (_, update) in trained.items()}
+    states, mixed = exchange(alg, {i: s for i, (s, _) in trained.items()}, locally, views)
+    return {i: s.end_round(alg, mixed[i], views[i]) for i, s in states.items()}
+
+
+def _server_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
+    (hub,) = (i for i, view in views.items() if view.role is Role.SERVER)
+    s, round = states[hub], views[hub].round
+    down = _deliver({hub: alg.mixing.broadcast(s.mixing, s.x, views[hub])}, round, DOWN)
+    after, up = {}, {}
+    for i in states.keys() - {hub}:
+        after[i], up[i] = _client(alg, states[i], tasks[i], down.get(i), views[i])
+    mixing, x = alg.mixing.aggregate(s.mixing, s.x, _deliver(up, round, UP)[hub], views[hub])
+    after[hub] = s._replace(x=x, mixing=mixing)
+    return {i: after[i]._replace(round=round + 1) for i in states}
+
+
+def _client(alg: Algorithm, s: NodeState, task: Task, inbox: Inbox | None, view: View) -> tuple[NodeState, Outbox]:
+    adopted = alg.mixing.adopt(inbox, s.x, view) if inbox is not None else None
+    if adopted is None:
+        return s, {}
+    x, received = adopted
+    s, update = s._replace(x=x, received=received).train(alg, task.data(view.round), view)
+    return s.end_round(alg, update, view), alg.mixing.report(update, received, view)
+
+
+def _deliver(outboxes: Mapping[NodeId, Outbox], round: int, step: int) -> dict[NodeId, Inbox]:
+    inboxes: dict[NodeId, list[Message]] = {i: [] for i in outboxes}
+    for src, outbox in outboxes.items():
+        for dst, payload in outbox.items():
+            inboxes.setdefault(dst, []).append(Message(src, dst, Kind.DATA, 0, round, step, 0, payload))
+    return {i: Inbox(messages) for i, messages in inboxes.items()}

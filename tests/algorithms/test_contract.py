@@ -1,0 +1,87 @@
+"""Every algorithm of the catalog keeps the contract, and the contract notices one that does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from netdfl.algorithms.base import Algorithm, Entry
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.algorithms.exchange import Exchange
+from netdfl.core.types import Inbox, View
+from netdfl.mixing.base import Mixed
+from netdfl.mixing.gossip import Gossip, GossipState
+from netdfl.testing.contract import CHECKS, check_algorithm
+from netdfl.training.base import Update
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_catalog_keeps_the_contract(name: str, check: str) -> None:
+    CHECKS[check](ALGORITHMS[name])
+
+
+class Leaky(Gossip):
+    """Loses a little of the mean."""
+
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        mixed = super().mix(state, update, inbox, step, view)
+        return mixed._replace(update=mixed.update._replace(x=mixed.update.x * (1 - 1e-9)))
+
+
+class Overwriting(Gossip):
+    """Mixes into the vector that a start may have kept."""
+
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        mixed = super().mix(state, update, inbox, step, view)
+        return mixed._replace(update=update._replace(x=update.x.copy_(mixed.update.x)))
+
+
+class Deaf(Gossip):
+    """Never mixes."""
+
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        return Mixed(state, update)
+
+
+class Forgetful(Gossip):
+    """Mixes as what lies in no saved state says."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "calls", [])
+        super().__init__()
+
+    def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        self.calls.append(step)  # type: ignore[attr-defined]
+        mixed = super().mix(state, update, inbox, step, view)
+        return mixed._replace(update=mixed.update._replace(x=mixed.update.x + len(self.calls)))  # type: ignore[attr-defined]
+
+
+def with_mixing(mixing: Any, **params: Any) -> Entry:
+    def build(exchange: Exchange, /) -> Algorithm:
+        return replace(ALGORITHMS["dfedavg"].build(exchange, **params), mixing=mixing)
+
+    return replace(ALGORITHMS["dfedavg"], build=build)
+
+
+@pytest.mark.parametrize(
+    ("broken", "check"),
+    [
+        (with_mixing(Leaky()), "preserves_the_mean"),
+        (with_mixing(Leaky()), "mixes_as_the_matrix"),
+        (with_mixing(Overwriting()), "mixes_as_the_matrix"),
+        (with_mixing(Deaf()), "agrees_without_gradient"),
+        (with_mixing(Forgetful()), "same_seed_same_result"),
+        (with_mixing(Forgetful()), "survives_save_and_load"),
+        (with_mixing(Gossip(), lr=3.0), "converges_on_a_quadratic"),
+    ],
+)
+def test_contract_notices(broken: Entry, check: str) -> None:
+    with pytest.raises(AssertionError):
+        CHECKS[check](broken)
+
+
+def test_an_own_algorithm_is_checked_in_one_call() -> None:
+    check_algorithm(with_mixing(Gossip(on_missing="renormalise")))
