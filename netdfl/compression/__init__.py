@@ -1,0 +1,1 @@
+"""Compressors: a flat vector to few bytes and back."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from netdfl.core.types import Array
@@ -36,8 +39,22 @@ def to_array(tensor: Tensor) -> Array:
 
 def snapshot(tensor: Tensor) -> Array:
     """Copy a tensor into an `Array` of its own; later writes to `tensor` change nothing in it."""
-    host = tensor.detach().to("cpu", copy=True)
-    return to_array(host)
+    return to_array(empty(tensor.numel(), tensor.dtype).view(tensor.shape).copy_(tensor.detach()))
+
+
+def empty(num: int, dtype: torch.dtype) -> Tensor:
+    """A flat CPU tensor of `num` numbers, not set.
+
+    numpy allocates, because it asks for huge pages: fresh memory costs several times a copy otherwise.
+    """
+    if not num:
+        return torch.empty(0, dtype=dtype)
+    return torch.from_numpy(np.empty(num * dtype.itemsize, np.uint8)).view(dtype)
+
+
+def from_numpy(array: NDArray[Any]) -> Array:
+    """View a contiguous numpy array as an `Array`; the caller promises that nobody writes to it any more."""
+    return Array(array.dtype.name, array.shape, array.reshape(-1).view(np.uint8).data.toreadonly())
 
 
 def to_tensor(array: Array) -> Tensor:

@@ -29,9 +29,9 @@ class Encoded:
 class Compressor(Protocol):
     """A map from vectors to few bytes. Stateless: memory (error feedback, copies) is the mixing's.
 
-    `unbiased`: E[C(x)] = x. `contraction(d)`: the largest omega with E|x - C(x)|^2 <= (1 - omega)|x|^2
-    that is guaranteed at dimension d, 0 where there is none; for an unbiased compressor
-    `variance(d)` bounds E|x - C(x)|^2 / |x|^2.
+    `unbiased`: E[C(x)] = x. `variance(d)` bounds E|x - C(x)|^2 / |x|^2 for every x of d numbers.
+    `contraction(d)`: the largest omega with E|x - C(x)|^2 <= (1 - omega)|x|^2 that is guaranteed,
+    so 1 - variance(d), or 0 where that is negative. All hold in exact arithmetic.
     """
 
     @property
@@ -43,8 +43,15 @@ class Compressor(Protocol):
         """omega in [0, 1] for vectors of `dim` numbers."""
         ...
 
+    def variance(self, dim: int) -> float:
+        """The bound of E|x - C(x)|^2 / |x|^2 for vectors of `dim` numbers."""
+        ...
+
     def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
-        """Encode a flat floating-point vector of shape (d,). The same seed gives the same bytes."""
+        """Encode a flat floating-point vector of shape (d,). The same seed gives the same bytes.
+
+        Raises ValueError where a number is NaN or infinite.
+        """
         ...
 
     def decompress(self, encoded: Encoded) -> Tensor:

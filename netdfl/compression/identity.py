@@ -1,0 +1,107 @@
+"""Compressors that keep every coordinate: as it is, or rounded to 16 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from netdfl.compression.arrays import DTYPES, empty, from_numpy, snapshot, to_array, to_tensor
+from netdfl.compression.base import Encoded
+from netdfl.compression.checks import (
+    FLOATS,
+    as_vector,
+    check_names,
+    copy_finite,
+    raise_non_finite,
+    read_array,
+    refuse_non_finite,
+)
+from netdfl.core.errors import MalformedMessage
+
+_STORED = ("float16", "bfloat16", *FLOATS)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """C(x) = x, bit for bit, in the vector's own dtype. nbytes: d times the size of a number.
+
+    The values of a peer are not checked to be finite: whether to mix them is the mixing's policy.
+    """
+
+    @property
+    def unbiased(self) -> bool:
+        """True: nothing is lost."""
+        return True
+
+    def contraction(self, dim: int) -> float:
+        """1: nothing is lost."""
+        return 1.0
+
+    def variance(self, dim: int) -> float:
+        """0: nothing is lost."""
+        return 0.0
+
+    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+        """Copy `x` of shape (d,). Raises ValueError where a number is not finite."""
+        vector = as_vector(x)
+        if x.dtype in (torch.float16, torch.bfloat16):
+            refuse_non_finite(vector)
+            return Encoded(len(x), {"values": snapshot(x)})
+        copy = copy_finite(vector)
+        if copy is None:
+            raise_non_finite(vector)
+        return Encoded(len(x), {"values": from_numpy(copy)})
+
+    def decompress(self, encoded: Encoded) -> Tensor:
+        """Copy back to shape (d,). Raises MalformedMessage."""
+        dim = check_names(encoded, ("values",))
+        array = read_array(encoded, "values", _STORED, dim)
+        return to_tensor(snapshot(to_tensor(array)))
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """C(x) = x rounded to nearest in 16 bits; decoded as float32. nbytes: 2 d. Biased, deterministic.
+
+    With unit roundoff u, |x_i - C(x_i)| <= u |x_i|, so contraction 1 - u^2: u = 2^-11 for float16 where every
+    non-zero magnitude lies in [6.2e-5, 65504], 2^-8 for bfloat16 from 1.2e-38 up (IEEE 754; Higham,
+    Accuracy and Stability of Numerical Algorithms, theorem 2.2).
+    """
+
+    dtype: Literal["float16", "bfloat16"]
+
+    @property
+    def unbiased(self) -> bool:
+        """False: rounding to nearest is deterministic."""
+        return False
+
+    def contraction(self, dim: int) -> float:
+        """1 - u^2, for magnitudes in the format's normal range."""
+        return 1.0 - self.variance(dim)
+
+    def variance(self, dim: int) -> float:
+        """u^2, for magnitudes in the format's normal range."""
+        return 2.0**-22 if self.dtype == "float16" else 2.0**-16
+
+    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+        """Round `x` of shape (d,). Raises ValueError where a number is not finite or beyond the format's range."""
+        vector = as_vector(x)
+        refuse_non_finite(vector)
+        target = DTYPES[self.dtype]
+        rounded = empty(len(vector), target).copy_(torch.from_numpy(vector))
+        if rounded.numel() and not torch.isfinite(rounded.abs().amax()):
+            largest = np.abs(vector).max()
+            raise ValueError(f"{largest} is beyond {self.dtype}, whose largest is {torch.finfo(target).max}")
+        return Encoded(len(vector), {"values": to_array(rounded)})
+
+    def decompress(self, encoded: Encoded) -> Tensor:
+        """Widen to float32 of shape (d,). Raises MalformedMessage."""
+        dim = check_names(encoded, ("values",))
+        stored = to_tensor(read_array(encoded, "values", (self.dtype,), dim))
+        if dim and not torch.isfinite(stored.abs().amax()):
+            raise MalformedMessage("array 'values' holds a NaN or an infinity; expected finite numbers")
+        return empty(dim, torch.float32).copy_(stored)

@@ -1,0 +1,90 @@
+"""The vector as a near-square matrix, sent as a product of two thin ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from netdfl.compression.arrays import from_numpy
+from netdfl.compression.base import Encoded
+from netdfl.compression.checks import Vector, as_vector, check_names, read_finite, refuse_non_finite
+from netdfl.core.errors import MalformedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class LowRank:
+    """One power iteration from a random start (Vogels et al. 2019, PowerSGD, algorithm 1, without its memory).
+
+    M is x in rows, padded with zeros to n = ceil(sqrt d) by m = ceil(d / n). P = orthonormalize(M Q) with Q Gaussian,
+    of shape (m, r); C(x) = P (M^T P)^T, a projection of M: biased. The expected contraction is at least r / min(n, m):
+    a direction drawn as M q favors large singular values, so it takes at least their mean share.
+
+    nbytes: 4 r (n + m); 8 r (n + m) for float64.
+    """
+
+    rank: int
+
+    @property
+    def unbiased(self) -> bool:
+        """False: what is orthogonal to P is lost."""
+        return False
+
+    def shape(self, dim: int) -> tuple[int, int, int]:
+        """Rows n, columns m and rank r for `dim` numbers."""
+        rows = math.isqrt(max(dim, 1) - 1) + 1
+        columns = -(-dim // rows)
+        return rows, columns, min(self.rank, rows, columns)
+
+    def contraction(self, dim: int) -> float:
+        """r / min(n, m), in expectation."""
+        rows, columns, rank = self.shape(dim)
+        return rank / min(rows, columns) if dim else 1.0
+
+    def variance(self, dim: int) -> float:
+        """1 - r / min(n, m)."""
+        return 1.0 - self.contraction(dim)
+
+    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+        """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
+        vector = as_vector(x)
+        refuse_non_finite(vector)
+        rows, columns, rank = self.shape(len(vector))
+        matrix = np.zeros((rows, columns), vector.dtype)
+        matrix.reshape(-1)[: len(vector)] = vector
+        largest = np.abs(vector).max(initial=0.0)
+        start = rng.standard_normal((rank, columns), vector.dtype) / (largest or 1)
+        # einsum without BLAS: one thread, and the same bits on any machine's number of them.
+        left = _orthonormal(np.einsum("ij,rj->ri", matrix, start)).astype(vector.dtype)
+        right = np.einsum("ri,ij->rj", left, matrix)
+        return Encoded(len(vector), {"left": from_numpy(left.reshape(-1)), "right": from_numpy(right.reshape(-1))})
+
+    def decompress(self, encoded: Encoded) -> Tensor:
+        """Decode to shape (d,), in the dtype of the factors. Raises MalformedMessage."""
+        dim = check_names(encoded, ("left", "right"))
+        rows, columns, rank = self.shape(dim)
+        left = read_finite(encoded, "left", rank * rows).reshape(rank, rows)
+        right = read_finite(encoded, "right", rank * columns).reshape(rank, columns)
+        if left.dtype != right.dtype:
+            raise MalformedMessage(f"factors of {left.dtype} and {right.dtype}; expected one dtype")
+        with np.errstate(over="ignore", invalid="ignore"):
+            matrix = np.einsum("ri,rj->ij", left, right)
+        vector = matrix.reshape(-1)[:dim]
+        if not np.isfinite(vector).all():
+            raise MalformedMessage("factors whose product is not finite; expected finite numbers")
+        return torch.from_numpy(vector)
+
+
+def _orthonormal(vectors: Vector) -> Vector:
+    """Orthonormalize rows in float64, twice over for precision; a dependent one becomes 0."""
+    basis = vectors.astype(np.float64)
+    for i, row in enumerate(basis):
+        size = math.sqrt(np.einsum("j,j->", row, row))
+        for _ in range(2):
+            row -= np.einsum("i,ij->j", np.einsum("ij,j->i", basis[:i], row), basis[:i])
+        left = math.sqrt(np.einsum("j,j->", row, row))
+        row *= 1 / left if left > 1e-6 * size else 0
+    return basis

@@ -1,0 +1,170 @@
+"""Compressors that send k of d coordinates: the largest, or random ones that both ends draw."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from netdfl.compression import positions
+from netdfl.compression.arrays import DTYPES, empty, from_numpy
+from netdfl.compression.base import Encoded
+from netdfl.compression.checks import (
+    Vector,
+    as_vector,
+    check_names,
+    read_count,
+    read_finite,
+    read_numpy,
+    refuse_non_finite,
+)
+from netdfl.compression.largest import above, largest
+from netdfl.compression.positions import Indices
+from netdfl.core.types import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsifier(ABC):
+    """Keeps `count` coordinates, or round(`fraction` d) where `count` is 0; at least one, at most d."""
+
+    fraction: float
+    count: int
+
+    def num_kept(self, dim: int) -> int:
+        """K at dimension `dim`."""
+        return min(dim, self.count or max(1, round(self.fraction * dim)))
+
+    @property
+    def unbiased(self) -> bool:
+        """False where what is dropped is not made up for."""
+        return False
+
+    def contraction(self, dim: int) -> float:
+        """k / d, or what is left of it."""
+        return max(0.0, 1.0 - self.variance(dim))
+
+    def variance(self, dim: int) -> float:
+        """1 - k / d."""
+        return 1.0 - self.num_kept(dim) / dim if dim else 0.0
+
+    @abstractmethod
+    def select(self, x: Vector, rng: np.random.Generator) -> tuple[Indices, dict[str, Array]]:
+        """Increasing indices of what to keep of a vector, and the arrays that tell them."""
+
+    @abstractmethod
+    def positions(self, encoded: Encoded, *names: str) -> Indices:
+        """Increasing indices told by an encoding whose other arrays are `names`. Raises MalformedMessage."""
+
+    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+        """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
+        vector = as_vector(x)
+        indices, arrays = self.select(vector, rng)
+        values = vector[indices]
+        if self.unbiased:
+            values *= values.dtype.type(1.0 + self.variance(len(vector)))
+        return Encoded(len(vector), {"values": from_numpy(values), **arrays}, {"count": len(indices)})
+
+    def decompress(self, encoded: Encoded) -> Tensor:
+        """Decode to shape (d,), in the dtype of the values. Raises MalformedMessage."""
+        indices = self.positions(encoded, "values")
+        return scatter(read_finite(encoded, "values", len(indices)), indices, encoded.dim)
+
+
+def scatter(values: Vector, indices: Indices, dim: int) -> Tensor:
+    """A vector of zeros of shape (dim,) with `values` at `indices`."""
+    result = empty(dim, DTYPES[values.dtype.name])
+    result.numpy()[:] = 0
+    result.numpy()[indices] = values
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class TopK(Sparsifier):
+    """Keep the k coordinates of largest magnitude: |x - C(x)|^2 <= (1 - k / d) |x|^2 (Stich et al. 2018, lemma A.1).
+
+    Biased, deterministic; equal magnitudes go by the lower index. `estimate` keeps what is above a threshold
+    found by sampling, without the exact selection after it: from 0.8 k to 1.2 k coordinates (else the
+    exact k), so contraction 0.8 k / d.
+
+    nbytes: 4 k and the positions (`positions.nbytes`); 8 k for float64.
+    """
+
+    estimate: bool = False
+
+    def variance(self, dim: int) -> float:
+        """1 - k / d, or 1 - 0.8 k / d with `estimate`."""
+        kept = self._bounds(dim)[0] if self.estimate else self.num_kept(dim)
+        return 1.0 - kept / dim if dim else 0.0
+
+    def _bounds(self, dim: int) -> tuple[int, int]:
+        kept = self.num_kept(dim)
+        return -(-kept * 4 // 5), min(dim, kept * 6 // 5)
+
+    def select(self, x: Vector, rng: np.random.Generator) -> tuple[Indices, dict[str, Array]]:
+        """Find the largest; see `Sparsifier`. Raises ValueError where a number is not finite."""
+        indices = above(x, self.num_kept(len(x)), self._bounds(len(x)), rng) if self.estimate else None
+        if indices is None:
+            indices = largest(x, self.num_kept(len(x)))
+        return indices, positions.encode(indices, len(x))
+
+    def positions(self, encoded: Encoded, *names: str) -> Indices:
+        """Read the positions; see `Sparsifier`."""
+        dim = encoded.dim if type(encoded.dim) is int and encoded.dim >= 0 else check_names(encoded, ())
+        low, high = self._bounds(dim) if self.estimate else (self.num_kept(dim),) * 2
+        count = read_count(encoded, "count", low, high)
+        check_names(encoded, (*names, *positions.names(count, dim)))
+        return positions.decode(encoded, count, dim)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomK(Sparsifier):
+    """Keep k coordinates drawn uniformly; the receiver draws them again from the seed sent.
+
+    A contraction with k / d in expectation (Stich et al. 2018, lemma A.1). `rescaled` multiplies by d / k: unbiased,
+    with variance d / k - 1. nbytes: 4 k + 8; 8 k + 8 for float64.
+    """
+
+    rescaled: bool = False
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether it multiplies by d / k."""
+        return self.rescaled
+
+    def variance(self, dim: int) -> float:
+        """1 - k / d, or d / k - 1 if rescaled."""
+        kept = self.num_kept(dim)
+        return 0.0 if not dim else dim / kept - 1.0 if self.rescaled else 1.0 - kept / dim
+
+    def select(self, x: Vector, rng: np.random.Generator) -> tuple[Indices, dict[str, Array]]:
+        """Draw the indices; see `Sparsifier`. Raises ValueError where a number is not finite."""
+        refuse_non_finite(x)
+        seed = rng.integers(0, 2**63, 1, np.int64)
+        return random_subset(int(seed[0]), self.num_kept(len(x)), len(x)), {"seed": from_numpy(seed)}
+
+    def positions(self, encoded: Encoded, *names: str) -> Indices:
+        """Draw the indices again; see `Sparsifier`."""
+        dim = check_names(encoded, ("seed", *names))
+        kept = self.num_kept(dim)
+        read_count(encoded, "count", kept, kept)
+        seed = int(read_numpy(encoded, "seed", ("int64",), 1)[0])
+        return random_subset(seed & (2**63 - 1), kept, dim)
+
+
+def random_subset(seed: int, count: int, dim: int) -> Indices:
+    """`count` distinct indices below `dim`, uniformly, increasing.
+
+    Indices are drawn with repetition until `count` differ; the complement where `count` is over half.
+    From the raw bits of PCG64, which numpy keeps the same for ever, unlike its `choice`.
+    """
+    bits = np.random.PCG64(seed)
+    wanted = min(count, dim - count)
+    drawn = np.zeros(dim, np.bool_)
+    missing = wanted
+    while missing:
+        raw = bits.random_raw(missing)
+        drawn[((raw >> np.uint64(11)) * (dim * 2.0**-53)).astype(np.int64)] = True
+        missing = wanted - int(np.count_nonzero(drawn))
+    return np.flatnonzero(drawn if wanted == count else ~drawn)
