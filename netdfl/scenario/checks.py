@@ -48,7 +48,10 @@ def server_and_star(scenario: Scenario, document: Document) -> Iterator[Problem]
     name, graph = scenario.algorithm.kind, scenario.topology.kind
     if scenario.has_server and graph != "star":
         yield document.problem(
-            ("topology", "kind"), f"{name} is a server algorithm", f"on {graph} there is no server", "use topology: star"
+            ("topology", "kind"),
+            f"{name} is a server algorithm",
+            f"on {graph} there is no server",
+            "use topology: star",
         )
     if not scenario.has_server and graph == "star":
         server = ", ".join(kind for kind, entry in ALGORITHMS.table().items() if entry.family == "server")
@@ -84,9 +87,7 @@ def graph_fits(scenario: Scenario, document: Document) -> Iterator[Problem]:
         yield from _matrix_suits(scenario, document, topology, network)
 
 
-def _matrix_suits(
-    scenario: Scenario, document: Document, topology: Topology, network: Network
-) -> Iterator[Problem]:
+def _matrix_suits(scenario: Scenario, document: Document, topology: Topology, network: Network) -> Iterator[Problem]:
     needs = getattr(scenario.algorithm.entry, "needs", None)
     kind = _kind(network, range(min(_ROUNDS, scenario.rounds)) if topology.time_varying else range(1))
     if needs is None or kind in needs:

@@ -41,6 +41,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
         "task": _task(scenario),
         "traffic": _traffic(scenario, network),
         "data": label_table(scenario),
+        "events": [],
     }
 
 
@@ -76,7 +77,10 @@ def _spread(numbers: Any) -> dict[str, float]:
 def _weights(scenario: Scenario, network: Network) -> dict[str, Any]:
     """The matrix of round 0; for graphs that change, the product over a few rounds says how fast they agree."""
     if scenario.has_server or network.num_nodes > _SPECTRUM_NODES:
-        return {"kind": scenario.topology.weights.kind, "stochastic": "server" if scenario.has_server else "not computed"}
+        return {
+            "kind": scenario.topology.weights.kind,
+            "stochastic": "server" if scenario.has_server else "not computed",
+        }
     matrix = network.matrix(0)
     kind = stochasticity(matrix)
     found: dict[str, Any] = {

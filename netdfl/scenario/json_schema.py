@@ -33,9 +33,7 @@ def _without_titles(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {
-        key: _without_titles(value)
-        for key, value in schema.items()
-        if not (key == "title" and isinstance(value, str))
+        key: _without_titles(value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))
     }
 
 

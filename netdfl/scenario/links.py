@@ -39,7 +39,8 @@ class Entry(Strict):
         return {key: value for key, value in handler(self).items() if key in self.model_fields_set}
 
 
-def _slot(name: str) -> Slot:
+def link_slot(name: str) -> Slot:
+    """The slot of one key of a link."""
     row = LINK_SLOTS[name]
     return Slot(name, lambda: row.table, row.key, default=row.default, short=(row.default, row.short), optional=True)
 
@@ -48,7 +49,7 @@ LinkEntry: type[Entry] = create_model(
     "LinkEntry",
     __base__=Entry,
     __doc__=Entry.__doc__,
-    **{name: (Annotated[Part | None, _slot(name)], Field(None, description=_HELP[name])) for name in LINK_SLOTS},
+    **{name: (Annotated[Part | None, link_slot(name)], Field(None, description=_HELP[name])) for name in LINK_SLOTS},
 )
 
 

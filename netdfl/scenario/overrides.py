@@ -49,9 +49,7 @@ def apply(document: Document, overrides: list[Override], root: type[BaseModel], 
     for override in overrides:
         _write(document, override)
         normalise(document, root, directory)
-    notices = [
-        notice for override in overrides for notice in _drop_foreign(document, override, given, root, directory)
-    ]
+    notices = [notice for override in overrides for notice in _drop_foreign(document, override, given, root, directory)]
     normalise(document, root, directory)
     return notices
 
@@ -99,7 +97,9 @@ def _drop_foreign(
     for key in parent:
         siblings = siblings[key]
     dropped = [
-        key for key in siblings if key not in known and not any(path[: len(parent) + 1] == (*parent, key) for path in given)
+        key
+        for key in siblings
+        if key not in known and not any(path[: len(parent) + 1] == (*parent, key) for path in given)
     ]
     for key in dropped:
         del siblings[key]

@@ -57,9 +57,7 @@ def _written(loc: tuple[int | str, ...], value: Any, kind: str) -> Path:
     return tuple(path)
 
 
-def _problem(
-    details: ErrorDetails, path: Path, document: Document, root: type[BaseModel], directory: str
-) -> Problem:
+def _problem(details: ErrorDetails, path: Path, document: Document, root: type[BaseModel], directory: str) -> Problem:
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
     name = ".".join(map(str, path)) or "the scenario"
     if kind == "extra_forbidden":

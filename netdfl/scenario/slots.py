@@ -95,7 +95,9 @@ class Slot:
             raise _refused(f"{value!r} is not a {self.what}", f"a name, or a mapping with {self.key!r}")
         kind = self.kind_of(value)
         if kind is None:
-            raise self._at_key(_refused(f"missing key {self.key!r}", "", f"say which {self.what}: {self._some()}"), value)
+            raise self._at_key(
+                _refused(f"missing key {self.key!r}", "", f"say which {self.what}: {self._some()}"), value
+            )
         try:
             model = self.model(kind, (info.context or {}).get("directory", "."))
         except PydanticCustomError as exc:

@@ -69,7 +69,10 @@ def model_keys(model: type[BaseModel]) -> set[str]:
 
 def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
     for name, field in model.model_fields.items():
-        yield field.alias or name, Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+        yield (
+            field.alias or name,
+            Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation,
+        )
 
 
 def _model(annotation: Any, value: Any, directory: str) -> type[BaseModel] | None:

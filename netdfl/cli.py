@@ -1,0 +1,135 @@
+"""The command line: a thin list of commands; what a command needs is imported inside it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from netdfl.core.errors import InputError, NetdflError
+
+app = typer.Typer(
+    help="Run decentralized federated learning on real or simulated networks, described by one scenario file.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Format(StrEnum):
+    """How a command prints what it found."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario file.")]
+Sets = Annotated[
+    list[str], typer.Option("--set", metavar="PATH=VALUE", help="Override a key, like --set algorithm.lr=0.05.")
+]
+World = Annotated[str | None, typer.Option("--on", metavar="WORLD", help="Short for --set world.kind=WORLD.")]
+OutputFormat = Annotated[Format, typer.Option("--format", help="How to print.")]
+
+
+@app.command()
+def validate(scenario: ScenarioFile, sets: Sets = [], on: World = None) -> None:  # noqa: B006 - typer reads it only
+    """Check a scenario and name every mistake in it."""
+    loaded = load_scenario(scenario, sets, on)
+    print(f"{scenario}: {loaded.name} is valid")
+
+
+@app.command()
+def explain(
+    scenario: ScenarioFile,
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: World = None,
+    format: OutputFormat = Format.TEXT,
+) -> None:
+    """Show a fleet before it runs: graph, weights, traffic, data, events."""
+    from netdfl.scenario.explain import explain as find
+
+    try:
+        found = find(load_scenario(scenario, sets, on))
+    except ValueError as exc:
+        raise InputError(f"{scenario}: {exc}") from exc
+    if format is Format.JSON:
+        _print_json(found)
+    else:
+        from rich.console import Console
+
+        from netdfl.scenario.show import show
+
+        show(found, Console())
+
+
+@app.command("list")
+def list_parts(
+    what: Annotated[str, typer.Argument(help="algorithms, topologies, models, ...; nothing lists the lists.")] = "",
+    format: OutputFormat = Format.TEXT,
+) -> None:
+    """List what a scenario can name."""
+    from netdfl.scenario.catalogue import CATALOGUE, rows
+
+    if not what:
+        found: list[Any] = list(CATALOGUE)
+        print("\n".join(found)) if format is Format.TEXT else _print_json(found)
+        return
+    found = rows(what)
+    if format is Format.JSON:
+        _print_json(found)
+    else:
+        from rich.console import Console
+
+        from netdfl.scenario.show import show_parts
+
+        show_parts(found, Console())
+
+
+def load_scenario(file: Path, sets: list[str], on: str | None) -> Any:
+    """Load a scenario for a command, and print what its overrides dropped. Raises ScenarioError."""
+    from netdfl.scenario.load import load
+
+    scenario = load(file, sets, on=on)
+    for notice in scenario.notices:
+        print(f"note: {notice}", file=sys.stderr)
+    return scenario
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, indent=1, default=str))
+
+
+def main() -> None:
+    """Run the command line. Mistakes are lines on stderr and an exit code, never a stack trace."""
+    try:
+        app()
+    except InputError as exc:
+        code = _failed(str(exc), 2)
+    except NetdflError as exc:
+        code = _failed(str(exc), 4)
+    except KeyboardInterrupt:
+        code = _failed("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as exc:
+        if os.environ.get("NETDFL_TRACEBACK"):
+            raise
+        code = _failed(f"internal error: {type(exc).__name__}: {exc} (NETDFL_TRACEBACK=1 shows where)", 4)
+    sys.exit(code)
+
+
+def _failed(text: str, code: int) -> int:
+    print(text, file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    main()

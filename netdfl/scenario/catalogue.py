@@ -1,0 +1,70 @@
+"""What a scenario can name: every table, its parts, their parameters and help texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from netdfl.core.errors import InputError
+from netdfl.scenario.fields import Choice
+from netdfl.scenario.links import link_slot
+from netdfl.scenario.network import COMPRESSION, TOPOLOGY
+from netdfl.scenario.parts import Part
+from netdfl.scenario.signatures import summary
+from netdfl.scenario.slots import Slot, nearest
+from netdfl.scenario.tables import ALGORITHMS, AUGMENTATIONS, MODELS, PARTITIONS, SELECTIONS, WEIGHTS
+from netdfl.scenario.task import DATASETS, TASK
+from netdfl.scenario.world import DETECTOR, WORLD
+
+CATALOGUE: Mapping[str, Slot] = {
+    "algorithms": ALGORITHMS,
+    "topologies": TOPOLOGY,
+    "weights": WEIGHTS,
+    "selections": SELECTIONS,
+    "tasks": TASK,
+    "datasets": DATASETS,
+    "partitions": PARTITIONS,
+    "augmentations": AUGMENTATIONS,
+    "models": MODELS,
+    "compressors": COMPRESSION,
+    "losses": link_slot("loss"),
+    "latencies": link_slot("latency"),
+    "rates": link_slot("rate"),
+    "worlds": WORLD,
+    "failure_detectors": DETECTOR,
+}
+
+
+def rows(what: str) -> list[dict[str, Any]]:
+    """Each part of the table `what`: its name, help, parameters with their defaults, and source where known.
+
+    Raises:
+        InputError: There is no such table.
+    """
+    if what not in CATALOGUE:
+        raise InputError(f"there is no list of {what!r}, {nearest(what, list(CATALOGUE))}")
+    slot = CATALOGUE[what]
+    return [_row(kind, entry, slot.model(kind)) for kind, entry in slot.table().items()]
+
+
+def _row(kind: str, entry: Any, model: type[Choice]) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": kind, "help": summary(getattr(entry, "build", entry))}
+    if hasattr(entry, "family"):
+        row |= {"family": entry.family, "needs": sorted(entry.needs), "source": entry.source}
+    return row | {"parameters": _parameters(model)}
+
+
+def _parameters(model: type[Choice]) -> dict[str, Any]:
+    """Each parameter's default as the scenario would write it; `required` where there is none."""
+    names = model.parameters.values() if issubclass(model, Part) else set(model.model_fields) - {"kind"}
+    found: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        if name in names:
+            found[field.alias or name] = "required" if field.is_required() else _written(model, name)
+    return found
+
+
+def _written(model: type[Choice], name: str) -> Any:
+    default = model.model_fields[name].get_default()
+    dumped = model.model_construct(**{name: default}).model_dump(mode="json", include={name}, warnings=False)
+    return dumped.get(name, default)
