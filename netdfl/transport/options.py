@@ -15,13 +15,15 @@ class GrpcOptions:
     """What gRPC's own timers, windows and limits are set to, the same on every node.
 
     `max_message` bounds one message's frame; the fleet sets it from the scenario's model. A frame up
-    to `unary_max` travels as one call, a larger one in pieces of `chunk`. `queue_messages` and
-    `queue_bytes` bound what waits for one destination; one message is always let in.
+    to `unary_max` travels as one call, a larger one in pieces of `chunk` (larger pieces stall the
+    event loop for longer, smaller ones cost more calls). `queue_messages` and `queue_bytes` bound what waits for one
+    destination; one message is always let in.
     """
 
     max_message: SizeBytes = 64 * 1024 * 1024
     unary_max: SizeBytes = 1024 * 1024
-    chunk: SizeBytes = 256 * 1024
+    chunk: SizeBytes = 512 * 1024
+    write_buffer: SizeBytes = 1024 * 1024
     queue_messages: PositiveInt = 64
     queue_bytes: SizeBytes = 256 * 1024 * 1024
     waiting_calls: PositiveInt = 4
@@ -30,7 +32,7 @@ class GrpcOptions:
     keepalive: TimeNs = 2 * _S
     keepalive_timeout: TimeNs = 2 * _S
     backoff_initial: TimeNs = 100 * _MS
-    backoff_min: TimeNs = 100 * _MS
+    backoff_min: TimeNs = 5 * _S
     backoff_max: TimeNs = 500 * _MS
 
     def channel(self) -> list[tuple[str, int]]:
@@ -47,6 +49,7 @@ class GrpcOptions:
             ("grpc.enable_retries", 0),
             ("grpc.enable_http_proxy", 0),
             ("grpc.max_send_message_length", -1),
+            ("grpc.http2.write_buffer_size", self.write_buffer),
         ]
 
     def server(self) -> list[tuple[str, int]]:

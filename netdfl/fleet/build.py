@@ -1,0 +1,118 @@
+"""From a resolved scenario to the parts of a fleet; every world builds its nodes here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from netdfl.algorithms.base import Algorithm
+from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.wait import WaitPolicy
+from netdfl.core.clock import Clock
+from netdfl.core.errors import InputError
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId, View
+from netdfl.fleet.problems import Problem, make_problem
+from netdfl.node.ledger import NodeLedger
+from netdfl.node.mailbox import Mailbox
+from netdfl.node.runtime import Hooks, Node
+from netdfl.node.worker import Worker
+from netdfl.record.base import Recorder
+from netdfl.scenario.build import build_network
+from netdfl.scenario.schema import Scenario
+from netdfl.topology.network import Network, without
+from netdfl.transport.base import Transport
+
+
+def make_algorithm(scenario: Scenario) -> Algorithm:
+    """The algorithm with the scenario's wait and compression."""
+    wait: Any = scenario.wait
+    policy = WaitPolicy(need=wait.need, deadline_ns=wait.deadline, stale=wait.stale)
+    part: Any = scenario.algorithm
+    algorithm: Algorithm = part.build(Exchange(wait=policy, on_missing=wait.on_missing))
+    return algorithm
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What all nodes of a fleet have in common: made once, before any node exists."""
+
+    scenario: Scenario
+    streams: Streams
+    network: Network
+    algorithm: Algorithm
+    problem: Problem
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Blueprint:
+        """Build it. Raises InputError where the scenario asks for what can't be."""
+        streams = Streams(scenario.seed)
+        try:
+            network = build_network(scenario)
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        return cls(
+            scenario,
+            streams,
+            network,
+            make_algorithm(scenario),
+            make_problem(scenario, streams),
+        )
+
+    @property
+    def node_ids(self) -> range:
+        """All nodes; the server, where there is one, is the last."""
+        return range(self.network.num_nodes)
+
+    @property
+    def push(self) -> bool:
+        """Whether messages are shares of mass."""
+        return self.algorithm.family != "server" and bool(self.algorithm.mixing.push)
+
+    @property
+    def evaluated(self) -> range:
+        """The nodes whose models are averaged and judged: all, or the server alone."""
+        server = self.network.server
+        return range(self.network.num_nodes) if server is None else range(server, server + 1)
+
+    def view(self, node: NodeId, round: int, gone: frozenset[NodeId]) -> View:
+        """What `node` knows of `round`, without the peers that it takes for gone."""
+        view = self.network.view(node, round)
+        return without(view, gone, keep="columns" if self.push else "rows") if gone else view
+
+    def evaluates(self, round: int) -> bool:
+        """Whether models are judged at the end of `round`."""
+        every = self.scenario.evaluation.every
+        return (round + 1) % every == 0 or round + 1 == self.scenario.rounds
+
+    def node(
+        self,
+        node: NodeId,
+        *,
+        device: str,
+        transport: Transport,
+        clock: Clock,
+        worker: Worker,
+        recorder: Recorder,
+        ledger: NodeLedger,
+        hooks: Hooks,
+        epoch: int = 0,
+    ) -> Node:
+        """One node, ready to run."""
+        task = self.problem.idle() if node == self.network.server else self.problem.task(node, device)
+        return Node(
+            id=node,
+            algorithm=self.algorithm,
+            task=task,
+            view_of=partial(self.view, node),
+            num_rounds=self.scenario.rounds,
+            transport=transport,
+            clock=clock,
+            worker=worker,
+            recorder=recorder,
+            ledger=ledger,
+            mailbox=Mailbox(keep_late=self.push),
+            hooks=hooks,
+            epoch=epoch,
+        )

@@ -1,0 +1,72 @@
+"""Snapshots of models on disk, and the figures of their average: never more than two models in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from netdfl.core.types import NodeId
+
+Judge = Callable[[Tensor], Mapping[str, float]]
+
+
+class Snapshot(NamedTuple):
+    """A node's vector (the numerator, for push-sum) and its push-sum weight."""
+
+    x: Tensor
+    weight: float
+
+
+def write_snapshot(path: Path, x: Tensor, weight: float) -> None:
+    """Write a snapshot; it appears whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(save({"x": x.detach().cpu()}, metadata={"weight": repr(weight)}))
+    os.replace(temporary, path)
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """Read what `write_snapshot` wrote."""
+    with safe_open(path, framework="pt") as file:
+        return Snapshot(file.get_tensor("x"), float(file.metadata()["weight"]))
+
+
+def judge_average(read: Mapping[NodeId, Callable[[], Snapshot]], judge: Judge, local: int) -> dict[str, float]:
+    """Figures of the average model over the nodes of `read`, each of which is read twice.
+
+    The average is the sum of x over the sum of w. `consensus_distance` is the root of the mean over
+    nodes of |z_i - average|^2, with z = x / w. `local` models at most are judged alone.
+    """
+    total, weights = None, 0.0
+    for snapshot in (take() for take in read.values()):
+        total = snapshot.x.double() if total is None else total.add_(snapshot.x)
+        weights += snapshot.weight
+    assert total is not None
+    dtype = next(iter(read.values()))().x.dtype
+    average = (total / weights).to(dtype)
+    figures = dict(judge(average))
+    figures |= _spread(read, average, judge, local)
+    figures["weight_sum"] = weights / len(read)
+    return figures
+
+
+def _spread(
+    read: Mapping[NodeId, Callable[[], Snapshot]], average: Tensor, judge: Judge, local: int
+) -> dict[str, float]:
+    squares, alone = 0.0, []
+    for number, take in enumerate(read.values()):
+        snapshot = take()
+        z = snapshot.x / snapshot.weight
+        squares += float(torch.linalg.vector_norm((z - average).double()) ** 2)
+        if number < local:
+            alone.append(judge(z))
+    figures = {"consensus_distance": (squares / len(read)) ** 0.5}
+    if alone and "test_accuracy" in alone[0]:
+        figures["mean_local_accuracy"] = sum(f["test_accuracy"] for f in alone) / len(alone)
+    return figures

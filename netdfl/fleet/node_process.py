@@ -1,0 +1,328 @@
+"""A process of the fleet: one node (or a few), or the evaluator, attending at the launcher.
+
+This is the first module that imports grpc, and it is imported in forked children only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from netdfl.algorithms.base import NodeState
+from netdfl.core.clock import RealClock
+from netdfl.core.errors import NetdflError, RunError, TrainingError, TransportError
+from netdfl.core.types import NodeId, Role, View
+from netdfl.fleet.build import Blueprint
+from netdfl.fleet.evaluation import judge_average, read_snapshot, write_snapshot
+from netdfl.node.ledger import NodeLedger
+from netdfl.node.runtime import Node
+from netdfl.node.worker import ThreadWorker
+from netdfl.record.store import StoreWriter
+from netdfl.transport.control import ControlClient
+from netdfl.transport.grpc import GrpcTransport
+from netdfl.transport.v1 import control_pb2 as pb
+from netdfl.transport.wire import PROTOCOL_VERSION
+
+FLUSH_S = 0.25
+EVALUATOR = -1
+EXIT_TRAINING, EXIT_DISK, EXIT_LOST = 5, 4, 6
+
+
+def run_process(blueprint: Blueprint, plan: dict[str, Any], command: dict[str, Any]) -> int:
+    """Run the nodes that `command` names, or the evaluator, to the end; return the exit code."""
+    torch.set_num_threads(1)
+    worker = ThreadWorker()
+    members = [
+        Evaluator(blueprint, plan) if node == EVALUATOR else NodeProcess(blueprint, plan, node, command, worker)
+        for node in command["nodes"]
+    ]
+
+    async def everyone() -> int:
+        return max(await asyncio.gather(*(member.main() for member in members)))
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        code = runner.run(everyone())
+    worker.close()
+    return code
+
+
+def _loop_factory() -> Any:
+    with suppress(ModuleNotFoundError):
+        import uvloop
+
+        return uvloop.new_event_loop
+    return None
+
+
+class Attendant:
+    """What nodes and the evaluator have in common: a stream to the launcher, and its orders."""
+
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        """Attend at the launcher that `plan` names."""
+        self.plan = plan
+        self.stopped = asyncio.Event()
+        self.control: ControlClient | None = None
+
+    async def attend(self, hello: pb.Hello) -> None:
+        """Open the stream. Raises TransportError."""
+        hello.pid, hello.protocol_version = os.getpid(), PROTOCOL_VERSION
+        hello.scenario_hash = self.plan["scenario_hash"]
+        self.control = await ControlClient.connect(
+            self.plan["control"], self.plan["token"], hello, self.obey, lambda reason: self.stopped.set()
+        )
+
+    def obey(self, order: pb.Order) -> None:
+        """Carry out one order."""
+        kind = order.WhichOneof("order")
+        getattr(self, "on_" + kind, lambda _: None)(getattr(order, kind))
+
+    def on_stop(self, stop: pb.Stop) -> None:
+        """End in good order."""
+        self.stopped.set()
+
+    def on_crash(self, crash: pb.Crash) -> None:
+        """End at once."""
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def report(self, **reports: Any) -> None:
+        """Tell the launcher."""
+        if self.control is not None:
+            self.control.report(pb.Report(**reports))
+
+
+class NodeProcess(Attendant):
+    """One node in a process of its own, or beside a few others. A `Hooks`."""
+
+    def __init__(
+        self, blueprint: Blueprint, plan: dict[str, Any], node: NodeId, command: dict[str, Any], worker: ThreadWorker
+    ) -> None:
+        """Prepare `node`; nothing runs yet."""
+        super().__init__(plan)
+        self.blueprint, self.id, self.worker = blueprint, node, worker
+        self.epoch: int = command["epoch"]
+        self.directory = Path(plan["directory"])
+        self.clock = RealClock()
+        self.store = StoreWriter(self.directory, f"{node:03d}")
+        self.ledger = NodeLedger(node, self.clock, self.store)
+        self.transport = GrpcTransport(
+            node,
+            "127.0.0.1:0",
+            {},
+            run_id=bytes.fromhex(plan["run_id"]),
+            scenario_hash=plan["scenario_hash"],
+            clock=self.clock,
+            ledger=self.ledger,
+            options=message_options(blueprint),
+            epoch=self.epoch,
+        )
+        self.node: Node = blueprint.node(
+            node,
+            device=command["device"],
+            transport=self.transport,
+            clock=self.clock,
+            worker=worker,
+            recorder=self.store,
+            ledger=self.ledger,
+            hooks=self,
+            epoch=self.epoch,
+        )
+        self.started = asyncio.Event()
+        self.finished = False
+        self.background: set[asyncio.Task[None]] = set()
+
+    async def main(self) -> int:
+        """Start, run, linger until the launcher says stop, leave."""
+        try:
+            address = await self.transport.start()
+            role = Role.SERVER if self.id == self.blueprint.network.server else Role.CLIENT
+            await self.attend(pb.Hello(node_id=self.id, role=role.value, address=address, epoch=self.epoch))
+        except NetdflError as error:
+            print(error, file=sys.stderr)
+            return EXIT_LOST
+        code = await self.run()
+        await self.leave(code)
+        return code
+
+    async def run(self) -> int:
+        """Run the algorithm beside the clockwork; return the exit code."""
+        clockwork = asyncio.create_task(self.tick())
+        running = asyncio.create_task(self.begin())
+        stopped = asyncio.create_task(self.stopped.wait())
+        try:
+            await asyncio.wait({clockwork, running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done() and not clockwork.done() and running.exception() is None:
+                await self.finish()
+            errors = [task.exception() for task in (running, clockwork) if task.done()]
+            return next((self.fail(error) for error in errors if error is not None), 0)
+        finally:
+            for task in (clockwork, running, stopped):
+                task.cancel()
+            await asyncio.gather(clockwork, running, stopped, return_exceptions=True)
+
+    async def begin(self) -> None:
+        """Wait for the fleet's start, then run every round."""
+        await self.started.wait()
+        await self.clock.sleep_until(0)
+        await self.node.run()
+
+    async def finish(self) -> None:
+        """All rounds are done: keep answering neighbors until the launcher says stop."""
+        await asyncio.gather(*self.background)
+        self.finished = True
+        self.progress("end")
+        await self.stopped.wait()
+
+    def fail(self, error: BaseException) -> int:
+        """Say what ended the node, by name."""
+        kind = "training_error" if isinstance(error, TrainingError) else "failed"
+        reason = str(error) if isinstance(error, NetdflError) else f"{type(error).__name__}: {error}"
+        self.report(
+            event=pb.Event(
+                at_ns=self.clock.now_ns(),
+                round=max(self.node.round, 0),
+                kind=kind,
+                details=json.dumps({"reason": reason}),
+            )
+        )
+        print(f"node {self.id}: {reason}", file=sys.stderr)
+        if not isinstance(error, NetdflError):
+            raise error
+        return EXIT_DISK if isinstance(error, RunError) else EXIT_TRAINING
+
+    async def leave(self, code: int) -> None:
+        """Settle what is in flight, flush, say goodbye."""
+        await self.transport.aclose()
+        with suppress(RunError):
+            self.store.close()
+        if self.control is not None:
+            self.report(bye=pb.Bye(reason="done" if code == 0 else f"exit code {code}"))
+            with suppress(TransportError):
+                await self.control.aclose()
+
+    async def tick(self) -> None:
+        """Flush the record and report progress, a few times a second."""
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self.store.flush()
+            self.progress("end" if self.finished else "train")
+
+    def progress(self, phase: str) -> None:
+        """Tell the launcher where this node stands."""
+        loss = self.node.task.last_loss
+        self.report(
+            progress=pb.Progress(
+                round=max(self.node.round, 0),
+                phase=phase,
+                train_loss=loss if loss == loss else None,
+                at_ns=self.clock.now_ns(),
+                bytes_sent=self.ledger.bytes_sent,
+                messages_sent=self.ledger.sent_count,
+                messages_delivered=sum(edge.delivered for edge in self.ledger.edges.values()),
+                messages_failed=self.ledger.lost_count,
+            )
+        )
+
+    async def begin_round(self, round: int) -> None:
+        """Nothing is scripted here yet."""
+
+    async def end_round(self, state: NodeState, view: View, weight: float) -> None:
+        """Write a snapshot where one is due, beside the next round."""
+        if self.blueprint.evaluates(view.round) and self.id in self.blueprint.evaluated:
+            task = asyncio.create_task(self.snapshot(view.round, state.x, weight))
+            self.background.add(task)
+            task.add_done_callback(self.background.discard)
+
+    async def snapshot(self, round: int, x: torch.Tensor, weight: float) -> None:
+        """Write one snapshot and report it; vectors are never written in place, so `x` stays as it is."""
+        path = snapshot_path(self.directory, round, self.id)
+        await asyncio.to_thread(write_snapshot, path, x, weight)
+        self.report(snapshot=pb.Snapshot(round=round, path=str(path)))
+
+    def on_peers(self, peers: pb.Peers) -> None:
+        """Learn where the others listen."""
+        for node, address in peers.addresses.items():
+            if node != self.id:
+                self.transport.set_peer(node, address)
+
+    def on_start(self, start: pb.Start) -> None:
+        """Begin at the common start."""
+        self.clock.start_ns = start.start_ns
+        self.started.set()
+
+    def on_gone(self, gone: pb.Gone) -> None:
+        """Neither wait for the node nor send to it, until it returns."""
+        self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), "gone", peer=gone.node_id)
+        self.node.waits.set_gone(gone.node_id)
+        self.transport.set_gone(gone.node_id)
+
+    def on_returned(self, back: pb.Returned) -> None:
+        """The node is back, at a new address."""
+        self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), "returned", peer=back.node_id)
+        self.transport.set_peer(back.node_id, back.address, back.epoch)
+        self.node.waits.set_returned(back.node_id)
+
+
+class Evaluator(Attendant):
+    """Judges the average model of a round from the nodes' snapshots, and deletes them."""
+
+    def __init__(self, blueprint: Blueprint, plan: dict[str, Any]) -> None:
+        """Judge by the blueprint's problem."""
+        super().__init__(plan)
+        self.blueprint = blueprint
+        self.queue: asyncio.Queue[pb.Evaluate] = asyncio.Queue()
+
+    async def main(self) -> int:
+        """Judge what is ordered, one round after the other, until stopped."""
+        try:
+            await self.attend(pb.Hello(node_id=EVALUATOR, role="evaluator"))
+        except NetdflError as error:
+            print(error, file=sys.stderr)
+            return EXIT_LOST
+        work = asyncio.create_task(self.work())
+        stopped = asyncio.create_task(self.stopped.wait())
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            await work
+        assert self.control is not None
+        await self.control.aclose()
+        work.cancel()
+        return 0
+
+    def on_evaluate(self, order: pb.Evaluate) -> None:
+        """Queue a round."""
+        self.queue.put_nowait(order)
+
+    async def work(self) -> None:
+        """Judge, report, delete."""
+        wanted = self.blueprint.scenario.evaluation.local
+        local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
+        while True:
+            order = await self.queue.get()
+            paths = {node: Path(path) for node, path in sorted(order.paths.items())}
+            read = {node: (lambda path=path: read_snapshot(path)) for node, path in paths.items()}
+            figures = await asyncio.to_thread(judge_average, read, self.blueprint.problem.evaluate, local)
+            self.report(evaluated=pb.Evaluated(round=order.round, json=json.dumps(figures)))
+            for path in paths.values():
+                path.unlink(missing_ok=True)
+
+
+def snapshot_path(directory: Path, round: int, node: NodeId) -> Path:
+    """Where a node's snapshot of a round lies until it is judged."""
+    return directory / "snapshots" / f"{round:06d}-{node:03d}.safetensors"
+
+
+def message_options(blueprint: Blueprint) -> Any:
+    """The scenario's gRPC options, with room for what its own model can send: the vector and three extras."""
+    options = blueprint.scenario.transport
+    most = 4 * 8 * blueprint.problem.dim + 1024 * 1024
+    return replace(options, max_message=most)

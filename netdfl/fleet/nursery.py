@@ -1,0 +1,211 @@
+"""The nursery: a process that has torch and the data loaded and forks every node from itself.
+
+`python -m netdfl.fleet.nursery` reads one JSON command per line and answers in the same way:
+
+    {"plan": {...}}                      -> {"ready": {"gpus": 0, ...}} or {"error": "...", "code": 2}
+    {"spawn": {"nodes": [3], ...}}       -> {"spawned": {"nodes": [3], "pid": 4711}}
+    {"kill": pid}
+    (a child ends)                       -> {"exited": {"pid": 4711, "code": 0, "signal": null}}
+
+The end of its input ends it and all its children, so a dead launcher leaves no orphans; children ask
+the kernel to be killed should the nursery die. It never imports grpc (a fork after grpc was used
+hangs) and never touches CUDA (GPUs are counted in a child that is thrown away).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import selectors
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from netdfl.core.errors import InputError, NetdflError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Serve commands until the input ends."""
+    from netdfl.fleet import preload
+
+    preload.warm()
+    Nursery().serve()
+
+
+class Nursery:
+    """The state of the process: its plan, and its children."""
+
+    def __init__(self) -> None:
+        """Watch the input and the children."""
+        self.blueprint: Any = None
+        self.plan: dict[str, Any] = {}
+        self.children: set[int] = set()
+        self.wake_r, self.wake_w = os.pipe()
+        os.set_blocking(self.wake_w, False)
+        os.set_blocking(self.wake_r, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.wake_w, warn_on_full_buffer=False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def serve(self) -> None:
+        """Answer commands and report ends of children, until the input ends."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(0, selectors.EVENT_READ)
+            selector.register(self.wake_r, selectors.EVENT_READ)
+            lines = _Lines()
+            while not lines.ended:
+                ready = {key.fd for key, _ in selector.select()}
+                if self.wake_r in ready:
+                    with suppress(BlockingIOError):
+                        os.read(self.wake_r, 4096)
+                    self.reap()
+                if 0 in ready:
+                    for command in lines.read():
+                        self.obey(command)
+        self.kill_all()
+
+    def obey(self, command: dict[str, Any]) -> None:
+        """Carry out one command."""
+        if "plan" in command:
+            self.make_plan(command["plan"])
+        elif "spawn" in command:
+            self.spawn(command["spawn"])
+        elif "kill" in command and command["kill"] in self.children:
+            os.kill(command["kill"], signal.SIGKILL)
+
+    def make_plan(self, plan: dict[str, Any]) -> None:
+        """Load what all nodes share, once."""
+        from netdfl.fleet.blueprint_file import read_blueprint
+
+        try:
+            self.blueprint, self.plan = read_blueprint(plan), plan
+        except InputError as error:
+            return say({"error": str(error), "code": 2})
+        except NetdflError as error:
+            return say({"error": str(error), "code": 4})
+        gc.collect()
+        gc.freeze()
+        problem = self.blueprint.problem
+        say({"ready": {"gpus": count_gpus(), "dim": problem.dim, "partition": problem.partition()}})
+
+    def spawn(self, command: dict[str, Any]) -> None:
+        """Fork a process for the nodes of `command`."""
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            self.become(command)
+        self.children.add(pid)
+        say({"spawned": {"nodes": command["nodes"], "pid": pid}})
+
+    def become(self, command: dict[str, Any]) -> NoReturn:
+        """In the child: leave the nursery's terminal and pipes, run the nodes, exit."""
+        code = 1
+        try:
+            die_with_parent()
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            name = "-".join(f"{n:03d}" if n >= 0 else "evaluator" for n in command["nodes"][:2])
+            redirect(Path(self.plan["directory"]) / "logs" / f"{name}.log")
+            os.close(self.wake_r)
+            os.close(self.wake_w)
+            from netdfl.fleet.node_process import run_process
+
+            code = run_process(self.blueprint, self.plan, command)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def reap(self) -> None:
+        """Report children that ended."""
+        while self.children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.children.discard(pid)
+            code = os.waitstatus_to_exitcode(status)
+            name = signal.Signals(-code).name if code < 0 else None
+            say({"exited": {"pid": pid, "code": max(code, 0), "signal": name}})
+
+    def kill_all(self) -> None:
+        """End every child."""
+        for pid in self.children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class _Lines:
+    """Whole lines of JSON from standard input."""
+
+    def __init__(self) -> None:
+        self.rest, self.ended = b"", False
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        data = os.read(0, 1 << 16)
+        self.ended = not data
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        yield from (json.loads(line) for line in lines)
+
+
+def say(answer: dict[str, Any]) -> None:
+    """Write one line to the launcher; if it is gone, end as the input's end would."""
+    with suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == 1:
+            os._exit(1)
+
+
+def redirect(log: Path) -> None:
+    """Send the process's output to `log` and close its input."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+    os.close(null)
+
+
+def count_gpus() -> int:
+    """The GPUs of this machine, counted by a child, so that this process never touches CUDA."""
+    import torch
+
+    if not torch.backends.cuda.is_built():
+        return 0
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(write, bytes([min(torch.cuda.device_count(), 255)]))
+        os._exit(0)
+    os.close(write)
+    count = os.read(read, 1)
+    os.close(read)
+    os.waitpid(pid, 0)
+    return count[0] if count else 0
+
+
+if __name__ == "__main__":
+    main()

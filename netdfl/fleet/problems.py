@@ -1,0 +1,185 @@
+"""What a fleet computes: every node's task, and how a model is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from netdfl.core.errors import InputError
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId
+from netdfl.scenario.schema import Scenario
+from netdfl.training.base import Task
+from netdfl.training.classification import Classification, Samples, evaluate
+from netdfl.training.data.augmentations import none as no_augmentation
+from netdfl.training.data.dataset import Dataset
+from netdfl.training.data.partitions import label_counts
+from netdfl.training.flat import FlatModel
+from netdfl.training.models.build import build as build_model
+from netdfl.training.toy import Quadratic
+
+Figures = Mapping[str, float]
+
+
+class Problem(Protocol):
+    """Made once per process, before nodes are forked from it; what it loads they share."""
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        ...
+
+    def task(self, node: NodeId, device: str) -> Task:
+        """The training task of one client."""
+        ...
+
+    def idle(self) -> Task:
+        """The task of a node that holds no data: the server's."""
+        ...
+
+    def evaluate(self, x: Tensor) -> Figures:
+        """Figures of one model on the test set, by the names of the record's metrics."""
+        ...
+
+    def partition(self) -> Mapping[str, Any] | None:
+        """Who holds which labels: `classes` and `counts` per client; None where there are none."""
+        ...
+
+
+class Idle:
+    """The task of a server: parameters to start from, and nothing to train."""
+
+    num_samples = 0
+    last_loss = float("nan")
+
+    def __init__(self, start: Tensor) -> None:
+        """Start from `start`, shape (d,)."""
+        self._start = start
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return self._start.numel()
+
+    def initial(self) -> Tensor:
+        """A fresh copy of the common start."""
+        return self._start.clone()
+
+    def data(self, round: int) -> Any:
+        """There is none."""
+        raise AssertionError("a server does not train")
+
+
+class ClassificationProblem:
+    """A dataset shared out over the clients, and one model that all start from."""
+
+    def __init__(self, scenario: Scenario, streams: Streams, num_clients: int) -> None:
+        """Load the data and share it out. Raises DatasetError, or InputError where they do not fit."""
+        spec: Any = scenario.task
+        self.spec, self.streams, self.num_clients = spec, streams, num_clients
+        self.data: Dataset = load_dataset(spec.dataset)
+        try:
+            self.parts = spec.dataset.partition.build(self.data.train_y, num_clients, streams)
+            module = build_model(
+                type(spec.model).__dict__["function"],
+                self.data.shape,
+                self.data.num_classes,
+                streams.integer("model"),
+                **spec.model.params,
+            )
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        self.model = FlatModel(module)
+        self.start = self.model.flat()
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return self.model.dim
+
+    def task(self, node: NodeId, device: str) -> Classification:
+        """The client's part of the training set, standardised, on its device."""
+        x, y = self.data.train(self.parts[node])
+        self.model.module.to(device)
+        augment = self.spec.dataset.augment
+        chosen = None if augment.kind == no_augmentation.__name__ else augment
+        return Classification(
+            self.model,
+            self.start.to(device),
+            Samples(torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)),
+            node=node,
+            streams=self.streams,
+            batch_size=self.spec.batch_size,
+            augment=None if chosen is None else lambda batch, rng: chosen.build(batch, rng),
+        )
+
+    def idle(self) -> Idle:
+        """The server's task."""
+        return Idle(self.start)
+
+    @cached_property
+    def test(self) -> Samples:
+        """The test set, standardised."""
+        x, y = self.data.test()
+        return Samples(torch.from_numpy(x), torch.from_numpy(y))
+
+    def evaluate(self, x: Tensor) -> Figures:
+        """Accuracy and loss on the whole test set."""
+        accuracy, loss = evaluate(self.model, x, self.test, self.spec.eval_batch)
+        return {"test_accuracy": accuracy, "test_loss": loss}
+
+    def partition(self) -> Mapping[str, Any]:
+        """Label counts per client."""
+        counts = label_counts(self.data.train_y, self.parts, self.data.num_classes)
+        return {"classes": [str(c) for c in range(self.data.num_classes)], "counts": counts.tolist()}
+
+
+def load_dataset(part: Any) -> Dataset:
+    """The dataset that a scenario names, from the data root."""
+    from netdfl.training.data.dataset import data_root
+
+    found: Dataset = part.build(data_root())
+    return found
+
+
+class ToyProblem:
+    """A toy problem whose answer is known: the mean of the starts, or of the centers."""
+
+    def __init__(self, scenario: Scenario, streams: Streams, num_clients: int) -> None:
+        """Make every client's task; they are small."""
+        part: Any = scenario.task
+        self.tasks: list[Quadratic] = [part.build(node, streams) for node in range(num_clients)]
+        pure = not bool(self.tasks[0].curvature.any())
+        self.answer = torch.stack([t.start if pure else t.center for t in self.tasks]).mean(0)
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.answer.numel()
+
+    def task(self, node: NodeId, device: str) -> Quadratic:
+        """The client's quadratic; toy problems stay on the CPU."""
+        return self.tasks[node]
+
+    def idle(self) -> Idle:
+        """The server's task: it starts where client 0 does."""
+        return Idle(self.tasks[0].start)
+
+    def evaluate(self, x: Tensor) -> Figures:
+        """`error`: the root mean square distance to the answer, per coordinate."""
+        return {"error": float((x - self.answer).square().mean().sqrt())}
+
+    def partition(self) -> None:
+        """There are no labels."""
+        return
+
+
+def make_problem(scenario: Scenario, streams: Streams) -> Problem:
+    """The scenario's problem."""
+    if scenario.task.kind == "train":
+        return ClassificationProblem(scenario, streams, scenario.nodes)
+    return ToyProblem(scenario, streams, scenario.nodes)

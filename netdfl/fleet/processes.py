@@ -1,0 +1,331 @@
+"""The `processes` world: real gRPC nodes in local processes, started, watched and ended by a launcher.
+
+The launcher takes no part in the training. It tells nodes each other's addresses and the common
+start, takes their reports, tells survivors who is gone (the oracle), and has models judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.errors import MachineError, RunError
+from netdfl.core.types import NodeId
+from netdfl.fleet.devices import spread
+from netdfl.fleet.spawn import Nursery, log_tail
+from netdfl.record.run import RunDirectory
+from netdfl.record.status import ENDED, EvaluationStatus, FleetStatus, NodeStatus, Phase
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.resolved import scenario_hash
+from netdfl.scenario.schema import Scenario
+from netdfl.transport.control import Attendee, ControlServer
+from netdfl.transport.v1 import control_pb2 as pb
+
+EVALUATOR = -1
+STATUS_S = 0.5
+GRACE_S = 5.0
+INTERRUPT_GRACE_S = 1.2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a fleet ended, beside what it recorded."""
+
+    duration_s: float
+    interrupted: bool = False
+    broke: str = ""
+
+
+class Launcher:
+    """One run in the `processes` world."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        directory: RunDirectory,
+        nursery: Nursery,
+        status: FleetStatus,
+        note: Callable[[str], None],
+    ) -> None:
+        """Run `scenario` into `directory`; keep `status` up to date, tell news to `note`."""
+        self.scenario, self.directory, self.nursery = scenario, directory, nursery
+        self.status, self.note = status, note
+        self.store = StoreWriter(directory.path, "fleet")
+        self.token = secrets.token_hex(16)
+        self.control = ControlServer(self.token, self.on_report, self.on_lost)
+        self.attendees: dict[NodeId, Attendee] = {}
+        self.pids: dict[int, list[NodeId]] = {}
+        self.changed = asyncio.Event()
+        self.snapshots: dict[int, dict[NodeId, str]] = {}
+        self.judged: set[int] = set()
+        self.ordered: set[int] = set()
+        self.start_ns: int | None = None
+        self.stopping = False
+        self.interrupted = False
+        self.broke = ""
+        self.rounds_of: dict[NodeId, pb.Progress] = {}
+
+    # the course of a run
+
+    async def run(self) -> Outcome:
+        """Start the fleet, watch it to its end, stop it."""
+        ended_ns: int | None = None
+        ticking = asyncio.create_task(self.tick())
+        try:
+            await self.gather_fleet()
+            self.begin()
+            await self.until(lambda: self.all_ended)
+            ended_ns = time.monotonic_ns()
+            await self.until(lambda: self.all_judged)
+        finally:
+            await self.stop(INTERRUPT_GRACE_S if self.interrupted else GRACE_S)
+            ticking.cancel()
+            self.finish_record()
+        took = (ended_ns or time.monotonic_ns()) - (self.start_ns or time.monotonic_ns())
+        return Outcome(took / NS_PER_S, self.interrupted, self.broke)
+
+    async def gather_fleet(self) -> None:
+        """Start every node and wait until all attend. Raises InputError, MachineError, RunError."""
+        address = await self.control.start()
+        plan = {
+            "directory": str(self.directory.path),
+            "scenario_directory": str(self.scenario.file.parent if self.scenario.file else "."),
+            "control": address,
+            "token": self.token,
+            "run_id": secrets.token_hex(8),
+            "scenario_hash": scenario_hash(self.scenario),
+        }
+        (self.directory.path / "snapshots").mkdir(exist_ok=True)
+        found = await self.nursery.plan(plan, self.on_exit)
+        if found["partition"] is not None:
+            self.directory.write_json("partition.json", found["partition"])
+        devices = spread(getattr(self.scenario.task, "device", "cpu"), found["gpus"], self.scenario.num_nodes)
+        for nodes in self.processes():
+            pid = await self.nursery.spawn(nodes, devices[nodes[0]])
+            self.pids[pid] = nodes
+            for node in nodes:
+                self.status.nodes[node] = NodeStatus(node, pid)
+        self.pids[await self.nursery.spawn([EVALUATOR], "cpu")] = [EVALUATOR]
+        world: Any = self.scenario.world
+        try:
+            async with asyncio.timeout(world.start_timeout / NS_PER_S):
+                await self.until(lambda: len(self.attendees) == self.scenario.num_nodes + 1)
+        except TimeoutError:
+            missing = sorted(set(self.status.nodes) - set(self.attendees))
+            raise MachineError(
+                f"nodes {missing} did not start within {world.start_timeout / NS_PER_S:g} s; "
+                f"their logs are in {self.directory.path / 'logs'}, world.start_timeout gives them longer"
+            ) from None
+
+    def processes(self) -> list[list[NodeId]]:
+        """Which nodes share a process."""
+        world: Any = self.scenario.world
+        nodes, size = list(range(self.scenario.num_nodes)), world.nodes_per_process
+        return [nodes[i : i + size] for i in range(0, len(nodes), size)]
+
+    def begin(self) -> None:
+        """Tell everybody the addresses and the common start."""
+        peers = pb.Peers(addresses={n: a.hello.address for n, a in self.attendees.items() if n != EVALUATOR})
+        self.start_ns = time.monotonic_ns() + 20_000_000
+        for node, attendee in self.attendees.items():
+            if node != EVALUATOR:
+                attendee.order(pb.Order(peers=peers))
+                attendee.order(pb.Order(start=pb.Start(start_ns=self.start_ns)))
+                self.status.nodes[node].phase = Phase.RUNNING
+                self.status.nodes[node].address = attendee.hello.address
+        self.store.event(0, None, 0, "start", nodes=self.scenario.num_nodes)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for `condition`; an interrupt or a broken run ends the wait. Raises RunError."""
+        while not condition() and not self.interrupted:
+            if self.broke:
+                raise RunError(self.broke)
+            if self.nursery.ended.is_set():
+                raise RunError("the process that started the nodes died, and the nodes with it")
+            self.changed.clear()
+            await self.changed.wait()
+
+    def interrupt(self) -> None:
+        """Ctrl-C: stop everything, keep what was recorded."""
+        self.interrupted = True
+        self.changed.set()
+
+    async def stop(self, grace_s: float) -> None:
+        """Ask everyone to end; kill what is left after the grace."""
+        self.stopping = True
+        for attendee in self.attendees.values():
+            attendee.order(pb.Order(stop=pb.Stop(reason="the run is over", grace_s=grace_s)))
+        try:
+            async with asyncio.timeout(grace_s):
+                while self.pids and not self.nursery.ended.is_set():
+                    self.changed.clear()
+                    await self.changed.wait()
+        except TimeoutError:
+            pass
+        self.nursery.close()
+        await self.control.aclose()
+
+    def finish_record(self) -> None:
+        """Close the launcher's part of the store; delete snapshots that nobody judged."""
+        if self.start_ns is not None:
+            self.store.event(self.now_ns(), None, self.status.rounds_done, "finish")
+        try:
+            self.store.close()
+            self.write_fleet()
+        except RunError as error:
+            self.broke = self.broke or str(error)
+        for path in (self.directory.path / "snapshots").glob("*"):
+            path.unlink(missing_ok=True)
+        (self.directory.path / "snapshots").rmdir()
+
+    # what is known
+
+    def now_ns(self) -> int:
+        """The fleet's time."""
+        return time.monotonic_ns() - self.start_ns if self.start_ns is not None else 0
+
+    @property
+    def live(self) -> set[NodeId]:
+        """Nodes that run or have finished."""
+        return {n for n, s in self.status.nodes.items() if s.phase not in (Phase.DIED, Phase.CRASHED)}
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether no node has rounds before it."""
+        return all(s.phase in ENDED for s in self.status.nodes.values())
+
+    @property
+    def all_judged(self) -> bool:
+        """Whether every snapshot that came has been judged."""
+        return self.ordered <= self.judged and not (set(self.snapshots) - self.ordered)
+
+    @property
+    def evaluated(self) -> set[NodeId]:
+        """Live nodes whose models are averaged: all, or the server alone."""
+        return {self.scenario.nodes} & self.live if self.scenario.has_server else self.live
+
+    # news
+
+    def on_report(self, attendee: Attendee, report: pb.Report) -> None:
+        """Take one report of a node or of the evaluator."""
+        kind = report.WhichOneof("report")
+        getattr(self, f"on_{kind}", self.on_other)(attendee.hello.node_id, getattr(report, kind))
+        if kind == "hello":
+            self.attendees[attendee.hello.node_id] = attendee
+        if kind != "progress" or report.progress.phase == "end":
+            self.changed.set()
+
+    def on_other(self, node: NodeId, report: Any) -> None:
+        """Nothing to do for the rest."""
+
+    def on_progress(self, node: NodeId, progress: pb.Progress) -> None:
+        """Note where a node stands."""
+        status = self.status.nodes[node]
+        status.round = progress.round
+        status.loss = progress.train_loss if progress.HasField("train_loss") else None
+        self.rounds_of[node] = progress
+        if progress.phase == "end" and status.phase is Phase.RUNNING:
+            status.phase = Phase.FINISHED
+            self.order_evaluations()
+
+    def on_snapshot(self, node: NodeId, snapshot: pb.Snapshot) -> None:
+        """A model is ready to be judged with the others of its round."""
+        self.snapshots.setdefault(snapshot.round, {})[node] = snapshot.path
+        self.order_evaluations()
+
+    def order_evaluations(self) -> None:
+        """Have every round judged for which all live nodes have given their model."""
+        wanted = self.evaluated
+        for round in sorted(set(self.snapshots) - self.ordered):
+            paths = self.snapshots[round]
+            finished = all(self.status.nodes[n].phase in ENDED for n in wanted - set(paths))
+            if (wanted <= set(paths) or finished) and paths:
+                self.ordered.add(round)
+                left_out = sorted(set(range(self.scenario.nodes)) - set(paths)) if not self.scenario.has_server else []
+                if left_out:
+                    self.store.event(self.now_ns(), None, round, "left_out", nodes=left_out)
+                self.attendees[EVALUATOR].order(pb.Order(evaluate=pb.Evaluate(round=round, paths=paths)))
+
+    def on_evaluated(self, node: NodeId, evaluated: pb.Evaluated) -> None:
+        """Record the figures of a round."""
+        figures = json.loads(evaluated.json)
+        round = evaluated.round
+        self.judged.add(round)
+        for name, value in figures.items():
+            self.store.metric(self.now_ns(), None, round, name, value)
+        known = {k: figures.get(k) for k in ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distance")}
+        if self.status.evaluation is None or self.status.evaluation.round <= round:
+            self.status.evaluation = EvaluationStatus(round, **known)
+
+    def on_event(self, node: NodeId, event: pb.Event) -> None:
+        """Record what a node says happened to it."""
+        details = json.loads(event.details)
+        self.store.event(event.at_ns, node, event.round, event.kind, **details)
+        self.note(f"node {node}, round {event.round}: {details.get('reason', event.kind)}")
+
+    def on_lost(self, attendee: Attendee) -> None:
+        """A stream ended; the nursery will say whether the process did."""
+        self.changed.set()
+
+    def on_exit(self, pid: int, code: int, signal: str | None) -> None:
+        """A process of the fleet ended."""
+        self.changed.set()
+        nodes = self.pids.pop(pid, [])
+        if self.stopping:
+            return
+        for node in nodes:
+            self.lose(node, code, signal)
+
+    def lose(self, node: NodeId, code: int, signal: str | None) -> None:
+        """A process ended that nobody had asked to: say so, and tell the others if there is an oracle."""
+        if node == EVALUATOR:
+            self.broke = f"the evaluator ended ({signal or f'exit code {code}'}); see logs/evaluator.log"
+            return
+        if self.start_ns is None:
+            self.broke = f"node {node} could not start: {log_tail(self.directory.path, node) or signal or code}"
+            return
+        if code == 4:
+            self.broke = f"node {node} could not write its record: {log_tail(self.directory.path, node)}"
+        status = self.status.nodes[node]
+        status.phase = Phase.DIED
+        self.store.event(self.now_ns(), node, status.round, "died", signal=signal, exit_code=code)
+        self.note(f"node {node} died in round {status.round}: {signal or f'exit code {code}'}")
+        if self.scenario.failure_detector.kind == "oracle":
+            gone = pb.Order(gone=pb.Gone(node_id=node, reason=signal or f"exit code {code}"))
+            for other in self.live:
+                self.attendees[other].order(gone)
+        self.order_evaluations()
+
+    # the clockwork
+
+    async def tick(self) -> None:
+        """Write `fleet.json` and flush the record, twice a second."""
+        while True:
+            await asyncio.sleep(STATUS_S)
+            try:
+                self.update_counts()
+                self.write_fleet()
+                self.store.flush()
+            except RunError as error:
+                self.broke = str(error)
+                self.changed.set()
+            self.changed.set()
+
+    def update_counts(self) -> None:
+        """Add up the nodes' counters."""
+        progress = self.rounds_of.values()
+        self.status.elapsed_s = self.now_ns() / NS_PER_S
+        self.status.bytes_sent = sum(p.bytes_sent for p in progress)
+        self.status.messages_sent = sum(p.messages_sent for p in progress)
+        self.status.messages_delivered = sum(p.messages_delivered for p in progress)
+        self.status.messages_lost = sum(p.messages_failed for p in progress)
+
+    def write_fleet(self) -> None:
+        """What `fleet.json` shows while the run goes on."""
+        self.directory.write_json("fleet.json", self.status.to_json())

@@ -1,0 +1,190 @@
+"""Run a scenario: the one way for the command line, for Python, and for studies."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from netdfl.core.errors import InputError, NetdflError, RunError
+from netdfl.fleet.spawn import Nursery
+from netdfl.record.judge import ExitCode
+from netdfl.record.result import RunFacts, summarize
+from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.record.status import FleetStatus
+from netdfl.scenario.build import build_network
+from netdfl.scenario.resolved import to_yaml
+from netdfl.scenario.schema import Scenario
+
+
+class View(Protocol):
+    """Something that shows a fleet while it runs."""
+
+    def update(self, status: FleetStatus) -> None:
+        """Show the fleet as it is now."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a piece of news."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def update(self, status: FleetStatus) -> None:
+        """Show nothing."""
+
+    def note(self, text: str) -> None:
+        """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that ended: where it lies, and what it is judged to be."""
+
+    run: Run
+    exit_code: ExitCode
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The contents of `result.json`."""
+        return self.run.result
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self.run.path
+
+
+def run(
+    scenario: Scenario,
+    *,
+    out: str | Path | None = None,
+    root: str | Path = "runs",
+    view: AbstractContextManager[View] | None = None,
+    nursery: Nursery | None = None,
+) -> Finished:
+    """Run `scenario` in the world that it names, and judge it.
+
+    Args:
+        scenario: As loaded by `netdfl.load`.
+        out: The run directory; by default a new one below `root`.
+        root: Where runs are kept.
+        view: Shows the fleet while it runs.
+        nursery: One opened earlier, so that torch was imported meanwhile; it is closed here.
+
+    Raises:
+        InputError: nothing could be run, for a reason in the scenario, the data or the machine.
+    """
+    world = scenario.world.kind
+    if world not in WORLDS:
+        raise InputError(f"world {world!r} can't be run here; use one of {', '.join(WORLDS)}")
+    try:
+        directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
+        prepare(scenario, directory)
+        with view or nullcontext(Silent()) as shown:
+            return WORLDS[world](scenario, directory, shown, nursery)
+    finally:
+        if nursery is not None:
+            nursery.close()
+
+
+def prepare(scenario: Scenario, directory: RunDirectory) -> None:
+    """Write what is known before the run: the resolved scenario and the graph of round 0."""
+    directory.write("scenario.yaml", to_yaml(scenario))
+    network = build_network(scenario)
+    graph = network.graph(0)
+    directory.write_json(
+        "graph.json",
+        {
+            "num_nodes": network.num_nodes,
+            "edges": [list(edge) for edge in graph.edges],
+            "directed": not graph.is_symmetric,
+            "server": network.server,
+            "kind": scenario.topology.kind,
+            "weights": scenario.topology.weights.kind,
+        },
+    )
+
+
+def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
+    """What the judge needs of the scenario, with `more` from the world."""
+    return RunFacts(
+        scenario=scenario.name,
+        seed=scenario.seed,
+        world=scenario.world.kind,
+        algorithm=scenario.algorithm.kind,
+        nodes=scenario.nodes,
+        rounds=scenario.rounds,
+        duration_s=duration_s,
+        expect=scenario.expect.entries(),
+        targets=scenario.report.targets,
+        **more,
+    )
+
+
+def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
+    """Judge what was recorded, write `result.json` and the report."""
+    found = open_run(directory.path)
+    summary = summarize(found, facts)
+    exit_code = summary.judgement.exit_code
+    try:
+        directory.write_json("result.json", summary.result)
+        from netdfl.report.html import write_report
+
+        write_report(directory.path)
+    except (RunError, OSError) as error:
+        raise RunError(f"{error}; the verdict was {summary.judgement.verdict}") from error
+    return Finished(found, exit_code)
+
+
+def run_processes(scenario: Scenario, directory: RunDirectory, view: View, nursery: Nursery | None) -> Finished:
+    """Real gRPC nodes in local processes."""
+    own = nursery or Nursery.open()
+    status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
+    try:
+        outcome = asyncio.run(_launch(scenario, directory, view, own, status))
+    finally:
+        own.close()
+    facts = facts_of(scenario, outcome.duration_s, interrupted=outcome.interrupted, broke=outcome.broke)
+    return finish(directory, facts)
+
+
+async def _launch(
+    scenario: Scenario, directory: RunDirectory, view: View, nursery: Nursery, status: FleetStatus
+) -> Any:
+    from netdfl.fleet.processes import Launcher, Outcome
+
+    launcher = Launcher(scenario, directory, nursery, status, view.note)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, launcher.interrupt)
+    showing = asyncio.create_task(_show(view, status))
+    began = time.monotonic()
+    try:
+        return await launcher.run()
+    except InputError:
+        raise
+    except NetdflError as error:
+        return Outcome(time.monotonic() - began, launcher.interrupted, str(error))
+    finally:
+        showing.cancel()
+        launcher.update_counts()
+        view.update(status)
+
+
+async def _show(view: View, status: FleetStatus) -> None:
+    while True:
+        view.update(status)
+        await asyncio.sleep(0.25)
+
+
+WORLDS: dict[str, Callable[[Scenario, RunDirectory, View, Nursery | None], Finished]] = {
+    "processes": run_processes,
+}
