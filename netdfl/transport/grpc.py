@@ -9,9 +9,9 @@ import grpc.aio
 
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MachineError
-from netdfl.core.types import Message, NodeId
+from netdfl.core.types import Kind, Message, NodeId
 from netdfl.transport import wire
-from netdfl.transport.base import Ledger, Sink
+from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.grpc_in import Inlet
 from netdfl.transport.grpc_out import Outlet
 from netdfl.transport.identity import Identity
@@ -25,8 +25,9 @@ GONE = "failed:gone"
 class GrpcTransport:
     """One node's end of a network of gRPC servers.
 
-    `start` binds the server and gives its address; `set_peer` says where others listen. Import this
-    module only in the process that uses it: a process that was forked after grpc's import hangs.
+    `start` binds the server and gives its address; `set_peer` says where others listen. Heartbeats
+    have a lane and a connection of their own: one that waits behind a model says nothing. Import
+    this module only in the process that uses it: a process forked after grpc was used hangs.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class GrpcTransport:
         self._ledger = ledger
         self._options = options or GrpcOptions()
         self._inlet = Inlet(self._me, clock, ledger, self._options)
-        self._outlets: dict[NodeId, Outlet] = {}
+        self._lanes: dict[NodeId, tuple[Outlet, Outlet]] = {}
         self._retired: list[Outlet] = []
         self._server: grpc.aio.Server | None = None
         for peer, where in peers.items():
@@ -87,18 +88,22 @@ class GrpcTransport:
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
         """Reach `node` at `address` from now on; what was queued for an earlier address or epoch fails."""
-        outlet = self._outlets.get(node)
-        if outlet is not None and (outlet.address, outlet.epoch) == (address, epoch) and not outlet.closed:
+        data, _ = self._lanes.get(node, (None, None))
+        if data is not None and (data.address, data.epoch) == (address, epoch) and not data.closed:
             return
         self.set_gone(node)
         self._inlet.known.add(node)
-        self._outlets[node] = Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options)
+        data, beats = (
+            Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options) for _ in range(2)
+        )
+        self._lanes[node] = data, beats
 
     def set_gone(self, node: NodeId) -> None:
         """Give `node` up: what is queued or sent to it fails as `failed:gone`, until `set_peer`."""
-        if (outlet := self._outlets.get(node)) is not None and not outlet.closed:
-            outlet.close(GONE)
-            self._retired.append(outlet)
+        for outlet in self._lanes.get(node, ()):
+            if not outlet.closed:
+                outlet.close(GONE)
+                self._retired.append(outlet)
 
     async def send(self, messages: Sequence[Message]) -> None:
         """Queue messages for their destinations; wait only for those whose queue is full.
@@ -108,27 +113,31 @@ class GrpcTransport:
             ValueError, TypeError: a message whose numbers or metadata can't travel.
         """
         held: list[Message] = []
-        full: set[NodeId] = set()
+        full: set[Outlet] = set()
         for message in messages:
+            outlet = self._outlet(message)
             nbytes = wire.frame_size(message)
-            if message.dst in full or not self._outlets[message.dst].has_room(nbytes):
-                full.add(message.dst)
+            if outlet in full or not outlet.has_room(nbytes):
+                full.add(outlet)
                 held.append(message)
             else:
-                self._outlets[message.dst].put(message, nbytes)
+                outlet.put(message, nbytes)
         for message in held:
             nbytes = wire.frame_size(message)
-            while not (outlet := self._outlets[message.dst]).has_room(nbytes):
+            while not (outlet := self._outlet(message)).has_room(nbytes):
                 await outlet.settled_one()
             outlet.put(message, nbytes)
 
     async def aclose(self) -> None:
         """Let what is queued leave within the grace, then settle the rest as `in_flight` and stop."""
-        outlets = [outlet for outlet in self._outlets.values() if not outlet.closed]
+        outlets = [outlet for lanes in self._lanes.values() for outlet in lanes if not outlet.closed]
         grace_s = self._options.close_grace / NS_PER_S
         await asyncio.gather(*(outlet.drained(grace_s) for outlet in outlets))
         for outlet in outlets:
-            outlet.close("in_flight")
+            outlet.close(Fate.IN_FLIGHT)
         if self._server is not None:
             await self._server.stop(None)
         await asyncio.gather(*(outlet.wait_closed() for outlet in (*outlets, *self._retired)))
+
+    def _outlet(self, message: Message) -> Outlet:
+        return self._lanes[message.dst][message.kind is Kind.HEARTBEAT]

@@ -28,6 +28,12 @@ class StaleEpoch(ForeignMessage):
     reason = "stale_epoch"
 
 
+class HelloMissing(ForeignMessage):
+    """A message of a node that has not said hello since this one started."""
+
+    reason = "hello_first"
+
+
 class Overloaded(MessageError):
     """More calls of one sender at once than flow control lets an honest one make."""
 
@@ -116,7 +122,7 @@ class Inlet:
         if header.run_id != self._me.run_id:
             raise ForeignMessage(f"a message of run {header.run_id.hex()} came to run {self._me.run_id.hex()}")
         if newest is None or header.epoch > newest:
-            raise ForeignMessage(f"node {header.src}, epoch {header.epoch}, sent a message before its hello")
+            raise HelloMissing(f"node {header.src}, epoch {header.epoch}, sent a message before its hello")
         if header.epoch < newest:
             raise StaleEpoch(f"node {header.src} sent a message of epoch {header.epoch} and is in epoch {newest}")
         if self._waiting[header.src] >= self._most_waiting:

@@ -22,6 +22,7 @@ from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 SERVICE = "netdfl.v1.Node"
 FULL = "full"
+HELLO_FIRST = "refused:hello_first"
 GO_ON = "go-on"
 
 _FATES = {
@@ -144,19 +145,23 @@ class Outlet:
                 waiter.set_result(None)
 
     async def _hand_over(self, entry: _Entry) -> tuple[str, int | None]:
-        if not self._greeted and (refusal := await self._greet()):
-            self._ledger.refused((self._me.node, self._peer), "foreign", refusal)
-            return "refused:foreign", None
-        payload = entry.message.payload
         while True:
-            if entry.nbytes <= self._options.unary_max:
-                answer = await self._push(wire.join(entry.header, payload), timeout=self._deadline_s)
-            else:
-                pieces = split(entry.header, wire.body_parts(payload), self._options.chunk)
-                answer = await self._stream(pieces)
-            receipt = Receipt.FromString(answer)
-            if receipt.fate != FULL:
+            just_greeted = not self._greeted
+            if just_greeted and (refusal := await self._greet()):
+                self._ledger.refused((self._me.node, self._peer), "foreign", refusal)
+                return "refused:foreign", None
+            receipt = Receipt.FromString(await self._call(entry))
+            if receipt.fate == HELLO_FIRST and not just_greeted:
+                self._greeted = False  # the peer was restarted behind the same address
+            elif receipt.fate != FULL:
                 return receipt.fate, receipt.arrived_ns
+
+    async def _call(self, entry: _Entry) -> bytes:
+        payload = entry.message.payload
+        if entry.nbytes > self._options.unary_max:
+            return await self._stream(split(entry.header, wire.body_parts(payload), self._options.chunk))
+        answer: bytes = await self._push(wire.join(entry.header, payload), timeout=self._deadline_s)
+        return answer
 
     async def _stream(self, pieces: Iterator[bytes]) -> bytes:
         """Announce the message, and send the rest only if the receiver says so."""
