@@ -36,7 +36,7 @@ def read_parameters(function: Callable[..., Any], written: Mapping[str, Any], wh
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in written:
             raise ValueError(f"{what} lacks {name!r}; add it")
-    return {name: read_value(hints[name], value, f"{what} {name}") for name, value in written.items()}
+    return {name: read_value(hints[name], value, f"{what} {name.rstrip('_')}") for name, value in written.items()}
 
 
 def read_value(annotation: Any, value: Any, what: str) -> Any:

@@ -1,0 +1,82 @@
+"""A compiled event: what happens to which links or nodes, when, and which entry said so. Flat data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from netdfl.core.types import NodeId
+from netdfl.links.selectors import Block
+
+STANDING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledEvent:
+    """One event of the compiled schedule.
+
+    Actions on links, by `blocks`: `set` makes the changes in `parameters`, `unset` ends those that the
+    same `cause` set on the same links. A change is a value as a scenario writes it, or `{scale: 2}`.
+    Actions on nodes, by `nodes`: `crash` (`state`: kept or lost), `restart`, `pause`, `resume`,
+    `slow_down` (`factor` on its computing time, 1 ends it), and `set`/`unset` of `uplink`, `downlink`.
+
+    `at_ns` counts from the common start. With `at_round` instead, an event on links acts on the
+    messages of the rounds from `at_round` to before `until_round` (None: all later ones), and one on
+    a node when that node begins the round, plus `after_ns`. `cause` is the entry's index, or
+    `STANDING` for what lasts until something else is said; `source` is always the entry's index.
+    """
+
+    action: str
+    source: int
+    at_ns: int | None = None
+    at_round: int | None = None
+    until_round: int | None = None
+    after_ns: int = 0
+    cause: int = STANDING
+    blocks: tuple[Block, ...] = ()
+    nodes: tuple[NodeId, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def order(self) -> tuple[bool, int, int, bool, int]:
+        """The place in a schedule: by time, then rounds; at one moment, what ends before what begins."""
+        by_round = self.at_round is not None
+        moment = self.at_round if self.at_round is not None else self.at_ns or 0
+        return (by_round, moment, self.after_ns, self.action not in _ENDS, self.source)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that JSON can hold, without the fields that say nothing."""
+        data = {
+            "action": self.action,
+            "source": self.source,
+            "at_ns": self.at_ns,
+            "at_round": self.at_round,
+            "until_round": self.until_round,
+            "after_ns": self.after_ns or None,
+            "cause": self.cause if self.blocks or self.action in ("set", "unset") else None,
+            "links": [[sorted(block.src), sorted(block.dst)] for block in self.blocks] or None,
+            "nodes": list(self.nodes) or None,
+            "parameters": dict(self.parameters) or None,
+        }
+        return {key: value for key, value in data.items() if value is not None}
+
+
+_ENDS = ("unset", "restart", "resume")
+
+
+def from_json(data: Mapping[str, Any]) -> CompiledEvent:
+    """The event that `to_json` wrote."""
+    links: Sequence[Sequence[Sequence[int]]] = data.get("links", ())
+    return CompiledEvent(
+        action=data["action"],
+        source=data["source"],
+        at_ns=data.get("at_ns"),
+        at_round=data.get("at_round"),
+        until_round=data.get("until_round"),
+        after_ns=data.get("after_ns", 0),
+        cause=data.get("cause", STANDING),
+        blocks=tuple(Block(frozenset(src), frozenset(dst)) for src, dst in links),
+        nodes=tuple(data.get("nodes", ())),
+        parameters=data.get("parameters", {}),
+    )

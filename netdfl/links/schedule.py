@@ -1,0 +1,184 @@
+"""Compiles a scenario's `events:` into one flat, sorted list, and refuses what can't be.
+
+An entry says when (`when.spans`) and what (one action of `actions.ACTIONS`, named by its key).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from netdfl.core.types import NodeId
+from netdfl.links.actions import ACTIONS, is_zero_rate, partition_blocks
+from netdfl.links.events import STANDING, CompiledEvent
+from netdfl.links.reading import nearest, read_parameters, read_value
+from netdfl.links.selectors import Block, NodesText, parse_nodes
+from netdfl.links.when import KEYS, Facts, Span, spans, split
+
+_CHANGING = ("link", "node")
+
+
+class ScheduleError(ValueError):
+    """Every entry that can't be: `problems` holds (index of the entry, what is wrong with it)."""
+
+    def __init__(self, problems: Sequence[tuple[int, str]]) -> None:
+        """Keep `problems` in the order of the entries."""
+        self.problems = sorted(problems)
+        super().__init__("\n".join(f"events[{index}]: {what}" for index, what in self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    index: int
+    action: str
+    written: Mapping[str, Any]
+    when: Sequence[Span]
+    events: tuple[CompiledEvent, ...]
+
+
+def compile_events(entries: Sequence[Mapping[str, Any]], facts: Facts) -> list[CompiledEvent]:
+    """The flat schedule of `entries`: by time, then by round; at one moment, ends come before beginnings.
+
+    Raises ScheduleError with every entry that is wrong by itself, or, where none is, every one that
+    does not fit the others.
+    """
+    problems: list[tuple[int, str]] = []
+    read: list[_Entry] = []
+    for index, entry in enumerate(entries):
+        try:
+            read.append(_read(index, entry, facts))
+        except (ValueError, OSError) as exc:
+            problems.append((index, str(exc)))
+    if not problems:
+        problems = list(_conflicts(read, facts))
+    if problems:
+        raise ScheduleError(problems)
+    return sorted((event for entry in read for event in entry.events), key=lambda event: event.order)
+
+
+def _read(index: int, entry: Mapping[str, Any], facts: Facts) -> _Entry:
+    timing, written = split(entry)
+    actions = [key for key in written if key in ACTIONS]
+    if len(actions) != 1:
+        remedy = f"give one of {', '.join(ACTIONS)}"
+        if not actions and written:
+            remedy = f"for {min(written)}: {nearest(min(written), [*ACTIONS, *KEYS.values()])}"
+        raise ValueError(f"an event has one action, this has {len(actions)} ({', '.join(actions) or 'none'}); {remedy}")
+    when = spans(facts, **read_parameters(spans, timing, "the event"))
+    action = actions[0]
+    events = tuple(ACTIONS[action](facts, index, when, **_parameters(action, written)))
+    return _Entry(index, action, written, when, events)
+
+
+def _parameters(action: str, written: Mapping[str, Any]) -> dict[str, Any]:
+    if action in _CHANGING:  # the changes stay as they are written: the compiled event holds them so
+        place = read_value(str if action == "link" else NodesText, written[action], action)
+        return {**written, action: place}
+    return read_parameters(ACTIONS[action], written, action)
+
+
+def _conflicts(entries: Sequence[_Entry], facts: Facts) -> Iterable[tuple[int, str]]:
+    yield from _contradictions([entry for entry in entries if entry.action == "partition"], facts)
+    events = sorted((event for entry in entries for event in entry.events), key=lambda event: event.order)
+    yield from _heals_of_nothing(entries, events)
+    yield from _never_moving(events)
+    yield from _unpaired(events, "restart", "crash")
+    yield from _unpaired(events, "resume", "pause")
+
+
+def _contradictions(partitions: Sequence[_Entry], facts: Facts) -> Iterable[tuple[int, str]]:
+    for first, second in combinations(partitions, 2):
+        if not any(a.overlaps(b) for a in first.when for b in second.when):
+            continue
+        modes = [entry.written.get("mode", "down_drop") for entry in (first, second)]
+        blocks = [
+            partition_blocks(facts, entry.written["partition"], bool(entry.written.get("one_way", False)))
+            for entry in (first, second)
+        ]
+        if modes[0] != modes[1] and any(_meet(a, b) for a in blocks[0] for b in blocks[1]):
+            yield (
+                second.index,
+                (
+                    f"it cuts links that events[{first.index}] cuts at the same time as {modes[0]}; "
+                    "give both one mode, or other times"
+                ),
+            )
+        elif _cross(first, second, facts):
+            yield (
+                second.index,
+                (
+                    f"it overlaps events[{first.index}] and contradicts it: each keeps nodes together that the other "
+                    "parts; make one a refinement of the other, or give them other times"
+                ),
+            )
+
+
+def _meet(first: Block, second: Block) -> bool:
+    sources, targets = first.src & second.src, first.dst & second.dst
+    return bool(sources and targets) and (len(sources | targets) > 1)
+
+
+def _cross(first: _Entry, second: _Entry, facts: Facts) -> bool:
+    """True where each partition keeps together a pair of nodes that the other one parts."""
+    if first.written.get("one_way") or second.written.get("one_way"):
+        return False
+    one, two = (
+        {node: place for place, group in enumerate(entry.written["partition"]) for node in _members(group, facts)}
+        for entry in (first, second)
+    )
+    both = sorted(one.keys() & two.keys())
+    pairs = {(one[a] == one[b], two[a] == two[b]) for a, b in combinations(both, 2)}
+    return (True, False) in pairs and (False, True) in pairs
+
+
+def _members(group: NodesText, facts: Facts) -> frozenset[NodeId]:
+    return parse_nodes(group, facts.groups, facts.num_nodes)
+
+
+def _heals_of_nothing(entries: Sequence[_Entry], events: Sequence[CompiledEvent]) -> Iterable[tuple[int, str]]:
+    heals = {entry.index for entry in entries if entry.action == "heal"}
+    broken: list[CompiledEvent] = []
+    for event in events:
+        if event.cause != STANDING or not event.blocks or "state" not in event.parameters:
+            continue
+        if event.source not in heals:
+            broken.append(event)
+        elif not any(
+            (other.at_round is None) == (event.at_round is None) and _meet(a, b)
+            for other in broken
+            for a in other.blocks
+            for b in event.blocks
+        ):
+            yield event.source, "it heals before anything broke these links for good; move it behind the break"
+
+
+def _never_moving(events: Sequence[CompiledEvent]) -> Iterable[tuple[int, str]]:
+    for key in ("rate", "uplink", "downlink"):
+        changes = [event for event in events if event.action == "set" and key in event.parameters]
+        for place, event in enumerate(changes):
+            if event.cause != STANDING or not is_zero_rate(event.parameters[key]):
+                continue
+            if not any(_covers(later, event) for later in changes[place + 1 :] if later.cause == STANDING):
+                yield event.source, f"it sets {key} to 0 and nothing ends that; give it for: 10s, or a later {key}"
+
+
+def _covers(later: CompiledEvent, event: CompiledEvent) -> bool:
+    """True where `later` acts on all that `event` acts on (each of its blocks within one of the later)."""
+    return set(event.nodes) <= set(later.nodes) and all(
+        any(block.src <= wide.src and block.dst <= wide.dst for wide in later.blocks) for block in event.blocks
+    )
+
+
+def _unpaired(events: Sequence[CompiledEvent], end: str, begin: str) -> Iterable[tuple[int, str]]:
+    # A node's rounds have no time of their own here, so what begins by a round may come before anything.
+    begun = {node for event in events if event.action == begin and event.at_round is not None for node in event.nodes}
+    for event in events:
+        if event.at_round is not None:
+            continue
+        if event.action == begin:
+            begun |= set(event.nodes)
+        elif event.action == end and not set(event.nodes) <= begun:
+            node = min(set(event.nodes) - begun)
+            yield event.source, f"it would {end} node {node}, which has no {begin} before; move it behind one"

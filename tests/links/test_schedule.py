@@ -1,0 +1,216 @@
+"""Schedules: what compiles, to what, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from netdfl.core.rng import Streams
+from netdfl.links.events import CompiledEvent, from_json
+from netdfl.links.schedule import ScheduleError, compile_events
+from netdfl.links.when import Facts
+
+S = 10**9
+GROUPS = {"core": [0, 1], "edge": [2, 3, 4, 5]}
+
+
+def facts(end_ns=100 * S, rounds=50) -> Facts:
+    return Facts(6, Streams(7), GROUPS, end_ns, rounds)
+
+
+def compiled(*entries, **kwargs) -> list[CompiledEvent]:
+    return compile_events(entries, facts(**kwargs))
+
+
+def times(events):
+    return [(e.action, e.at_ns / S) for e in events]
+
+
+def test_windows_begin_and_end():
+    for entry in (
+        {"at": "20s", "for": "10s", "partition": [["0..2"], [3, "4..5"]]},
+        {"from": "20s", "to": "30s", "partition": [["0..2"], ["3..5"]]},
+    ):
+        start, end = compiled(entry)
+        assert times([start, end]) == [("set", 20), ("unset", 30)]
+        assert start.parameters == {"state": "down_drop"}
+        cut = {(a, b) for block in start.blocks for a, b in block.edges()}
+        assert cut == {(a, b) for a in range(6) for b in range(6) if (a < 3) != (b < 3)}
+        assert (end.cause, end.blocks) == (start.cause, start.blocks)
+
+
+def test_one_way_partitions_cut_one_direction():
+    (event,) = compiled({"at": "1s", "partition": ["core", "edge"], "one_way": True, "mode": "down_hold"})
+    assert {edge for block in event.blocks for edge in block.edges()} == {(a, b) for a in (0, 1) for b in range(2, 6)}
+
+
+def test_repetition_and_flapping():
+    events = compiled({"every": "30s", "for": "5s", "link": "0->1", "loss": "50%"})
+    assert times(events) == [(a, t + d) for t in (30, 60, 90) for a, d in (("set", 0), ("unset", 5))]
+    events = compiled({"at": "10s", "every": "30s", "count": 2, "crash": 4, "restart_after": "5s"})
+    assert times(events) == [("crash", 10), ("restart", 15), ("crash", 40), ("restart", 45)]
+    events = compiled({"from": "0s", "to": "10s", "flap": "0--1", "down": "1s", "up": "3s"})
+    assert times(events) == [(a, t + d) for t in (0, 4, 8) for a, d in (("set", 0), ("unset", 1))]
+
+
+def test_rounds_act_on_messages_of_rounds_and_on_nodes_that_begin_them():
+    loss, crash, restart = compiled(
+        {"at_round": 10, "for_rounds": 5, "link": "0->1", "loss": "50%"},
+        {"at_round": 30, "crash": "4..5", "restart_after": "5s", "state": "lost"},
+    )
+    assert (loss.at_round, loss.until_round, loss.at_ns) == (10, 15, None)
+    assert (crash.at_round, crash.nodes, crash.parameters) == (30, (4, 5), {"state": "lost"})
+    assert (restart.action, restart.at_round, restart.after_ns) == ("restart", 30, 5 * S)
+
+
+def test_relative_changes_and_nodes():
+    up, slow, end, back = compiled(
+        {"at": "1s", "node": "core", "uplink": "x0.5"},
+        {"at": "2s", "for": "1s", "link": "core->edge", "latency": "x2", "rate": "1Mbit"},
+        {"at": "9s", "node": "core", "uplink": "5Mbit"},
+    )
+    assert (up.nodes, up.parameters) == ((0, 1), {"uplink": {"scale": 0.5}})
+    assert slow.parameters == {"latency": {"scale": 2.0}, "rate": "1Mbit"}
+    assert (end.action, back.parameters) == ("unset", {"uplink": "5Mbit"})
+
+
+def test_random_outages_come_from_named_streams():
+    entry = {"from": "0s", "to": "90s", "random": "0--1", "up": "5s", "down": "2s"}
+    alone = compiled(entry)
+    shifted = compiled(entry, {"at": "3s", "pause": 2, "for": "1s"})
+    assert [e for e in shifted if e.blocks] == alone
+    one, other = ([e.at_ns for e in alone if edge in e.blocks[0]] for edge in ((0, 1), (1, 0)))
+    assert len(one) > 4
+    assert one != other
+    assert compile_events([entry], Facts(6, Streams(8), GROUPS, 100 * S)) != alone
+
+
+def test_churn_pairs_every_crash_with_a_restart():
+    events = compiled({"from": "0s", "churn": "edge", "up": "10s", "down": "3s", "state": "lost"})
+    for node in GROUPS["edge"]:
+        actions = [e.action for e in events if e.nodes == (node,)]
+        assert actions == ["crash", "restart"] * (len(actions) // 2)
+        assert actions
+
+
+def test_contact_plans_hold_links_down_between_contacts(tmp_path):
+    plan = tmp_path / "plan.csv"
+    plan.write_text("start_s,end_s,src,dst\n1,2,0,1\n4,6,0,1\n")
+    events = compiled({"from": "10s", "to": "20s", "contact_plan": "0--1", "file": str(plan)})
+    assert times(events) == [("set", 10), ("unset", 11), ("set", 12), ("unset", 14), ("set", 16), ("unset", 20)]
+    events = compiled(
+        {"at": "10s", "contact_plan": "core->core", "file": str(plan), "mode": "down_hold", "directed": True}
+    )
+    assert times(events)[-1] == ("set", 16)
+    assert ("set", 10) in times([e for e in events if (1, 0) in e.blocks[0]])
+
+
+def test_mahimahi_traces_become_rates(tmp_path):
+    file = tmp_path / "trace"
+    file.write_text("10\n20\n150\n")
+    events = compiled({"from": "0s", "to": "300ms", "trace": "0->1", "file": str(file)})
+    assert [e.parameters["rate"]["rate"] for e in events[:-1]] == [240_000, 120_000, 240_000]
+    assert times(events)[-1] == ("unset", 0.3)
+
+
+def test_a_schedule_is_sorted_flat_and_goes_through_json():
+    events = compiled(
+        {"at_round": 3, "link": "default", "loss": "1%"},
+        {"at": "30s", "for": "10s", "slow_down": "core", "factor": 3},
+        {"at": "20s", "for": "10s", "partition": ["core", "edge"]},
+        {"at": "50s", "pause": 2, "for": "1s"},
+    )
+    assert times(events[:-1]) == [
+        ("set", 20),
+        ("unset", 30),
+        ("slow_down", 30),
+        ("slow_down", 40),
+        ("pause", 50),
+        ("resume", 51),
+    ]
+    assert events[-1].at_round == 3
+    assert [from_json(json.loads(json.dumps(e.to_json()))) for e in events] == events
+
+
+@pytest.mark.parametrize(
+    ("entries", "index", "message"),
+    [
+        ([{"at": "100s", "crash": 1}], 0, "after the end"),
+        ([{"at_round": 50, "crash": 1}], 0, "after the end"),
+        ([{"at": "10s", "every": "40s", "count": 9, "crash": 1}], 0, "after the end"),
+        ([{"at": "-1s", "crash": 1}], 0, "positive time"),
+        ([{"from": "9s", "to": "3s", "link": "0->1", "loss": 1}], 0, "heal before it breaks"),
+        ([{"at": "5s", "link": "0->1", "state": "down_drop"}, {"at": "4s", "heal": "0->1"}], 1, "heals before"),
+        ([{"at": "5s", "restart": 3}, {"at": "9s", "crash": 3}], 0, "restart node 3"),
+        ([{"at": "5s", "resume": 3}], 0, "resume node 3"),
+        ([{"at": "5s", "link": "0->1", "rate": "0bit"}], 0, "nothing ends that"),
+        ([{"at": "5s", "node": 1, "uplink": "x0"}], 0, "nothing ends that"),
+        ([{"at": "5s", "link": "0->1", "loss": "150%"}], 0, "probability"),
+        ([{"at": "5s", "link": "0->1", "loss": "x2"}], 0, "relative"),
+        ([{"at": "5s", "link": "0->9", "loss": "1%"}], 0, "no node 9"),
+        ([{"at": "5s", "link": "0->1"}], 0, "changes nothing"),
+        ([{"at": "5s", "link": "0->1", "uplink": "1Mbit"}], 0, "uplink"),
+        ([{"at": "5s", "crahs": 1}], 0, "did you mean crash"),
+        ([{"at": "5s", "crash": 1, "pause": 2}], 0, "one action"),
+        ([{"crash": 1}], 0, "does not say when"),
+        ([{"at": "5s", "at_round": 3, "crash": 1}], 0, "mixes time and rounds"),
+        ([{"at_round": 3, "link": "0->1", "for": "5s", "loss": "1%"}], 0, "for_rounds"),
+        ([{"at_round": 3, "link": "0->1", "state": "down_hold"}], 0, "needs a clock"),
+        ([{"at_round": 3, "link": "0->1", "rate": "0bit"}], 0, "for ever"),
+        ([{"at_round": 3, "for_rounds": 2, "crash": 1}], 0, "begins none"),
+        ([{"at": "5s", "every": "2s", "for": "3s", "link": "0->1", "loss": "1%"}], 0, "longer than every"),
+        ([{"at": "5s", "partition": [["0..3"], ["3..5"]]}], 0, "node 3 is in two groups"),
+        ([{"at": "5s", "partition": [["0..3"]]}], 0, "two groups or more"),
+        ([{"at": "5s", "partition": ["cor", "edge"]}], 0, "did you mean core"),
+        (
+            [
+                {"at": "5s", "for": "9s", "partition": [[0, 1], [2, 3]]},
+                {"at": "8s", "for": "9s", "partition": [[0, 2], [1, 3]]},
+            ],
+            1,
+            "contradicts",
+        ),
+        (
+            [
+                {"at": "5s", "for": "9s", "partition": [[0, 1], [2, 3]]},
+                {"at": "8s", "partition": [[0], [3]], "mode": "down_hold"},
+            ],
+            1,
+            "one mode",
+        ),
+    ],
+)
+def test_what_can_not_be_is_refused_by_entry(entries, index, message):
+    with pytest.raises(ScheduleError, match=message) as caught:
+        compiled(*entries)
+    assert [place for place, _ in caught.value.problems] == [index]
+
+
+def test_empty_files_are_refused(tmp_path):
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    for entry in ({"trace": "0->1"}, {"contact_plan": "0->1"}):
+        with pytest.raises(ScheduleError, match="is empty"):
+            compiled({"from": "0s", "to": "9s", "file": str(empty), **entry})
+
+
+def test_every_mistake_is_named_at_once():
+    with pytest.raises(ScheduleError) as caught:
+        compiled({"at": "100s", "crash": 1}, {"at": "1s", "crash": 1}, {"at": "1s", "crash": 77})
+    assert [place for place, _ in caught.value.problems] == [0, 2]
+
+
+def test_partitions_that_refine_each_other_or_take_turns_are_fine():
+    compiled(
+        {"at": "5s", "for": "9s", "partition": [[0, 1], [2, 3]]},
+        {"at": "8s", "for": "9s", "partition": [[0], [1], [2, 3]]},
+        {"at": "17s", "for": "2s", "partition": [[0, 2], [1, 3]]},
+    )
+
+
+@pytest.mark.parametrize("entry", [{"flap": "0->1", "up": "1s", "down": "1s"}, {"churn": 1, "up": "1s", "down": "1s"}])
+def test_repetition_needs_an_end(entry):
+    with pytest.raises(ScheduleError, match="to: 60s"):
+        compiled({"from": "0s", **entry}, end_ns=None)
+    assert compiled({"from": "0s", "to": "9s", **entry}, end_ns=None)
