@@ -6,6 +6,11 @@ from collections.abc import Callable
 from functools import partial
 
 from netdfl.core.rng import Streams
+from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule import compile_events
+from netdfl.links.spec import LinksSpec
+from netdfl.links.when import Facts
+from netdfl.scenario.links import block
 from netdfl.scenario.schema import Scenario
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
@@ -28,6 +33,17 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
         return Network(drawn, _weights(scenario, drawn), selection)
     chosen = sampled(scenario.nodes, streams, participation=scenario.topology.participation)
     return Network(drawn, _weights(scenario, drawn), selection, server=scenario.nodes, participants=chosen)
+
+
+def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:
+    """The flat, sorted list of scripted events. Raises ScheduleError with every entry that can't be."""
+    facts = Facts(scenario.num_nodes, Streams(scenario.seed), scenario.groups, rounds=scenario.rounds)
+    return compile_events(scenario.events, facts)
+
+
+def build_links(scenario: Scenario) -> LinksSpec:
+    """The rules of every link and node. Raises ValueError where an entry means nothing."""
+    return LinksSpec(block(scenario.links), scenario.groups, scenario.num_nodes)
 
 
 def _weights(scenario: Scenario, topology: Topology) -> Weights:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from netdfl.core.errors import Problem
+from netdfl.links.schedule import ScheduleError
 from netdfl.links.spec import LinksSpec
-from netdfl.scenario.build import build_network, build_topology
+from netdfl.scenario.build import build_network, build_topology, compile_schedule
 from netdfl.scenario.document import Document, Path
 from netdfl.scenario.links import block
 from netdfl.scenario.parts import Part
@@ -142,11 +143,21 @@ def links_mean_something(scenario: Scenario, document: Document) -> Iterator[Pro
             yield document.problem(path, str(exc), key=True)
 
 
+def events_can_be(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """Every event names what exists, and no two contradict each other."""
+    try:
+        compile_schedule(scenario)
+    except ScheduleError as exc:
+        for index, what in exc.problems:
+            yield document.problem(("events", index), what)
+
+
 CHECKS: tuple[Check, ...] = (
     Check(nodes_exist, frozenset({"nodes", "algorithm", "groups", "expect"})),
     Check(server_and_star, frozenset({"algorithm", "topology"})),
     Check(graph_fits, frozenset({"nodes", "seed", "rounds", "algorithm", "topology"})),
     Check(local_sample, frozenset({"nodes", "evaluation"})),
+    Check(events_can_be, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events"})),
     Check(links_mean_something, frozenset({"nodes", "algorithm", "groups", "links"})),
 )
 

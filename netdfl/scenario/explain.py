@@ -8,7 +8,7 @@ import numpy as np
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Array, Kind, Message, Payload
-from netdfl.scenario.build import build_network
+from netdfl.scenario.build import build_network, compile_schedule
 from netdfl.scenario.fields import Choice
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.task import Train
@@ -41,7 +41,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
         "task": _task(scenario),
         "traffic": _traffic(scenario, network),
         "data": label_table(scenario),
-        "events": [],
+        "events": [event.to_json() for event in compile_schedule(scenario)],
     }
 
 
@@ -146,7 +146,7 @@ def message_bytes(scenario: Scenario) -> int:
     """The frame of one model, as the wire carries it; the loss of what a method adds beside the model is small."""
     task = _task(scenario)
     dim, dtype = int(task["parameters"] or 0), str(task["dtype"])
-    arrays = {"x": Array(dtype, (dim,), memoryview(np.zeros(dim, dtype)).cast("B"))}
+    arrays = {"x": Array(dtype, (dim,), memoryview(np.zeros(dim, dtype).tobytes()))}
     if scenario.compression is not None:
         arrays = _compressed(scenario.compression, dim)
     needs = getattr(scenario.algorithm.entry, "needs", ())

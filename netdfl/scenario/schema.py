@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
 from netdfl.record.judge import FIGURES
+from netdfl.scenario.events import EVENT
 from netdfl.scenario.fields import Choice, Strict
 from netdfl.scenario.links import LinkEntry
 from netdfl.scenario.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
@@ -98,6 +99,7 @@ class Scenario(Strict):
     links: dict[str, LinkEntry] = Field(  # type: ignore[valid-type]
         {}, description="Rules by selector: default, `3->5` (directed), `0--1` (both ways), a node, groups, ranges."
     )
+    events: list[Annotated[dict[str, Any], EVENT]] = Field([], description="What happens when: faults, partitions, changes.")
     groups: dict[str, Nodes] = Field({}, description="Names for sets of nodes.")
     failure_detector: Annotated[Choice, DETECTOR] = Field(
         {"kind": "oracle"}, validate_default=True, description="How nodes learn who is gone."

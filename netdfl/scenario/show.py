@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netdfl.core.units import format_bytes
+from netdfl.core.units import format_bytes, format_time
 
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40
@@ -113,14 +113,40 @@ def _shade(count: int, largest: int) -> str:
 
 def _events(events: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title="scripted events, in order", title_justify="left")
-    columns = list(dict.fromkeys(key for event in events for key in event))
-    for column in columns:
+    for column in ("when", "what", "on", "to", "entry"):
         table.add_column(column)
     for event in events[:_MOST_ROWS]:
-        table.add_row(*(str(event.get(column, "")) for column in columns))
+        parameters = ", ".join(f"{name} {_value(value)}" for name, value in event.get("parameters", {}).items())
+        table.add_row(_when(event), event["action"], _where(event), parameters, f"events[{event['source']}]")
     if len(events) > _MOST_ROWS:
-        table.add_row("...", f"{len(events) - _MOST_ROWS} more")
+        table.add_row("...", f"{len(events) - _MOST_ROWS} more", "", "", "")
     return table
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    if "at_round" not in event:
+        return format_time(event.get("at_ns", 0))
+    after = f" + {format_time(event['after_ns'])}" if "after_ns" in event else ""
+    until = f" to {event['until_round'] - 1}" if "until_round" in event else ""
+    return f"round {event['at_round']}{until}{after}"
+
+
+def _where(event: Mapping[str, Any]) -> str:
+    links = [f"{_nodes(src)}->{_nodes(dst)}" for src, dst in event.get("links", ())]
+    nodes = [f"node {_nodes(event['nodes'])}"] if "nodes" in event else []
+    return " ".join(links + nodes)
+
+
+def _nodes(nodes: Sequence[int]) -> str:
+    if len(nodes) > 1 and list(nodes) == list(range(nodes[0], nodes[-1] + 1)):
+        return f"{nodes[0]}..{nodes[-1]}"
+    return ",".join(map(str, nodes))
+
+
+def _value(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return str(value)
+    return f"x{value['scale']:g}" if "scale" in value else " ".join(map(str, value.values()))
 
 
 def show_parts(parts: Sequence[Mapping[str, Any]], console: Console) -> None:

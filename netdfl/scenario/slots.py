@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from netdfl.scenario.fields import Choice
 from netdfl.scenario.parts import Part, model_of
-from netdfl.scenario.signatures import summary
 
 Table = Mapping[str, Any]
 
@@ -32,7 +32,8 @@ class Slot:
 
     `table` gives the parts: functions, catalog entries with a `build`, or ready models. `default` is
     the kind of a mapping that names none. `short` is the (kind, parameter) of a bare value, such as
-    `loss: 5%`. An `optional` slot takes `none`.
+    `loss: 5%`. An `optional` slot takes `none`. Text that matches the
+    pattern `also` is kept as it is.
     """
 
     what: str
@@ -42,10 +43,13 @@ class Slot:
     default: str | None = None
     short: tuple[str, str] | None = None
     optional: bool = False
+    also: str | None = None
 
-    def is_none(self, value: Any) -> bool:
-        """Whether `value` says that the slot is to stay empty."""
-        return self.optional and value in (None, "none")
+    def passes(self, value: Any) -> bool:
+        """Whether `value` names no part: it says that the slot stays empty, or it matches `also`."""
+        if self.optional and (value is None or value == "none"):
+            return True
+        return self.also is not None and isinstance(value, str) and re.fullmatch(self.also, value) is not None
 
     def names(self) -> list[str]:
         """The known kinds, sorted."""
@@ -64,16 +68,16 @@ class Slot:
         """The kind that a normal mapping names, or the default one."""
         return value.get(self.key, self.default) if isinstance(value, Mapping) else None
 
-    def model(self, kind: object, directory: str = ".") -> type[Choice]:
+    def model(self, kind: object, directory: str = ".") -> type[BaseModel]:
         """The model of `kind`. Raises PydanticCustomError that names the nearest kind."""
         if not isinstance(kind, str):
-            raise _refused(f"{kind!r} is not a {self.what}", "a name, or package.module:callable")
+            raise refused(f"{kind!r} is not a {self.what}", "a name, or package.module:callable")
         table = self.table()
         if kind in table:
             return self._made(kind, table[kind])
         if _is_path(kind):
             return self._made(kind, import_part(kind, self.what, directory))
-        raise _refused(f"unknown {self.what} {kind!r}", "", nearest(kind, list(table)))
+        raise refused(f"unknown {self.what} {kind!r}", "", nearest(kind, list(table)))
 
     def _made(self, kind: str, entry: Any) -> type[Choice]:
         if isinstance(entry, type) and issubclass(entry, Choice):
@@ -82,21 +86,23 @@ class Slot:
         try:
             model = model_of(function, kind, self.key, self.base)
         except TypeError as exc:
-            raise _refused(f"the {self.what} {kind!r} can't be used: {exc}") from exc
+            raise refused(f"the {self.what} {kind!r} can't be used: {exc}") from exc
         model.entry = entry
         return model
 
-    def validate(self, value: Any, info: ValidationInfo) -> Choice | None:
+    def validate(self, value: Any, info: ValidationInfo) -> Any:
         """Read one mapping or short form. Raises ValidationError with places relative to it."""
-        if isinstance(value, Choice) or self.is_none(value):
-            return value if isinstance(value, Choice) else None
+        if isinstance(value, Choice):
+            return value
+        if self.passes(value):
+            return None if value == "none" else value
         value = self.normal(value)
         if not isinstance(value, Mapping):
-            raise _refused(f"{value!r} is not a {self.what}", f"a name, or a mapping with {self.key!r}")
+            raise refused(f"{value!r} is not a {self.what}", f"a name, or a mapping with {self.key!r}")
         kind = self.kind_of(value)
         if kind is None:
             raise self._at_key(
-                _refused(f"missing key {self.key!r}", "", f"say which {self.what}: {self._some()}"), value
+                refused(f"missing key {self.key!r}", "", f"say which {self.what}: {self._some()}"), value
             )
         try:
             model = self.model(kind, (info.context or {}).get("directory", "."))
@@ -115,8 +121,10 @@ class Slot:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Validate by `validate`; dump the chosen model."""
 
-        def dump(value: Choice | None, info: core_schema.SerializationInfo) -> Any:
-            return "none" if value is None else value.model_dump(mode=info.mode, by_alias=True)
+        def dump(value: Any, info: core_schema.SerializationInfo) -> Any:
+            if isinstance(value, Choice):
+                return value.model_dump(mode=info.mode, by_alias=True)
+            return "none" if value is None else value
 
         return core_schema.with_info_plain_validator_function(
             self.validate, serialization=core_schema.plain_serializer_function_ser_schema(dump, info_arg=True)
@@ -126,28 +134,25 @@ class Slot:
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Any of the table's models, the name of one, a short form, or a user's own part."""
-        options: list[dict[str, Any]] = [self._json_schema(kind, entry) for kind, entry in sorted(self.table().items())]
+        options: list[dict[str, Any]] = [self._json_schema(kind) for kind in self.names()]
         own = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
         options.append({"enum": [*self.names(), *(["none", None] if self.optional else [])]})
         options.append(own)
         options.append({"type": "object", "required": [self.key], "properties": {self.key: own}})
-        if self.short:
+        if self.short or self.also:
             options.append({"type": ["number", "string"]})
         return {"anyOf": options}
 
-    def _json_schema(self, kind: str, entry: Any) -> dict[str, Any]:
-        schema = self._made(kind, entry).model_json_schema(by_alias=True)
-        schema.pop("title", None)
-        if kind != self.default and self.key not in schema.setdefault("required", []):
-            schema["required"].append(self.key)
+    def _json_schema(self, kind: str) -> dict[str, Any]:
+        """The schema of one part; its key must be written, unless it is the default."""
+        schema = self.model(kind).model_json_schema(by_alias=True)
+        if kind != self.default and self.key in schema["properties"] and self.key not in schema.get("required", []):
+            schema["required"] = [*schema.get("required", []), self.key]
         return schema
 
-    def describe(self) -> list[tuple[str, str]]:
-        """Every known kind with its help text."""
-        return [(kind, summary(getattr(entry, "build", entry))) for kind, entry in sorted(self.table().items())]
 
-
-def _refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomError:
+def refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomError:
+    """An error that `problems` turns into a `Problem` with these texts."""
     return PydanticCustomError("refused", "{what}", {"what": what, "expected": expected, "remedy": remedy})
 
 
@@ -171,7 +176,7 @@ def import_part(path: str, what: str, directory: str) -> Callable[..., Any]:
             found = getattr(found, name)
     except Exception as exc:
         remedy = f"put the module beside the scenario, in {directory}, or install it"
-        raise _refused(f"{what} {path!r} can't be imported: {type(exc).__name__}: {exc}", "", remedy) from exc
+        raise refused(f"{what} {path!r} can't be imported: {type(exc).__name__}: {exc}", "", remedy) from exc
     if not callable(found):
-        raise _refused(f"{what} {path!r} is a {type(found).__name__}", "a function or a class")
+        raise refused(f"{what} {path!r} is a {type(found).__name__}", "a function or a class")
     return found  # type: ignore[no-any-return]

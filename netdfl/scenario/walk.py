@@ -20,7 +20,7 @@ def normalise(document: Document, root: type[BaseModel], directory: str) -> None
 
 
 def _normal(document: Document, annotation: Any, value: Any, path: Path, directory: str) -> Any:
-    if (slot := slot_of(annotation)) and not slot.is_none(value):
+    if (slot := slot_of(annotation)) and not slot.passes(value):
         written = slot.normal(value)
         if written is not value:
             for key in written:
