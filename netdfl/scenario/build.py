@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from netdfl.core.rng import Streams
 from netdfl.links.events import CompiledEvent
@@ -48,5 +48,6 @@ def build_links(scenario: Scenario) -> LinksSpec:
 
 def _weights(scenario: Scenario, topology: Topology) -> Weights:
     part = scenario.topology.weights
-    function: Callable[..., object] = topology.weights if part.kind == "auto" else type(part).function  # type: ignore[assignment]
-    return partial(function, **part.params) if any(part.params.values()) else function  # type: ignore[return-value]
+    chosen: Any = topology.weights if part.kind == "auto" else type(part).function
+    weights: Weights = partial(chosen, **part.params) if any(part.params.values()) else chosen
+    return weights

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 from netdfl.core.errors import InputError
-from netdfl.scenario.fields import Choice
 from netdfl.scenario.links import link_slot
 from netdfl.scenario.network import COMPRESSION, TOPOLOGY
 from netdfl.scenario.parts import Part
@@ -47,14 +48,14 @@ def rows(what: str) -> list[dict[str, Any]]:
     return [_row(kind, entry, slot.model(kind)) for kind, entry in slot.table().items()]
 
 
-def _row(kind: str, entry: Any, model: type[Choice]) -> dict[str, Any]:
+def _row(kind: str, entry: Any, model: type[BaseModel]) -> dict[str, Any]:
     row: dict[str, Any] = {"name": kind, "help": summary(getattr(entry, "build", entry))}
     if hasattr(entry, "family"):
         row |= {"family": entry.family, "needs": sorted(entry.needs), "source": entry.source}
     return row | {"parameters": _parameters(model)}
 
 
-def _parameters(model: type[Choice]) -> dict[str, Any]:
+def _parameters(model: type[BaseModel]) -> dict[str, Any]:
     """Each parameter's default as the scenario would write it; `required` where there is none."""
     names = model.parameters.values() if issubclass(model, Part) else set(model.model_fields) - {"kind"}
     found: dict[str, Any] = {}
@@ -64,7 +65,7 @@ def _parameters(model: type[Choice]) -> dict[str, Any]:
     return found
 
 
-def _written(model: type[Choice], name: str) -> Any:
+def _written(model: type[BaseModel], name: str) -> Any:
     default = model.model_fields[name].get_default()
     dumped = model.model_construct(**{name: default}).model_dump(mode="json", include={name}, warnings=False)
     return dumped.get(name, default)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from netdfl.core.errors import Problem, ScenarioError
 
@@ -95,7 +95,9 @@ class _Reading:
             return None
         self.open.append(id(node))
         try:
-            return self._mapping(node, path) if isinstance(node, MappingNode) else self._sequence(node, path)
+            if isinstance(node, MappingNode):
+                return self._mapping(node, path)
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         finally:
             self.open.pop()
 
@@ -118,9 +120,6 @@ class _Reading:
             self._problem(node, "a key that is not a plain word", "quote it")
             return str(key)
         return key
-
-    def _sequence(self, node: SequenceNode, path: Path) -> list[Any]:
-        return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
 
     def _problem(self, node: Node, what: str, remedy: str) -> None:
         mark = node.start_mark

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.scenario.schema import SCHEMA, Scenario
+from netdfl.scenario.slots import inlined
 
 FILE = Path(__file__).parent / f"{SCHEMA.replace('/', '-')}.schema.json"
 
@@ -17,24 +18,13 @@ def json_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"netdfl scenario ({SCHEMA})",
-        **_without_titles(Scenario.model_json_schema(by_alias=True)),
+        **inlined(Scenario.model_json_schema(by_alias=True)),
     }
 
 
 def text() -> str:
     """What the file must hold."""
     return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
-
-
-def _without_titles(schema: Any) -> Any:
-    """pydantic's generated titles repeat the keys; editors show descriptions instead."""
-    if isinstance(schema, list):
-        return [_without_titles(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: _without_titles(value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))
-    }
 
 
 def main(arguments: list[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
@@ -45,12 +45,13 @@ def link_slot(name: str) -> Slot:
     return Slot(name, lambda: row.table, row.key, default=row.default, short=(row.default, row.short), optional=True)
 
 
-LinkEntry: type[Entry] = create_model(
-    "LinkEntry",
-    __base__=Entry,
-    __doc__=Entry.__doc__,
-    **{name: (Annotated[Part | None, link_slot(name)], Field(None, description=_HELP[name])) for name in LINK_SLOTS},
-)
+if TYPE_CHECKING:
+    LinkEntry = Entry
+else:
+    _fields = {
+        name: (Annotated[Part | None, link_slot(name)], Field(None, description=_HELP[name])) for name in LINK_SLOTS
+    }
+    LinkEntry = create_model("LinkEntry", __base__=Entry, __doc__=Entry.__doc__, **_fields)
 
 
 def block(links: Mapping[str, Entry]) -> dict[str, dict[str, Any]]:

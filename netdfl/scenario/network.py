@@ -1,4 +1,4 @@
-"""Who talks to whom, how messages are compressed, and how long a node waits: `topology`, `compression`, `wait`, `links`, `groups`."""
+"""Who talks to whom, how messages are compressed, what a node waits for: `topology`, `compression`, `wait`."""
 
 from __future__ import annotations
 

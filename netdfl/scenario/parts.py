@@ -51,5 +51,5 @@ def model_of(function: Callable[..., Any], kind: str, key: str = "kind", base: t
     alias = key if key != "kind" else None
     fields["kind"] = (Literal[kind], Field(kind, alias=alias, description="Which one."))
     model = create_model(f"{base.__name__}_{kind}", __base__=base, __doc__=summary(function), **fields)
-    model.key, model.function, model.parameters = key, staticmethod(function), parameters  # type: ignore[assignment]
+    model.key, model.function, model.parameters = key, staticmethod(function), parameters
     return model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
@@ -47,12 +47,11 @@ class Outcome(Strict):
         return self.model_dump(exclude_none=True)
 
 
-Expect: type[Outcome] = create_model(
-    "Expect",
-    __base__=Outcome,
-    __doc__=Outcome.__doc__,
-    **{name: (Bounds | None, Field(None, description=f"Bounds on {name}.")) for name in FIGURES},
-)
+if TYPE_CHECKING:
+    Expect = Outcome
+else:
+    _figures = {name: (Bounds | None, Field(None, description=f"Bounds on {name}.")) for name in FIGURES}
+    Expect = create_model("Expect", __base__=Outcome, __doc__=Outcome.__doc__, **_figures)
 
 
 class Evaluation(Strict):
@@ -96,17 +95,19 @@ class Scenario(Strict):
     topology: Annotated[TopologyPart, TOPOLOGY] = Field(description="The graph of each round.")
     compression: Annotated[CompressionPart | None, COMPRESSION] = Field(None, description="None by default.")
     wait: Wait = Field({}, validate_default=True, description="What a node waits for in a round.")
-    links: dict[str, LinkEntry] = Field(  # type: ignore[valid-type]
+    links: dict[str, LinkEntry] = Field(
         {}, description="Rules by selector: default, `3->5` (directed), `0--1` (both ways), a node, groups, ranges."
     )
-    events: list[Annotated[dict[str, Any], EVENT]] = Field([], description="What happens when: faults, partitions, changes.")
+    events: list[Annotated[dict[str, Any], EVENT]] = Field(
+        [], description="What happens when: faults, partitions, changes."
+    )
     groups: dict[str, Nodes] = Field({}, description="Names for sets of nodes.")
     failure_detector: Annotated[Choice, DETECTOR] = Field(
         {"kind": "oracle"}, validate_default=True, description="How nodes learn who is gone."
     )
     evaluation: Evaluation = Field({}, validate_default=True, description="When models are tested.")
     report: Report = Field({}, validate_default=True, description="What the report adds.")
-    expect: Expect = Field({}, validate_default=True, description="What must hold for the run to pass.")  # type: ignore[valid-type]
+    expect: Expect = Field({}, validate_default=True, description="What must hold for the run to pass.")
     transport: Annotated[GrpcOptions, Record()] = Field(
         {}, validate_default=True, description="gRPC's own timers and limits, pinned and recorded."
     )

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import keyword
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -34,7 +35,7 @@ def readable(annotation: Any) -> Any:
         return Annotated[(readable(args[0]), *marks)] if marks else readable(args[0])
     if origin in (Union, UnionType):
         return Union[tuple(readable(arg) for arg in args)]  # noqa: UP007
-    if origin is tuple or annotation is tuple:
+    if origin is tuple or (isinstance(annotation, type) and issubclass(annotation, tuple | Enum)):
         return Annotated[_generic(origin, args) if args else annotation, StrictMark(False)]
     if dataclasses.is_dataclass(annotation):
         return Annotated[annotation, Record()]

@@ -36,6 +36,7 @@ class Sketch:
         return getattr(importlib.import_module(self.__module__), self.__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Import the module, which may take seconds, and call the real one."""
         return self.real(*args, **kwargs)
 
     @property
@@ -80,7 +81,8 @@ class Names(dict[str, Any]):
         super().__init__()
         self.module = module
         spec = importlib.util.find_spec(module)
-        assert spec is not None and spec.origin is not None, module
+        assert spec is not None, module
+        assert spec.origin is not None, module
         self._package = module if spec.submodule_search_locations else module.rpartition(".")[0]
         self._statements = dict(_named(ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body))
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
@@ -145,10 +146,25 @@ class Slot:
 
     def _json_schema(self, kind: str) -> dict[str, Any]:
         """The schema of one part; its key must be written, unless it is the default."""
-        schema = self.model(kind).model_json_schema(by_alias=True)
+        schema: dict[str, Any] = inlined(self.model(kind).model_json_schema(by_alias=True))
         if kind != self.default and self.key in schema["properties"] and self.key not in schema.get("required", []):
             schema["required"] = [*schema.get("required", []), self.key]
         return schema
+
+
+def inlined(schema: Any, definitions: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """A JSON schema without references, each of which is local to its part, and without generated titles."""
+    if isinstance(schema, list):
+        return [inlined(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    definitions = {**definitions, **schema.get("$defs", {})}
+    target = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+    return {
+        key: inlined(value, definitions)
+        for key, value in {**target, **schema}.items()
+        if key not in ("$ref", "$defs") and not (key == "title" and isinstance(value, str))
+    }
 
 
 def refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomError:

@@ -11,12 +11,12 @@ from netdfl.scenario.slots import Slot, Table
 
 def listed(module: str, name: str) -> Callable[[], Table]:
     """The table `name` of `module`."""
-    return lambda: getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+    return lambda: getattr(importlib.import_module(module), name)
 
 
 def sketched(module: str, name: str) -> Callable[[], Table]:
     """The table `name` of a module that imports torch, read from its source."""
-    return lambda: names_of(module)[name]  # type: ignore[no-any-return]
+    return lambda: names_of(module)[name]
 
 
 def chosen(module: str, *names: str) -> Callable[[], Table]:
