@@ -5,20 +5,30 @@ from __future__ import annotations
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
 from netdfl.mixing.averaging import Averaging
-from netdfl.mixing.base import Mixing
+from netdfl.mixing.base import Aggregation, Mixing
+from netdfl.mixing.control import ControlAveraging, MomentumAveraging
 from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip
 from netdfl.mixing.push_sum import PushSum
 from netdfl.training.base import LocalSolver, Start
+from netdfl.training.control import Blended, Controlled
+from netdfl.training.ole import Ole
+from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.sgd import LocalSgd, Plain
 
 __all__ = [
     "Averaging",
+    "Blended",
+    "ControlAveraging",
+    "Controlled",
     "Gossip",
     "GossipThenStep",
     "LocalSgd",
+    "MomentumAveraging",
     "MultiGossip",
+    "Ole",
     "Plain",
     "PushSum",
+    "QuasiGlobal",
     "gossip",
     "local_sgd",
     "push_sum",
@@ -63,7 +73,6 @@ def push_sum(exchange: Exchange, local: LocalSolver, *, start: Start | None = No
     return Algorithm(family="gossip", start=start or Plain(), local=local, mixing=PushSum(), wait=exchange.wait)
 
 
-def server(exchange: Exchange, local: LocalSolver, *, server_lr: float) -> Algorithm:
-    """An algorithm with a server that averages."""
-    mixing = Averaging(server_lr=server_lr)
+def server(exchange: Exchange, local: LocalSolver, mixing: Aggregation) -> Algorithm:
+    """An algorithm with a server."""
     return Algorithm(family="server", start=Plain(), local=local, mixing=mixing, wait=exchange.wait)

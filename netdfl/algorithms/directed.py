@@ -1,0 +1,134 @@
+"""Methods by push-sum on one-way links, one function each: the paper's parts with the paper's defaults.
+
+A function's keyword parameters are what a scenario may write under `algorithm`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netdfl.algorithms.base import Algorithm
+from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.parameters import Decay, Momentum, Radius
+from netdfl.core.lazy import lazy_module
+from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+
+if TYPE_CHECKING:
+    from netdfl.algorithms import parts
+else:
+    parts = lazy_module("netdfl.algorithms.parts")
+
+
+def sgp(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 1,
+    local_steps: PositiveInt | None = None,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = None,
+) -> Algorithm:
+    """SGP as DFedSGPSM's experiments run it: one local epoch at z = x / w, then push-sum.
+
+    Sends d + 1 numbers to each out-neighbor, keeps w. Source: Assran et al. 2019, DFedSGPSM Table 1.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    return parts.push_sum(exchange, local)
+
+
+def osgp(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = None,
+) -> Algorithm:
+    """OSGP as DFedSGPSM's experiments run it: several local epochs at z = x / w, then push-sum.
+
+    Sends d + 1 numbers to each out-neighbor, keeps w. The name is that paper's: nothing overlaps here.
+    Source: DFedSGPSM Table 1.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    return parts.push_sum(exchange, local)
+
+
+def dfedsgpm(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    momentum: Momentum = 0.9,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = 10.0,
+) -> Algorithm:
+    """DFedSGPM: OSGP with heavy-ball momentum, started anew every round.
+
+    Local SGD with momentum on the numerator x, gradients at z = x / w, then push-sum. Sends d + 1
+    numbers to each out-neighbor, keeps w. Without clipping it diverges where w gets small.
+    Source: DFedSGPSM Table 1.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+        momentum=momentum,
+    )
+    return parts.push_sum(exchange, local)
+
+
+def dfedsgpsm(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    rho: Radius = 0.1,
+    momentum: Momentum = 0.9,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = 10.0,
+) -> Algorithm:
+    """DFedSGPSM: DFedSGPM with SAM's gradient, taken `rho` uphill of z on the same minibatch.
+
+    z~ = z + rho g / |g|, v <- momentum v + g(z~), x <- x - lr v, then push-sum. Sends d + 1 numbers to
+    each out-neighbor, keeps w. Without clipping it diverges where w gets small.
+    Source: DFedSGPSM Alg. 1.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+        rho=rho,
+        momentum=momentum,
+    )
+    return parts.push_sum(exchange, local)

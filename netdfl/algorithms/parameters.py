@@ -1,0 +1,13 @@
+"""The ranges of the catalog's parameters."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from netdfl.core.units import Bound
+
+Decay: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
+Momentum: TypeAlias = Annotated[float, Bound(ge=0, lt=1)]
+Radius: TypeAlias = Annotated[float, Bound(ge=0)]
+Interpolation: TypeAlias = Annotated[float, Bound(ge=0, le=1)]
+Share: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
