@@ -87,7 +87,7 @@ def agrees_without_gradient(entry: Entry) -> None:
     before = _spread(alg, first_states(alg, fleet.tasks, fleet.network.view))
     states = _run(alg, fleet, 60)
     spread = _spread(alg, states)
-    assert spread <= 1e-6 * before, f"after 60 rounds without gradient the models are still {spread:.2g} apart"
+    assert spread <= 1e-3 * before, f"after 60 rounds without gradient the models are still {spread:.2g} apart"
 
 
 def preserves_the_mean(entry: Entry) -> None:
