@@ -69,11 +69,16 @@ def raise_non_finite(x: Vector) -> NoReturn:
     )
 
 
+def read_dim(encoded: Encoded) -> int:
+    """Return the dimension of `encoded`; raise MalformedMessage unless it is a count."""
+    if type(encoded.dim) is not int or encoded.dim < 0:
+        raise MalformedMessage(f"an encoded vector of dimension {encoded.dim!r}; expected a count")
+    return encoded.dim
+
+
 def check_names(encoded: Encoded, names: Collection[str]) -> int:
     """Return the dimension of `encoded`; raise MalformedMessage unless its arrays are exactly `names`."""
-    dim = encoded.dim
-    if type(dim) is not int or dim < 0:
-        raise MalformedMessage(f"an encoded vector of dimension {dim!r}; expected a count")
+    dim = read_dim(encoded)
     if set(encoded.arrays) != set(names):
         raise MalformedMessage(f"arrays {sorted(encoded.arrays)}; expected {sorted(names)}")
     return dim

@@ -84,7 +84,7 @@ def above(x: Vector, count: int, bounds: tuple[int, int], rng: np.random.Generat
     dim = len(x)
     if count == 0:
         return None
-    sample = _sample(x, rng.integers(0, dim, min(dim, max(dim // 64, 4096), 2**16)))
+    sample = _sample(x, rng.integers(0, dim, min(dim, max(640 * dim // count, 4096), 2**17)))
     indices, keys = _candidates(x, sample[min(int(count * len(sample) / dim), len(sample) - 1)])
     _refuse_non_finite(x, keys)
     return indices if bounds[0] <= len(indices) <= bounds[1] else None

@@ -35,6 +35,8 @@ def piece_scales(scales: Tensor, dim: int, bucket: int) -> list[Tensor]:
     """The scales of the buckets in each piece, of shape (buckets, 1)."""
     bucket = bucket or max(1, dim)
     column = scales.view(-1, 1)
+    if not dim:
+        return []
     if bucket > PIECE:
         lengths = [min(bucket, dim - start) for start in range(0, dim, bucket)]
         return [scale for scale, n in zip(column.split(1), lengths, strict=True) for _ in range(math.ceil(n / PIECE))]

@@ -16,6 +16,7 @@ from netdfl.compression.checks import (
     as_vector,
     check_names,
     read_count,
+    read_dim,
     read_finite,
     read_numpy,
     refuse_non_finite,
@@ -111,7 +112,7 @@ class TopK(Sparsifier):
 
     def positions(self, encoded: Encoded, *names: str) -> Indices:
         """Read the positions; see `Sparsifier`."""
-        dim = encoded.dim if type(encoded.dim) is int and encoded.dim >= 0 else check_names(encoded, ())
+        dim = read_dim(encoded)
         low, high = self._bounds(dim) if self.estimate else (self.num_kept(dim),) * 2
         count = read_count(encoded, "count", low, high)
         check_names(encoded, (*names, *positions.names(count, dim)))

@@ -1,0 +1,142 @@
+"""Top-k is exactly the largest, random-k exactly uniform, and positions take the bytes promised."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netdfl.compression import positions
+from netdfl.compression.base import Encoded
+from netdfl.compression.catalog import COMPRESSORS
+from netdfl.compression.largest import above, largest
+from netdfl.compression.sparsify import TopK, random_subset
+from netdfl.core.errors import MalformedMessage
+
+
+def _naive(x: np.ndarray, count: int) -> list[int]:
+    return sorted(np.argsort(-np.abs(x), kind="stable")[:count].tolist())
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    values=st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, -3.0, 1e-30, 1e30]), min_size=1, max_size=80),
+    data=st.data(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_largest_is_a_stable_sort_by_magnitude(values: list[float], data: st.DataObject, dtype: type) -> None:
+    x = np.array(values, dtype)
+    count = data.draw(st.integers(0, len(x)))
+    assert largest(x, count).tolist() == _naive(x, count)
+
+
+@pytest.mark.parametrize("fraction", [1e-5, 0.01, 0.1, 0.5, 0.999, 1])
+@pytest.mark.parametrize("kind", ["gaussian", "sparse", "equal", "sorted", "periodic"])
+def test_largest_whatever_the_sample_shows(kind: str, fraction: float) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(100_000).astype(np.float32)
+    if kind == "sparse":
+        x[rng.random(len(x)) < 0.99] = 0
+    elif kind == "equal":
+        x[:] = -2
+    elif kind == "sorted":
+        x.sort()
+    elif kind == "periodic":
+        x[::64] *= 1000
+    count = max(1, round(fraction * len(x)))
+    assert largest(x, count).tolist() == _naive(x, count)
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5])
+def test_the_threshold_keeps_all_above_it_and_about_as_many(fraction: float) -> None:
+    x = np.random.default_rng(0).standard_normal(200_000).astype(np.float32)
+    count = round(fraction * len(x))
+    bounds = (-(-count * 4 // 5), count * 6 // 5)
+    indices = above(x, count, bounds, np.random.default_rng(1))
+    assert indices is not None
+    assert bounds[0] <= len(indices) <= bounds[1]
+    assert indices.tolist() == _naive(x, len(indices))
+
+
+def test_the_threshold_falls_back_to_the_exact_count_among_equals() -> None:
+    encoded = TopK(0.1, 0, estimate=True).compress(torch.ones(5000), np.random.default_rng(0))
+    assert encoded.meta["count"] == 500
+
+
+@pytest.mark.parametrize("dim", [1, 2, 9, 1000, 320_010])
+@pytest.mark.parametrize("fraction", [0.001, 0.01, 0.1, 0.25, 0.5, 0.95, 1])
+def test_nbytes_is_the_formula(dim: int, fraction: float) -> None:
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal(dim)).float()
+    k = max(1, round(fraction * dim))
+    low = math.floor(math.log2(dim / k))
+    listed = math.ceil((k + ((dim - 1) >> low)) / 8) + math.ceil(k * low / 8)
+    expected = 4 * k + (0 if k == dim else min(math.ceil(dim / 8), listed))
+    encoded = COMPRESSORS["top_k"](fraction=fraction).compress(x, np.random.default_rng(0))
+    assert encoded.nbytes == expected
+    assert positions.nbytes(k, dim) == expected - 4 * k
+    assert listed <= math.ceil(k * (2 + math.log2(dim / k)) / 8) + 1 or k == dim
+    assert COMPRESSORS["random_k"](fraction=fraction).compress(x, np.random.default_rng(0)).nbytes == 4 * k + 8
+
+
+@given(data=st.data(), dim=st.integers(1, 400))
+def test_positions_come_back(data: st.DataObject, dim: int) -> None:
+    chosen = np.array(sorted(data.draw(st.sets(st.integers(0, dim - 1)))), np.int64)
+    arrays = positions.encode(chosen, dim)
+    assert sum(a.nbytes for a in arrays.values()) == positions.nbytes(len(chosen), dim)
+    assert positions.decode(Encoded(dim, arrays), len(chosen), dim).tolist() == chosen.tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), dim=st.integers(2, 100))
+def test_any_bytes_give_increasing_positions_in_range_or_a_refusal(data: st.DataObject, dim: int) -> None:
+    count = data.draw(st.integers(1, dim - 1))
+    good = positions.encode(np.arange(count), dim)
+    arrays = {}
+    for name, array in good.items():
+        raw = data.draw(st.binary(min_size=array.nbytes, max_size=array.nbytes))
+        arrays[name] = type(array)("uint8", array.shape, memoryview(raw))
+    try:
+        indices = positions.decode(Encoded(dim, arrays), count, dim)
+    except MalformedMessage:
+        return
+    assert len(indices) == count
+    assert 0 <= indices[0] <= indices[-1] < dim
+    assert (np.diff(indices) > 0).all()
+
+
+@pytest.mark.parametrize(("count", "dim"), [(0, 5), (1, 1), (1, 10), (5, 10), (9, 10), (10, 10), (300, 1000)])
+def test_a_random_subset_has_distinct_increasing_indices(count: int, dim: int) -> None:
+    indices = random_subset(7, count, dim)
+    assert len(indices) == count
+    assert sorted(set(indices.tolist())) == indices.tolist()
+    assert set(indices.tolist()) <= set(range(dim))
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_every_subset_is_as_likely(count: int) -> None:
+    draws = 7000
+    seen: dict[tuple[int, ...], int] = {}
+    for seed in range(draws):
+        subset = tuple(random_subset(seed, count, 7).tolist())
+        seen[subset] = seen.get(subset, 0) + 1
+    assert len(seen) == math.comb(7, count)
+    expected = draws / len(seen)
+    assert max(abs(n - expected) for n in seen.values()) < 5 * math.sqrt(expected)
+
+
+def test_all_coordinates_are_the_identity() -> None:
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal(777))
+    for name in ("identity", "top_k", "random_k"):
+        compressor = COMPRESSORS[name](**({} if name == "identity" else {"fraction": 1.0}))
+        assert torch.equal(compressor.decompress(compressor.compress(x, np.random.default_rng(0))), x)
+
+
+def test_a_count_over_the_dimension_keeps_all() -> None:
+    x = torch.tensor([1.0, -2.0])
+    compressor = COMPRESSORS["top_k"](count=10)
+    assert compressor.decompress(compressor.compress(x, np.random.default_rng(0))).tolist() == [1.0, -2.0]
+    assert compressor.contraction(2) == 1
