@@ -1,0 +1,91 @@
+"""Run all that CI runs: checks of the code, the README's first command, then pytest.
+
+`sh nodes/start.sh test` calls it. `test checks` stops after the checks; any other arguments are pytest's,
+and then only pytest runs.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = sys.executable
+LAYERS = "import sys; from importlinter.cli import lint_imports_command as check; sys.exit(check())"
+Done = list[tuple[str, subprocess.CompletedProcess[str], float]]
+FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
+
+CHECKS = {
+    "lint": [PYTHON, "-m", "ruff", "check", "."],
+    "format": [PYTHON, "-m", "ruff", "format", "--check", "."],
+    "types": [PYTHON, "-m", "mypy"],
+    "layers": [PYTHON, "-c", LAYERS, "--no-logo"],
+    "generated protobuf code": [PYTHON, "protos/generate.py", "--check"],
+    "generated JSON Schema": [PYTHON, "-m", "netdfl.scenario.json_schema", "--check"],
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run what the arguments ask for. Returns pytest's exit code, or 1 where a check failed before it."""
+    if arguments == ["checks"]:
+        return 1 if report(run_checks()) else 0
+    if arguments:
+        return pytest(arguments)
+    with ThreadPoolExecutor(1) as beside:
+        checks = beside.submit(run_checks)
+        failed = first_command()
+        failed += report(checks.result())
+    code = pytest([])
+    if failed:
+        say(f"failed before pytest: {', '.join(failed)}; the output is above")
+    return code or (1 if failed else 0)
+
+
+def run_checks() -> Done:
+    """Run the checks one after another; each with its outcome and the seconds that it took."""
+    done: Done = []
+    for name, command in CHECKS.items():
+        began = time.monotonic()
+        done.append((name, _captured(command), time.monotonic() - began))
+    return done
+
+
+def report(done: Done) -> list[str]:
+    """Print what the checks found, and all that a failed one had to say. Returns the names of those that failed."""
+    failed = []
+    for name, ended, seconds in done:
+        say(f"{name}: {'ok' if ended.returncode == 0 else f'exit code {ended.returncode}'} ({seconds:.0f} s)")
+        if ended.returncode != 0:
+            print(ended.stdout, flush=True)
+            failed.append(name)
+    return failed
+
+
+def first_command() -> list[str]:
+    """Run the README's first command as a new user does. Returns its name if it fails."""
+    say(FIRST_COMMAND)
+    code = subprocess.run(shlex.split(FIRST_COMMAND), cwd=ROOT).returncode
+    say(f"the README's first command ended with exit code {code}")
+    return ["the README's first command"] if code else []
+
+
+def pytest(arguments: list[str]) -> int:
+    """Run pytest. Returns its exit code."""
+    say(f"pytest {' '.join(arguments)}".rstrip())
+    return subprocess.run([PYTHON, "-m", "pytest", "-q", *arguments], cwd=ROOT).returncode
+
+
+def say(text: str) -> None:
+    print(f"== {text}", flush=True)
+
+
+def _captured(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
