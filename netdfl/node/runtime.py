@@ -135,12 +135,13 @@ class Node:
         now = self.clock.now_ns()
         weight = 1.0 if self.algorithm.family == "server" else self.algorithm.mixing.weight(state.mixing)
         figures = {
-            "train_loss": self.task.last_loss,
             "round_s": (now - self._began_ns) / NS_PER_S,
             "train_s": self._trained_ns / NS_PER_S,
             "wait_s": self._waited_ns / NS_PER_S,
             "bytes_sent": float(self.ledger.bytes_sent - self._bytes_before),
         }
+        if self._trained_ns:
+            figures["train_loss"] = self.task.last_loss
         if self.mailbox.keep_late:
             figures["weight"] = weight
         for name, value in figures.items():

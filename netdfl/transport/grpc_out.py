@@ -28,6 +28,7 @@ GO_ON = "go-on"
 _FATES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: "failed:deadline",
     grpc.StatusCode.RESOURCE_EXHAUSTED: "refused:oversized",
+    grpc.StatusCode.CANCELLED: "in_flight",  # the receiver left in good order
 }
 
 
