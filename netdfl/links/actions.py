@@ -15,6 +15,7 @@ from netdfl.core.types import Edge, NodeId
 from netdfl.core.units import PositiveFloat, TimeNs, parse_time_ns
 from netdfl.links.events import STANDING, CompiledEvent
 from netdfl.links.mahimahi import OPPORTUNITY_BYTES, read_mahimahi
+from netdfl.links.rate import Shape
 from netdfl.links.selectors import Block, NodesText, parse_edges, parse_nodes
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, choose
 from netdfl.links.state import STATES
@@ -50,8 +51,17 @@ def _refuse_by_round(changes: Mapping[str, Any]) -> None:
     for key in ("duplicate", "corrupt", "reorder"):
         if key in changes:
             raise ValueError(f"{key} can't change by rounds; use at: 20s")
+    if "rate" in changes and not _plain_rate(changes["rate"]):
+        raise ValueError("a rate by rounds is a plain one, like 1Mbit or x0.5; use at: 20s for any other")
     if is_zero_rate(changes.get("rate")):
         raise ValueError("a rate of 0 by rounds would hold their messages for ever; use state: down_drop")
+
+
+def _plain_rate(change: Any) -> bool:
+    if isinstance(change, Mapping) and "scale" in change:
+        return True
+    part = choose("rate", change)
+    return part is not None and isinstance(part.build(), Shape)
 
 
 def is_zero_rate(change: Any) -> bool:

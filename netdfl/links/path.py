@@ -57,11 +57,10 @@ class Fused(Stage):
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
         """Change the stages before the first that delays; what they release goes on through the rest."""
+        instant = next((p for p, stage in enumerate(self.stages) if not stage.instant), len(self.stages))
         outcomes: list[Outcome] = []
-        for place, stage in enumerate(self.stages):
-            if not stage.instant:
-                break
-            for outcome in stage.changed(event, now_ns):
+        for place in reversed(range(instant)):
+            for outcome in self.stages[place].changed(event, now_ns):
                 if isinstance(outcome, Departure):
                     outcomes += self._go(outcome.unit, outcome.at_ns, place + 1)
                 else:

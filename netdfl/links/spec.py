@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from netdfl.core.types import Edge, NodeId
@@ -87,7 +86,7 @@ def choose(slot: str, value: object) -> Buildable | None:
     name = written.pop(table.key, table.default)
     if name not in table.table:
         raise ValueError(f"{slot} has no {table.key} {name!r}; {nearest(str(name), list(table.table))}")
-    chosen = Chosen(slot, name, MappingProxyType(written))
+    chosen = Chosen(slot, name, written)
     chosen.build(*((0,) if slot == "loss" else ()))
     return chosen
 
@@ -167,7 +166,10 @@ class LinksSpec:
 
 def _read_key(key: str, value: Any) -> Any:
     if key != "state":
-        return choose(key, value)
+        part = choose(key, value)
+        if part is not None and SLOTS[key] is _RATE and getattr(part.build(), "rate_bps", None) == 0:
+            raise ValueError(f"a {key} of 0 never carries anything; give a rate above 0, or state: down_drop")
+        return part
     if value not in STATES:
         raise ValueError(f"state {value!r} is unknown; {nearest(str(value), STATES)}")
     return value

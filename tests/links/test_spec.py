@@ -119,6 +119,7 @@ def test_later_and_more_specific_entries_replace_only_the_keys_they_name():
         ({"0->1": {"uplink": "1Mbit"}}, "'0->1': a link has no key 'uplink'"),
         ({"core": {"loss": "1%"}}, "'core': a node has no key 'loss'"),
         ({"default": {"state": "donw_drop"}}, "did you mean down_drop"),
+        ({"default": {"rate": "0bit"}}, "never carries"),
         ({"default": {"los": "1%"}}, "did you mean loss"),
     ],
 )

@@ -1,0 +1,111 @@
+"""Makes one link's stages, with their streams, from what its rules are; and a stage's change from two such."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import Edge
+from netdfl.links.base import LinkEvent, Stage
+from netdfl.links.disorder import Corrupt, Corruption, Duplicate, Duplication, Reorder, Reordering
+from netdfl.links.latency import Latency, constant
+from netdfl.links.loss import Bernoulli, Loss
+from netdfl.links.mahimahi import rate_stage
+from netdfl.links.overlay import UNSAID, Effective, Piece
+from netdfl.links.rate import Rate, Shape
+from netdfl.links.rounds import ByRound
+from netdfl.links.state import State
+
+_NO_RULE: Mapping[str, Any] = {
+    "loss": None,
+    "latency": constant(delay=0),
+    "rate": Shape(None),
+    "uplink": Shape(None),
+    "downlink": Shape(None),
+    "duplicate": Duplication(0.0),
+    "corrupt": Corruption(0.0, True),
+    "reorder": Reordering(0.0, 0),
+}
+
+
+class Maker:
+    """Builds what belongs to one edge."""
+
+    __slots__ = ("edge", "streams")
+
+    def __init__(self, streams: Streams, edge: Edge) -> None:
+        """Take seeds from `streams`, by edge and rule."""
+        self.streams = streams
+        self.edge = edge
+
+    def seed(self, rule: str) -> int:
+        """The seed of `rule` on this edge."""
+        return self.streams.integer("link", *self.edge, rule)
+
+    def value(self, key: str, part: Any) -> Any:
+        """What a stage takes for `key`: the built part, or what stands for no rule."""
+        if key == "state":
+            return part
+        if part is None:
+            return _NO_RULE[key]
+        return part.build(self.seed("loss")) if key == "loss" else part.build()
+
+    def event(self, old: Mapping[str, Effective], new: Mapping[str, Effective]) -> LinkEvent:
+        """The change of stages that leads from `old` to `new`; a model that stays goes on undisturbed."""
+        changes: list[tuple[str, object]] = []
+        for key, now in new.items():
+            if now.value != old[key].value:
+                changes.append((key, self.value(key, now.value)))
+            if now.scale != old[key].scale:
+                changes.append((f"{key}_scale", now.scale))
+        return LinkEvent(tuple(changes))
+
+    def stages(self, base: Mapping[str, Effective], used: Collection[str], pieces: Sequence[Piece]) -> Iterator[Stage]:
+        """The link's own stages for the keys in `used`, in the order of a path."""
+        for key in ("state", "loss", "duplicate", "corrupt", "rate", "latency", "reorder"):
+            if key in used:
+                yield self._stage(key, self.value(key, base[key].value), pieces)
+
+    def _stage(self, key: str, value: Any, pieces: Sequence[Piece]) -> Stage:
+        seed = self.seed(key)
+        if key == "state":
+            return State(value, _table(pieces, key, lambda now: None if now.value == "up" else now.value))
+        if key == "loss":
+            return Loss(value, _table(pieces, key, lambda now: self.value(key, now.value) or _lossless()))
+        if key == "duplicate":
+            return Duplicate(seed, value)
+        if key == "corrupt":
+            return Corrupt(seed, value)
+        if key == "rate":
+            return _rate(value, pieces)
+        if key == "latency":
+            return Latency(seed, value, rounds=_table(pieces, key, self._delay))
+        return Reorder(seed, value)
+
+    def _delay(self, now: Effective) -> tuple[Any, float]:
+        return (None if now.value is UNSAID else self.value("latency", now.value), now.scale)
+
+
+def _lossless() -> Bernoulli:
+    return Bernoulli(0, probability=0.0)
+
+
+def _rate(value: Any, pieces: Sequence[Piece]) -> Stage:
+    stage = rate_stage(value)
+    rounds = _table(pieces, "rate", _speed)
+    if isinstance(stage, Rate):
+        stage.rounds = rounds
+    elif rounds is not None:
+        raise ValueError("a rate from a trace can't be changed by an event; give the link a plain rate instead")
+    return stage
+
+
+def _speed(now: Effective) -> tuple[float | None, float]:
+    return (None if now.value is UNSAID else now.value.build().rate_bps, now.scale)
+
+
+def _table(pieces: Sequence[Piece], key: str, read: Callable[[Effective], Any]) -> ByRound[Any] | None:
+    if not any(key in piece.values for piece in pieces):
+        return None
+    return ByRound([(piece.start, read(piece.values[key]) if key in piece.values else None) for piece in pieces])

@@ -1,0 +1,177 @@
+"""The links of a whole fleet: every path with its streams, made when first used, changed by the schedule.
+
+Sans-I/O: `path` gives the stages for whoever drives units through them (the simulated fabric, the
+emulated transport, the packet forwarder), and `apply` says what a scheduled event does to what is
+under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import Edge, NodeId
+from netdfl.links.base import LinkRule, Outcome
+from netdfl.links.building import Maker
+from netdfl.links.disorder import Checksum, Corrupt
+from netdfl.links.events import CompiledEvent
+from netdfl.links.mahimahi import rate_stage
+from netdfl.links.overlay import ByTarget, Effective, Overlays, by_rounds, effective, few_edges
+from netdfl.links.path import INSTANT_CHANGES, Path, fuse
+from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec
+
+
+class Step(NamedTuple):
+    """What a change does to one unit: an outcome of stage `place` of its path."""
+
+    path: Path
+    place: int
+    outcome: Outcome
+
+
+class _Shared:
+    """A node's uplink or downlink, and what it is set to."""
+
+    __slots__ = ("stage", "value")
+
+    def __init__(self, stage: LinkRule, value: Effective) -> None:
+        self.stage = stage
+        self.value = value
+
+
+class Links:
+    """Every path of a fleet. A path is made when it is first asked for, as it is at that moment.
+
+    It can be pickled, with the state of every rule, as part of a checkpoint.
+    """
+
+    __slots__ = (
+        "_by_round",
+        "_changing",
+        "_node_changes",
+        "_overlays",
+        "_paths",
+        "_shared",
+        "_spec",
+        "_streams",
+        "_values",
+    )
+
+    def __init__(self, spec: LinksSpec, streams: Streams, events: Sequence[CompiledEvent] = ()) -> None:
+        """`events` is the compiled schedule: what it will change decides how each path is built."""
+        self._spec = spec
+        self._streams = streams
+        self._overlays = Overlays()
+        self._paths: dict[Edge, Path] = {}
+        self._values: dict[Edge, dict[str, Effective]] = {}
+        self._shared: dict[tuple[NodeId, str], _Shared | None] = {}
+        self._by_round: ByTarget[CompiledEvent] = ByTarget()
+        self._changing: ByTarget[frozenset[str]] = ByTarget()
+        self._node_changes: set[tuple[NodeId, str]] = set()
+        self._learn(events)
+
+    def _learn(self, events: Sequence[CompiledEvent]) -> None:
+        seen = set()
+        for event in events:
+            keys = frozenset(event.parameters)
+            if event.action != "set":
+                continue
+            if event.nodes:
+                self._node_changes |= {(node, key) for node in event.nodes for key in keys}
+            elif event.at_round is not None:
+                self._by_round.add(event.blocks, event)
+            else:
+                keys |= {"reset"} if event.parameters.get("state") == "down_reset" else frozenset()
+                if (event.blocks, keys) not in seen:
+                    seen.add((event.blocks, keys))
+                    self._changing.add(event.blocks, keys)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: getattr(self, name) for name in self.__slots__}
+        return {**state, "_streams": self._streams.seed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, Streams(value) if name == "_streams" else value)
+
+    def path(self, src: NodeId, dst: NodeId) -> Path:
+        """The stages from `src` to `dst`."""
+        path = self._paths.get((src, dst))
+        return self._build((src, dst)) if path is None else path
+
+    def apply(self, event: CompiledEvent, now_ns: int) -> list[Step]:
+        """Make a clocked `set` or `unset`; what becomes of what the stages hold, in order.
+
+        Events by round are in the paths from the start, and those on nodes' lives are not the links'
+        affair: both change nothing here.
+        """
+        if event.at_round is not None or event.action not in ("set", "unset"):
+            return []
+        self._overlays.apply(event)
+        if event.nodes:
+            return [step for node in event.nodes for key in NODE_KEYS for step in self._change_node(node, key, now_ns)]
+        return [step for path in self._built(event) for step in self._change(path, now_ns)]
+
+    def _built(self, event: CompiledEvent) -> Iterable[Path]:
+        edges = few_edges(event.blocks, len(self._paths))
+        if edges is None:
+            edges = [edge for edge in self._paths if any(edge in block for block in event.blocks)]
+        return [self._paths[edge] for edge in sorted(set(edges)) if edge in self._paths]
+
+    def _change(self, path: Path, now_ns: int) -> list[Step]:
+        edge = path.edge
+        values = effective(self._base(edge), self._overlays.on_link(edge))
+        change = Maker(self._streams, edge).event(self._values[edge], values)
+        self._values[edge] = values
+        return [Step(path, place, outcome) for place, outcome in path.changed(change, now_ns)] if change.changes else []
+
+    def _change_node(self, node: NodeId, key: str, now_ns: int) -> Iterator[Step]:
+        shared = self._shared.get((node, key))
+        if shared is None:
+            return
+        value = self._node_value(node, key)
+        change = Maker(self._streams, (node, node)).event({"rate": shared.value}, {"rate": value})
+        shared.value = value
+        for outcome in shared.stage.changed(change, now_ns):
+            path = self._paths[outcome.unit.src, outcome.unit.dst]
+            yield Step(path, 0 if key == "uplink" else path.own.stop, outcome)
+
+    def _base(self, edge: Edge) -> dict[str, Effective]:
+        spec = self._spec.link(edge)
+        return {key: Effective(getattr(spec, key)) for key in LINK_KEYS}
+
+    def _node_value(self, node: NodeId, key: str) -> Effective:
+        spec = self._spec.node(node)
+        base = {each: Effective(getattr(spec, each)) for each in NODE_KEYS}
+        return effective(base, self._overlays.on_node(node))[key]
+
+    def _build(self, edge: Edge) -> Path:
+        base = self._base(edge)
+        changing: frozenset[str] = frozenset().union(*self._changing.of(edge))
+        pieces = by_rounds(list(self._by_round.of(edge)))
+        used = changing | {key for piece in pieces for key in piece.values}
+        used |= {key for key, now in base.items() if now.value not in (None, "up")}
+        own = list(Maker(self._streams, edge).stages(base, used, pieces))
+        last = [Checksum(stage) for stage in own if isinstance(stage, Corrupt)]
+        rules = fuse(own) if changing <= INSTANT_CHANGES else tuple(own)
+        path = Path(edge, rules, self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink"), last)
+        self._paths[edge] = path
+        self._values[edge] = base
+        self._change(path, 0)  # a new path holds nothing, so the time does not matter
+        return path
+
+    def _node_stage(self, node: NodeId, key: str) -> LinkRule | None:
+        if (node, key) not in self._shared:
+            value = self._node_value(node, key)
+            used = value.value is not None or (node, key) in self._node_changes
+            self._shared[node, key] = self._new_shared(node, value) if used else None
+        shared = self._shared[node, key]
+        return None if shared is None else shared.stage
+
+    def _new_shared(self, node: NodeId, value: Effective) -> _Shared:
+        maker = Maker(self._streams, (node, node))
+        stage = rate_stage(maker.value("rate", value.value))
+        if value.scale != 1.0:
+            stage.changed(maker.event({"rate": Effective(value.value)}, {"rate": value}), 0)
+        return _Shared(stage, value)

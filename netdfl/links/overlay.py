@@ -1,0 +1,155 @@
+"""What a link's rules are at a moment: its own ones, and what the schedule has laid over them.
+
+Changes are laid over one another in the order in which they came. A value replaces what was there,
+relative changes included; a relative change multiplies. What ends (`unset`) is taken out as if it had
+never been. Where several hold a link's state down, the most severe counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.links.events import STANDING, CompiledEvent
+from netdfl.links.selectors import Block
+from netdfl.links.spec import choose
+from netdfl.links.state import STATES
+
+T = TypeVar("T")
+Place: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """One key's value now, and the factor on it. `value` is a state's name, or a part (None: no rule)."""
+
+    value: Any
+    scale: float = 1.0
+
+
+class ByTarget(Generic[T]):
+    """Finds what concerns a link: at once for single links, by search among what names many."""
+
+    __slots__ = ("_single", "_wide")
+
+    def __init__(self) -> None:
+        self._single: dict[Edge, list[T]] = {}
+        self._wide: list[tuple[tuple[Block, ...], T]] = []
+
+    def add(self, blocks: tuple[Block, ...], item: T) -> None:
+        """`item` concerns the links of `blocks`."""
+        edges = few_edges(blocks, 1)
+        if edges is None:
+            self._wide.append((blocks, item))
+        for edge in edges or ():
+            self._single.setdefault(edge, []).append(item)
+
+    def remove(self, blocks: tuple[Block, ...], item: T) -> None:
+        """Take out what `add` put in."""
+        edges = few_edges(blocks, 1)
+        if edges is None:
+            self._wide.remove((blocks, item))
+        for edge in edges or ():
+            self._single[edge].remove(item)
+
+    def of(self, edge: Edge) -> Iterator[T]:
+        """What concerns `edge`, in no order."""
+        yield from self._single.get(edge, ())
+        for blocks, item in self._wide:
+            if any(edge in block for block in blocks):
+                yield item
+
+
+def few_edges(blocks: Sequence[Block], most: int) -> list[Edge] | None:
+    """The links of `blocks` where they are at most `most`, else None."""
+    if sum(len(block.src) * len(block.dst) for block in blocks) > most:
+        return None
+    return [edge for block in blocks for edge in block.edges()]
+
+
+class Overlays:
+    """The changes in force. One that has a cause ends with that cause's `unset`; a standing one stays."""
+
+    __slots__ = ("_count", "_links", "_nodes", "_windows")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._links: ByTarget[tuple[int, CompiledEvent]] = ByTarget()
+        self._nodes: list[tuple[int, CompiledEvent]] = []
+        self._windows: dict[tuple[int, Place], tuple[int, CompiledEvent]] = {}
+
+    def apply(self, event: CompiledEvent) -> None:
+        """Take in a `set` or an `unset`."""
+        place = (event.cause, (event.blocks, event.nodes))
+        before = self._windows.pop(place, None)
+        if before is not None:
+            self._links.remove(event.blocks, before) if event.blocks else self._nodes.remove(before)
+        if event.action != "set":
+            return
+        self._count += 1
+        layer = (self._count, event)
+        if event.cause != STANDING:
+            self._windows[place] = layer
+        if event.blocks:
+            self._links.add(event.blocks, layer)
+        else:
+            self._nodes.append(layer)
+
+    def on_link(self, edge: Edge) -> Iterable[CompiledEvent]:
+        """The changes in force on `edge`, in the order in which they came."""
+        return (event for _, event in sorted(self._links.of(edge), key=lambda layer: layer[0]))
+
+    def on_node(self, node: NodeId) -> Iterable[CompiledEvent]:
+        """The changes in force on the up- and downlink of `node`, in order."""
+        return (event for _, event in self._nodes if node in event.nodes)
+
+
+def effective(base: Mapping[str, Effective], events: Iterable[CompiledEvent]) -> dict[str, Effective]:
+    """The values of all keys: `base`, and `events` laid over it in order."""
+    values = dict(base)
+    standing, windows = base["state"].value if "state" in base else "up", []
+    for event in events:
+        for key, change in event.parameters.items():
+            if key == "state":
+                if event.cause == STANDING:
+                    standing = change
+                else:
+                    windows.append(change)
+            elif isinstance(change, Mapping) and "scale" in change:
+                values[key] = replace(values[key], scale=values[key].scale * change["scale"])
+            else:
+                values[key] = Effective(choose(key, change))
+    if "state" in base:
+        values["state"] = Effective(max((standing, *windows), key=STATES.index))
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What the messages of some rounds meet, from round `start` to the next piece."""
+
+    start: int
+    values: Mapping[str, Effective]
+
+
+UNSAID = object()
+
+
+def by_rounds(events: Sequence[CompiledEvent]) -> list[Piece]:
+    """The changes that `at_round` events on one link make, cut where any begins or ends.
+
+    A key that no event names in a piece has the value `UNSAID` there: the clock's stands.
+    """
+    ordered = sorted(events, key=lambda event: event.order)
+    starts = {event.at_round for event in ordered} | {event.until_round for event in ordered}
+    pieces = []
+    for start in sorted(round for round in starts if round is not None):
+        active = [e for e in ordered if (e.at_round or 0) <= start and (e.until_round is None or start < e.until_round)]
+        named = {key for event in active for key in event.parameters}
+        base = {key: Effective(UNSAID) for key in named if key != "state"}
+        if "state" in named:
+            base["state"] = Effective("up")
+        pieces.append(Piece(start, effective(base, active)))
+    return pieces
