@@ -234,7 +234,9 @@ def _metadata(payload: Payload) -> bytes:
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"metadata holds {value!r} of {type(value).__name__}; only numbers, strings, lists and maps travel")
+    raise TypeError(
+        f"metadata holds {value!r} of {type(value).__name__}; numbers of 64 bits, strings, lists and maps travel"
+    )
 
 
 def _laid_out(at: int, payload: Payload) -> int:
@@ -283,6 +285,8 @@ def _read_entry(entry: Any, limits: Limits) -> tuple[str, str, tuple[int, ...]]:
         case [str() as name, str() as dtype, list() as shape] if dtype in ITEM_BYTES and len(shape) <= _MAX_RANK:
             if len(name) > limits.max_name:
                 raise OversizedMessage(f"an array has a name of {len(name)} letters, the limit is {limits.max_name}")
-            if all(type(length) is int and 0 <= length <= limits.max_bytes for length in shape):
+            sound = all(type(length) is int and 0 <= length <= limits.max_bytes for length in shape)
+            # An empty array may not claim an absurd shape either: it would overflow where it is made.
+            if sound and prod(max(length, 1) for length in shape) <= limits.max_bytes:
                 return name, dtype, tuple(shape)
     raise MalformedMessage(f"an array is announced as {str(entry)[:200]}, expected a name, a known dtype and a shape")

@@ -1,0 +1,105 @@
+"""The control plane: who may attend, that everything keeps its order, and that an end is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from netdfl.core.errors import TransportError
+from netdfl.testing.transports import PATIENCE_S
+from netdfl.transport.control import Attendee, ControlClient, ControlServer
+from netdfl.transport.v1.control_pb2 import Bye, Hello, Order, Probe, Progress, Report
+
+
+class Launcher:
+    """Keeps what nodes report and whom it lost."""
+
+    def __init__(self) -> None:
+        self.attendees: dict[int, Attendee] = {}
+        self.reports: list[tuple[int, Report]] = []
+        self.lost: list[int] = []
+        self.server = ControlServer("secret", self.on_report, self.on_lost)
+
+    def on_report(self, attendee: Attendee, report: Report) -> None:
+        self.attendees[attendee.hello.node_id] = attendee
+        self.reports.append((attendee.hello.node_id, report))
+
+    def on_lost(self, attendee: Attendee) -> None:
+        self.lost.append(attendee.hello.node_id)
+
+
+class Node:
+    """Keeps what the launcher orders."""
+
+    def __init__(self) -> None:
+        self.orders: list[Order] = []
+        self.lost: list[str] = []
+
+    async def attend(self, address: str, node: int, token: str = "secret", version: int = 1) -> ControlClient:
+        hello = Hello(node_id=node, role="client", pid=1, address="here", protocol_version=version)
+        return await ControlClient.connect(address, token, hello, self.orders.append, self.lost.append)
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def test_reports_and_orders_keep_their_order():
+    launcher, node = Launcher(), Node()
+    client = await node.attend(await launcher.server.start(), 3)
+    await until(lambda: 3 in launcher.attendees)
+    for number in range(50):
+        client.report(Report(progress=Progress(round=number)))
+        launcher.attendees[3].order(Order(probe=Probe(id=number)))
+    await until(lambda: len(launcher.reports) == 51 and len(node.orders) == 50)
+    assert launcher.reports[0][1].hello.address == "here"
+    assert [report.progress.round for _, report in launcher.reports[1:]] == list(range(50))
+    assert [order.probe.id for order in node.orders] == list(range(50))
+    await client.aclose()
+    await launcher.server.aclose()
+
+
+async def test_what_is_queued_is_sent_before_leaving_and_the_end_is_noticed():
+    launcher, node = Launcher(), Node()
+    client = await node.attend(await launcher.server.start(), 3)
+    for number in range(100):
+        client.report(Report(progress=Progress(round=number)))
+    client.report(Report(bye=Bye(reason="done")))
+    await client.aclose()
+    await until(lambda: launcher.lost == [3])
+    assert launcher.reports[-1][1].bye.reason == "done"
+    assert len(launcher.reports) == 102
+    assert node.lost == []
+    await launcher.server.aclose()
+
+
+async def test_a_dead_launcher_is_noticed_by_every_node():
+    launcher, nodes = Launcher(), [Node(), Node()]
+    address = await launcher.server.start()
+    clients = [await node.attend(address, number) for number, node in enumerate(nodes)]
+    await until(lambda: len(launcher.attendees) == 2)
+    await launcher.server.aclose()
+    await until(lambda: all(node.lost for node in nodes))
+    assert all("the launcher" in node.lost[0] and len(node.lost) == 1 for node in nodes)
+    await asyncio.gather(*(client.aclose() for client in clients))
+    assert sorted(launcher.lost) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("token", "version", "words"), [("guess", 1, "token"), ("", 1, "token"), ("secret", 2, "protocol version 1")]
+)
+async def test_a_stranger_may_not_attend(token, version, words):
+    launcher = Launcher()
+    address = await launcher.server.start()
+    with pytest.raises(TransportError, match=words):
+        await Node().attend(address, 3, token, version)
+    assert not launcher.reports
+    await launcher.server.aclose()
+
+
+async def test_no_launcher_is_one_clear_line():
+    with pytest.raises(TransportError, match=r"node 3 can't attend at the launcher 127\.0\.0\.1:1: "):
+        await Node().attend("127.0.0.1:1", 3)
