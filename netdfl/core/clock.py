@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 NS_PER_S = 1_000_000_000
+TimerName: TypeAlias = tuple[int | str, ...]
+"""What a timer is for, as `("wait", node, round, step)`: the order among timers of one virtual instant."""
+
+
+class Timer(Protocol):
+    """Something that is due at a time."""
+
+    def cancel(self) -> None:
+        """Forget it; nothing happens where it was due already."""
+        ...
 
 
 class Clock(Protocol):
@@ -18,6 +29,10 @@ class Clock(Protocol):
 
     async def sleep_until(self, at_ns: int) -> None:
         """Return at `at_ns`, or at once if that is past."""
+        ...
+
+    def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> Timer:
+        """Call `callback` on the loop at `at_ns`, or soon if that is past."""
         ...
 
 
@@ -35,3 +50,7 @@ class RealClock:
     async def sleep_until(self, at_ns: int) -> None:
         """Return at `at_ns`, or at once if that is past."""
         await asyncio.sleep(max(0, at_ns - self.now_ns()) / NS_PER_S)
+
+    def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> Timer:
+        """Call `callback` on the loop at `at_ns`, or soon if that is past."""
+        return asyncio.get_running_loop().call_later(max(0, at_ns - self.now_ns()) / NS_PER_S, callback)

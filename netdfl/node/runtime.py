@@ -66,9 +66,9 @@ class Node:
 
     def __post_init__(self) -> None:
         """Put the mailbox at the transport's end."""
-        self.waits = Waits(self.mailbox, self.clock)
+        self.waits = Waits(self.id, self.mailbox, self.clock)
         self.round = -1
-        self._weight = 1.0
+        self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
         self.transport.attach(self.mailbox)
 
@@ -88,7 +88,7 @@ class Node:
             self.round = round
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
-            self._bytes_before = self.ledger.bytes_sent
+            self._bytes_before, self._trained = self.ledger.bytes_sent, False
             yield self.view_of(round, frozenset(self.waits.gone))
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
@@ -100,6 +100,7 @@ class Node:
         except RuntimeError as error:
             raise TrainingError(f"node {self.id}, round {view.round}: training failed: {error}") from error
         self._trained_ns += self.clock.now_ns() - began
+        self._trained = True
         return state, update
 
     async def do(self, function: Callable[..., T], *args: Any) -> T:
@@ -140,7 +141,7 @@ class Node:
             "wait_s": self._waited_ns / NS_PER_S,
             "bytes_sent": float(self.ledger.bytes_sent - self._bytes_before),
         }
-        if self._trained_ns:
+        if self._trained:
             figures["train_loss"] = self.task.last_loss
         if self.mailbox.keep_late:
             figures["weight"] = weight

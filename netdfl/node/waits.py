@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock
@@ -69,9 +70,9 @@ class AutoDeadline:
 class Waits:
     """Waits of one node, one at a time."""
 
-    def __init__(self, mailbox: Mailbox, clock: Clock) -> None:
-        """Wait for what `mailbox` gets, by `clock`."""
-        self.mailbox, self.clock = mailbox, clock
+    def __init__(self, node: NodeId, mailbox: Mailbox, clock: Clock) -> None:
+        """Wait for what the `mailbox` of `node` gets, by `clock`."""
+        self.node, self.mailbox, self.clock = node, mailbox, clock
         self.current: Wait | None = None
         self.auto = AutoDeadline()
         self.gone: set[NodeId] = set()
@@ -111,12 +112,11 @@ class Waits:
         return wait.sources <= wait.have | self.gone
 
     async def _until(self, wait: Wait) -> bool:
-        loop = asyncio.get_running_loop()
-        self._done = done = loop.create_future()
+        self._done = done = asyncio.get_running_loop().create_future()
         timer = None
         if wait.deadline_ns is not None:
-            left = (wait.deadline_ns - self.clock.now_ns()) / NS_PER_S
-            timer = loop.call_later(max(left, 0.0), self._expire, done)
+            name = ("wait", self.node, wait.round, wait.step)
+            timer = self.clock.call_at(wait.deadline_ns, name, partial(self._expire, done))
         try:
             await done
         finally:
