@@ -22,7 +22,7 @@ from torch import Tensor
 
 
 def fractions(rng: np.random.Generator, shapes: Sequence[torch.Size], offset: int, *, double: bool) -> Iterator[Tensor]:
-    """Yield `2^e + offset + u` of each shape, valid until the next one.
+    """Yield `2^e + offset + u` of each shape, the consumer's to overwrite, until the next one.
 
     The integer part is `offset` modulo 2^8 in float32 (e = 7) and modulo 2^16 in float64 (e = 20). The bits of
     that float that stand for u are 16 zeros; u is put there as an integer, so no float operation is needed.

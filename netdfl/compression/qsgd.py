@@ -94,17 +94,14 @@ class Qsgd:
     def _round(self, vector: Tensor, factors: Tensor, rng: np.random.Generator) -> Vector:
         """floor(x_i * factor + u_i) + 2^(bits - 1), in the factors' precision."""
         views = pieces(vector, self.bucket)
-        sums = scratch(views, factors.dtype)
         codes = np.empty(len(vector), code_dtype(self.bits))
         double = factors.dtype == torch.float64
         dither = fractions(rng, [view.shape for view in views], 2 ** (self.bits - 1), double=double)
         at = 0
         for view, factor, dithered in zip(views, piece_scales(factors, len(vector), self.bucket), dither, strict=True):
-            out = sums[view.shape]
-            torch.addcmul(dithered, view.double() if double else view, factor, out=out)
-            whole = out.numpy().reshape(-1)
-            np.copyto(codes[at : at + len(whole)], whole.astype(np.int64) if double else whole, casting="unsafe")
-            at += len(whole)
+            sums = dithered.addcmul_(view.double() if double else view, factor).numpy().reshape(-1)
+            np.copyto(codes[at : at + len(sums)], sums.astype(np.int64) if double else sums, casting="unsafe")
+            at += len(sums)
         if self.bits not in (8, 16):
             np.bitwise_and(codes, codes.dtype.type(2**self.bits - 1), out=codes)
         return codes
@@ -112,20 +109,12 @@ class Qsgd:
     def _norms(self, vector: Vector) -> Vector:
         """The norm of each bucket in the vector's dtype, never below the bucket's largest magnitude."""
         views = pieces(torch.from_numpy(vector), self.bucket)
-        magnitudes = scratch(views, torch.from_numpy(vector).dtype)
-        rows, at = np.empty(sum(len(view) for view in views)), 0
-        for view in views:
-            if self.norm == "max":
-                norm = torch.amax(torch.abs(view, out=magnitudes[view.shape]), dim=1).numpy()
-            else:
-                norm = _squares(view.numpy())
-            rows[at : at + len(view)] = norm
-            at += len(view)
         if self.norm == "max":
-            norms = bucket_totals(np.maximum, rows, len(vector), self.bucket).astype(vector.dtype)
+            norms = bucket_totals(np.maximum, _largest(views, DTYPES[vector.dtype.name]), len(vector), self.bucket)
         else:
+            squares = np.concatenate([np.empty(0), *(_squares(view.numpy()) for view in views)])
             with np.errstate(over="ignore"):
-                norms = np.sqrt(bucket_totals(np.add, rows, len(vector), self.bucket)).astype(vector.dtype)
+                norms = np.sqrt(bucket_totals(np.add, squares, len(vector), self.bucket)).astype(vector.dtype)
             np.nextafter(norms, vector.dtype.type(np.inf), out=norms, where=norms > 0)
         if not np.isfinite(norms).all():
             refuse_non_finite(vector)
@@ -187,6 +176,16 @@ def _reciprocal(norms: Vector, levels: int) -> Vector:
     factors[norms == 0] = 0
     np.nextafter(factors, norms.dtype.type(0), out=factors)
     return factors
+
+
+def _largest(views: list[Tensor], dtype: torch.dtype) -> Vector:
+    """The largest magnitude of each row."""
+    magnitudes = scratch(views, dtype)
+    rows = [view.shape[0] for view in views]
+    largest = torch.empty(sum(rows), dtype=dtype)
+    for view, out in zip(views, largest.split(rows), strict=True):
+        torch.amax(torch.abs(view, out=magnitudes[view.shape]), dim=1, out=out)
+    return largest.numpy()
 
 
 def _squares(piece: Vector) -> NDArray[np.float64]:

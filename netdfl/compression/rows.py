@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-PIECE = 32768
-"""Coordinates handled at once. torch uses one thread up to this size, and the work fits a 1 MiB cache."""
+PIECE = 65536
+"""Coordinates handled at once: what is at hand of them fits a 1 MiB cache. torch may share a piece between
+threads, so only maxima and element-wise operations are torch's; sums are numpy's, in one thread."""
 
 
 def num_buckets(dim: int, bucket: int) -> int:
@@ -45,13 +47,13 @@ def piece_scales(scales: Tensor, dim: int, bucket: int) -> list[Tensor]:
     return result + [column[whole:]] * (whole * bucket < dim)
 
 
-def bucket_totals(ufunc: np.ufunc, partial: NDArray[np.float64], dim: int, bucket: int) -> NDArray[np.float64]:
+def bucket_totals(ufunc: np.ufunc, partial: NDArray[Any], dim: int, bucket: int) -> NDArray[Any]:
     """Reduce one figure per row of `pieces` to one per bucket."""
     bucket = bucket or max(1, dim)
     if bucket <= PIECE or not dim:
         return partial
     starts = np.arange(num_buckets(dim, bucket)) * math.ceil(bucket / PIECE)
-    totals: NDArray[np.float64] = ufunc.reduceat(partial, starts)
+    totals: NDArray[Any] = ufunc.reduceat(partial, starts)
     return totals
 
 
