@@ -11,8 +11,10 @@ from itertools import combinations
 from typing import Any
 
 from netdfl.core.types import NodeId
-from netdfl.links.actions import ACTIONS, is_zero_rate, partition_blocks
+from netdfl.links.actions import ACTIONS
+from netdfl.links.compiling import is_zero_rate
 from netdfl.links.events import STANDING, CompiledEvent
+from netdfl.links.link_actions import partition_blocks
 from netdfl.links.reading import nearest, read_parameters, read_value
 from netdfl.links.selectors import Block, NodesText, parse_nodes
 from netdfl.links.when import KEYS, Facts, Span, spans, split

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.disorder import CORRUPTIONS, DUPLICATES, REORDERINGS
@@ -47,8 +48,9 @@ NODE_KEYS = ("uplink", "downlink")
 LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
 
 
+@runtime_checkable
 class Buildable(Protocol):
-    """A chosen part: `Chosen`, or a scenario's own model of it."""
+    """A chosen part, as a scenario's own model of it."""
 
     def build(self, *context: Any) -> Any:
         """Call the part with `context` and the parameters that the scenario wrote."""
@@ -57,19 +59,22 @@ class Buildable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A part of a link, chosen by name, with its parameters in base units."""
+    """A part of a link with its parameters read: equal where it `means` the same.
+
+    A loss model is made afresh for each link, as it has a state; all links share the others.
+    """
 
     slot: str
-    name: str
-    written: Mapping[str, Any] = field(default_factory=dict)
+    means: object
+    make: Callable[..., Any] = field(compare=False, repr=False)
+    shared: Any = field(compare=False, repr=False)
 
     def build(self, *context: Any) -> Any:
-        """Call the part with `context` and the parameters."""
-        function = SLOTS[self.slot].table[self.name]
-        return function(*context, **read_parameters(function, self.written, f"{self.slot} {self.name}"))
+        """The part; for a loss model, `context` is the link's seed."""
+        return self.make(*context) if self.slot == "loss" else self.shared
 
 
-def choose(slot: str, value: object) -> Buildable | None:
+def choose(slot: str, value: object) -> Chosen | None:
     """The part that `value` means for the key `slot`; None for `none` or null.
 
     `value` is the short form (`5%`, `20ms`, `10Mbit`), a mapping, or a part that was read already.
@@ -77,18 +82,21 @@ def choose(slot: str, value: object) -> Buildable | None:
     """
     if value is None or value == "none":
         return None
-    if hasattr(value, "build"):
+    if isinstance(value, Chosen):
         return value
+    means, make = (value, value.build) if isinstance(value, Buildable) else _read_part(slot, value)
+    return Chosen(slot, means, make, make(0) if slot == "loss" else make())
+
+
+def _read_part(slot: str, value: object) -> tuple[object, Callable[..., Any]]:
     table = SLOTS[slot]
-    if not isinstance(value, Mapping):
-        value = {table.short: value}
-    written = dict(value)
-    name = written.pop(table.key, table.default)
+    written = dict(value) if isinstance(value, Mapping) else {table.short: value}
+    name = str(written.pop(table.key, table.default))
     if name not in table.table:
-        raise ValueError(f"{slot} has no {table.key} {name!r}; {nearest(str(name), list(table.table))}")
-    chosen = Chosen(slot, name, written)
-    chosen.build(*((0,) if slot == "loss" else ()))
-    return chosen
+        raise ValueError(f"{slot} has no {table.key} {name!r}; {nearest(name, list(table.table))}")
+    function = table.table[name]
+    parameters = read_parameters(function, written, f"{slot} {name}")
+    return (name, parameters), partial(function, **parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +104,20 @@ class LinkSpec:
     """The rules of one link; None where it has none."""
 
     state: str = "up"
-    loss: Buildable | None = None
-    latency: Buildable | None = None
-    rate: Buildable | None = None
-    duplicate: Buildable | None = None
-    corrupt: Buildable | None = None
-    reorder: Buildable | None = None
+    loss: Chosen | None = None
+    latency: Chosen | None = None
+    rate: Chosen | None = None
+    duplicate: Chosen | None = None
+    corrupt: Chosen | None = None
+    reorder: Chosen | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
     """What all links of one node share."""
 
-    uplink: Buildable | None = None
-    downlink: Buildable | None = None
+    uplink: Chosen | None = None
+    downlink: Chosen | None = None
 
 
 class LinksSpec:

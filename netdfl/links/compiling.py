@@ -1,0 +1,129 @@
+"""What the actions of a schedule share: reading changes, and making the events of a span."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.links.events import STANDING, CompiledEvent
+from netdfl.links.rate import Shape
+from netdfl.links.selectors import Block, NodesText, parse_nodes
+from netdfl.links.spec import NODE_KEYS, choose
+from netdfl.links.state import STATES
+from netdfl.links.when import Facts, Span
+
+Compiled: TypeAlias = Iterator[CompiledEvent]
+DownMode: TypeAlias = Literal["down_drop", "down_hold", "down_reset"]
+
+_RELATIVE = re.compile(r"^\s*[x×]\s*(\d+\.?\d*|\.\d+)\s*$")
+
+
+def set_links(span: Span, source: int, blocks: Sequence[Block], changes: Mapping[str, Any]) -> Compiled:
+    """Make `changes` on links for the span. Raises ValueError for what can't go by rounds."""
+    places = tuple(blocks)
+    if span.by_round:
+        if span.for_ns is not None:
+            raise ValueError("at_round on a link acts on the messages of rounds, not for a time; give for_rounds")
+        _refuse_by_round(changes)
+        cause = STANDING if span.end is None else source
+        yield CompiledEvent(
+            "set", source, at_round=span.start, until_round=span.end, cause=cause, blocks=places, parameters=changes
+        )
+        return
+    cause = STANDING if span.end is None else source
+    yield CompiledEvent("set", source, at_ns=span.start, cause=cause, blocks=places, parameters=changes)
+    if span.end is not None:
+        yield CompiledEvent("unset", source, at_ns=span.end, cause=cause, blocks=places)
+
+
+def _refuse_by_round(changes: Mapping[str, Any]) -> None:
+    if changes.get("state") in ("down_hold", "down_reset"):
+        raise ValueError(f"{changes['state']} needs a clock and can't go by rounds; use down_drop, or at: 20s")
+    for key in ("duplicate", "corrupt", "reorder"):
+        if key in changes:
+            raise ValueError(f"{key} can't change by rounds; use at: 20s")
+    if "rate" in changes and not _plain_rate(changes["rate"]):
+        raise ValueError("a rate by rounds is a plain one, like 1Mbit or x0.5; use at: 20s for any other")
+    if is_zero_rate(changes.get("rate")):
+        raise ValueError("a rate of 0 by rounds would hold their messages for ever; use state: down_drop")
+
+
+def _plain_rate(change: Any) -> bool:
+    if isinstance(change, Mapping) and "scale" in change:
+        return True
+    part = choose("rate", change)
+    return part is not None and isinstance(part.build(), Shape)
+
+
+def is_zero_rate(change: Any) -> bool:
+    """True where a compiled change of `rate` stops the link."""
+    if change is None:
+        return False
+    if isinstance(change, Mapping) and "scale" in change:
+        return bool(change["scale"] == 0)
+    part = choose("rate", change)
+    return part is not None and getattr(part.build(), "rate_bps", None) == 0
+
+
+def read_changes(written: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, Any]:
+    """Check the changes of an entry; relative ones (`x2`) become `{scale: 2.0}`."""
+    changes: dict[str, Any] = {}
+    for key, value in written.items():
+        if key not in allowed:
+            raise ValueError(f"there is nothing to change by the key {key!r}; choose one of {', '.join(allowed)}")
+        match = _RELATIVE.match(value) if isinstance(value, str) else None
+        if match is not None:
+            if key not in ("latency", "rate", *NODE_KEYS):
+                raise ValueError(f"{key}: {value} is relative; only latency and rates can be, so give the value itself")
+            changes[key] = {"scale": float(match[1])}
+            continue
+        if key == "state":
+            if value not in STATES:
+                raise ValueError(f"state {value!r} is unknown; choose one of {', '.join(STATES)}")
+        else:
+            choose(key, value)
+        changes[key] = value
+    if not changes:
+        raise ValueError(f"it changes nothing; add one of {', '.join(allowed)}")
+    return changes
+
+
+def named_nodes(facts: Facts, written: NodesText) -> tuple[NodeId, ...]:
+    """The nodes that `written` names, in ascending order."""
+    return tuple(sorted(parse_nodes(written, facts.groups, facts.num_nodes)))
+
+
+def single(edge: Edge) -> Block:
+    """The block of one link."""
+    return Block(frozenset((edge[0],)), frozenset((edge[1],)))
+
+
+def check_positive(**times_ns: int) -> None:
+    """Raise ValueError for a time that is not above 0."""
+    for name, value in times_ns.items():
+        if value <= 0:
+            raise ValueError(f"{name} = {value} ns must be above 0; give a time like 5s")
+
+
+def end_of(facts: Facts, span: Span) -> int:
+    """When a span in time ends, at the latest with the run. Raises ValueError where nothing says."""
+    stop = span.end if span.end is not None else facts.end_ns
+    if span.by_round or stop is None:
+        raise ValueError("it needs a time to begin and one to end; give from: 0s and to: 60s")
+    return stop
+
+
+def outages(
+    facts: Facts, source: int, place: Edge, when: Sequence[Span], up_ns: int, down_ns: int
+) -> Iterator[tuple[int, int]]:
+    """Random times down within the spans, from a stream of the entry and the link or node; it begins up."""
+    rng = facts.streams.rng("events", source, *place)
+    for span in when:
+        stop = end_of(facts, span)
+        now = span.start + 1 + int(rng.exponential(up_ns))
+        while now < stop:
+            end = now + 1 + int(rng.exponential(down_ns))
+            yield now, min(end, stop)
+            now = end + 1 + int(rng.exponential(up_ns))

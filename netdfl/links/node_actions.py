@@ -1,0 +1,113 @@
+"""Scheduled events on nodes: crash, restart, pause, resume, slow-down, churn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from netdfl.core.types import NodeId
+from netdfl.core.units import PositiveFloat, TimeNs
+from netdfl.links.compiling import Compiled, check_positive, named_nodes, outages
+from netdfl.links.events import CompiledEvent
+from netdfl.links.selectors import NodesText
+from netdfl.links.when import Facts, Span
+
+NodeState: TypeAlias = Literal["kept", "lost"]
+
+
+def crash(
+    facts: Facts,
+    source: int,
+    when: Sequence[Span],
+    /,
+    *,
+    crash: NodesText,
+    restart_after: TimeNs | None = None,
+    state: NodeState = "kept",
+) -> Compiled:
+    """Kill nodes; restart them after a time, with the state of their last round end kept or lost."""
+    nodes = named_nodes(facts, crash)
+    if restart_after is not None:
+        check_positive(restart_after=restart_after)
+    yield from _on_nodes("crash", "restart", source, when, nodes, {"state": state}, {"state": state}, restart_after)
+
+
+def restart(
+    facts: Facts, source: int, when: Sequence[Span], /, *, restart: NodesText, state: NodeState = "kept"
+) -> Compiled:
+    """Restart nodes that crashed, with the state of their last round end kept or lost."""
+    nodes = named_nodes(facts, restart)
+    for span in _moments(when, "restart"):
+        yield CompiledEvent("restart", source, at_ns=span.start, nodes=nodes, parameters={"state": state})
+
+
+def pause(facts: Facts, source: int, when: Sequence[Span], /, *, pause: NodesText) -> Compiled:
+    """Stop nodes as a busy machine would: they neither compute nor read, and lose nothing."""
+    yield from _on_nodes("pause", "resume", source, when, named_nodes(facts, pause), {}, {}, None)
+
+
+def resume(facts: Facts, source: int, when: Sequence[Span], /, *, resume: NodesText) -> Compiled:
+    """Let paused nodes go on."""
+    for span in _moments(when, "resume"):
+        yield CompiledEvent("resume", source, at_ns=span.start, nodes=named_nodes(facts, resume))
+
+
+def slow_down(
+    facts: Facts, source: int, when: Sequence[Span], /, *, slow_down: NodesText, factor: PositiveFloat
+) -> Compiled:
+    """Make the computing of nodes take `factor` times as long."""
+    nodes = named_nodes(facts, slow_down)
+    yield from _on_nodes("slow_down", "slow_down", source, when, nodes, {"factor": factor}, {"factor": 1.0}, None)
+
+
+def churn(
+    facts: Facts,
+    source: int,
+    when: Sequence[Span],
+    /,
+    *,
+    churn: NodesText,
+    up: TimeNs,
+    down: TimeNs,
+    state: NodeState = "kept",
+) -> Compiled:
+    """Let nodes crash and restart at random times, exponential with means `up` and `down`; they begin up."""
+    check_positive(up=up, down=down)
+    for each in named_nodes(facts, churn):
+        for start, end in outages(facts, source, (each, each), when, up, down):
+            yield CompiledEvent("crash", source, at_ns=start, nodes=(each,), parameters={"state": state})
+            yield CompiledEvent("restart", source, at_ns=end, nodes=(each,), parameters={"state": state})
+
+
+def _on_nodes(
+    begin: str,
+    end: str,
+    source: int,
+    when: Sequence[Span],
+    nodes: tuple[NodeId, ...],
+    first: Mapping[str, Any],
+    last: Mapping[str, Any],
+    after_ns: int | None,
+) -> Compiled:
+    for span in when:
+        if span.by_round:
+            length = after_ns if after_ns is not None else span.for_ns
+            yield CompiledEvent(begin, source, at_round=span.start, nodes=nodes, parameters=first)
+            if length is not None:
+                yield CompiledEvent(end, source, at_round=span.start, after_ns=length, nodes=nodes, parameters=last)
+            elif span.end is not None:
+                if begin != "slow_down":
+                    raise ValueError(f"{begin} for rounds would never end, as the node begins none; give for: 5s")
+                yield CompiledEvent(end, source, at_round=span.end, nodes=nodes, parameters=last)
+            continue
+        stop = span.end if after_ns is None else span.start + after_ns
+        yield CompiledEvent(begin, source, at_ns=span.start, nodes=nodes, parameters=first)
+        if stop is not None:
+            yield CompiledEvent(end, source, at_ns=stop, nodes=nodes, parameters=last)
+
+
+def _moments(when: Sequence[Span], what: str) -> Iterator[Span]:
+    for span in when:
+        if span.by_round or span.end is not None:
+            raise ValueError(f"{what} is a moment of time; give at: 20s alone")
+        yield span

@@ -1,0 +1,116 @@
+"""Scheduled events from files: contact plans, Mahimahi traces."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.core.units import TimeNs, parse_time_ns
+from netdfl.links.compiling import Compiled, DownMode, check_positive, end_of, set_links
+from netdfl.links.events import CompiledEvent
+from netdfl.links.mahimahi import OPPORTUNITY_BYTES, read_mahimahi
+from netdfl.links.selectors import Block, parse_edges
+from netdfl.links.when import Facts, Span
+
+
+def contact_plan(
+    facts: Facts,
+    source: int,
+    when: Sequence[Span],
+    /,
+    *,
+    contact_plan: str,
+    file: str,
+    directed: bool = False,
+    mode: DownMode = "down_drop",
+) -> Compiled:
+    """Keep links down but for the contacts that a CSV file lists; one without a contact stays down.
+
+    Columns `start`, `end`, `src`, `dst`; times with a unit, or headed `start_s`, `end_s`, counted
+    from when the event begins. Both directions unless `directed`.
+    """
+    selected = parse_edges(contact_plan, facts.groups, facts.num_nodes)
+    contacts = _read_contacts(file, facts, directed)
+    for edge in contacts:
+        if edge not in selected:
+            raise ValueError(f"{file} has contacts of {edge[0]}->{edge[1]}, which is not in {contact_plan}; widen that")
+    for span in when:
+        if span.by_round:
+            raise ValueError("a contact plan is in time and can't go by rounds; use at: 0s")
+        together: dict[tuple[tuple[int, int | None], ...], dict[NodeId, set[NodeId]]] = {}
+        for src, dst in selected:
+            gaps = tuple(_gaps(sorted(contacts.get((src, dst), ())), span))
+            together.setdefault(gaps, {}).setdefault(src, set()).add(dst)
+        for gaps, links in together.items():
+            blocks = [Block(frozenset((src,)), frozenset(dst)) for src, dst in links.items()]
+            for start, end in gaps:
+                yield from set_links(Span(start, end), source, blocks, {"state": mode})
+
+
+def _gaps(contacts: Sequence[tuple[int, int]], span: Span) -> Iterator[tuple[int, int | None]]:
+    """When none of `contacts`, counted from the span's start, holds."""
+    down = span.start
+    for start, end in contacts:
+        begin = span.start + start if span.end is None else min(span.start + start, span.end)
+        if begin > down:
+            yield down, begin
+        down = max(down, span.start + end)
+    if span.end is None or down < span.end:
+        yield down, span.end
+
+
+def trace(
+    facts: Facts,
+    source: int,
+    when: Sequence[Span],
+    /,
+    *,
+    trace: str,
+    file: str,
+    interval: TimeNs = 100_000_000,
+) -> Compiled:
+    """Let the rate of links follow a Mahimahi trace, as its mean over each interval, over and over.
+
+    For every single opportunity of the trace give the link `rate: {kind: mahimahi}` instead.
+    """
+    blocks = parse_edges(trace, facts.groups, facts.num_nodes).blocks
+    check_positive(interval=interval)
+    times = read_mahimahi(file)
+    if not times or times[-1] <= 0:
+        raise ValueError(f"the trace {file} is empty; expected at least one line with a time in ms above 0")
+    num_intervals = -(-times[-1] // interval)
+    bits = [0] * num_intervals
+    for at_ns in times:
+        bits[min(at_ns // interval, num_intervals - 1)] += 8 * OPPORTUNITY_BYTES
+    for span in when:
+        stop = end_of(facts, span)
+        for place, start in enumerate(range(span.start, stop, interval)):
+            rate_bps = bits[place % num_intervals] * 1e9 / interval
+            changes = {"rate": {"kind": "serial", "rate": rate_bps}}
+            yield CompiledEvent("set", source, at_ns=start, cause=source, blocks=blocks, parameters=changes)
+        yield CompiledEvent("unset", source, at_ns=stop, cause=source, blocks=blocks)
+
+
+def _read_contacts(file: str, facts: Facts, directed: bool) -> dict[Edge, list[tuple[int, int]]]:
+    contacts: dict[Edge, list[tuple[int, int]]] = {}
+    with Path(file).open(newline="", encoding="utf-8") as stream:
+        for number, row in enumerate(csv.DictReader(stream, skipinitialspace=True), start=2):
+            try:
+                start, end = (_contact_time(row, name) for name in ("start", "end"))
+                edge = (int(row["src"]), int(row["dst"]))
+            except (KeyError, TypeError, ValueError) as exc:
+                raise ValueError(f"{file}:{number}: {exc}; expected the columns start_s, end_s, src, dst") from exc
+            if not 0 <= start < end or edge[0] == edge[1] or not all(0 <= n < facts.num_nodes for n in edge):
+                last = facts.num_nodes - 1
+                raise ValueError(f"{file}:{number}: expected 0 <= start < end and two nodes of 0 to {last}")
+            for each in (edge,) if directed else (edge, edge[::-1]):
+                contacts.setdefault(each, []).append((start, end))
+    if not contacts:
+        raise ValueError(f"the contact plan {file} is empty; expected a row for each contact")
+    return contacts
+
+
+def _contact_time(row: Mapping[str, str], name: str) -> int:
+    return parse_time_ns(row[name]) if name in row else parse_time_ns(row[f"{name}_s"] + "s")
