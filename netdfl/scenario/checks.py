@@ -93,8 +93,8 @@ def _matrix_suits(scenario: Scenario, document: Document, topology: Topology, ne
     kind = _kind(network, range(min(_ROUNDS, scenario.rounds)) if topology.time_varying else range(1))
     if needs is None or kind in needs:
         return
-    wanted = "doubly" if "doubly" in needs else min(needs)
-    others = [name for name, entry in ALGORITHMS.table().items() if kind in entry.needs]
+    wanted = "column" if "column" in needs else "doubly"
+    others = _alternatives(scenario, kind)
     given = f"{kind} stochastic" if kind != "none" else "neither row nor column stochastic"
     graph = scenario.topology.kind
     weights = scenario.topology.weights.kind
@@ -104,6 +104,18 @@ def _matrix_suits(scenario: Scenario, document: Document, topology: Topology, ne
         "",
         f"use {' or '.join(others)}, or another topology" if others else "use other weights",
     )
+
+
+def _alternatives(scenario: Scenario, kind: str) -> list[str]:
+    """The two algorithms most like the scenario's that are defined for matrices of this kind."""
+    own = set(scenario.algorithm.params.items())
+
+    def alike(name: str) -> int:
+        fields = ALGORITHMS.model(name).model_fields
+        return len(own & {(key, field.default) for key, field in fields.items()})
+
+    suitable = [name for name, entry in ALGORITHMS.table().items() if kind in entry.needs]
+    return sorted(suitable, key=alike, reverse=True)[:2]
 
 
 def _kind(network: Network, rounds: range) -> str:
@@ -131,16 +143,24 @@ def links_mean_something(scenario: Scenario, document: Document) -> Iterator[Pro
     """Every entry of `links` names nodes that exist, sets keys that suit it, and its rules can be built."""
     for selector, entry in block(scenario.links).items():
         path = ("links", selector)
-        for key, part in entry.items():
-            if isinstance(part, Part):
-                try:
-                    part.build(*((0,) if key == "loss" else ()))
-                except (ValueError, OSError) as exc:
-                    yield document.problem((*path, key), f"{key}: {exc}")
+        wrong = {key: found for key, part in entry.items() if (found := _unbuildable(key, part))}
+        for key, found in wrong.items():
+            yield document.problem((*path, key), found)
         try:
-            LinksSpec({selector: entry}, scenario.groups, scenario.num_nodes)
+            sound = {key: part for key, part in entry.items() if key not in wrong}
+            LinksSpec({selector: sound}, scenario.groups, scenario.num_nodes)
         except ValueError as exc:
             yield document.problem(path, str(exc), key=True)
+
+
+def _unbuildable(key: str, part: object) -> str:
+    """Why a rule of a link can't be built; empty where it can."""
+    try:
+        if isinstance(part, Part):
+            part.build(*((0,) if key == "loss" else ()))
+    except (ValueError, OSError) as exc:
+        return f"{key}: {exc}"
+    return ""
 
 
 def events_can_be(scenario: Scenario, document: Document) -> Iterator[Problem]:

@@ -55,7 +55,8 @@ def parse(text: str, file: str) -> Document:
         if root is not None:
             reading.document.data = reading.value(root, ())
     except MarkedYAMLError as exc:
-        mark = exc.problem_mark or exc.context_mark
+        at_end = exc.problem_mark is not None and exc.problem_mark.line >= len(text.splitlines())
+        mark = (exc.context_mark if at_end else exc.problem_mark) or exc.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
         what = f"not valid YAML: {exc.problem or exc.context}"
         raise ScenarioError([Problem(what, "", _hint(text, line), file, line, column)]) from exc
