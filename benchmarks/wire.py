@@ -20,26 +20,23 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 
+import grpc
+import grpc.aio
+import numpy as np
+
+from netdfl.core.clock import RealClock
+from netdfl.core.types import Array, Kind, Message, Payload
+from netdfl.testing.transports import KeptLedger
+from netdfl.transport.base import Fate
+from netdfl.transport.grpc import GrpcOptions, GrpcTransport
+from netdfl.transport.v1.data_pb2 import Frame, Receipt
+
 TUNED = {
     "GRPC_VERBOSITY": "NONE",
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
     "MALLOC_TOP_PAD_": "67108864",
 }
-if __name__ == "__main__" and any(os.environ.get(name) != value for name, value in TUNED.items()):
-    os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | TUNED)
-
-import grpc  # noqa: E402
-import grpc.aio  # noqa: E402
-import numpy as np  # noqa: E402
-
-from netdfl.core.clock import RealClock  # noqa: E402
-from netdfl.core.types import Array, Kind, Message, Payload  # noqa: E402
-from netdfl.testing.transports import KeptLedger  # noqa: E402
-from netdfl.transport.base import Fate  # noqa: E402
-from netdfl.transport.grpc import GrpcOptions, GrpcTransport  # noqa: E402
-from netdfl.transport.v1.data_pb2 import Frame, Receipt  # noqa: E402
-
 LARGE, SMALL = 11_250_000, 160_000
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 Contender = Callable[[np.ndarray], Awaitable[None]]
@@ -54,6 +51,15 @@ class LastOnly:
 
     def when_room(self, callback: Callable[[], None]) -> None:
         raise AssertionError("never full")
+
+
+class OneRow(KeptLedger):
+    """Tells the fate of the one message under way."""
+
+    fate: asyncio.Future[str]
+
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+        self.fate.set_result(fate)
 
 
 def transport(node: int, ledger: KeptLedger) -> GrpcTransport:
@@ -111,18 +117,17 @@ async def serve() -> None:
 
 
 async def netdfl_contender(child: subprocess.Popen[str], address: str) -> Contender:
-    ledger = KeptLedger()
+    ledger = OneRow()
     node = transport(0, ledger)
     print(json.dumps({"netdfl": await node.start()}), file=child.stdin, flush=True)
     await asyncio.to_thread(child.stdout.readline)
     node.set_peer(1, address)
 
     async def send(vector: np.ndarray) -> None:
+        ledger.fate = asyncio.get_running_loop().create_future()
         payload = Payload({"x": Array("float32", vector.shape, vector.data.cast("B").toreadonly())})
         await node.send([Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload)])
-        await ledger.until_settled(1)
-        row = ledger.rows.pop()
-        assert row.fate == Fate.DELIVERED, (row.fate, ledger.refusals)
+        assert await ledger.fate == Fate.DELIVERED
 
     return send
 
@@ -177,28 +182,48 @@ def row(name: str, value: float, unit: str, reference: str, reference_value: flo
     }
 
 
-async def main(repeats: int) -> None:
+async def measure(repeats: int) -> dict[str, dict[str, float]]:
+    """Seconds by size and contender, under this process's allocator settings."""
     command = [sys.executable, __file__, "--serve"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = await asyncio.to_thread(subprocess.Popen, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         named = await contenders(child)
         large = await medians({name: named[name] for name in ("netdfl", "tcp", "protobuf")}, LARGE, repeats)
         small = await medians({name: named[name] for name in ("netdfl", "raw")}, SMALL, 20 * repeats)
     finally:
         child.kill()
-    gigabytes = {name: 4 * LARGE / 1e9 / taken for name, taken in large.items()}
-    rows = [
-        row("45 MB, vector to vector", gigabytes["netdfl"], "GB/s", "raw TCP socket", gigabytes["tcp"]),
-        row("45 MB, vector to vector", gigabytes["netdfl"], "GB/s", "protobuf bytes unary", gigabytes["protobuf"]),
-        row("0.64 MB, send to receipt", 1e3 * small["netdfl"], "ms", "bare grpc.aio unary", 1e3 * small["raw"]),
-    ]
-    print(json.dumps(rows, indent=1), flush=True)
-    os._exit(0)
+    return {"large": large, "small": small}
+
+
+def rows(repeats: int) -> list[dict[str, object]]:
+    """Every figure twice: as netdfl starts its nodes, and with the allocator's default settings."""
+    made = []
+    for label, settings in (("", TUNED), (", default malloc", {})):
+        command = [sys.executable, __file__, "--measure", "--repeats", str(repeats)]
+        environment = {name: value for name, value in os.environ.items() if name not in TUNED}
+        output = subprocess.run(command, env=environment | settings, stdout=subprocess.PIPE, check=True).stdout
+        taken = json.loads(output)
+        speed = {name: 4 * LARGE / 1e9 / seconds for name, seconds in taken["large"].items()}
+        small = {name: 1e3 * seconds for name, seconds in taken["small"].items()}
+        large_name, small_name = f"45 MB, vector to vector{label}", f"0.64 MB, vector to receipt{label}"
+        made += [
+            row(large_name, speed["netdfl"], "GB/s", "raw TCP socket", speed["tcp"]),
+            row(large_name, speed["netdfl"], "GB/s", "protobuf bytes unary", speed["protobuf"]),
+            row(small_name, small["netdfl"], "ms", "bare grpc.aio unary", small["raw"]),
+        ]
+    return made
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    asyncio.run(serve() if arguments.serve else main(arguments.repeats))
+    if arguments.serve:
+        asyncio.run(serve())
+    elif arguments.measure:
+        print(json.dumps(asyncio.run(measure(arguments.repeats))), flush=True)
+        os._exit(0)
+    else:
+        print(json.dumps(rows(arguments.repeats), indent=1))

@@ -61,8 +61,15 @@ class KeptLedger:
 
     async def until_settled(self, count: int) -> None:
         """Return when `count` rows are there; TimeoutError after a minute."""
+        await self._until(self.rows, count)
+
+    async def until_refused(self, count: int) -> None:
+        """Return when `count` refusals are there; TimeoutError after a minute."""
+        await self._until(self.refusals, count)
+
+    async def _until(self, kept: Sequence[object], count: int) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while len(self.rows) < count:
+            while len(kept) < count:
                 self._changed.clear()
                 await self._changed.wait()
 

@@ -92,7 +92,7 @@ class GrpcTransport:
         if data is not None and (data.address, data.epoch) == (address, epoch) and not data.closed:
             return
         self.set_gone(node)
-        self._inlet.known.add(node)
+        self._inlet.introduce(node)
         data, beats = (
             Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options) for _ in range(2)
         )

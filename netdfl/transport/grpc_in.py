@@ -48,14 +48,15 @@ class Inlet:
     """
 
     def __init__(self, me: Identity, clock: Clock, ledger: Ledger, options: GrpcOptions) -> None:
-        """Know nobody yet: fill `known` with the nodes that may call."""
-        self.known: set[NodeId] = set()
+        """Know nobody yet."""
         self.sink: Sink | None = None
         self._me = me
         self._clock = clock
         self._ledger = ledger
         self._limits = wire.Limits(max_bytes=options.max_message)
         self._most_waiting = options.waiting_calls
+        self._known: set[NodeId] = set()
+        self._introduced = asyncio.Event()
         self._epochs: dict[NodeId, int] = {}
         self._waiting: Counter[NodeId] = Counter()
         self._attached: list[asyncio.Future[None]] = []
@@ -64,6 +65,11 @@ class Inlet:
         """Deliver into `sink`, starting with what has come already."""
         self.sink = sink
         _wake(self._attached)
+
+    def introduce(self, node: NodeId) -> None:
+        """Let `node` call. Hellos that come before the first introduction wait for it."""
+        self._known.add(node)
+        self._introduced.set()
 
     def methods(self) -> grpc.GenericRpcHandler:
         """The service. Frames and chunks come as raw bytes: no protobuf copies."""
@@ -80,8 +86,9 @@ class Inlet:
 
     async def hello(self, request: HelloRequest, context: Any) -> HelloReply:
         """Accept a node of this fleet, or say why not."""
+        await self._introduced.wait()
         reason = self._me.objection(request)
-        if not reason and request.node not in self.known:
+        if not reason and request.node not in self._known:
             reason = f"node {request.node} is not a peer of node {self._me.node}"
         if not reason and request.epoch < self._epochs.get(request.node, 0):
             reason = f"node {request.node} was restarted {self._epochs[request.node]} times, not {request.epoch}"

@@ -204,8 +204,7 @@ async def test_calls_that_wait_at_a_full_mailbox_are_bounded():
         b.attach(sink := KeptSink(capacity=0))
         await say_hello(channel)
         calls = [asyncio.create_task(push(channel, frame(round_))) for round_ in range(20)]
-        while len(ledger.refusals) < 20 - OPTIONS.waiting_calls:
-            await asyncio.sleep(0.001)
+        await ledger.until_refused(20 - OPTIONS.waiting_calls)
         sink.make_room()
         fates = Counter(await asyncio.gather(*calls))
     assert fates == {"refused:overloaded": 20 - OPTIONS.waiting_calls, Fate.DELIVERED: OPTIONS.waiting_calls}
@@ -231,6 +230,20 @@ async def test_messages_that_come_before_the_sink_wait_for_it():
         await asyncio.sleep(0.1)
         b.attach(sink := KeptSink())
         await sink.until(1)
+
+
+async def test_a_hello_waits_until_the_callee_knows_its_peers():
+    ledger = KeptLedger()
+    a, b = make(0, ledger), make(1, ledger)
+    await a.start()
+    a.set_peer(1, await b.start())
+    b.attach(KeptSink())
+    await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
+    await asyncio.sleep(0.1)
+    b.set_peer(0, a.address)
+    await ledger.until_settled(1)
+    assert ledger.rows[0].fate == Fate.DELIVERED
+    await asyncio.gather(a.aclose(), b.aclose())
 
 
 async def test_a_peer_that_never_answers_costs_its_deadline_and_no_other_edge():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import msgpack
 import numpy as np
@@ -275,6 +276,8 @@ def test_metadata_that_can_not_travel_is_the_senders_error():
 def test_the_wire_does_not_import_grpc():
     modules = "wire, chunks, options, identity, base"
     code = f"import sys; from netdfl.transport import {modules}; import netdfl.testing.transports; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    root = Path(__file__).parents[2]
+    run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    loaded = run.stdout.split()
     assert "netdfl.transport.wire" in loaded
     assert not {"grpc", "torch"} & set(loaded)
