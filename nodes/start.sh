@@ -42,7 +42,9 @@ pip_install() {
         echo 'exit:0' || echo 'exit:1'; } |
         while IFS= read -r line; do
             case $line in
-            *Downloading* | ERROR* | error*) printf '  %s\n' "${line#"${line%%[! ]*}"}" >&2 ;;
+            *Downloading*' MB)'*) file=${line#*Downloading } && say "  fetching ${file%%-cp*} (${line##*\(}" ;;
+            Installing\ collected*) say "  unpacking" ;;
+            ERROR* | error*) say "  $line" ;;
             exit:*) exit "${line#exit:}" ;;
             esac
         done
