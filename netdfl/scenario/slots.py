@@ -193,6 +193,6 @@ def import_part(path: str, what: str, directory: str) -> Callable[..., Any]:
     except Exception as exc:
         remedy = f"put the module beside the scenario, in {directory}, or install it"
         raise refused(f"{what} {path!r} can't be imported: {type(exc).__name__}: {exc}", "", remedy) from exc
-    if not callable(found):
+    if not callable(getattr(found, "build", found)):
         raise refused(f"{what} {path!r} is a {type(found).__name__}", "a function or a class")
     return found  # type: ignore[no-any-return]

@@ -1,0 +1,112 @@
+"""The commands that look at a scenario: what they print, and how they fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from netdfl import cli
+from netdfl.scenario.json_schema import FILE, text
+
+ROOT = Path(__file__).parents[2]
+QUICKSTART = str(ROOT / "scenarios" / "quickstart.yaml")
+
+
+def netdfl(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("sys.argv", ["netdfl", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    return int(caught.value.code or 0)
+
+
+def test_validate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["validate", QUICKSTART, "--set", "algorithm.name=osgp", "--set", "topology.kind=random_push"]
+    assert netdfl(*arguments, monkeypatch=monkeypatch) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{QUICKSTART}: quickstart is valid\n"
+    assert err.splitlines() == ["note: topology.neighbors is dropped: random_push has no such key"]
+
+
+def test_mistakes_are_lines_on_stderr_and_exit_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert netdfl("validate", QUICKSTART, "--set", "rounds=0", "--on", "moon", monkeypatch=monkeypatch) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.partition(": ")[0] for line in err.splitlines()] == ["--on moon", "--set rounds=0"]
+
+
+@pytest.mark.parametrize("arguments", [["validate", "none.yaml"], ["list", "algorthms"], ["explain", "none.yaml"]])
+def test_bad_arguments_are_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert netdfl(*arguments, monkeypatch=monkeypatch) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_an_internal_error_is_one_line_and_exit_4(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*args: object) -> None:
+        raise RuntimeError("no idea")
+
+    monkeypatch.delenv("NETDFL_TRACEBACK", raising=False)
+    monkeypatch.setattr(cli, "load_scenario", broken)
+    assert netdfl("validate", QUICKSTART, monkeypatch=monkeypatch) == 4
+    assert "internal error: RuntimeError: no idea" in capsys.readouterr().err
+
+
+def test_list_algorithms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert netdfl("list", "algorithms", "--format", "json", monkeypatch=monkeypatch) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["osgp"]["family"] == "gossip"
+    assert rows["osgp"]["needs"] == ["column", "doubly"]
+    assert rows["fedavg"]["needs"] == ["server"]
+    assert rows["dfedavg"]["parameters"]["local_epochs"] == 5
+
+
+def test_every_list_can_be_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert netdfl("list", monkeypatch=monkeypatch) == 0
+    for what in capsys.readouterr().out.split():
+        assert netdfl("list", what, monkeypatch=monkeypatch) == 0
+        assert netdfl("list", what, "--format", "json", monkeypatch=monkeypatch) == 0
+
+
+def test_explain_counts_what_the_graph_and_the_wire_say(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert netdfl("explain", QUICKSTART, "--set", "topology=ring", "--format", "json", monkeypatch=monkeypatch) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["graph"]["edges"] == 32
+    assert found["weights"]["stochastic"] == "doubly"
+    assert found["weights"]["psi"] == pytest.approx(0.9493, abs=1e-4)
+    assert found["task"]["parameters"] == 64 * 64 + 64 + 64 * 10 + 10
+    assert 0 <= found["traffic"]["message_bytes"] - 4 * found["task"]["parameters"] < 200
+    assert found["traffic"]["bytes_per_round"] == 32 * found["traffic"]["message_bytes"]
+    assert sum(map(sum, found["data"]["counts"])) == 1438
+    assert netdfl("explain", QUICKSTART, monkeypatch=monkeypatch) == 0
+
+
+def test_explain_lists_the_compiled_events(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    events = "events=[{at: 3s, for: 2s, crash: 4}, {at: 1s, link: 0->1, loss: 10%}]"
+    assert netdfl("explain", QUICKSTART, "--set", events, "--format", "json", monkeypatch=monkeypatch) == 0
+    found = json.loads(capsys.readouterr().out)["events"]
+    assert [(event["at_ns"], event["action"]) for event in found] == [
+        (1_000_000_000, "set"),
+        (3_000_000_000, "crash"),
+        (5_000_000_000, "restart"),
+    ]
+
+
+def test_the_json_schema_is_up_to_date() -> None:
+    assert FILE.read_text(encoding="utf-8") == text(), "run `python -m netdfl.scenario.json_schema`"
+
+
+def test_the_json_schema_knows_every_key_and_part() -> None:
+    schema = json.loads(FILE.read_text(encoding="utf-8"))
+    assert schema["additionalProperties"] is False
+    assert {"task", "links", "events", "wait"} <= set(schema["properties"])
+    names = [option["enum"] for option in schema["properties"]["algorithm"]["anyOf"] if "enum" in option]
+    assert "dfedavg" in names[0]

@@ -1,0 +1,123 @@
+"""Models made from signatures: types, units, bounds, defaults, and modules that are read but not imported."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import ValidationError
+
+from netdfl.core.units import Bound, PositiveInt, Probability, SizeBytes, TimeNs
+from netdfl.scenario.parts import Part, model_of
+from netdfl.scenario.sketch import names_of
+
+
+@dataclass(frozen=True)
+class Window:
+    """A dataclass as a parameter."""
+
+    start: PositiveInt
+    length: PositiveInt | None = None
+
+
+def example(
+    context: object,
+    /,
+    *,
+    after: TimeNs,
+    share: Probability = 0.5,
+    size: SizeBytes | None = None,
+    factor: Annotated[float, Bound(gt=0, le=2)] = 1.0,
+    mode: Literal["fast", "slow"] = "fast",
+    widths: list[PositiveInt] = [64],  # noqa: B006 - as parts write it
+    windows: list[Window] = [],  # noqa: B006 - as parts write it
+    from_: int = 0,
+    copy: bool = False,
+) -> dict[str, Any]:
+    """Say what came."""
+    return {key: value for key, value in locals().items() if key != "context"} | {"context": context}
+
+
+MODEL = model_of(example, "example")
+
+
+def read(**written: Any) -> Part:
+    return MODEL.model_validate({"kind": "example", **written})
+
+
+def test_build_gets_the_context_and_base_units() -> None:
+    part = read(after="20ms", share="5%", size="1KiB", widths=[3], windows=[{"start": 2}], **{"from": 4, "copy": True})
+    built = part.build("context")
+    assert built["context"] == "context"
+    assert built["after"] == 20_000_000
+    assert built["share"] == 0.05
+    assert built["size"] == 1024
+    assert built["windows"] == [Window(2)]
+    assert (built["from_"], built["copy"], built["mode"], built["factor"]) == (4, True, "fast", 1.0)
+
+
+def test_what_is_written_is_read_again() -> None:
+    part = read(after="1.5s", size="7B", windows=[{"start": 1, "length": 3}], **{"from": 9})
+    dumped = part.model_dump(mode="json", by_alias=True)
+    assert dumped["after"] == "1.5s"
+    assert dumped["from"] == 9
+    assert MODEL.model_validate(dumped) == part
+
+
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        ({}, ("after",)),
+        ({"after": 5}, ("after",)),
+        ({"after": "1s", "share": 2}, ("share",)),
+        ({"after": "1s", "factor": 0}, ("factor",)),
+        ({"after": "1s", "factor": 2.1}, ("factor",)),
+        ({"after": "1s", "mode": "medium"}, ("mode",)),
+        ({"after": "1s", "widths": [3, 0]}, ("widths", 1)),
+        ({"after": "1s", "widths": 3}, ("widths",)),
+        ({"after": "1s", "windows": [{"start": 0}]}, ("windows", 0, "start")),
+        ({"after": "1s", "windows": [{"start": 1, "stop": 3}]}, ("windows", 0, "stop")),
+        ({"after": "1s", "copy": 1}, ("copy",)),
+        ({"after": "1s", "from": True}, ("from",)),
+        ({"after": "1s", "from_": 1}, ("from_",)),
+        ({"after": "1s", "context": 1}, ("context",)),
+    ],
+)
+def test_what_is_refused_and_where(written: dict[str, Any], place: tuple[Any, ...]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        read(**written)
+    assert [error["loc"] for error in caught.value.errors()] == [place]
+
+
+def test_a_parameter_without_a_type_is_refused() -> None:
+    def untyped(*, x=1):  # type: ignore[no-untyped-def]
+        return x
+
+    with pytest.raises(TypeError, match=r"'x' .* has no type"):
+        model_of(untyped, "untyped")
+
+
+def test_a_sketch_has_the_signature_of_the_real_function() -> None:
+    from netdfl.training import toy
+
+    for name in ("consensus", "quadratic"):
+        sketch, real = names_of("netdfl.training.toy")[name], getattr(toy, name)
+        known = inspect.signature(real, eval_str=True).parameters
+        for parameter in inspect.signature(sketch).parameters.values():
+            assert (parameter.kind, parameter.default) == (known[parameter.name].kind, known[parameter.name].default)
+            if parameter.annotation is not parameter.empty:
+                assert parameter.annotation == known[parameter.name].annotation
+        assert sketch.real is real
+        assert sketch.__doc__.splitlines()[0] == real.__doc__.splitlines()[0]
+
+
+def test_a_sketched_table_has_the_entries_of_the_real_one() -> None:
+    from netdfl.compression.catalog import COMPRESSORS
+
+    sketched = names_of("netdfl.compression.catalog")["COMPRESSORS"]
+    assert list(sketched) == list(COMPRESSORS)
+    for name, function in COMPRESSORS.items():
+        mine = model_of(sketched[name], name).model_json_schema()
+        assert mine == model_of(function, name).model_json_schema()
