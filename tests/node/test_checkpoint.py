@@ -74,7 +74,9 @@ def node_state(dim: int = 3, mixing: Any = None) -> NodeState:
 def test_a_first_state_is_enough_to_load_a_later_one(tmp_path: Path) -> None:
     first = node_state()
     extras = {"control": torch.ones(3)}
-    later = first._replace(round=7, mixing=GossipState({4: torch.zeros(3), 11: torch.ones(3)}), received=Received(extras))
+    later = first._replace(
+        round=7, mixing=GossipState({4: torch.zeros(3), 11: torch.ones(3)}), received=Received(extras)
+    )
     save_state(later, tmp_path / "state")
     loaded = load_state(tmp_path / "state", first)
     assert equal(loaded, later)

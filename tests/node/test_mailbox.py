@@ -1,0 +1,156 @@
+"""The mailbox: each message once, to the slot that awaits it; early, late, doubled and too many."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdfl.core.types import Kind, Message, NodeId, Payload
+from netdfl.node.mailbox import Mailbox, Slot
+from netdfl.transport.base import Fate
+
+
+def message(
+    src: NodeId, round: int, step: int = 0, *, kind: Kind = Kind.DATA, epoch: int = 0, attempt: int = 0
+) -> Message:
+    return Message(src, 9, kind, epoch, round, step, attempt, Payload())
+
+
+def box(*, keep_late: bool = False, bound: int = 3) -> Mailbox:
+    return Mailbox(keep_late=keep_late, bound=bound)
+
+
+def take(mailbox: Mailbox, slot: Slot) -> list[NodeId]:
+    """Await a slot and leave it at once."""
+    mailbox.open(slot, lambda m: None)
+    return sorted(m.src for m in mailbox.close(slot))
+
+
+def test_early_messages_wait_for_their_slot() -> None:
+    mailbox = box()
+    assert mailbox.deliver(message(1, 1)) is Fate.DELIVERED
+    assert mailbox.deliver(message(2, 0)) is Fate.DELIVERED
+    assert mailbox.deliver(message(2, 0, step=1)) is Fate.DELIVERED
+    assert mailbox.num_kept == 3
+    assert [take(mailbox, slot) for slot in ((0, 0), (0, 1), (1, 0))] == [[2], [2], [1]]
+    assert mailbox.num_kept == 0
+
+
+def test_awaited_messages_are_told_of_once_each() -> None:
+    mailbox, told = box(), list[NodeId]()
+    mailbox.deliver(message(4, 0))
+    early = mailbox.open((0, 0), lambda m: told.append(m.src))
+    assert list(early) == [4]
+    mailbox.deliver(message(5, 0))
+    mailbox.deliver(message(5, 0))
+    mailbox.deliver(message(6, 1))
+    assert told == [5]
+    assert {m.src for m in mailbox.close((0, 0))} == {4, 5}
+
+
+@pytest.mark.parametrize("when", ["before", "during", "after"])
+@pytest.mark.parametrize("keep_late", [False, True])
+def test_a_message_sent_again_is_taken_once(when: str, keep_late: bool) -> None:
+    """A restarted sender sends the same round in a new epoch, a resend has another attempt."""
+    mailbox = box(keep_late=keep_late)
+    again = message(1, 0, epoch=1, attempt=2)
+    mailbox.deliver(message(1, 0))
+    if when == "before":
+        assert mailbox.deliver(again) is Fate.DUPLICATE
+    mailbox.open((0, 0), lambda m: None)
+    if when == "during":
+        assert mailbox.deliver(again) is Fate.DUPLICATE
+    assert len(mailbox.close((0, 0))) == 1
+    if when == "after":
+        assert mailbox.deliver(again) is Fate.DUPLICATE
+    assert mailbox.num_duplicates == 1
+    assert mailbox.take_late() == []
+
+
+def test_late_messages_are_dropped_and_counted() -> None:
+    mailbox, told = box(), list[Message]()
+    mailbox.on_late(told.append)
+    take(mailbox, (2, 0))
+    late = message(1, 2)
+    assert mailbox.deliver(late) is Fate.LATE
+    assert mailbox.deliver(message(2, 1, step=7)) is Fate.LATE
+    assert (mailbox.num_late, mailbox.take_late(), told[0]) == (2, [], late)
+
+
+def test_late_mass_is_kept_and_given_once() -> None:
+    mailbox = box(keep_late=True)
+    mailbox.deliver(message(3, 0))
+    take(mailbox, (1, 0))
+    assert mailbox.deliver(message(1, 0)) is Fate.DELIVERED
+    assert mailbox.deliver(message(1, 0)) is Fate.DUPLICATE
+    assert sorted(m.src for m in mailbox.take_late()) == [1, 3], (
+        "what came for a slot that was never opened is mass too"
+    )
+    assert mailbox.take_late() == []
+
+
+def test_a_full_mailbox_pushes_back_until_there_is_room() -> None:
+    mailbox, calls = box(bound=2), list[str]()
+    mailbox.deliver(message(1, 1))
+    mailbox.deliver(message(2, 1))
+    held = message(1, 2)
+    assert mailbox.deliver(held) is None
+    mailbox.when_room(lambda: calls.append("room"))
+    assert calls == []
+    take(mailbox, (1, 0))
+    assert calls == ["room"] or calls == ["room"] * 2
+    assert mailbox.deliver(held) is Fate.DELIVERED, "a held message was taken for a duplicate of itself"
+    assert take(mailbox, (2, 0)) == [1]
+
+
+def test_what_is_awaited_is_taken_even_when_full() -> None:
+    mailbox = box(bound=1)
+    mailbox.deliver(message(1, 5))
+    calls: list[str] = []
+    mailbox.when_room(lambda: calls.append("offer again"))
+    mailbox.open((0, 0), lambda m: None)
+    assert calls == ["offer again"], "held messages may be the awaited ones"
+    assert mailbox.deliver(message(2, 0)) is Fate.DELIVERED
+    assert mailbox.deliver(message(3, 0)) is Fate.DELIVERED
+    assert mailbox.deliver(message(2, 1)) is None
+    assert len(mailbox.close((0, 0))) == 2
+
+
+def test_other_kinds_go_to_their_handlers() -> None:
+    mailbox, seen = box(bound=0), list[Message]()
+
+    def handle(m: Message) -> Fate:
+        seen.append(m)
+        return Fate.DELIVERED
+
+    mailbox.on(Kind.HEARTBEAT, handle)
+    beat = message(1, 0, kind=Kind.HEARTBEAT)
+    assert mailbox.deliver(beat) is Fate.DELIVERED
+    assert (seen, mailbox.num_kept) == ([beat], 0)
+
+
+ARRIVALS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 1)), max_size=40)
+
+
+@given(arrivals=ARRIVALS, closes=st.lists(st.integers(0, 40), max_size=6), keep_late=st.booleans())
+def test_every_message_is_taken_at_most_once_and_mass_exactly_once(
+    arrivals: list[tuple[int, int, int]], closes: list[int], keep_late: bool
+) -> None:
+    mailbox, taken = box(keep_late=keep_late, bound=1000), list[Message]()
+    slots = [(r, s) for r in range(6) for s in range(2)]
+    next_slot = 0
+    for k, (src, round, step) in enumerate(arrivals):
+        mailbox.deliver(message(src, round, step))
+        if k in closes:
+            mailbox.open(slots[next_slot], lambda m: None)
+            taken += mailbox.close(slots[next_slot]) + mailbox.take_late()
+            next_slot += 1
+    for slot in slots[next_slot:]:
+        mailbox.open(slot, lambda m: None)
+        taken += mailbox.close(slot) + mailbox.take_late()
+    keys = [(m.src, m.round, m.step) for m in taken]
+    assert len(keys) == len(set(keys))
+    if keep_late:
+        assert set(keys) == set(arrivals)
+    assert mailbox.num_kept == 0

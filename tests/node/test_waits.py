@@ -1,0 +1,295 @@
+"""The one wait primitive: all, any, k of n; deadlines; nodes that are gone; what `auto` learns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+
+from netdfl.algorithms.wait import WaitPolicy
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
+from netdfl.node.mailbox import Mailbox
+from netdfl.node.waits import AutoDeadline, Wait, Waits
+
+MS = 1_000_000
+Need = Literal["all", "any", "none"] | int
+
+
+class HandTimer:
+    def __init__(self, at_ns: int, callback: Callable[[], None]) -> None:
+        self.at_ns, self.callback, self.live = at_ns, callback, True
+
+    def cancel(self) -> None:
+        self.live = False
+
+
+class HandClock:
+    """Stands still until it is moved; then every timer that is due fires."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+        self.timers: list[HandTimer] = []
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    async def sleep_until(self, at_ns: int) -> None:
+        raise AssertionError("nobody sleeps here")
+
+    def call_at(self, at_ns: int, name: tuple[Any, ...], callback: Callable[[], None]) -> HandTimer:
+        self.timers.append(HandTimer(at_ns, callback))
+        return self.timers[-1]
+
+    def move_to(self, ns: int) -> None:
+        self.ns = ns
+        for timer in self.timers:
+            if timer.live and timer.at_ns <= ns:
+                timer.live = False
+                timer.callback()
+
+
+class Desk:
+    """One node's waits, with a hand on the clock and on what arrives."""
+
+    def __init__(self, *, keep_late: bool = False) -> None:
+        self.clock = HandClock()
+        self.mailbox = Mailbox(keep_late=keep_late)
+        self.waits = Waits(9, self.mailbox, self.clock)
+
+    def arrive(self, *sources: NodeId, round: int = 0, step: int = 0) -> None:
+        for src in sources:
+            self.mailbox.deliver(Message(src, 9, Kind.DATA, 0, round, step, 0, Payload()))
+
+    def start(
+        self,
+        *sources: NodeId,
+        need: Need = "all",
+        deadline_ns: int | Literal["auto"] | None = None,
+        round: int = 0,
+        step: int = 0,
+        unknown: bool = False,
+    ) -> asyncio.Task[tuple[Inbox, Wait]]:
+        policy = WaitPolicy(need=need, deadline_ns=deadline_ns)
+        awaited = None if unknown else frozenset(sources)
+        return asyncio.create_task(self.waits.messages(round, step, awaited, policy))
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def came(inbox: Inbox) -> list[NodeId]:
+    return [m.src for m in inbox]
+
+
+async def test_all_waits_for_every_source() -> None:
+    desk = Desk()
+    task = desk.start(1, 2, 3)
+    desk.arrive(1)
+    await settle()
+    desk.arrive(3)
+    await settle()
+    assert not task.done()
+    assert desk.waits.current is not None
+    assert (desk.waits.current.need, desk.waits.current.have) == (3, {1, 3})
+    desk.arrive(2)
+    inbox, _ = await task
+    assert (came(inbox), inbox.missing) == ([1, 2, 3], ())
+    assert desk.waits.current is None
+
+
+async def test_early_messages_end_a_wait_at_once() -> None:
+    desk = Desk()
+    desk.arrive(2, 1)
+    inbox, _ = await desk.start(1, 2)
+    assert came(inbox) == [1, 2]
+
+
+@pytest.mark.parametrize(("need", "enough"), [("any", 1), (1, 1), (2, 2), (7, 3)])
+async def test_any_and_k_of_n(need: Need, enough: int) -> None:
+    desk = Desk()
+    task = desk.start(1, 2, 3, need=need)
+    for count, src in enumerate((3, 1, 2)):
+        await settle()
+        assert task.done() == (count >= enough)
+        desk.arrive(src)
+    inbox, _ = await task
+    assert set(came(inbox)) | set(inbox.missing) == {1, 2, 3}
+    assert len(inbox) >= enough
+
+
+async def test_none_takes_what_is_there() -> None:
+    desk = Desk()
+    desk.arrive(2)
+    inbox, _ = await desk.start(1, 2, need="none")
+    assert (came(inbox), inbox.missing) == ([2], (1,))
+
+
+async def test_no_sources_is_no_wait() -> None:
+    inbox, _ = await Desk().start()
+    assert (len(inbox), inbox.missing) == (0, ())
+
+
+async def test_strangers_and_other_slots_do_not_count() -> None:
+    desk = Desk()
+    task = desk.start(1, 2, round=1)
+    desk.arrive(7, round=1)
+    desk.arrive(1, 2, round=2)
+    desk.arrive(1, 2, round=1, step=1)
+    desk.arrive(1, round=1)
+    await settle()
+    assert not task.done()
+    desk.arrive(2, round=1)
+    inbox, _ = await task
+    assert {(m.round, m.step) for m in inbox} == {(1, 0)}
+
+
+async def test_the_deadline_ends_a_wait_and_names_the_missing() -> None:
+    desk = Desk()
+    desk.clock.move_to(3 * MS)
+    task = desk.start(1, 2, 3, deadline_ns=5 * MS)
+    desk.arrive(2)
+    await settle()
+    desk.clock.move_to(8 * MS - 1)
+    await settle()
+    assert not task.done()
+    desk.clock.move_to(8 * MS)
+    inbox, wait = await task
+    assert (came(inbox), inbox.missing) == ([2], (1, 3))
+    assert wait.deadline_ns == 8 * MS
+
+
+async def test_unknown_senders_end_by_quorum_or_deadline() -> None:
+    desk = Desk()
+    task = desk.start(need=2, unknown=True)
+    desk.arrive(5)
+    await settle()
+    assert not task.done()
+    desk.arrive(8)
+    inbox, _ = await task
+    assert (came(inbox), inbox.missing) == ([5, 8], ())
+    task = desk.start(need="all", unknown=True, round=1, deadline_ns=5 * MS)
+    desk.arrive(3, round=1)
+    await settle()
+    desk.clock.move_to(5 * MS)
+    inbox, _ = await task
+    assert came(inbox) == [3]
+
+
+async def test_a_wait_that_ended_leaves_no_timer() -> None:
+    desk = Desk()
+    task = desk.start(1, deadline_ns=5 * MS)
+    await settle()
+    desk.arrive(1)
+    await task
+    assert [timer.live for timer in desk.clock.timers] == [False]
+
+
+async def test_a_cancelled_wait_leaves_no_timer() -> None:
+    desk = Desk()
+    task = desk.start(1, deadline_ns=5 * MS)
+    await settle()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [timer.live for timer in desk.clock.timers] == [False]
+
+
+# Nodes that are gone
+
+
+async def test_a_gone_node_is_not_waited_for_until_it_returns() -> None:
+    desk = Desk()
+    task = desk.start(1, 2)
+    desk.arrive(1)
+    await settle()
+    desk.waits.set_gone(2)
+    inbox, _ = await task
+    assert (came(inbox), inbox.missing) == ([1], (2,))
+    desk.arrive(1, round=1)
+    inbox, _ = await desk.start(1, 2, round=1)
+    assert inbox.missing == (2,)
+    desk.waits.set_returned(2)
+    task = desk.start(1, 2, round=2)
+    desk.arrive(1, round=2)
+    await settle()
+    assert not task.done()
+    desk.arrive(2, round=2)
+    assert came((await task)[0]) == [1, 2]
+
+
+async def test_a_quorum_is_still_waited_for_while_it_can_be_met() -> None:
+    desk = Desk()
+    task = desk.start(1, 2, 3, need=2)
+    desk.arrive(1)
+    desk.waits.set_gone(3)
+    await settle()
+    assert not task.done()
+    desk.waits.set_gone(2)
+    assert (await task)[0].missing == (2, 3)
+
+
+# Mass
+
+
+async def test_late_mass_comes_with_the_next_wait_of_any_source() -> None:
+    desk = Desk(keep_late=True)
+    desk.arrive(1)
+    await desk.start(1, 2, need="any")
+    desk.arrive(2)
+    desk.arrive(1, round=1)
+    inbox, _ = await desk.start(1, round=1)
+    assert [(m.src, m.round) for m in inbox] == [(1, 1), (2, 0)]
+
+
+async def test_late_mass_of_an_earlier_step_does_not_stand_for_the_awaited_message() -> None:
+    desk = Desk(keep_late=True)
+    await desk.start(1, need="none", step=0)
+    desk.arrive(1, step=0)
+    inbox, _ = await desk.start(1, need="none", step=1)
+    assert [(m.src, m.step) for m in inbox] == [(1, 0)]
+    assert inbox.missing == (1,)
+
+
+# The deadline that adapts
+
+
+def test_auto_is_three_times_the_longest_recent_wait_within_bounds() -> None:
+    auto = AutoDeadline()
+    assert auto.ns() == 30 * NS_PER_S
+    auto.complete(5 * MS)
+    assert auto.ns() == 2 * NS_PER_S
+    auto.complete(4 * NS_PER_S)
+    assert auto.ns() == 12 * NS_PER_S
+    for _ in range(16):
+        auto.complete(1 * NS_PER_S)
+    assert auto.ns() == 3 * NS_PER_S
+
+
+async def test_auto_learns_from_complete_waits_and_from_late_messages_not_from_deadlines() -> None:
+    desk = Desk()
+    task = desk.start(1, deadline_ns="auto")
+    await settle()
+    assert desk.waits.current is not None
+    assert desk.waits.current.deadline_ns == 30 * NS_PER_S
+    desk.clock.move_to(1 * NS_PER_S)
+    desk.arrive(1)
+    await task
+    assert desk.waits.auto.ns() == 3 * NS_PER_S
+    task = desk.start(1, round=1, deadline_ns=NS_PER_S // 2)
+    await settle()
+    desk.clock.move_to(2 * NS_PER_S)
+    await task
+    assert desk.waits.auto.ns() == 3 * NS_PER_S
+    desk.clock.move_to(6 * NS_PER_S)
+    desk.arrive(1, round=1)
+    assert desk.waits.auto.ns() == 15 * NS_PER_S
+
+
+def test_policies_count() -> None:
+    assert [WaitPolicy(need=need).count(4) for need in ("all", "any", "none", 2, 9)] == [4, 1, 0, 2, 4]
+    assert WaitPolicy(need="any").count(0) == 0
