@@ -14,6 +14,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 from netdfl.core.errors import Problem, ScenarioError
 
 Path = tuple[str | int, ...]
+_MOST_VALUES = 1_000_000
 
 
 class Place(NamedTuple):
@@ -87,6 +88,8 @@ class _Reading:
 
     def value(self, node: Node, path: Path) -> Any:
         """The plain value of `node`; its place is kept under `path`."""
+        if len(self.document.values) > _MOST_VALUES:
+            raise ValueError(f"more than {_MOST_VALUES} values, counting what aliases stand for")
         mark = node.start_mark
         self.document.values[path] = Place(self.document.file, mark.line + 1, mark.column + 1)
         if isinstance(node, ScalarNode):

@@ -81,8 +81,6 @@ QUANTITIES: dict[str, tuple[Any, ...]] = {
 """How each `Quantity` of `core.units` is read and written, by its name."""
 
 Time: TypeAlias = Annotated[int, *QUANTITIES["time"]]
-Size: TypeAlias = Annotated[int, *QUANTITIES["size"]]
-Probability: TypeAlias = Annotated[float, *QUANTITIES["probability"]]
 
 
 def _not_negative(time_ns: int) -> int:

@@ -116,6 +116,12 @@ def test_a_key_that_would_repeat_an_alias_for_ever_is_refused() -> None:
     assert "alias inside what it stands for" in mistakes(BASE + "groups: &a {x: *a}\n")[0]
 
 
+def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdfl.scenario.document._MOST_VALUES", 1000)
+    levels = [f"x{level + 1}: &x{level + 1} [{', '.join([f'*x{level}'] * 9)}]" for level in range(9)]
+    assert "more than 1000 values" in mistakes(BASE + "x0: &x0 [1]\n" + "\n".join(levels))[0]
+
+
 @pytest.mark.parametrize("text", ["", "[1, 2]", "just words", "null"])
 def test_a_scenario_is_a_mapping(text: str) -> None:
     assert "a scenario is a mapping" in mistakes(text)[0]
