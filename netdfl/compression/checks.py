@@ -46,9 +46,9 @@ def is_finite(x: Vector) -> bool:
 def copy_finite(x: Vector) -> Vector | None:
     """A copy of `x`, checked while each piece is in the cache; None where a number is not finite."""
     out = np.empty_like(x)
-    for start in range(0, len(x), 8 * _ROW):
-        piece = out[start : start + 8 * _ROW]
-        piece[:] = x[start : start + 8 * _ROW]
+    for start in range(0, len(x), 16 * _ROW):
+        piece = out[start : start + 16 * _ROW]
+        piece[:] = x[start : start + 16 * _ROW]
         if not is_finite(piece):
             return None
     return out

@@ -194,6 +194,7 @@ def _damaged(array: Array, rng: np.random.Generator) -> Iterator[Array]:
         data = (np.resize(raw, length) if len(raw) else np.zeros(length, np.uint8)).data.cast("B")
         yield replace(array, data=data)
         yield Array("uint8", (length,), data)
+    yield replace(array, data=memoryview(bytes(2 * len(raw)))[::2])
     for shape in ((), (-1,), (0,), (len(raw), 1), (2**40,)):
         yield replace(array, shape=shape)
     for dtype in ("uint8", "int64", "float16", "bfloat16", "float32", "float64", "bool", "object", "nonsense"):

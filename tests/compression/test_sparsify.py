@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdfl.compression import positions
+from netdfl.compression.arrays import from_numpy
 from netdfl.compression.base import Encoded
+from netdfl.compression.bits import pack, unary
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.compression.largest import above, largest
 from netdfl.compression.sparsify import TopK, random_subset
@@ -88,6 +90,19 @@ def test_positions_come_back(data: st.DataObject, dim: int) -> None:
     arrays = positions.encode(chosen, dim)
     assert sum(a.nbytes for a in arrays.values()) == positions.nbytes(len(chosen), dim)
     assert positions.decode(Encoded(dim, arrays), len(chosen), dim).tolist() == chosen.tolist()
+
+
+@pytest.mark.parametrize("low", [[0, 0, 0, 0], [3, 2, 1, 0], [7, 7, 7, 7]])
+def test_positions_that_repeat_go_back_or_leave_the_range_are_refused(low: list[int]) -> None:
+    # 4 of 33 keep 3 low bits; all four share the high part 0, or 4 for the last case, where 32 is the end.
+    high = unary(np.full(4, 4 if low[0] == 7 else 0, np.int64))
+    packed = pack(np.array(low, np.uint8), 3)
+    arrays = {
+        "high": from_numpy(np.resize(high, positions.encode(np.arange(4), 33)["high"].nbytes)),
+        "low": from_numpy(packed),
+    }
+    with pytest.raises(MalformedMessage, match="repeat"):
+        positions.decode(Encoded(33, arrays), 4, 33)
 
 
 @settings(max_examples=300, deadline=None)
