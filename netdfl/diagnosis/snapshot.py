@@ -1,0 +1,163 @@
+"""A fleet at one moment, as the diagnosis sees it: who waits for what, and what became of each message.
+
+Plain data, made by the simulated world from itself and by a launcher from the nodes' answers to its
+probes; the diagnosis reads nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from netdfl.core.types import Edge, NodeId
+
+
+class State(StrEnum):
+    """What a node does now. `BLOCKED` is an event loop that does not answer, `SENDING` one held by a full mailbox."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    SENDING = "sending"
+    FINISHED = "finished"
+    CRASHED = "crashed"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+
+
+class What(StrEnum):
+    """What a node waits for: a round's message, a peer's answer, or room in a peer's mailbox."""
+
+    MESSAGE = "message"
+    REPLY = "reply"
+    ROOM = "room"
+
+
+class Fate(StrEnum):
+    """What became of a message that somebody waits for.
+
+    `UNSENT`: its sender has not come to it yet. `HELD`: a full mailbox or a link that is down keeps
+    it. `NEVER`: its sender is past it and did not send it.
+    """
+
+    UNSENT = "unsent"
+    IN_FLIGHT = "in_flight"
+    HELD = "held"
+    LOST = "lost"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """One awaited message: its fate, why it was lost, on which edge, and whether its sender sends it again."""
+
+    fate: Fate = Fate.UNSENT
+    reason: str = ""
+    edge: Edge | None = None
+    resent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitNow:
+    """What a node waits for: `need` of the nodes in `have` (which came) and `awaited` (which did not).
+
+    A node in `gone` (so says the failure detector) is not waited for. A wait with a deadline ends by itself.
+    """
+
+    round: int
+    step: int = 0
+    need: int
+    awaited: Mapping[NodeId, Awaited]
+    have: frozenset[NodeId] = frozenset()
+    gone: frozenset[NodeId] = frozenset()
+    since_ns: int = 0
+    deadline_ns: int | None = None
+    what: What = What.MESSAGE
+
+    @property
+    def short(self) -> int:
+        """How many more must come."""
+        return self.need - len(self.have)
+
+    @property
+    def missing(self) -> frozenset[NodeId]:
+        """Nodes that have not come and are not gone; where none is left, the wait is over."""
+        return frozenset(self.awaited) - self.gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeNow:
+    """One node. `finished` is the last round that it finished (-1: none); `since_ns` when its state began.
+
+    `back_ns` is when the scenario lets a crashed or paused node return; None: never. `stack` is where
+    its tasks stand, where that was asked for.
+    """
+
+    node: NodeId
+    state: State
+    round: int = 0
+    finished: int = -1
+    since_ns: int = 0
+    wait: WaitNow | None = None
+    back_ns: int | None = None
+    stack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageNow:
+    """One message of one edge and its fate; `arrived_ns` is None where it did not arrive."""
+
+    src: NodeId
+    dst: NodeId
+    kind: str
+    round: int
+    step: int
+    attempt: int
+    sent_ns: int
+    arrived_ns: int | None
+    fate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeNow:
+    """Messages of one directed edge: counts, the last few, and whether it carries anything now.
+
+    `dropped` counts by reason. `heals_ns` is when the scenario ends the outage of an edge that is not
+    `up`; None: never.
+    """
+
+    sent: int = 0
+    delivered: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    in_flight: int = 0
+    held: int = 0
+    up: bool = True
+    heals_ns: int | None = None
+    last: tuple[MessageNow, ...] = ()
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Sent, delivered, dropped, in flight: equal in two snapshots where nothing moved between them."""
+        return self.sent, self.delivered, sum(self.dropped.values()), self.in_flight + self.held
+
+
+_UNUSED = EdgeNow()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A fleet at `at_ns`. `detects_crashes`: a failure detector will end the waits for crashed nodes."""
+
+    at_ns: int
+    nodes: Mapping[NodeId, NodeNow]
+    edges: Mapping[Edge, EdgeNow] = field(default_factory=dict)
+    detects_crashes: bool = False
+
+    def edge(self, src: NodeId, dst: NodeId) -> EdgeNow:
+        """The edge from `src` to `dst`, unused and up where nothing is known of it."""
+        return self.edges.get((src, dst), _UNUSED)
+
+    @property
+    def waiting(self) -> Iterator[tuple[NodeId, WaitNow]]:
+        """Every node that waits, with its wait."""
+        return ((node, now.wait) for node, now in sorted(self.nodes.items()) if now.wait is not None)

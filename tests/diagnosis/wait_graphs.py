@@ -1,0 +1,88 @@
+"""Made-up fleets for the tests of the diagnosis: short to write by hand, or drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from hypothesis import strategies as st
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.diagnosis.snapshot import Awaited, EdgeNow, Fate, NodeNow, Snapshot, State, WaitNow, What
+
+
+def waits(
+    node: NodeId,
+    on: Mapping[NodeId, Awaited] | Collection[NodeId],
+    *,
+    need: int | None = None,
+    round: int = 0,
+    have: Collection[NodeId] = (),
+    what: What = What.MESSAGE,
+    since_ns: int = 0,
+    deadline_ns: int | None = None,
+    gone: Collection[NodeId] = (),
+) -> NodeNow:
+    """`node` waits for `on`: unsent messages where no fate is given, all of them where no `need` is given."""
+    awaited = dict(on) if isinstance(on, Mapping) else {source: Awaited() for source in on}
+    wait = WaitNow(
+        round=round,
+        need=len(awaited) + len(have) if need is None else need,
+        awaited=awaited,
+        have=frozenset(have),
+        gone=frozenset(gone),
+        since_ns=since_ns,
+        deadline_ns=deadline_ns,
+        what=what,
+    )
+    state = State.SENDING if what is What.ROOM else State.WAITING
+    return NodeNow(node=node, state=state, round=round, finished=round - 1, since_ns=since_ns, wait=wait)
+
+
+def is_(node: NodeId, state: State, *, round: int = 0, back_ns: int | None = None, since_ns: int = 0) -> NodeNow:
+    return NodeNow(node=node, state=state, round=round, finished=round - 1, back_ns=back_ns, since_ns=since_ns)
+
+
+def fleet(
+    *nodes: NodeNow, edges: Mapping[Edge, EdgeNow] | None = None, at_ns: int = 10**9, detects: bool = False
+) -> Snapshot:
+    by_id = {now.node: now for now in nodes}
+    return Snapshot(at_ns=at_ns, nodes=by_id, edges=edges or {}, detects_crashes=detects)
+
+
+def lost(src: NodeId, dst: NodeId, reason: str = "loss") -> Awaited:
+    return Awaited(Fate.LOST, reason, (src, dst))
+
+
+FLYING = Awaited(Fate.IN_FLIGHT)
+
+
+@st.composite
+def fleets(draw: st.DrawFn, most: int = 6, states: Collection[State] = tuple(State)) -> Snapshot:
+    """Any fleet: states, waits of every type, fates, edges cut for good or for a while."""
+    size = draw(st.integers(2, most))
+    nodes, edges = [], {}
+    for node in range(size):
+        state = draw(st.sampled_from([*states, State.WAITING, State.WAITING, State.WAITING]))
+        if state not in (State.WAITING, State.SENDING):
+            back = draw(st.sampled_from([None, 10])) if state in (State.CRASHED, State.PAUSED) else None
+            nodes.append(is_(node, state, back_ns=back))
+            continue
+        others = draw(st.sets(st.integers(0, size - 1).filter(lambda n, own=node: n != own), min_size=1))
+        fates = st.sampled_from([Fate.UNSENT, Fate.UNSENT, Fate.UNSENT, Fate.IN_FLIGHT, Fate.LOST, Fate.NEVER])
+        on = {other: Awaited(draw(fates), resent=draw(st.booleans())) for other in sorted(others)}
+        gone = draw(st.sets(st.sampled_from(sorted(on)), max_size=1))
+        what = What.ROOM if state is State.SENDING else What.MESSAGE
+        nodes.append(waits(node, on, need=draw(st.integers(1, len(on))), gone=gone, what=what))
+        for other in sorted(on):
+            if draw(st.integers(0, 5)) == 0:
+                edges[other, node] = EdgeNow(up=False, heals_ns=draw(st.sampled_from([None, 10])))
+    return fleet(*nodes, edges=edges, detects=draw(st.booleans()))
+
+
+def plain_waits(draw: st.DrawFn, size: int, need: str) -> Snapshot:
+    """Nodes that run, or wait for unsent messages: for all of them (`all`) or for any one (`any`)."""
+    nodes = []
+    for node in range(size):
+        on = draw(st.sets(st.integers(0, size - 1).filter(lambda n, own=node: n != own)))
+        nodes.append(waits(node, on, need=len(on) if need == "all" else 1) if on else is_(node, State.RUNNING))
+    return fleet(*nodes)
