@@ -183,7 +183,7 @@ def damage(encoded: Encoded, rng: np.random.Generator) -> Iterator[Encoded]:
 
 
 def _damaged(array: Array, rng: np.random.Generator) -> Iterator[Array]:
-    raw = np.frombuffer(array.data, np.uint8)
+    raw = np.frombuffer(bytes(array.data), np.uint8)
     flipped = raw.copy()
     if len(raw):
         flipped[rng.integers(0, len(raw))] ^= rng.integers(1, 256, dtype=np.uint8)
