@@ -63,6 +63,10 @@ class Mailbox:
             self._on_awaited(message)
         return Fate.DELIVERED
 
+    def num_from(self, src: NodeId) -> int:
+        """How many different messages of `src` have ever come."""
+        return len(self._seen.get(src, ()))
+
     def _first_time(self, message: Message) -> bool:
         seen = self._seen.setdefault(message.src, set())
         key = (message.round, message.step)

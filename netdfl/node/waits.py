@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock
@@ -19,7 +20,7 @@ from netdfl.node.mailbox import Mailbox
 
 @dataclass(slots=True)
 class Wait:
-    """What a node waits for now. `have` are the awaited nodes that have come."""
+    """What a node waits for now. `have` has come; `silent` is not waited for, though it may still come."""
 
     round: int
     step: int
@@ -28,19 +29,21 @@ class Wait:
     since_ns: int
     deadline_ns: int | None
     have: set[NodeId]
+    silent: frozenset[NodeId] = frozenset()
 
 
 class AutoDeadline:
-    """A deadline that follows what waits take: three times the longest of the last 16, at least 2 s.
+    """A deadline that follows what waits take: eight times the median of the last 16, at least 2 s.
 
-    Waits that ended by the deadline don't count, but a message that comes late tells how long its
-    wait would have taken, so that a network that became slower is followed. Before the first
-    complete wait: 30 s.
+    The median, because one node's time-out is its neighbors' long wait: a deadline that followed the
+    longest would grow from node to node. Waits that ended by the deadline don't count, but a message
+    that comes late tells how long its wait would have taken, so that a network that became slower is
+    followed. Before the first complete wait: 30 s.
     """
 
     FIRST_NS = 30 * NS_PER_S
     LEAST_NS = 2 * NS_PER_S
-    FACTOR = 3
+    FACTOR = 8
 
     def __init__(self) -> None:
         """Start with nothing known."""
@@ -64,7 +67,36 @@ class AutoDeadline:
 
     def ns(self) -> int:
         """How long to wait now."""
-        return max(self.LEAST_NS, self.FACTOR * max(self._took)) if self._took else self.FIRST_NS
+        return max(self.LEAST_NS, self.FACTOR * int(median(self._took))) if self._took else self.FIRST_NS
+
+
+class Silence:
+    """Who has been missed twice in a row, with nothing heard from it since.
+
+    An automatic deadline does not wait for such a neighbor again until something comes from it: else
+    one dead node, where no failure detector names it, would cost its neighbors a time-out every round.
+    """
+
+    TIMES = 2
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        """Judge by what `mailbox` has got."""
+        self._mailbox = mailbox
+        self._missed: dict[NodeId, tuple[int, int]] = {}
+
+    def missed(self, node: NodeId) -> None:
+        """A wait for `node` ended without it."""
+        heard = self._mailbox.num_from(node)
+        times, before = self._missed.get(node, (0, heard))
+        self._missed[node] = (times + 1 if before == heard else 1, heard)
+
+    def nodes(self) -> frozenset[NodeId]:
+        """Who is silent now."""
+        return frozenset(
+            node
+            for node, (times, heard) in self._missed.items()
+            if times >= self.TIMES and self._mailbox.num_from(node) == heard
+        )
 
 
 class Waits:
@@ -76,6 +108,7 @@ class Waits:
         self.current: Wait | None = None
         self.auto = AutoDeadline()
         self.gone: set[NodeId] = set()
+        self.silence = Silence(mailbox)
         self._done: asyncio.Future[None] | None = None
         mailbox.on_late(lambda m: self.auto.late(m.round, m.step, clock.now_ns()))
 
@@ -101,7 +134,8 @@ class Waits:
         unknown = policy.need if isinstance(policy.need, int) else {"none": 0, "any": 1}.get(policy.need, 2**31)
         need = unknown if sources is None else policy.count(len(sources))
         self.auto.began(round, step, now)
-        self.current = Wait(round, step, sources, need, now, None if limit is None else now + limit, set())
+        silent = self.silence.nodes() if policy.deadline_ns == "auto" else frozenset()
+        self.current = Wait(round, step, sources, need, now, None if limit is None else now + limit, set(), silent)
         return self.current
 
     def _satisfied(self, wait: Wait) -> bool:
@@ -109,7 +143,7 @@ class Waits:
             return True
         if wait.sources is None:
             return False
-        return wait.sources <= wait.have | self.gone
+        return wait.sources <= wait.have | self.gone | wait.silent
 
     async def _until(self, wait: Wait) -> bool:
         self._done = done = asyncio.get_running_loop().create_future()
@@ -146,7 +180,11 @@ class Waits:
             self.auto.complete(self.clock.now_ns() - wait.since_ns)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
         came = {m.src for m in messages if (m.round, m.step) == (wait.round, wait.step)}
-        return Inbox(messages, sorted((wait.sources or frozenset()) - came)), wait
+        missing = sorted((wait.sources or frozenset()) - came)
+        if timed_out:
+            for node in missing:
+                self.silence.missed(node)
+        return Inbox(messages, missing), wait
 
     def set_gone(self, node: NodeId) -> None:
         """The failure detector calls `node` gone: it is not waited for until it returns."""

@@ -258,16 +258,33 @@ async def test_late_mass_of_an_earlier_step_does_not_stand_for_the_awaited_messa
 # The deadline that adapts
 
 
-def test_auto_is_three_times_the_longest_recent_wait_within_bounds() -> None:
+def test_auto_is_eight_times_the_median_of_recent_waits_within_bounds() -> None:
     auto = AutoDeadline()
     assert auto.ns() == 30 * NS_PER_S
-    auto.complete(5 * MS)
-    assert auto.ns() == 2 * NS_PER_S
+    for _ in range(3):
+        auto.complete(5 * MS)
     auto.complete(4 * NS_PER_S)
-    assert auto.ns() == 12 * NS_PER_S
+    assert auto.ns() == 2 * NS_PER_S
     for _ in range(16):
         auto.complete(1 * NS_PER_S)
-    assert auto.ns() == 3 * NS_PER_S
+    assert auto.ns() == 8 * NS_PER_S
+
+
+async def test_auto_stops_waiting_for_a_neighbor_missed_twice_until_it_is_heard_again() -> None:
+    desk = Desk()
+    for round in range(2):
+        task = desk.start(1, 2, round=round, deadline_ns="auto")
+        await settle()
+        desk.arrive(1, round=round)
+        desk.clock.move_to(desk.waits.current.deadline_ns)
+        inbox, _ = await task
+        assert inbox.missing == (2,)
+    task = desk.start(1, 2, round=2, deadline_ns="auto")
+    desk.arrive(1, round=2)
+    inbox, _ = await task
+    assert inbox.missing == (2,)
+    desk.arrive(2, round=0)
+    assert desk.waits.silence.nodes() == frozenset()
 
 
 async def test_auto_learns_from_complete_waits_and_from_late_messages_not_from_deadlines() -> None:
@@ -279,15 +296,15 @@ async def test_auto_learns_from_complete_waits_and_from_late_messages_not_from_d
     desk.clock.move_to(1 * NS_PER_S)
     desk.arrive(1)
     await task
-    assert desk.waits.auto.ns() == 3 * NS_PER_S
+    assert desk.waits.auto.ns() == 8 * NS_PER_S
     task = desk.start(1, round=1, deadline_ns=NS_PER_S // 2)
     await settle()
     desk.clock.move_to(2 * NS_PER_S)
     await task
-    assert desk.waits.auto.ns() == 3 * NS_PER_S
+    assert desk.waits.auto.ns() == 8 * NS_PER_S
     desk.clock.move_to(6 * NS_PER_S)
     desk.arrive(1, round=1)
-    assert desk.waits.auto.ns() == 15 * NS_PER_S
+    assert desk.waits.auto.ns() == 24 * NS_PER_S
 
 
 def test_policies_count() -> None:
