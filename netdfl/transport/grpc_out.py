@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.types import Message, NodeId
@@ -28,6 +29,7 @@ GO_ON = "go-on"
 _FATES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: "failed:deadline",
     grpc.StatusCode.RESOURCE_EXHAUSTED: "refused:oversized",
+    grpc.StatusCode.INTERNAL: "failed:unavailable",  # a write into a connection that just broke
     grpc.StatusCode.CANCELLED: "in_flight",  # the receiver left in good order
 }
 
@@ -131,6 +133,8 @@ class Outlet:
                 fate, arrived_ns = await self._hand_over(self._queue[0])
             except grpc.aio.AioRpcError as error:
                 fate, arrived_ns = _FATES.get(error.code(), f"failed:{error.code().name.lower()}"), None
+            except (grpc.aio.BaseError, asyncio.InvalidStateError, DecodeError):
+                fate, arrived_ns = "failed:broken_call", None
             if self._closed_as:
                 return
             self._settle(fate, arrived_ns)
@@ -168,11 +172,12 @@ class Outlet:
         """Announce the message, and send the rest only if the receiver says so."""
         call = self._push_chunks(timeout=self._deadline_s)
         try:
-            await call.write(next(pieces))
-            if GO_ON in await call.initial_metadata():
-                for piece in pieces:
-                    await call.write(piece)
-            await call.done_writing()
+            with suppress(asyncio.InvalidStateError):  # it ended under our hands: its result says why
+                await call.write(next(pieces))
+                if GO_ON in await call.initial_metadata():
+                    for piece in pieces:
+                        await call.write(piece)
+                await call.done_writing()
             answer: bytes = await call
             return answer
         finally:

@@ -314,6 +314,44 @@ async def test_a_killed_peer_fails_promptly_other_edges_go_on_and_it_can_return(
     assert [fates[2, t] for t in (1, 2, 3)] == [Fate.DELIVERED] * 3
 
 
+@pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.1])
+async def test_a_peer_killed_in_the_middle_of_a_large_message_settles_it(delay_s):
+    ledger = KeptLedger()
+    payload = vector_payload(np.zeros(5_000_000, np.float32))
+    async with grpc_fleet(2, ledger) as (a, b):
+        await b.aclose()
+        async with peer_process(a.address) as (process, address):
+            a.set_peer(1, address, epoch=1)
+            await a.send([data_message((0, 1), 0, vector_payload(np.zeros(3)))])
+            await ledger.until_settled(1)
+            await a.send([data_message((0, 1), t, payload) for t in range(1, 10)])
+            await asyncio.sleep(delay_s)
+            process.kill()
+        await ledger.until_settled(10)
+    fates = [row.fate for row in ledger.rows]
+    assert set(fates) <= {Fate.DELIVERED, "failed:unavailable"}
+    assert fates == sorted(fates), "a message was delivered by a dead peer"
+
+
+async def test_a_peer_that_answers_nonsense_fails_that_message_alone():
+    ledger = KeptLedger()
+
+    async def nonsense(request: bytes, context: object) -> bytes:
+        return b"\xff\xff\xff"
+
+    server = grpc.aio.server()
+    methods = dict.fromkeys(("Hello", "Push"), grpc.unary_unary_rpc_method_handler(nonsense))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("netdfl.v1.Node", methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc_fleet(2, ledger) as (a, _):
+        a.set_peer(1, f"127.0.0.1:{port}", epoch=1)
+        await a.send([data_message((0, 1), t, vector_payload(np.zeros(5))) for t in range(3)])
+        await ledger.until_settled(3)
+    await server.stop(None)
+    assert {row.fate for row in ledger.rows} == {"failed:broken_call"}
+
+
 async def test_what_is_queued_for_a_peer_that_is_given_up_fails_as_gone():
     ledger = KeptLedger()
     async with grpc_fleet(2, ledger) as (a, b):
