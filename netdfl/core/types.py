@@ -50,13 +50,15 @@ class Payload:
     """The immutable contents of a message: named arrays and small metadata.
 
     One payload is shared by every neighbour that it goes to. `encoded` caches the wire's form, so
-    that it is made once a round and not once a neighbour; `size` caches its exact length.
+    that it is made once a round and not once a neighbour; `size` caches its exact length, and
+    `digest` that of its contents.
     """
 
     arrays: Mapping[str, Array] = field(default_factory=lambda: _EMPTY)
     meta: Mapping[str, Scalar] = field(default_factory=lambda: _EMPTY)
     encoded: tuple[bytes | memoryview, ...] | None = field(default=None, repr=False)
     size: int | None = field(default=None, repr=False)
+    digest: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

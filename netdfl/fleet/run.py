@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.fleet.spawn import Nursery
@@ -20,6 +22,8 @@ from netdfl.record.status import FleetStatus
 from netdfl.scenario.build import build_network
 from netdfl.scenario.resolved import to_yaml
 from netdfl.scenario.schema import Scenario
+
+T = TypeVar("T")
 
 
 class View(Protocol):
@@ -149,7 +153,7 @@ def run_processes(scenario: Scenario, directory: RunDirectory, view: View, nurse
     own = nursery or Nursery.open()
     status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
     try:
-        outcome = asyncio.run(_launch(scenario, directory, view, own, status))
+        outcome = run_loop(_launch(scenario, directory, view, own, status))
     finally:
         own.close()
     facts = facts_of(scenario, outcome.duration_s, interrupted=outcome.interrupted, broke=outcome.broke)
@@ -163,8 +167,9 @@ async def _launch(
 
     launcher = Launcher(scenario, directory, nursery, status, view.note)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, launcher.interrupt)
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, launcher.interrupt)
     showing = asyncio.create_task(_show(view, status))
     began = time.monotonic()
     try:
@@ -179,12 +184,43 @@ async def _launch(
         view.update(status)
 
 
+def run_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run to the end, in a thread of its own where a loop runs already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(asyncio.run, coroutine).result()
+
+
 async def _show(view: View, status: FleetStatus) -> None:
     while True:
         view.update(status)
         await asyncio.sleep(0.25)
 
 
+def run_simulated(scenario: Scenario, directory: RunDirectory, view: View, nursery: Nursery | None) -> Finished:
+    """The whole fleet in this process, on a virtual clock."""
+    if nursery is not None:
+        nursery.close()
+    from netdfl.fleet.simulated import simulate
+
+    status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
+    outcome = simulate(scenario, directory, status, view)
+    facts = facts_of(
+        scenario,
+        outcome.duration_s,
+        virtual_duration_s=outcome.virtual_duration_s,
+        event_log_hash=outcome.event_log_hash,
+        deadlocks=outcome.deadlocks,
+        interrupted=outcome.interrupted,
+        broke=outcome.broke,
+    )
+    return finish(directory, facts)
+
+
 WORLDS: dict[str, Callable[[Scenario, RunDirectory, View, Nursery | None], Finished]] = {
     "processes": run_processes,
+    "simulated": run_simulated,
 }

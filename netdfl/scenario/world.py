@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from netdfl.scenario.fields import Choice, Duration
+from netdfl.scenario.fields import Choice, Duration, Strict
+from netdfl.scenario.network import Nodes
+from netdfl.scenario.parts import Part
 from netdfl.scenario.slots import Slot
+from netdfl.scenario.tables import listed
 
 _S = 10**9
 
@@ -20,11 +23,27 @@ class Processes(Choice):
     start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
 
 
+COMPUTE = Slot(
+    "compute time", listed("netdfl.fleet.compute", "COMPUTE"), default="constant", short=("constant", "time")
+)
+
+
+class Stragglers(Strict):
+    """Nodes that compute slower: the listed ones, and a share of all that is drawn from the seed."""
+
+    factor: float = Field(5.0, ge=1, description="How many times as long their local rounds take.")
+    fraction: float = Field(0.0, ge=0, le=1, description="Share of all clients, drawn from the seed.")
+    nodes: Nodes = Field([], description="Nodes that are slow in any case.")
+
+
 class Simulated(Choice):
     """The whole fleet in one process on a virtual clock: exact, repeatable bit for bit."""
 
     kind: Literal["simulated"] = "simulated"
-    compute: Duration = Field(0, description="What a local round takes in virtual time.")
+    compute: Annotated[Part, COMPUTE] = Field(
+        {"kind": "constant"}, validate_default=True, description="What a local round takes in virtual time."
+    )
+    stragglers: Stragglers | None = Field(None, description="Nodes that compute slower than the others.")
 
 
 class Namespaces(Choice):

@@ -1,0 +1,139 @@
+"""What local rounds take in virtual time: models by name, and the nodes that are slower than others."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Literal, TypeAlias
+
+from netdfl.core.errors import InputError
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId
+from netdfl.core.units import Bound, PositiveFloat, TimeNs
+
+ComputeTime: TypeAlias = Callable[[NodeId, int], int]
+"""Nanoseconds that the local round of a node takes, from (node, round)."""
+Per: TypeAlias = Literal["round", "node"]
+SCHEMA = "netdfl/compute/1"
+
+
+class Measured:
+    """Times to be measured on this machine before the run, once, and recorded so that a rerun is exact."""
+
+    def __init__(self, scale: float) -> None:
+        """Charge `scale` times what was measured."""
+        self.scale = scale
+
+
+def constant(streams: Streams, /, *, time: TimeNs = 0) -> ComputeTime:
+    """Every local round takes the same time."""
+    _not_negative(time=time)
+    return lambda node, round: time
+
+
+def uniform(streams: Streams, /, *, low: TimeNs, high: TimeNs, per: Per = "round") -> ComputeTime:
+    """Any time from `low` to `high`, drawn for each round, or once for each node."""
+    _not_negative(low=low, high=high)
+    if low > high:
+        raise ValueError(f"low = {low} ns is above high = {high} ns; exchange them")
+    return lambda node, round: round_ns(low + (high - low) * _draw(streams, per, node, round))
+
+
+def lognormal(streams: Streams, /, *, mean: TimeNs, jitter: TimeNs, per: Per = "round") -> ComputeTime:
+    """A lognormal time with this mean and standard deviation, drawn for each round, or once for each node."""
+    if mean <= 0 or jitter <= 0:
+        raise ValueError(f"mean = {mean} ns, jitter = {jitter} ns: both must be above 0; else write constant")
+    variance = math.log1p((jitter / mean) ** 2)
+    mu, sigma = math.log(mean) - variance / 2, math.sqrt(variance)
+
+    def draw(node: NodeId, round: int) -> int:
+        rng = streams.rng("compute", node, round if per == "round" else -1)
+        return round_ns(math.exp(mu + sigma * float(rng.standard_normal())))
+
+    return draw
+
+
+def exponential(streams: Streams, /, *, mean: TimeNs, base: TimeNs = 0, per: Per = "round") -> ComputeTime:
+    """`base` and an exponential time with this mean on top, drawn for each round, or once for each node."""
+    _not_negative(mean=mean, base=base)
+    return lambda node, round: base + round_ns(-mean * math.log1p(-_draw(streams, per, node, round)))
+
+
+def measured(streams: Streams, /, *, file: str | None = None, scale: PositiveFloat = 1.0) -> ComputeTime | Measured:
+    """Each node's local round is timed once on this machine, or read from the `compute.json` of another run."""
+    return Measured(scale) if file is None else replay(Path(file), scale)
+
+
+COMPUTE: Mapping[str, Callable[..., ComputeTime | Measured]] = {
+    "constant": constant,
+    "uniform": uniform,
+    "lognormal": lognormal,
+    "exponential": exponential,
+    "measured": measured,
+}
+
+
+def record(path: Path, train_ns: Sequence[int]) -> None:
+    """Write measured times, so that a run with `{kind: measured, file: ...}` repeats this one."""
+    path.write_text(json.dumps({"schema": SCHEMA, "train_ns": list(train_ns)}) + "\n", encoding="utf-8")
+
+
+def replay(path: Path, scale: float) -> ComputeTime:
+    """The times that `record` wrote. Raises InputError."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        times = [round_ns(scale * int(ns)) for ns in found["train_ns"]]
+    except (OSError, ValueError, TypeError, KeyError) as exc:
+        raise InputError(f"{path} holds no measured times ({exc}); name the compute.json of a run") from exc
+
+    def take(node: NodeId, round: int) -> int:
+        if node >= len(times):
+            raise InputError(f"{path} has times of {len(times)} nodes, and there is a node {node}; measure again")
+        return times[node]
+
+    return take
+
+
+def time_ns(work: Callable[[], object], repeats: int = 3) -> int:
+    """What `work` takes on this machine: the median of a few runs after one that warms up."""
+    work()
+    took = []
+    for _ in range(repeats):
+        began = time.perf_counter_ns()
+        work()
+        took.append(time.perf_counter_ns() - began)
+    return round_ns(median(took))
+
+
+def slow_nodes(
+    streams: Streams,
+    num_nodes: int,
+    /,
+    *,
+    factor: Annotated[float, Bound(ge=1)] = 5.0,
+    fraction: Annotated[float, Bound(ge=0, le=1)] = 0.0,
+    nodes: Sequence[NodeId] = (),
+) -> Mapping[NodeId, float]:
+    """The stragglers with their factor: those of `nodes`, and a share of all that is drawn from the seed."""
+    count = round(fraction * num_nodes)
+    drawn = streams.rng("stragglers").permutation(num_nodes)[:count].tolist()
+    return dict.fromkeys(sorted({*drawn, *nodes}), factor)
+
+
+def round_ns(ns: float) -> int:
+    """Whole nanoseconds."""
+    return round(ns)
+
+
+def _draw(streams: Streams, per: Per, node: NodeId, round: int) -> float:
+    return streams.uniform("compute", node, round if per == "round" else -1)
+
+
+def _not_negative(**times_ns: int) -> None:
+    for name, value in times_ns.items():
+        if value < 0:
+            raise ValueError(f"compute {name} = {value} ns is negative; expected 0 or more, like 20ms")

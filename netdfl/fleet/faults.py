@@ -1,0 +1,139 @@
+"""Scripted events in the simulated world: what happens to links and nodes, and who learns of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from netdfl.core.clock import TimerName
+from netdfl.core.types import NodeId
+from netdfl.fleet.virtual_loop import SCRIPT
+from netdfl.links.events import CompiledEvent
+from netdfl.record.status import Phase
+
+if TYPE_CHECKING:
+    from netdfl.fleet.simulated import SimulatedFleet
+    from netdfl.fleet.simulated_node import SimulatedNode
+
+
+class Faults:
+    """Carries out the compiled schedule of a run, and tells the survivors if there is an oracle."""
+
+    def __init__(self, fleet: SimulatedFleet, events: Sequence[CompiledEvent]) -> None:
+        """Prepare `events`; nothing happens before `begin`."""
+        self.fleet = fleet
+        self.oracle = fleet.scenario.failure_detector.kind == "oracle"
+        self.group: asyncio.TaskGroup | None = None
+        self.gone: set[NodeId] = set()
+        self._restarts: Counter[NodeId] = Counter()
+        self._clocked = [event for event in events if event.at_ns is not None]
+        self._by_round: dict[tuple[NodeId, int], list[CompiledEvent]] = defaultdict(list)
+        for event in events:
+            for node in event.nodes if event.at_round is not None else ():
+                self._by_round[node, event.at_round or 0].append(replace(event, nodes=(node,)))
+
+    @property
+    def restart_due(self) -> bool:
+        """Whether a node that is down now will be up again."""
+        return any(self._restarts[node] for node in self.gone)
+
+    def begin(self, group: asyncio.TaskGroup) -> None:
+        """Set the timers of all events that go by the clock; nodes that restart run in `group`."""
+        self.group = group
+        for event in self._clocked:
+            self._set(event, event.at_ns or 0)
+
+    async def begin_round(self, node: NodeId, round: int) -> None:
+        """`node` begins `round`: do, once, what is scripted for that."""
+        events = self._by_round.pop((node, round), ())
+        now = self.fleet.loop.now_ns
+        for event in events:
+            clocked = replace(event, at_round=None, at_ns=now + event.after_ns)
+            if event.after_ns:
+                self._set(clocked, now + event.after_ns)
+            else:
+                self._happen(clocked)
+        if events:
+            await asyncio.sleep(0)  # where a crash or a pause of this node takes hold
+
+    def _set(self, event: CompiledEvent, at_ns: int) -> None:
+        if event.action == "restart":
+            self._restarts.update(event.nodes)
+        name: TimerName = ("event", event.source, event.action, *event.nodes)
+        self.fleet.loop.call_at_ns(at_ns, name, partial(self._happen, event), SCRIPT)
+
+    def _happen(self, event: CompiledEvent) -> None:
+        if event.action in ("set", "unset"):
+            self.fleet.fabric.change(event)
+            return
+        for node in event.nodes:
+            getattr(self, f"_{event.action}")(node, event)
+
+    # what happens to a node
+
+    def die(self, node: NodeId, reason: str) -> None:
+        """`node` ended for a reason that nobody scripted."""
+        here = self.fleet.nodes[node]
+        self._tell(node, "training_error", reason=reason)
+        self.fleet.note(f"node {node}, round {here.status.round}: {reason}")
+        here.status.phase = Phase.DIED
+        self._lose(node)
+
+    def _crash(self, node: NodeId, event: CompiledEvent) -> None:
+        here = self.fleet.nodes[node]
+        if node in self.gone:
+            return
+        self._tell(node, "crash", state=event.parameters.get("state", "kept"))
+        if here.running:
+            here.status.phase = Phase.CRASHED
+        here.cancel()
+        self._lose(node)
+
+    def _restart(self, node: NodeId, event: CompiledEvent) -> None:
+        here = self.fleet.nodes[node]
+        self._restarts[node] -= 1
+        if node not in self.gone or here.status.phase is not Phase.CRASHED or self.group is None:
+            return
+        self.gone.discard(node)
+        here.restart(self.group, keep_state=event.parameters.get("state", "kept") == "kept")
+        self._tell(node, "restart", epoch=here.epoch)
+        if self.oracle:
+            here.node.waits.gone |= self.gone
+            for other in self._others(node):
+                other.node.waits.set_returned(node)
+                self._tell(other.id, "returned", peer=node)
+
+    def _pause(self, node: NodeId, event: CompiledEvent) -> None:
+        self._tell(node, "pause")
+        self.fleet.nodes[node].gate.close()
+        self.fleet.training.pause(node)
+
+    def _resume(self, node: NodeId, event: CompiledEvent) -> None:
+        self._tell(node, "resume")
+        self.fleet.training.resume(node)
+        self.fleet.nodes[node].gate.open()
+
+    def _slow_down(self, node: NodeId, event: CompiledEvent) -> None:
+        factor = float(event.parameters["factor"])
+        self._tell(node, "slow_down", factor=factor)
+        self.fleet.nodes[node].worker.factor = factor
+
+    def _lose(self, node: NodeId) -> None:
+        self.gone.add(node)
+        self.fleet.fabric.detach(node)
+        if self.oracle:
+            for other in self._others(node):
+                self._tell(other.id, "gone", peer=node)
+                other.node.waits.set_gone(node)
+        self.fleet.node_ended()
+
+    def _others(self, node: NodeId) -> Sequence[SimulatedNode]:
+        return [each for each in self.fleet.nodes.values() if each.id != node and each.running]
+
+    def _tell(self, node: NodeId, kind: str, **details: str | int | float) -> None:
+        round = max(self.fleet.nodes[node].node.round, 0)
+        self.fleet.store.event(self.fleet.loop.now_ns, node, round, kind, **details)

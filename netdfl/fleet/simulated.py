@@ -1,0 +1,296 @@
+"""The `simulated` world: the whole fleet in one process on a virtual clock, exact and repeatable bit for bit."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from netdfl.algorithms.families import first_state
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
+from netdfl.fleet.build import Blueprint
+from netdfl.fleet.compute import ComputeTime, Measured, record, replay, round_ns, slow_nodes, time_ns
+from netdfl.fleet.evaluation import Snapshot, judge_average
+from netdfl.fleet.faults import Faults
+from netdfl.fleet.simulated_node import SimulatedNode
+from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
+from netdfl.fleet.virtual_training import Training
+from netdfl.links.channel import Links
+from netdfl.record.event_log import EventLog, LoggingRecorder
+from netdfl.record.run import RunDirectory
+from netdfl.record.status import EvaluationStatus, FleetStatus, Phase
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.build import build_links, compile_schedule
+from netdfl.scenario.schema import Scenario
+from netdfl.transport.fabric import Fabric
+
+if TYPE_CHECKING:
+    from netdfl.fleet.run import View
+
+SHOW_S = 0.25
+COMPUTE_FILE = "compute.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a simulated fleet ended, beside what it recorded. Durations in seconds."""
+
+    duration_s: float
+    virtual_duration_s: float
+    event_log_hash: str
+    deadlocks: tuple[dict[str, Any], ...] = ()
+    interrupted: bool = False
+    broke: str = ""
+
+
+def simulate(
+    scenario: Scenario,
+    directory: RunDirectory,
+    status: FleetStatus,
+    view: View,
+    keep_log: Path | None = None,
+) -> Outcome:
+    """Run `scenario` in this process, and return how it ended.
+
+    `keep_log` gets the event log's lines. Raises InputError where the scenario asks for what can't be.
+    """
+    with exact_arithmetic(), ExitStack() as stack:
+        blueprint = Blueprint.of(scenario)
+        compute = compute_time(blueprint, directory)
+        loop = VirtualLoop(blueprint.streams.integer("ties"))
+        lines = stack.enter_context(keep_log.open("w", encoding="utf-8")) if keep_log is not None else None
+        log = EventLog(VirtualClock(loop), blueprint.streams.integer("ties"), lines)
+        fleet = SimulatedFleet(blueprint, directory, loop, compute, log, status, view)
+        with interruptible(fleet.interrupt), asyncio.Runner(loop_factory=lambda: loop) as runner:
+            began = time.monotonic()
+            broke = ""
+            try:
+                runner.run(fleet.run())
+            except RunError as error:
+                broke = str(error)
+        broke = broke or fleet.close()
+        return Outcome(
+            time.monotonic() - began,
+            loop.now_ns / NS_PER_S,
+            log.hexdigest(),
+            tuple(fleet.deadlocks),
+            fleet.interrupted,
+            broke,
+        )
+
+
+class SimulatedFleet:
+    """One run in the simulated world."""
+
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        directory: RunDirectory,
+        loop: VirtualLoop,
+        compute: ComputeTime,
+        log: EventLog,
+        status: FleetStatus,
+        view: View,
+    ) -> None:
+        """Build all nodes; nothing runs yet."""
+        scenario = blueprint.scenario
+        self.blueprint, self.scenario, self.directory, self.loop = blueprint, scenario, directory, loop
+        self.status, self.view, self.note = status, view, view.note
+        self.clock = VirtualClock(loop)
+        self.store = StoreWriter(directory.path, "fleet")
+        self.recorder = LoggingRecorder(self.store, log)
+        schedule = compile_schedule(scenario)
+        directory.write_events([event.to_json() for event in schedule])
+        links = Links(build_links(scenario), blueprint.streams, schedule)
+        clocked = any(event.at_ns is not None and event.action in ("set", "unset") for event in schedule)
+        self.fabric = Fabric(self.clock, blueprint.streams.integer("ties"), links, changing=clocked)
+        loop.source, loop.on_idle = self.fabric, self.on_idle
+        self.training = Training(self.clock)
+        self.snapshots: dict[int, dict[NodeId, Snapshot]] = {}
+        self.deadlocks: list[dict[str, Any]] = []
+        self.interrupted = False
+        self.over: asyncio.Future[None] | None = None
+        self._shown = 0.0
+        self.nodes = {i: SimulatedNode(self, i, compute) for i in blueprint.node_ids}
+        self.faults = Faults(self, schedule)
+        status.nodes |= {i: node.status for i, node in self.nodes.items()}
+        partition = blueprint.problem.partition()
+        if partition is not None:
+            directory.write_json("partition.json", partition)
+
+    async def run(self) -> None:
+        """Run every node to its end, or until nothing can ever happen again."""
+        self.over = asyncio.get_running_loop().create_future()
+        self.store.event(0, None, 0, "start", nodes=len(self.nodes))
+        async with asyncio.TaskGroup() as group:
+            self.faults.begin(group)
+            for node in self.nodes.values():
+                node.start(group)
+            await self.over
+            for node in self.nodes.values():
+                node.cancel()
+
+    def close(self) -> str:
+        """Settle what is in flight and close the record; return what went wrong, or nothing."""
+        try:
+            self.fabric.leave(*self.nodes)
+            self.store.event(self.loop.now_ns, None, self.status.rounds_done, "finish")
+            self.refresh()
+            self.store.close()
+            self.directory.write_json("fleet.json", self.status.to_json())
+        except RunError as error:
+            return str(error)
+        return ""
+
+    # ends
+
+    def end(self) -> None:
+        """Stop the run."""
+        if self.over is not None and not self.over.done():
+            self.over.set_result(None)
+
+    def interrupt(self) -> None:
+        """Ctrl-C: stop everything, keep what was recorded."""
+        self.interrupted = True
+        self.end()
+
+    def on_idle(self) -> None:
+        """Nothing can run and nothing is due: whoever still waits is deadlocked, exactly."""
+        waiting = [node.describe_wait() for node in self.nodes.values() if node.running]
+        self.deadlocks.append(
+            {
+                "at_s": self.loop.now_ns / NS_PER_S,
+                "nodes": waiting,
+                "text": "nothing can ever happen again: " + "; ".join(each["text"] for each in waiting),
+            }
+        )
+        self.store.event(self.loop.now_ns, None, self.status.rounds_done, "deadlock", nodes=waiting)
+        self.end()
+
+    def node_ended(self) -> None:
+        """A node has finished, crashed or died: judge what waits for nobody else, end after the last."""
+        self.judge_complete()
+        if not any(node.running for node in self.nodes.values()) and not self.faults.restart_due:
+            self.end()
+
+    # evaluation
+
+    def take_snapshot(self, node: NodeId, round: int, snapshot: Snapshot) -> None:
+        """Keep a model; judge the round once all live nodes have given theirs."""
+        self.snapshots.setdefault(round, {})[node] = snapshot
+        self.judge_complete()
+
+    def judge_complete(self) -> None:
+        """Judge every round for which no live node's model is missing."""
+        wanted = {i for i in self.blueprint.evaluated if self.nodes[i].status.phase not in (Phase.DIED, Phase.CRASHED)}
+        for round in sorted(self.snapshots):
+            missing = wanted - set(self.snapshots[round])
+            if all(not self.nodes[i].running for i in missing):
+                self.judge(round, self.snapshots.pop(round))
+
+    def judge(self, round: int, taken: dict[NodeId, Snapshot]) -> None:
+        """Record the figures of the average model of `round`."""
+        now = self.loop.now_ns
+        left_out = sorted(set(self.blueprint.evaluated) - set(taken))
+        if left_out:
+            self.store.event(now, None, round, "left_out", nodes=left_out)
+        local = self.scenario.evaluation.local
+        most = local if isinstance(local, int) else sys.maxsize if local == "all" else 0
+        read = {node: (lambda snapshot=taken[node]: snapshot) for node in sorted(taken)}
+        figures = judge_average(read, self.blueprint.problem.evaluate, most)
+        for name, value in figures.items():
+            self.recorder.metric(now, None, round, name, value)
+        names = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distance")
+        self.status.evaluation = EvaluationStatus(round, **{name: figures.get(name) for name in names})
+
+    # status
+
+    def progressed(self) -> None:
+        """Show the fleet, flush the record: a few times a second of the real clock."""
+        now = time.monotonic()
+        if now - self._shown >= SHOW_S:
+            self.refresh()
+            self.store.flush()
+            self.directory.write_json("fleet.json", self.status.to_json())
+            self._shown = time.monotonic()
+
+    def refresh(self) -> None:
+        """Bring the status up to date and show it."""
+        ledgers = [node.ledger for node in self.nodes.values()]
+        self.status.elapsed_s = self.loop.now_ns / NS_PER_S
+        self.status.bytes_sent = sum(ledger.bytes_sent for ledger in ledgers)
+        self.status.messages_sent = sum(ledger.sent_count for ledger in ledgers)
+        self.status.messages_lost = sum(ledger.lost_count for ledger in ledgers)
+        self.status.messages_delivered = sum(e.delivered for ledger in ledgers for e in ledger.edges.values())
+        self.view.update(self.status)
+
+
+def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
+    """What local rounds take, by the scenario's model; measures first where it says so."""
+    world: Any = blueprint.scenario.world
+    streams = blueprint.streams
+    model: ComputeTime | Measured = world.compute.build(streams)
+    if isinstance(model, Measured):
+        path = directory.path / COMPUTE_FILE
+        record(path, [measure(blueprint, node) for node in blueprint.node_ids])
+        model = replay(path, model.scale)
+    slow = slow_nodes(streams, blueprint.scenario.nodes, **world.stragglers.model_dump()) if world.stragglers else {}
+    found = model
+    return (lambda node, round: round_ns(slow.get(node, 1.0) * found(node, round))) if slow else found
+
+
+def measure(blueprint: Blueprint, node: NodeId) -> int:
+    """What one local round of `node` takes on this machine, in nanoseconds."""
+    if node == blueprint.network.server:
+        return 0
+    algorithm, task, view = (
+        blueprint.algorithm,
+        blueprint.problem.task(node, "cpu"),
+        blueprint.view(node, 0, frozenset()),
+    )
+    state = first_state(task.initial(), algorithm, view)
+    return time_ns(lambda: state.train(algorithm, task.data(0), view))
+
+
+@contextmanager
+def exact_arithmetic() -> Iterator[None]:
+    """One thread and deterministic kernels, so that sums are made in one order whatever the machine."""
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+
+
+@contextmanager
+def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Call `interrupt` at SIGINT or SIGTERM, where this is the thread that gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        interrupt()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

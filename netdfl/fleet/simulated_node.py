@@ -1,0 +1,133 @@
+"""One node of the simulated world: its lives, its hooks, and what it says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from netdfl.algorithms.base import NodeState
+from netdfl.algorithms.families import first_state
+from netdfl.core.errors import TrainingError
+from netdfl.core.types import NodeId, View
+from netdfl.fleet.compute import ComputeTime
+from netdfl.fleet.evaluation import Snapshot
+from netdfl.fleet.virtual_training import VirtualWorker
+from netdfl.node.gate import Gate
+from netdfl.node.ledger import NodeLedger
+from netdfl.node.runtime import Node
+from netdfl.record.status import NodeStatus, Phase
+from netdfl.transport.simulated import SimulatedTransport
+
+if TYPE_CHECKING:
+    from netdfl.fleet.simulated import SimulatedFleet
+
+
+class SimulatedNode:
+    """A place in the fleet; a node that restarts lives in it again. A `Hooks`."""
+
+    def __init__(self, fleet: SimulatedFleet, node: NodeId, compute: ComputeTime) -> None:
+        """Prepare the first life of `node`."""
+        self.fleet, self.id = fleet, node
+        self.ledger = NodeLedger(node, fleet.clock, fleet.recorder)
+        self.transport = SimulatedTransport(fleet.fabric, node, self.ledger)
+        self.worker = VirtualWorker(node, fleet.training, compute)
+        self.worker.round = lambda: self.node.round
+        self.status = NodeStatus(node)
+        self.epoch = 0
+        self.kept: NodeState | None = None
+        self.gone: set[NodeId] = set()
+        self.task: asyncio.Task[None] | None = None
+        self.node, self.gate = self._live()
+
+    def _live(self) -> tuple[Node, Gate]:
+        fleet = self.fleet
+        node = fleet.blueprint.node(
+            self.id,
+            device=device_of(fleet.scenario),
+            transport=self.transport,
+            clock=fleet.clock,
+            worker=self.worker,
+            recorder=fleet.recorder,
+            ledger=self.ledger,
+            hooks=self,
+            epoch=self.epoch,
+        )
+        gate = Gate(node.mailbox)
+        self.transport.attach(gate)
+        return node, gate
+
+    @property
+    def running(self) -> bool:
+        """Whether it has rounds before it."""
+        return self.status.phase in (Phase.STARTING, Phase.RUNNING)
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Begin to run."""
+        self.status.phase = Phase.RUNNING
+        self.task = group.create_task(self._run(self.node, self.gate))
+
+    def cancel(self) -> None:
+        """End the run of this node."""
+        if self.task is not None:
+            self.task.cancel()
+
+    async def _run(self, node: Node, gate: Gate) -> None:
+        try:
+            await gate.run(node.run())
+        except TrainingError as error:
+            self.fleet.faults.die(self.id, str(error))
+            return
+        self.status.phase = Phase.FINISHED
+        self.status.round = node.round
+        self.fleet.node_ended()
+
+    # lives
+
+    def restart(self, group: asyncio.TaskGroup, keep_state: bool) -> None:
+        """Live again, after the last round that it finished, with the state of then or a fresh one."""
+        self.epoch += 1
+        kept = self.kept
+        self.node, self.gate = self._live()
+        if kept is not None and not keep_state:
+            view = self.fleet.blueprint.view(self.id, kept.round, frozenset())
+            kept = first_state(self.node.task.initial(), self.node.algorithm, view)
+        self.node.kept = kept
+        self.start(group)
+
+    # hooks
+
+    async def begin_round(self, round: int) -> None:
+        """Scripted events of this node's round happen here."""
+        self.status.round = round
+        self.fleet.progressed()
+        await self.fleet.faults.begin_round(self.id, round)
+
+    async def end_round(self, state: NodeState, view: View, weight: float) -> None:
+        """Keep the state, and the model where it is judged."""
+        self.kept = state
+        loss = self.node.task.last_loss
+        self.status.loss = loss if loss == loss else None
+        blueprint = self.fleet.blueprint
+        if blueprint.evaluates(view.round) and self.id in blueprint.evaluated:
+            self.fleet.take_snapshot(self.id, view.round, Snapshot(state.x.detach().cpu(), weight))
+
+    def describe_wait(self) -> dict[str, Any]:
+        """What this node waits for, as data and in words."""
+        wait = self.node.waits.current
+        if wait is None:
+            return {"node": self.id, "text": f"node {self.id} is stopped in round {self.node.round}"}
+        missing = sorted(wait.sources - wait.have) if wait.sources is not None else None
+        whom = f"nodes {missing}" if missing is not None else "any node"
+        return {
+            "node": self.id,
+            "round": wait.round,
+            "step": wait.step,
+            "awaited": missing,
+            "text": f"node {self.id} waits in round {wait.round}, step {wait.step}, for {whom}",
+        }
+
+
+def device_of(scenario: Any) -> str:
+    """Where vectors live: on the CPU unless the scenario names a GPU."""
+    device: str = getattr(scenario.task, "device", "cpu")
+    return device if device.startswith("cuda") else "cpu"

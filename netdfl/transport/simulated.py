@@ -1,0 +1,33 @@
+"""The simulated transport: one node's end of the fabric that carries a whole fleet in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from netdfl.core.types import Message, NodeId
+from netdfl.transport.base import Ledger, Sink
+from netdfl.transport.fabric import Fabric
+
+
+class SimulatedTransport:
+    """One node's end of a `Fabric`. A `Transport`."""
+
+    def __init__(self, fabric: Fabric, node: NodeId, ledger: Ledger) -> None:
+        """Join `node` to the fabric; it reports to `ledger`."""
+        self.fabric, self.node = fabric, node
+        fabric.join(node, ledger)
+
+    def attach(self, sink: Sink) -> None:
+        """Deliver what arrives into `sink`."""
+        self.fabric.attach(self.node, sink)
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """Hand over one step's messages; waits only while a destination's mailbox is full."""
+        taken = self.fabric.send(messages)
+        while taken < len(messages):
+            await self.fabric.room(messages[taken])
+            taken += self.fabric.send(messages[taken:])
+
+    async def aclose(self) -> None:
+        """Let nothing more in or out; settle what this node has under way as `in_flight`."""
+        self.fabric.leave(self.node)
