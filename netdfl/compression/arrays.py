@@ -38,7 +38,12 @@ def to_array(tensor: Tensor) -> Array:
 
 
 def snapshot(tensor: Tensor) -> Array:
-    """Copy a tensor into an `Array` of its own; later writes to `tensor` change nothing in it."""
+    """Copy a tensor into an `Array` of its own; later writes to `tensor` change nothing in it.
+
+    From a GPU it is one copy, into pinned memory.
+    """
+    if tensor.is_cuda:
+        return to_array(torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor.detach()))
     return to_array(empty(tensor.numel(), tensor.dtype).view(tensor.shape).copy_(tensor.detach()))
 
 
