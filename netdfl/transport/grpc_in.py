@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from netdfl.core.clock import Clock
 from netdfl.core.errors import ForeignMessage, MessageError
@@ -76,27 +77,34 @@ class Inlet:
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
-                "Hello": grpc.unary_unary_rpc_method_handler(
-                    self.hello, HelloRequest.FromString, HelloReply.SerializeToString
-                ),
+                "Hello": grpc.unary_unary_rpc_method_handler(self.hello, None, HelloReply.SerializeToString),
                 "Push": grpc.unary_unary_rpc_method_handler(self.push, None, Receipt.SerializeToString),
                 "PushChunks": grpc.stream_unary_rpc_method_handler(self.push_chunks, None, Receipt.SerializeToString),
             },
         )
 
-    async def hello(self, request: HelloRequest, context: Any) -> HelloReply:
+    async def hello(self, data: bytes, context: Any) -> HelloReply:
         """Accept a node of this fleet, or say why not."""
         await self._introduced.wait()
-        reason = self._me.objection(request)
-        if not reason and request.node not in self._known:
-            reason = f"node {request.node} is not a peer of node {self._me.node}"
-        if not reason and request.epoch < self._epochs.get(request.node, 0):
-            reason = f"node {request.node} was restarted {self._epochs[request.node]} times, not {request.epoch}"
-        if reason:
-            self._ledger.refused((request.node, self._me.node), "foreign", reason)
-            return HelloReply(accepted=False, reason=reason)
-        self._epochs[request.node] = request.epoch
+        try:
+            caller = HelloRequest.FromString(data)
+        except DecodeError:
+            self._ledger.refused(None, "malformed", f"{len(data)} bytes came that are no hello")
+            return HelloReply(reason="this is no hello of netdfl.v1")
+        if reason := self._objection(caller):
+            self._ledger.refused((caller.node, self._me.node), "foreign", reason)
+            return HelloReply(reason=reason)
+        self._epochs[caller.node] = caller.epoch
         return HelloReply(accepted=True)
+
+    def _objection(self, caller: HelloRequest) -> str:
+        if reason := self._me.objection(caller):
+            return reason
+        if caller.node not in self._known:
+            return f"node {caller.node} is not a peer of node {self._me.node}"
+        if caller.epoch < (newest := self._epochs.get(caller.node, 0)):
+            return f"node {caller.node} was restarted {newest} times, not {caller.epoch}"
+        return ""
 
     async def push(self, data: bytes, context: Any) -> Receipt:
         """Take a message that fits into one call."""

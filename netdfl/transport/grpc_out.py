@@ -19,7 +19,7 @@ from netdfl.transport.base import Ledger
 from netdfl.transport.chunks import split
 from netdfl.transport.identity import Identity
 from netdfl.transport.options import GrpcOptions
-from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
+from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
 SERVICE = "netdfl.v1.Node"
 FULL = "full"
@@ -189,7 +189,8 @@ class Outlet:
             self._channel = grpc.aio.insecure_channel(self.address, options=self._options.channel())
             self._push = self._channel.unary_unary(f"/{SERVICE}/Push")
             self._push_chunks = self._channel.stream_unary(f"/{SERVICE}/PushChunks")
-        hello = self._channel.unary_unary(f"/{SERVICE}/Hello", HelloRequest.SerializeToString, HelloReply.FromString)
-        reply = await hello(self._me.greeting(self._peer), timeout=self._deadline_s)
+        hello = self._channel.unary_unary(f"/{SERVICE}/Hello")
+        greeting = self._me.greeting(self._peer).SerializeToString()
+        reply = HelloReply.FromString(await hello(greeting, timeout=self._deadline_s))
         self._greeted = reply.accepted
         return "" if reply.accepted else str(reply.reason)

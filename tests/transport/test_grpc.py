@@ -177,6 +177,9 @@ async def test_hostile_bytes_change_nothing_and_are_counted():
             receipt = await stream(iter([data]), timeout=30)
             assert receipt.fate.startswith("refused:")
         assert len(ledger.refusals) == 2 * len(hostile)
+        nonsense = await channel.unary_unary(f"{NODE}/Hello", None, HelloReply.FromString)(b"\xff\xff")
+        assert not nonsense.accepted
+        assert len(ledger.refusals) == 2 * len(hostile) + 1
         assert not sink.messages
         assert await push(channel, good) == Fate.DELIVERED
 
