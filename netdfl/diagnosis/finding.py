@@ -1,0 +1,98 @@
+"""What a diagnosis says: the cause, its roots, a sentence for people, and what proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.types import Edge, NodeId
+from netdfl.diagnosis.snapshot import MessageNow, Snapshot
+
+
+class Cause(StrEnum):
+    """Why nodes wait. Only `DEADLOCK` is a wait of nodes for each other, or for what nobody sends."""
+
+    DEADLOCK = "deadlock"
+    LOST_MESSAGE = "lost_message"
+    UNREACHABLE = "unreachable"
+    STRAGGLER = "straggler"
+    LIVELOCK = "livelock"
+    FLOW_CONTROL = "flow_control"
+    BLOCKED_LOOP = "blocked_loop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One stall. `roots` wait first, for `culprits`; `behind` are the nodes that wait for them in turn.
+
+    `witness` is the smallest part of the wait-for graph that proves it, as (who waits, for whom);
+    `messages` the last ones on its edges. `permanent`: nothing that can still happen ends it.
+    `suspected`: seen in one snapshot of a fleet that moved meanwhile. `until_ns`: when the scenario or
+    a deadline ends it. `text` is the whole in one sentence.
+    """
+
+    cause: Cause
+    roots: tuple[NodeId, ...]
+    text: str
+    round: int = 0
+    culprits: tuple[NodeId, ...] = ()
+    behind: tuple[NodeId, ...] = ()
+    witness: tuple[Edge, ...] = ()
+    messages: tuple[MessageNow, ...] = ()
+    began_ns: int = 0
+    found_ns: int = 0
+    until_ns: int | None = None
+    permanent: bool = False
+    suspected: bool = False
+    over: bool = False
+
+    @property
+    def key(self) -> tuple[Cause, tuple[NodeId, ...], int]:
+        """What makes it the same finding in a later snapshot."""
+        return self.cause, self.roots, self.began_ns
+
+    @property
+    def detection_s(self) -> float:
+        """Seconds from the beginning of the stall to the moment when it was found."""
+        return (self.found_ns - self.began_ns) / NS_PER_S
+
+    def to_json(self) -> dict[str, Any]:
+        """What `result.json` holds of it."""
+        return {
+            "text": self.text,
+            "cause": self.cause.value,
+            "round": self.round,
+            "roots": list(self.roots),
+            "culprits": list(self.culprits),
+            "behind": list(self.behind),
+            "witness": [list(edge) for edge in self.witness],
+            "messages": [asdict(message) for message in self.messages],
+            "began_s": self.began_ns / NS_PER_S,
+            "found_s": self.found_ns / NS_PER_S,
+            "detection_s": self.detection_s,
+            "until_s": None if self.until_ns is None else self.until_ns / NS_PER_S,
+            "permanent": self.permanent,
+            "suspected": self.suspected,
+            "over": self.over,
+        }
+
+
+def by_verdict(findings: Mapping[Any, Finding] | list[Finding]) -> dict[str, list[dict[str, Any]]]:
+    """Findings as `result.json` lists them: confirmed `deadlocks`, and all other `stalls`."""
+    listed = list(findings.values()) if isinstance(findings, Mapping) else findings
+    deadlocks = [f.to_json() for f in listed if f.cause is Cause.DEADLOCK and not f.suspected and not f.over]
+    stalls = [f.to_json() for f in listed if f.cause is not Cause.DEADLOCK or f.suspected or f.over]
+    return {"deadlocks": deadlocks, "stalls": stalls}
+
+
+MOST_MESSAGES = 12
+
+
+def last_messages(snapshot: Snapshot, edges: tuple[Edge, ...]) -> tuple[MessageNow, ...]:
+    """The last messages on `edges` and their reverses, by the time when they were sent."""
+    both = sorted({*edges, *((b, a) for a, b in edges)})
+    messages = [message for edge in both for message in snapshot.edge(*edge).last]
+    return tuple(sorted(messages, key=lambda m: (m.sent_ns, m.src, m.dst))[-MOST_MESSAGES:])

@@ -1,0 +1,165 @@
+"""Stalls that something can still end: stragglers, what heals by itself, full mailboxes, livelock."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.diagnosis import words
+from netdfl.diagnosis.causes import describe_culprits, make_finding, wait_of
+from netdfl.diagnosis.finding import Cause, Finding, last_messages
+from netdfl.diagnosis.snapshot import Fate, Snapshot, State, WaitNow, What
+
+LIVELOCK_MESSAGES = 3
+
+
+def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
+    """Why waits that are not `stuck` have lasted longer than `patience_ns`, one finding per culprit."""
+    slow = [n for n, w in snapshot.waiting if n not in stuck and snapshot.at_ns - w.since_ns >= patience_ns]
+    ends: defaultdict[tuple[Cause, Edge | NodeId], dict[Edge, None]] = defaultdict(dict)
+    behind: defaultdict[tuple[Cause, Edge | NodeId], set[NodeId]] = defaultdict(set)
+    for node in slow:
+        for cause, pair in _ends(snapshot, node, stuck):
+            key = cause, pair if _by_message(snapshot, pair) else pair[1]
+            ends[key][pair] = None
+            behind[key].add(node)
+    found = [_say(snapshot, key[0], sorted(pairs), behind[key]) for key, pairs in ends.items()]
+    return [*found, *_blocked_alone(snapshot, patience_ns, found)]
+
+
+def _by_message(snapshot: Snapshot, pair: Edge) -> bool:
+    return wait_of(snapshot, pair[0]).awaited[pair[1]].fate in (Fate.IN_FLIGHT, Fate.LOST)
+
+
+def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Iterator[tuple[Cause, Edge]]:
+    """Follow the waits from `start` to where they end: (cause, (who waits, for whom))."""
+    seen, todo = {start}, [start]
+    while todo:
+        node = todo.pop()
+        wait = wait_of(snapshot, node)
+        for source in sorted(wait.missing):
+            cause = _cause(snapshot, node, wait, source)
+            if cause is not None:
+                yield cause, (node, source)
+            elif snapshot.nodes[source].wait is not None and source not in seen and source not in stuck:
+                seen.add(source)
+                todo.append(source)
+
+
+def _cause(snapshot: Snapshot, node: NodeId, wait: WaitNow, source: NodeId) -> Cause | None:
+    """Why `source` keeps `node` waiting; None where it waits itself."""
+    awaited, giver = wait.awaited[source], snapshot.nodes[source]
+    if wait.what is What.ROOM:
+        return Cause.FLOW_CONTROL
+    if not snapshot.edge(*(awaited.edge or (source, node))).up:
+        return Cause.UNREACHABLE
+    if awaited.fate is Fate.HELD:
+        return Cause.FLOW_CONTROL
+    if awaited.fate is Fate.IN_FLIGHT:
+        return Cause.STRAGGLER
+    if awaited.fate is Fate.LOST:
+        return Cause.LOST_MESSAGE
+    if awaited.fate is Fate.NEVER:
+        return None
+    if giver.state in (State.CRASHED, State.PAUSED):
+        return Cause.UNREACHABLE
+    if giver.state is State.BLOCKED:
+        return Cause.BLOCKED_LOOP
+    return Cause.STRAGGLER if giver.state is State.RUNNING else None
+
+
+def _say(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], reached: Collection[NodeId]) -> Finding:
+    roots = sorted({root for root, _ in pairs})
+    behind = tuple(sorted(set(reached) - set(roots)))
+    until_ns = _until(snapshot, pairs)
+    text = _sentence(snapshot, cause, pairs, roots)
+    if until_ns is not None and cause is Cause.LOST_MESSAGE:
+        text += f" (until the deadline at {words.seconds(until_ns)})"
+    return make_finding(
+        snapshot, cause, pairs, text + words.behind(behind, roots), behind, permanent=False, until_ns=until_ns
+    )
+
+
+def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
+    """When the scenario or a deadline ends the last of these waits, where that is known of all."""
+    ends: list[int | None] = []
+    for root, culprit in pairs:
+        wait = wait_of(snapshot, root)
+        edge = snapshot.edge(*(wait.awaited[culprit].edge or (culprit, root)))
+        own = [wait.deadline_ns, snapshot.nodes[culprit].back_ns, None if edge.up else edge.heals_ns]
+        ends.append(min((ns for ns in own if ns is not None), default=None))
+    known = [ns for ns in ends if ns is not None]
+    return max(known) if known and len(known) == len(ends) else None
+
+
+def _sentence(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], roots: Sequence[NodeId]) -> str:
+    where = words.rounds([wait_of(snapshot, root).round for root in roots])
+    who = f"{words.nodes(roots)} {'waits' if len(roots) == 1 else 'wait'} in {where}"
+    culprits = sorted({culprit for _, culprit in pairs})
+    first = snapshot.nodes[culprits[0]]
+    for_ = words.seconds(snapshot.at_ns - first.since_ns)
+    if cause is Cause.STRAGGLER and _by_message(snapshot, pairs[0]):
+        root, culprit = pairs[0]
+        return f"{who} for the message of node {culprit}, which is still on its way over {culprit}->{root}"
+    if cause is Cause.STRAGGLER:
+        return f"node {culprits[0]} has been at work in round {first.round} for {for_}; {who} for it"
+    if cause is Cause.BLOCKED_LOOP:
+        return f"the event loop of node {culprits[0]} has not answered for {for_}; {who} for it"
+    if cause is Cause.FLOW_CONTROL:
+        return f"{who} for room in the mailbox of {words.nodes(culprits)}, which is full"
+    return f"{who} for {words.nodes(culprits)}, {describe_culprits(snapshot, cause, pairs)}"
+
+
+def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Event loops that do not answer, and for which nobody waits yet."""
+    told = {culprit for finding in found if finding.cause is Cause.BLOCKED_LOOP for culprit in finding.culprits}
+    for node, now in sorted(snapshot.nodes.items()):
+        silent_ns = snapshot.at_ns - now.since_ns
+        if now.state is State.BLOCKED and silent_ns >= patience_ns and node not in told:
+            yield Finding(
+                cause=Cause.BLOCKED_LOOP,
+                roots=(node,),
+                culprits=(node,),
+                text=f"the event loop of node {node} has not answered for {words.seconds(silent_ns)}",
+                round=now.round,
+                began_ns=now.since_ns,
+                found_ns=snapshot.at_ns,
+            )
+
+
+def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
+    """Messages passed between the two snapshots, no node finished a round, and none was at work all the time."""
+    alive = [n for n, own in now.nodes.items() if own.state not in (State.FINISHED, State.CRASHED)]
+    if not alive or any(now.nodes[n].finished != before.nodes[n].finished for n in now.nodes):
+        return None
+    if any(_unmoved(before, now, node) for node in alive):
+        return None
+    more = {edge: now.edges[edge].sent - before.edge(*edge).sent for edge in now.edges}
+    busy = tuple(sorted({src for (src, _), count in more.items() if count >= LIVELOCK_MESSAGES}))
+    if not busy:
+        return None
+    edges = tuple(edge for edge, count in sorted(more.items()) if count >= LIVELOCK_MESSAGES)
+    window = words.seconds(now.at_ns - before.at_ns)
+    where = words.rounds([now.nodes[node].round for node in alive])
+    text = (
+        f"{sum(more.values())} messages passed in {window} and no node finished a round: {words.nodes(busy)} in {where}"
+    )
+    return Finding(
+        cause=Cause.LIVELOCK,
+        roots=busy,
+        culprits=busy,
+        text=text,
+        round=min(now.nodes[node].round for node in alive),
+        behind=tuple(sorted(set(alive) - set(busy))),
+        witness=edges,
+        messages=last_messages(now, edges),
+        began_ns=before.at_ns,
+        found_ns=now.at_ns,
+    )
+
+
+def _unmoved(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
+    """Whether a node did one thing other than waiting through the whole window: a straggler's mark."""
+    own = now.nodes[node]
+    return own.wait is None and own.since_ns <= before.at_ns

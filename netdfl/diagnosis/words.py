@@ -1,0 +1,64 @@
+"""The parts of a diagnosis's sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.snapshot import WaitNow, What
+
+MOST_NAMES = 8
+
+
+def listed(items: Iterable[object], last: str = "and", most: int = MOST_NAMES) -> str:
+    """`4`, `4 and 5`, `4, 5 and 6`, `0, 1, 2 and 40 more`."""
+    words = [str(item) for item in items]
+    if len(words) > most:
+        words = [*words[: most - 1], f"{len(words) - most + 1} more"]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def nodes(ids: Collection[NodeId]) -> str:
+    """`node 4`, `nodes 4 and 5`."""
+    return f"node{'s' if len(ids) > 1 else ''} {listed(sorted(ids))}"
+
+
+def seconds(ns: int) -> str:
+    """`1.25 s`."""
+    return f"{ns / NS_PER_S:.4g} s"
+
+
+def rounds(numbers: Collection[int]) -> str:
+    """`round 3`, `rounds 3 to 5`."""
+    low, high = min(numbers), max(numbers)
+    return f"round {low}" if low == high else f"rounds {low} to {high}"
+
+
+def behind(waiters: Sequence[NodeId], roots: Sequence[NodeId]) -> str:
+    """`; 4, 5 and 6 wait behind it`, or nothing."""
+    if not waiters:
+        return ""
+    return f"; {listed(waiters)} wait{'s' if len(waiters) == 1 else ''} behind {'it' if len(roots) == 1 else 'them'}"
+
+
+def for_whom(wait: WaitNow) -> str:
+    """What a wait still lacks: `1`, `1 or 2`, `1 and 2`, `2 of 1, 2 and 5`."""
+    sources, short = sorted(wait.awaited), wait.short
+    if wait.what is What.ROOM:
+        return f"room at {listed(sources)}"
+    if short >= len(sources):
+        return listed(sources)
+    return listed(sources, "or") if short == 1 else f"{short} of {listed(sources)}"
+
+
+def until(ends_ns: Sequence[int | None]) -> str:
+    """`until 20 s`, or `for good` where one of the outages has no end."""
+    known = [ns for ns in ends_ns if ns is not None]
+    return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else "for good"
+
+
+def back(ends_ns: Sequence[int | None]) -> str:
+    """`returns at 12 s`, or `does not return`."""
+    known = [ns for ns in ends_ns if ns is not None]
+    return f"returns at {seconds(max(known))}" if len(known) == len(ends_ns) else "does not return"
