@@ -64,7 +64,7 @@ install() {
 }
 
 # One line that changes with what is to be installed, and with the place of the checkout.
-wanted() { cat "$root/pyproject.toml" "$root/constraints.txt" "$0" | cksum && echo "$root"; }
+wanted() { cat "$root/pyproject.toml" "$root/constraints.txt" | cksum && echo "$root"; }
 
 # A stamp in .venv says what was set up, so that the next time nothing is asked of the network.
 set_up() {

@@ -1,0 +1,67 @@
+"""Do what docs/tutorial.md says: write its files, run its commands, and compare what they print."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^```(\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    kind: str
+    file: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in FENCE.findall(page.read_text(encoding="utf-8"))]
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "200"}
+    return subprocess.run(
+        ["sh", "-c", command], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+
+def shown(text: str) -> list[tuple[str, list[str]]]:
+    """The commands of a console block, each with the lines that it is shown to print."""
+    commands = [part.splitlines() for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]]
+    return [(command, lines) for command, *lines in commands]
+
+
+def check_console(text: str, folder: Path) -> None:
+    for command, lines in shown(text):
+        printed = run(command, folder).stdout
+        for line in lines:
+            pattern = "*".join(re.sub(r"([*?[])", r"[\1]", piece) for piece in line.split("..."))
+            found = any(fnmatch.fnmatchcase(got, pattern) for got in printed.splitlines())
+            assert found, f"`{command}` was to print\n{line}\nand printed\n{printed}"
+
+
+def test_every_block_of_the_tutorial(tmp_path: Path) -> None:
+    page = blocks(ROOT / "docs" / "tutorial.md")
+    (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    for block in page:
+        if block.file:
+            target = tmp_path / block.file
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(block.text, encoding="utf-8")
+        elif block.kind == "sh":
+            done = run(f"set -e\n{block.text}", tmp_path)
+            assert done.returncode == 0, f"{block.text} ended with {done.returncode}:\n{done.stdout}"
+        elif block.kind == "console":
+            check_console(block.text, tmp_path)
+        else:
+            pytest.fail(f"a block of {block.kind} without a file's name would never be run")
+    assert {block.kind for block in page} == {"sh", "console", "yaml", "python"}

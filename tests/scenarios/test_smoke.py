@@ -1,0 +1,53 @@
+"""Run every scenario of scenarios/smoke/ by the command line, and read what it left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import netdfl
+
+ROOT = Path(__file__).resolve().parents[2]
+SMOKE = sorted((ROOT / "scenarios" / "smoke").glob("*.yaml"))
+WORLDS = ["processes"]
+
+
+def netdfl_run(scenario: Path, world: str, out: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "netdfl.cli", "run", str(scenario), "--on", world, "--out", str(out)]
+    return subprocess.run(command, text=True, capture_output=True)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("file", SMOKE, ids=lambda file: file.stem)
+def test_smoke_scenario_passes(file: Path, world: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = netdfl_run(file, world, out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+
+    scenario = netdfl.load(file)
+    result = json.loads((out / "result.json").read_text())
+    assert (result["verdict"], result["reasons"]) == ("pass", [])
+    assert (result["world"], result["scenario"], result["seed"]) == (world, scenario.name, scenario.seed)
+    assert (result["algorithm"], result["nodes"]) == (scenario.algorithm.kind, scenario.nodes)
+    assert result["rounds"] == scenario.rounds
+    assert (result["died"], result["stalls"], result["deadlocks"]) == ([], [], [])
+    assert ("event_log_hash" in result) == (world == "simulated")
+
+    messages = result["messages"]
+    assert messages["sent"] > 0
+    assert messages["sent"] == messages["delivered"] + sum(messages["dropped"].values())
+    assert result["bytes_sent"] > 0
+
+    kept = netdfl.open_run(out)
+    assert kept.query("SELECT count(*) FROM messages WHERE kind = 'data'").fetchall() == [(messages["sent"],)]
+    for name in ("scenario.yaml", "graph.json", "report.html"):
+        assert (out / name).stat().st_size > 0, name
+
+
+def test_there_are_smoke_scenarios() -> None:
+    assert len(SMOKE) >= 5
