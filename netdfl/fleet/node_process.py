@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -138,7 +139,7 @@ class NodeProcess(Attendant):
         )
         self.started = asyncio.Event()
         self.finished = False
-        self.background: set[asyncio.Task[None]] = set()
+        self.due: asyncio.Queue[tuple[int, torch.Tensor, float]] = asyncio.Queue(maxsize=2)
 
     async def main(self) -> int:
         """Start, run, linger until the launcher says stop, leave."""
@@ -155,36 +156,39 @@ class NodeProcess(Attendant):
 
     async def run(self) -> int:
         """Run the algorithm beside the clockwork; return the exit code."""
-        clockwork = asyncio.create_task(self.tick())
-        running = asyncio.create_task(self.begin())
-        stopped = asyncio.create_task(self.stopped.wait())
+        tasks = [asyncio.create_task(work) for work in (self.begin(), self.tick(), self.end(), self.snapshots())]
         try:
-            await asyncio.wait({clockwork, running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if running.done() and not clockwork.done() and running.exception() is None:
-                await self.finish()
-            errors = [task.exception() for task in (running, clockwork) if task.done()]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            errors = [task.exception() for task in done]
             return next((self.fail(error) for error in errors if error is not None), 0)
         finally:
-            for task in (clockwork, running, stopped):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(clockwork, running, stopped, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def end(self) -> None:
+        """Return when the launcher says stop."""
+        await self.stopped.wait()
 
     async def begin(self) -> None:
-        """Wait for the fleet's start, then run every round."""
+        """Wait for the fleet's start, run every round, then keep answering neighbors until the end."""
         await self.started.wait()
         await self.clock.sleep_until(0)
         await self.node.run()
-
-    async def finish(self) -> None:
-        """All rounds are done: keep answering neighbors until the launcher says stop."""
-        await asyncio.gather(*self.background)
+        await self.due.join()
         self.finished = True
         self.progress("end")
         await self.stopped.wait()
 
     def fail(self, error: BaseException) -> int:
         """Say what ended the node, by name."""
-        kind = "training_error" if isinstance(error, TrainingError) else "failed"
+        kind = (
+            "training_error"
+            if isinstance(error, TrainingError)
+            else "broke"
+            if isinstance(error, RunError)
+            else "failed"
+        )
         reason = str(error) if isinstance(error, NetdflError) else f"{type(error).__name__}: {error}"
         self.report(
             event=pb.Event(
@@ -194,10 +198,11 @@ class NodeProcess(Attendant):
                 details=json.dumps({"reason": reason}),
             )
         )
-        print(f"node {self.id}: {reason}", file=sys.stderr)
-        if not isinstance(error, NetdflError):
-            raise error
-        return EXIT_DISK if isinstance(error, RunError) else EXIT_TRAINING
+        with suppress(OSError):  # the log may lie on the disk that is full
+            print(f"node {self.id}: {reason}", file=sys.stderr)
+            if not isinstance(error, NetdflError):
+                traceback.print_exception(error)
+        return {"broke": EXIT_DISK, "training_error": EXIT_TRAINING}.get(kind, 1)
 
     async def leave(self, code: int) -> None:
         """Settle what is in flight, flush, say goodbye."""
@@ -236,17 +241,21 @@ class NodeProcess(Attendant):
         """Nothing is scripted here yet."""
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """Write a snapshot where one is due, beside the next round."""
+        """Have a snapshot written where one is due, beside the next round."""
         if self.blueprint.evaluates(view.round) and self.id in self.blueprint.evaluated:
-            task = asyncio.create_task(self.snapshot(view.round, state.x, weight))
-            self.background.add(task)
-            task.add_done_callback(self.background.discard)
+            await self.due.put((view.round, state.x, weight))
 
-    async def snapshot(self, round: int, x: torch.Tensor, weight: float) -> None:
-        """Write one snapshot and report it; vectors are never written in place, so `x` stays as it is."""
-        path = snapshot_path(self.directory, round, self.id)
-        await asyncio.to_thread(write_snapshot, path, x, weight)
-        self.report(snapshot=pb.Snapshot(round=round, path=str(path)))
+    async def snapshots(self) -> None:
+        """Write the snapshots that are due; vectors are never written in place, so each stays as it was."""
+        while True:
+            round, x, weight = await self.due.get()
+            path = snapshot_path(self.directory, round, self.id)
+            try:
+                await asyncio.to_thread(write_snapshot, path, x, weight)
+            except OSError as error:
+                raise RunError(f"{path} can't be written: {error.strerror}") from error
+            self.report(snapshot=pb.Snapshot(round=round, path=str(path)))
+            self.due.task_done()
 
     def on_peers(self, peers: pb.Peers) -> None:
         """Learn where the others listen."""

@@ -19,6 +19,7 @@ from netdfl.core.errors import MachineError, RunError
 from netdfl.core.types import NodeId
 from netdfl.fleet.devices import spread
 from netdfl.fleet.spawn import Nursery, log_tail
+from netdfl.record.judge import ExitCode
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import ENDED, EvaluationStatus, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
@@ -266,6 +267,9 @@ class Launcher:
     def on_event(self, node: NodeId, event: pb.Event) -> None:
         """Record what a node says happened to it."""
         details = json.loads(event.details)
+        if event.kind == "broke":
+            self.broke = self.broke or f"node {node}: {details['reason']}"
+            return
         self.store.event(event.at_ns, node, event.round, event.kind, **details)
         self.note(f"node {node}, round {event.round}: {details.get('reason', event.kind)}")
 
@@ -290,10 +294,11 @@ class Launcher:
         if self.start_ns is None:
             self.broke = f"node {node} could not start: {log_tail(self.directory.path, node) or signal or code}"
             return
-        if code == 4:
-            self.broke = f"node {node} could not write its record: {log_tail(self.directory.path, node)}"
         status = self.status.nodes[node]
         status.phase = Phase.DIED
+        if code == ExitCode.BROKE:
+            self.broke = self.broke or f"node {node} broke: {log_tail(self.directory.path, node)}"
+            return
         self.store.event(self.now_ns(), node, status.round, "died", signal=signal, exit_code=code)
         self.note(f"node {node} died in round {status.round}: {signal or f'exit code {code}'}")
         if self.scenario.failure_detector.kind == "oracle":
