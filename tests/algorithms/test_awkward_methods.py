@@ -192,6 +192,18 @@ def test_lians_gradient_is_taken_before_mixing_and_added_after() -> None:
     torch.testing.assert_close(stack(run(alg, net, 4, noise=0.0)), x, rtol=0, atol=1e-14)
 
 
+def test_lians_order_mixes_the_nodes_own_vector_not_where_a_start_moved_it() -> None:
+    beta, net, tasks = 0.4, network("ring"), quadratics(noise=0.0)
+    alg = gossip(EXCHANGE, sgd(steps=1, lr=LR), mixing=GossipThenStep(), start=Ole(beta))
+    x = torch.stack([tasks[i].initial() for i in range(N)])
+    z = x
+    for _ in range(4):
+        y = x + beta * (x - z)
+        z = y - LR * step_of_all(y, tasks)
+        x = matrix(net, 0) @ x + (z - x)
+    torch.testing.assert_close(stack(run(alg, net, 4, noise=0.0)), x, rtol=0, atol=1e-14)
+
+
 # A masked average: DisPFL's count-normalised aggregation, the masks travel too
 
 
