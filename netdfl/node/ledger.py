@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Edge, Message, NodeId
 from netdfl.record.base import Recorder
 from netdfl.transport.base import Fate
 
+LAST = 8
+LAST_LOST = 32
+
+Key: TypeAlias = tuple[str, int, int, int, int]
+"""What tells the messages of one edge apart: kind, epoch, round, step, attempt."""
+Settled: TypeAlias = tuple[Key, int, int | None, str]
+"""A message whose fate is known: its key, when it was sent and arrived (None: never), its fate."""
+
 
 @dataclass(slots=True)
 class EdgeCount:
-    """Messages of one directed edge, from the sender's side."""
+    """Messages of one directed edge, from the sender's side.
+
+    `dropped` counts by fate what did not arrive. `flying` is what is not settled, with the time when it
+    was sent; `last` and `last_lost` are the latest that were settled.
+    """
 
     sent: int = 0
     delivered: int = 0
     lost: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    flying: dict[Key, int] = field(default_factory=dict)
+    last: deque[Settled] = field(default_factory=lambda: deque(maxlen=LAST))
+    last_lost: deque[Settled] = field(default_factory=lambda: deque(maxlen=LAST_LOST))
 
     @property
     def in_flight(self) -> int:
@@ -40,19 +57,31 @@ class NodeLedger:
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the transport."""
-        self.edges.setdefault(message.dst, EdgeCount()).sent += 1
+        edge = self.edges.get(message.dst) or self._edge(message.dst)
+        edge.sent += 1
+        edge.flying[message.kind, message.epoch, message.round, message.step, message.attempt] = at_ns
         self.bytes_sent += nbytes
         self.sent_count += 1
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Record a message's fate: one row."""
-        edge = self.edges.setdefault(message.dst, EdgeCount())
+        edge = self.edges.get(message.dst) or self._edge(message.dst)
+        key = (message.kind, message.epoch, message.round, message.step, message.attempt)
+        edge.flying.pop(key, None)
+        settled = (key, sent_ns, arrived_ns, fate)
+        edge.last.append(settled)
         if fate in (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE):
             edge.delivered += 1
         elif fate != Fate.IN_FLIGHT:
             edge.lost += 1
+            edge.dropped[fate] = edge.dropped.get(fate, 0) + 1
+            edge.last_lost.append(settled)
             self.lost_count += 1
         self.recorder.message(message, nbytes, sent_ns, arrived_ns, fate)
+
+    def _edge(self, dst: NodeId) -> EdgeCount:
+        self.edges[dst] = edge = EdgeCount()
+        return edge
 
     def refused(self, edge: Edge | None, reason: str, what: str) -> None:
         """Count and record something that was refused at the boundary."""

@@ -106,6 +106,7 @@ class Waits:
         """Wait for what the `mailbox` of `node` gets, by `clock`."""
         self.node, self.mailbox, self.clock = node, mailbox, clock
         self.current: Wait | None = None
+        self.went_on_ns = 0
         self.auto = AutoDeadline()
         self.gone: set[NodeId] = set()
         self.silence = Silence(mailbox)
@@ -141,7 +142,7 @@ class Waits:
     def _satisfied(self, wait: Wait) -> bool:
         if len(wait.have) >= wait.need:
             return True
-        if wait.sources is None:
+        if wait.sources is None or not (self.gone or wait.silent):
             return False
         return wait.sources <= wait.have | self.gone | wait.silent
 
@@ -168,14 +169,15 @@ class Waits:
         wait = self.current
         if wait is not None and (wait.sources is None or message.src in wait.sources):
             wait.have.add(message.src)
-            self._check()
+            if len(wait.have) >= wait.need or self.gone or wait.silent:
+                self._check()
 
     def _check(self) -> None:
         if self._done is not None and not self._done.done() and self.current and self._satisfied(self.current):
             self._done.set_result(None)
 
     def _end(self, wait: Wait, timed_out: bool) -> tuple[Inbox, Wait]:
-        self.current = None
+        self.current, self.went_on_ns = None, self.clock.now_ns()
         if not timed_out and wait.sources is not None and wait.need:
             self.auto.complete(self.clock.now_ns() - wait.since_ns)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
@@ -185,6 +187,14 @@ class Waits:
             for node in missing:
                 self.silence.missed(node)
         return Inbox(messages, missing), wait
+
+    def skip(self, nodes: frozenset[NodeId]) -> None:
+        """Do not wait for `nodes` any more this time; they are missing where they do not come before the end."""
+        if self.current is not None:
+            self.current.silent |= nodes
+            if self.current.sources is None:
+                self.current.need = len(self.current.have)
+            self._check()
 
     def set_gone(self, node: NodeId) -> None:
         """The failure detector calls `node` gone: it is not waited for until it returns."""
