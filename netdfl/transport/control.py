@@ -118,13 +118,16 @@ class ControlServer:
 class ControlClient:
     """A node's side: made by `connect`."""
 
-    def __init__(self, channel: grpc.aio.Channel, call: Any, on_lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, channel: grpc.aio.Channel, call: Any, on_order: Callable[[Order], None], on_lost: Callable[[str], None]
+    ) -> None:
         """Take over a call that was welcomed."""
         self._channel = channel
         self._call = call
         self._on_lost = on_lost
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._writer = asyncio.create_task(_send_all(self._reports, call.write))
+        self._reader = asyncio.create_task(self._read(on_order))
 
     @classmethod
     async def connect(
@@ -154,27 +157,23 @@ class ControlClient:
             details = await call.details()
             await channel.close()
             raise TransportError(f"node {hello.node_id} can't attend at the launcher {address}: {details}")
-        client = cls(channel, call, on_lost)
-        client._tasks = [
-            asyncio.create_task(_send_all(client._reports, call.write)),
-            asyncio.create_task(client._read(on_order)),
-        ]
-        return client
+        return cls(channel, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:
         """Send a report, after those before it; never waits."""
         self._reports.put_nowait(report)
 
     async def aclose(self) -> None:
-        """Send what is queued, then leave."""
+        """Send what is queued, and leave when the launcher has read it (or after a second)."""
         self._on_lost = _ignore
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
                 await self._reports.join()
                 await self._call.done_writing()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+                await asyncio.wait([self._reader])
+        self._writer.cancel()
+        self._reader.cancel()
+        await asyncio.wait([self._writer, self._reader])
         self._call.cancel()
         await self._channel.close()
 
