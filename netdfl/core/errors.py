@@ -62,9 +62,17 @@ class MachineError(InputError):
 
 
 class MessageError(NetdflError):
-    """A message refused at the boundary; it changed nothing."""
+    """A message refused at the boundary; it changed nothing.
+
+    `message` is the offender, where it was decoded so far; a node leaves it out and goes on.
+    """
 
     reason = "refused"
+
+    def __init__(self, text: str, message: object = None) -> None:
+        """Say what is wrong with `message`."""
+        super().__init__(text)
+        self.message = message
 
 
 class MalformedMessage(MessageError):

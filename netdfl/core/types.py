@@ -93,6 +93,10 @@ class Inbox:
         self.messages = tuple(sorted(messages, key=lambda m: (m.src, m.round, m.step, m.epoch, m.attempt)))
         self.missing = tuple(sorted(missing))
 
+    def without(self, message: Message) -> Inbox:
+        """The same, with `message` counted as missing."""
+        return Inbox([m for m in self.messages if m is not message], (*self.missing, message.src))
+
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)
 

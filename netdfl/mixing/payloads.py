@@ -32,7 +32,8 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
         got = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
         raise MalformedMessage(
             f"message {message.src}->{message.dst} of round {message.round}: expected vector {name!r} as "
-            f"{str(like.dtype).removeprefix('torch.')}{list(like.shape)}, got {got}"
+            f"{str(like.dtype).removeprefix('torch.')}{list(like.shape)}, got {got}",
+            message,
         )
     return to_tensor(array).to(like.device)
 
@@ -49,7 +50,8 @@ def number(message: Message, name: str) -> float:
     if not isinstance(value, float | int) or not abs(value) < float("inf"):
         raise MalformedMessage(
             f"message {message.src}->{message.dst} of round {message.round}: "
-            f"expected a finite number {name!r}, got {value!r}"
+            f"expected a finite number {name!r}, got {value!r}",
+            message,
         )
     return float(value)
 

@@ -10,7 +10,7 @@ from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.errors import TrainingError
+from netdfl.core.errors import MessageError, TrainingError
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, View
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
@@ -104,10 +104,25 @@ class Node:
         return state, update
 
     async def do(self, function: Callable[..., T], *args: Any) -> T:
-        """Inline where the vector is short, in the worker where it would block the loop."""
-        if self.worker.spare(self.task.dim):
-            return function(*args)
-        return await self.worker.run("mix", function, *args)
+        """Inline where the vector is short, in the worker where it would block the loop.
+
+        A message of the inbox that turns out to be malformed is refused, and the rest is mixed.
+        """
+        while True:
+            try:
+                if self.worker.spare(self.task.dim):
+                    return function(*args)
+                return await self.worker.run("mix", function, *args)
+            except MessageError as error:
+                args = self._refuse(error, args)
+
+    def _refuse(self, error: MessageError, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        inbox = next((arg for arg in args if isinstance(arg, Inbox)), Inbox())
+        culprit = next((message for message in inbox if message is error.message), None)
+        if culprit is None:
+            raise error
+        self.ledger.refused((culprit.src, self.id), error.reason, str(error))
+        return tuple(arg.without(culprit) if arg is inbox else arg for arg in args)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
         """Send one step's payloads and go on."""

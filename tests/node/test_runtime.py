@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,3 +191,23 @@ async def test_the_thread_worker_runs_in_order_and_passes_errors_on() -> None:
     with pytest.raises(ZeroDivisionError):
         await worker.run("mix", lambda: 1 / 0)
     worker.close()
+
+
+class Garbling(Loopback):
+    """Node 0 sends node 1 a payload without a vector."""
+
+    async def send(self, messages: Any) -> None:
+        await super().send([replace(m, payload=Payload()) if (m.src, m.dst) == (0, 1) else m for m in messages])
+
+
+def test_a_malformed_message_is_refused_and_the_rest_is_mixed() -> None:
+    fleet = Fleet(algorithm(), 1)
+    fleet.nodes[0].transport = Garbling(fleet.sinks, 0, lambda m: False)
+    fleet.sinks[0] = fleet.nodes[0].mailbox
+    states = fleet.run()
+    refused = [
+        (node, details["src"], details["reason"]) for node, _, kind, details in fleet.notes.events if kind == "refused"
+    ]
+    assert refused == [(1, 0, "malformed")]
+    lossy = Fleet(algorithm(wait=WaitPolicy(deadline_ns=20_000_000)), 1, lost=lambda m: (m.src, m.dst) == (0, 1)).run()
+    assert equal(states, lossy)
