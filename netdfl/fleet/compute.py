@@ -18,6 +18,7 @@ from netdfl.core.units import Bound, PositiveFloat, TimeNs
 ComputeTime: TypeAlias = Callable[[NodeId, int], int]
 """Nanoseconds that the local round of a node takes, from (node, round)."""
 Per: TypeAlias = Literal["round", "node"]
+COMPUTE_FILE = "compute.json"
 SCHEMA = "netdfl/compute/1"
 
 

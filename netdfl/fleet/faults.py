@@ -109,13 +109,11 @@ class Faults:
 
     def _pause(self, node: NodeId, event: CompiledEvent) -> None:
         self._tell(node, "pause")
-        self.fleet.nodes[node].gate.close()
-        self.fleet.training.pause(node)
+        self.fleet.nodes[node].pause()
 
     def _resume(self, node: NodeId, event: CompiledEvent) -> None:
         self._tell(node, "resume")
-        self.fleet.training.resume(node)
-        self.fleet.nodes[node].gate.open()
+        self.fleet.nodes[node].resume()
 
     def _slow_down(self, node: NodeId, event: CompiledEvent) -> None:
         factor = float(event.parameters["factor"])
@@ -135,5 +133,4 @@ class Faults:
         return [each for each in self.fleet.nodes.values() if each.id != node and each.running]
 
     def _tell(self, node: NodeId, kind: str, **details: str | int | float) -> None:
-        round = max(self.fleet.nodes[node].node.round, 0)
-        self.fleet.store.event(self.fleet.loop.now_ns, node, round, kind, **details)
+        self.fleet.store.event(self.fleet.loop.now_ns, node, self.fleet.nodes[node].status.round, kind, **details)

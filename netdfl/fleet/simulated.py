@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
-from netdfl.fleet.compute import ComputeTime, Measured, record, replay, round_ns, slow_nodes, time_ns
+from netdfl.fleet.compute import COMPUTE_FILE, ComputeTime, Measured, record, replay, round_ns, slow_nodes, time_ns
 from netdfl.fleet.evaluation import Snapshot, judge_average
 from netdfl.fleet.faults import Faults
 from netdfl.fleet.simulated_node import SimulatedNode
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from netdfl.fleet.run import View
 
 SHOW_S = 0.25
-COMPUTE_FILE = "compute.json"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def simulate(
 
     `keep_log` gets the event log's lines. Raises InputError where the scenario asks for what can't be.
     """
-    with exact_arithmetic(), ExitStack() as stack:
+    with exact_arithmetic(), rare_collections(), ExitStack() as stack:
         blueprint = Blueprint.of(scenario)
         compute = compute_time(blueprint, directory)
         loop = VirtualLoop(blueprint.streams.integer("ties"))
@@ -119,6 +119,7 @@ class SimulatedFleet:
         loop.source, loop.on_idle = self.fabric, self.on_idle
         self.training = Training(self.clock)
         self.snapshots: dict[int, dict[NodeId, Snapshot]] = {}
+        self.judged: set[int] = set()
         self.deadlocks: list[dict[str, Any]] = []
         self.interrupted = False
         self.over: asyncio.Future[None] | None = None
@@ -188,7 +189,9 @@ class SimulatedFleet:
     # evaluation
 
     def take_snapshot(self, node: NodeId, round: int, snapshot: Snapshot) -> None:
-        """Keep a model; judge the round once all live nodes have given theirs."""
+        """Keep a model; judge the round once all live nodes have given theirs. One that comes later is left out."""
+        if round in self.judged:
+            return
         self.snapshots.setdefault(round, {})[node] = snapshot
         self.judge_complete()
 
@@ -202,6 +205,7 @@ class SimulatedFleet:
 
     def judge(self, round: int, taken: dict[NodeId, Snapshot]) -> None:
         """Record the figures of the average model of `round`."""
+        self.judged.add(round)
         now = self.loop.now_ns
         left_out = sorted(set(self.blueprint.evaluated) - set(taken))
         if left_out:
@@ -276,6 +280,20 @@ def exact_arithmetic() -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let the garbage collector look seldom: a fleet keeps many objects, and few of them are in cycles."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 1000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from netdfl.algorithms.base import NodeState
 from netdfl.algorithms.families import first_state
 from netdfl.core.errors import TrainingError
-from netdfl.core.types import NodeId, View
+from netdfl.core.types import Message, NodeId, View
 from netdfl.fleet.compute import ComputeTime
 from netdfl.fleet.evaluation import Snapshot
 from netdfl.fleet.virtual_training import VirtualWorker
@@ -20,6 +21,16 @@ from netdfl.transport.simulated import SimulatedTransport
 
 if TYPE_CHECKING:
     from netdfl.fleet.simulated import SimulatedFleet
+
+
+class AlwaysFull:
+    """The mailbox of a node that does not read. A `Sink`."""
+
+    def deliver(self, message: Message) -> None:
+        """Refuse it for now."""
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """There is none before another sink is attached."""
 
 
 class SimulatedNode:
@@ -52,9 +63,7 @@ class SimulatedNode:
             hooks=self,
             epoch=self.epoch,
         )
-        gate = Gate(node.mailbox)
-        self.transport.attach(gate)
-        return node, gate
+        return node, Gate()
 
     @property
     def running(self) -> bool:
@@ -93,6 +102,18 @@ class SimulatedNode:
             kept = first_state(self.node.task.initial(), self.node.algorithm, view)
         self.node.kept = kept
         self.start(group)
+
+    def pause(self) -> None:
+        """Neither compute nor read, and lose nothing."""
+        self.gate.close()
+        self.fleet.training.pause(self.id)
+        self.transport.attach(AlwaysFull())
+
+    def resume(self) -> None:
+        """Go on."""
+        self.transport.attach(self.node.mailbox)
+        self.fleet.training.resume(self.id)
+        self.gate.open()
 
     # hooks
 

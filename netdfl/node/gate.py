@@ -1,4 +1,4 @@
-"""Stops a node where it stands, as a busy machine would: it neither computes nor reads, and loses nothing."""
+"""Stops a node's coroutine where it stands, as a busy machine would stop a process."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from typing import Any
 
-from netdfl.core.types import Message
-from netdfl.transport.base import Fate, Sink
-
 
 class Gate:
-    """In front of a node's mailbox and under its coroutine; while it is closed, neither goes on. A `Sink`."""
+    """Under a node's coroutine; while it is closed, the coroutine does not go on."""
 
-    def __init__(self, sink: Sink) -> None:
-        """Deliver into `sink` while open; begin open."""
-        self._sink = sink
+    def __init__(self) -> None:
+        """Begin open."""
         self.closed = False
         self._opened: asyncio.Future[None] | None = None
-        self._waiters: list[Callable[[], None]] = []
 
     async def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run `coroutine`; while the gate is closed, what it waits for may come, but it does not go on."""
@@ -34,26 +29,12 @@ class Gate:
         self.closed = False
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
-        waiters, self._waiters = self._waiters, []
-        for callback in waiters:
-            callback()
 
     def until_open(self) -> Generator[Any, None, None]:
         """Wait, as `yield from`, until the gate is open."""
         while self.closed:
             self._opened = asyncio.get_running_loop().create_future()
             yield from self._opened
-
-    def deliver(self, message: Message) -> Fate | None:
-        """Take the message, or refuse it while closed."""
-        return None if self.closed else self._sink.deliver(message)
-
-    def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back when the mailbox has room, or the gate opens."""
-        if self.closed:
-            self._waiters.append(callback)
-        else:
-            self._sink.when_room(callback)
 
 
 class _Steps(Awaitable[None]):

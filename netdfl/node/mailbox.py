@@ -29,7 +29,7 @@ class Mailbox:
         self.num_duplicates = 0
         self._slots: dict[Slot, dict[NodeId, Message]] = {}
         self._closed: Slot = (-1, 0)
-        self._seen: dict[NodeId, set[Slot]] = {}
+        self._seen: dict[NodeId, set[int]] = {}
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
         self._awaited: Slot | None = None
@@ -47,19 +47,22 @@ class Mailbox:
 
     def deliver(self, message: Message) -> Fate | None:
         """Take a message; None if the mailbox is full. See `Sink`."""
-        handler = self._other.get(message.kind)
-        if handler is not None:
-            return handler(message)
+        if self._other and message.kind in self._other:
+            return self._other[message.kind](message)
         slot = (message.round, message.step)
         if slot <= self._closed:
             return self._take_late(message)
-        if slot != self._awaited and self._size >= self.bound:
+        awaited = slot == self._awaited
+        if not awaited and self._size >= self.bound:
             return None
-        if not self._first_time(message):
+        if not self._first_time(message.src, slot):
             return Fate.DUPLICATE
-        self._slots.setdefault(slot, {})[message.src] = message
+        kept = self._slots.get(slot)
+        if kept is None:
+            kept = self._slots[slot] = {}
+        kept[message.src] = message
         self._size += 1
-        if slot == self._awaited and self._on_awaited is not None:
+        if awaited and self._on_awaited is not None:
             self._on_awaited(message)
         return Fate.DELIVERED
 
@@ -67,9 +70,11 @@ class Mailbox:
         """How many different messages of `src` have ever come."""
         return len(self._seen.get(src, ()))
 
-    def _first_time(self, message: Message) -> bool:
-        seen = self._seen.setdefault(message.src, set())
-        key = (message.round, message.step)
+    def _first_time(self, src: NodeId, slot: Slot) -> bool:
+        seen = self._seen.get(src)
+        if seen is None:
+            seen = self._seen[src] = set()
+        key = slot[0] << 32 | slot[1]  # a number costs the garbage collector nothing, a tuple does
         if key in seen:
             self.num_duplicates += 1
             return False
@@ -77,7 +82,7 @@ class Mailbox:
         return True
 
     def _take_late(self, message: Message) -> Fate:
-        if not self._first_time(message):
+        if not self._first_time(message.src, (message.round, message.step)):
             return Fate.DUPLICATE
         self.num_late += 1
         if self._on_late is not None:

@@ -73,13 +73,17 @@ class _End:
 
 
 class _Lane:
-    """One directed edge. `waiting` counts messages that the receiver has not taken though nothing delays them."""
+    """One directed edge. `waiting` counts messages that the receiver has not taken though nothing delays them.
 
-    __slots__ = ("at_once", "edge", "ledger", "path", "target", "tie", "waiters", "waiting")
+    `unit` stands for every message that `at_once` is computed for, one after the other.
+    """
+
+    __slots__ = ("at_once", "edge", "ledger", "path", "target", "tie", "unit", "waiters", "waiting")
 
     def __init__(self, path: Path, at_once: tuple[Stage, ...] | None, ledger: Ledger, target: _End, tie: int) -> None:
         self.edge, self.path, self.at_once = path.edge, path, at_once
         self.ledger, self.target, self.tie = ledger, target, tie
+        self.unit = Transit(*path.edge, Kind.DATA, 0, 0, 0, 0)
         self.waiting = 0
         self.waiters: list[asyncio.Future[None]] = []
 
@@ -125,8 +129,10 @@ class Fabric:
             self._ends[node] = _End(ledger)
 
     def attach(self, node: NodeId, sink: Sink) -> None:
-        """Deliver to `node` from now on."""
-        self._ends[node].sink = sink
+        """Deliver to `node` from now on; what an earlier sink had no room for is offered to this one."""
+        end = self._ends[node]
+        end.sink = sink
+        self._offer_again(end, sink)
 
     def detach(self, node: NodeId) -> None:
         """`node` has crashed: what comes for it fails, what it sent goes on."""
@@ -135,7 +141,7 @@ class Fabric:
         held, end.held = end.held, []
         for parcel in held:
             parcel[0].fewer()
-            self._arrive(*parcel)
+            self._arrive(*parcel, self._clock.now_ns())
 
     def leave(self, *nodes: NodeId) -> None:
         """Settle as `in_flight` everything that `nodes` have sent and that has not ended."""
@@ -163,18 +169,43 @@ class Fabric:
     def send(self, messages: Sequence[Message]) -> int:
         """Take messages of one node until a destination is full; return how many were taken."""
         now = self._clock.now_ns()
-        slot, salt = None, 0
+        round, step, kind, salt = -1, -1, None, 0
         for number, message in enumerate(messages):
             lane = self._ends[message.src].lanes.get(message.dst) or self._open((message.src, message.dst))
             if lane.waiting >= QUEUE:
                 return number
-            key = (message.kind, message.epoch, message.round, message.step, message.attempt)
-            if key != slot:
-                slot, salt = key, self._salt(message)
+            if message.round != round or message.step != step or message.kind is not kind or message.attempt:
+                round, step, kind, salt = message.round, message.step, message.kind, self._salt(message)
             nbytes = message.payload.size or frame_size(message)
             lane.ledger.sent(message, nbytes, now)
-            self._enter(lane, message, nbytes, now, lane.tie ^ salt)
+            at = self._through(lane, message, nbytes, now, lane.tie ^ salt)
+            if at >= now:
+                self._put(at, (lane.tie ^ salt, lane, message, nbytes, now, None, 0))
+                if at == now:
+                    lane.waiting += 1
         return len(messages)
+
+    def _through(self, lane: _Lane, message: Message, nbytes: int, now: int, tie: int) -> int:
+        """When the message arrives, if that can be computed at once; else put it into its first stage."""
+        stages = lane.at_once
+        if stages is None:
+            self._go(lane, 0, _unit(message, nbytes, now, tie), now)
+            return DROPPED
+        at, unit = now, lane.unit
+        unit.kind, unit.round, unit.step, unit.attempt = message.kind, message.round, message.step, message.attempt
+        unit.nbytes = nbytes
+        for stage in stages:
+            after = stage.advance(unit, at)
+            if after < at:
+                unit.content = (message, now, tie)
+                if after == DROPPED:
+                    self._drop(lane, unit, stage.reason)
+                else:
+                    self._in_stages[unit] = lane
+                    lane.unit = _unit(message, nbytes, now, tie)
+                return DROPPED
+            at = after
+        return at
 
     async def room(self, message: Message) -> None:
         """Wait until the edge of `message` takes messages again."""
@@ -194,37 +225,6 @@ class Fabric:
         lane = _Lane(path, _at_once(path, self._changing), source.ledger, self._ends[edge[1]], tie)
         source.lanes[edge[1]] = lane
         return lane
-
-    def _enter(self, lane: _Lane, message: Message, nbytes: int, now: int, tie: int) -> None:
-        at = now
-        if lane.at_once != ():
-            unit = Transit(
-                message.src,
-                message.dst,
-                message.kind,
-                message.round,
-                message.step,
-                message.attempt,
-                nbytes,
-                0,
-                False,
-                (message, now, tie),
-            )
-            if lane.at_once is None:
-                self._go(lane, 0, unit, now)
-                return
-            for place, stage in enumerate(lane.at_once):
-                after = stage.advance(unit, at)
-                if after < at:
-                    if after == DROPPED:
-                        self._drop(lane, unit, lane.at_once[place].reason)
-                    else:
-                        self._in_stages[unit] = lane
-                    return
-                at = after
-        if at == now:
-            lane.waiting += 1
-        self._put(at, (tie, lane, message, nbytes, now, None, 0))
 
     # time
 
@@ -246,7 +246,7 @@ class Fabric:
             if departure is None:
                 if sent_ns == now_ns:
                     lane.fewer()
-                self._arrive(lane, message, nbytes, sent_ns)
+                self._arrive(lane, message, nbytes, sent_ns, now_ns)
             elif departure.unit.pending is departure:
                 departure.unit.pending = None
                 self._go(lane, place + 1, departure.unit, now_ns)
@@ -291,7 +291,7 @@ class Fabric:
             lane.ledger.sent(message, 0, sent_ns)
         if unit.corrupted:
             message = damaged(message, self._seed)
-        self._arrive(lane, message, unit.nbytes, sent_ns)
+        self._arrive(lane, message, unit.nbytes, sent_ns, now)
 
     def _take(self, lane: _Lane, place: int, outcome: Outcome, now: int) -> None:
         unit = outcome.unit
@@ -321,14 +321,14 @@ class Fabric:
             lane.ledger.sent(message, 0, sent_ns)
         lane.ledger.settled(message, unit.nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
 
-    def _arrive(self, lane: _Lane, message: Message, nbytes: int, sent_ns: int) -> None:
+    def _arrive(self, lane: _Lane, message: Message, nbytes: int, sent_ns: int, now: int) -> None:
         target = lane.target
         if target.sink is None:
             lane.ledger.settled(message, nbytes, sent_ns, None, f"{Fate.FAILED}:gone")
             return
         fate = target.sink.deliver(message)
         if fate is not None:
-            lane.ledger.settled(message, nbytes, sent_ns, self._clock.now_ns(), fate)
+            lane.ledger.settled(message, nbytes, sent_ns, now, fate)
             return
         lane.waiting += 1
         target.held.append((lane, message, nbytes, sent_ns))
@@ -341,7 +341,7 @@ class Fabric:
         held, target.held = target.held, []
         for parcel in held:
             parcel[0].fewer()
-            self._arrive(*parcel)
+            self._arrive(*parcel, self._clock.now_ns())
 
 
 def _at_once(path: Path, changing: bool) -> tuple[Stage, ...] | None:
@@ -362,6 +362,10 @@ def _at_once(path: Path, changing: bool) -> tuple[Stage, ...] | None:
 def _void(entry: _Entry) -> bool:
     departure = entry[5]
     return departure is not None and departure.unit.pending is not departure
+
+
+def _unit(m: Message, nbytes: int, now: int, tie: int) -> Transit:
+    return Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, nbytes, 0, False, (m, now, tie))
 
 
 def _content(unit: Transit) -> tuple[Message, int, int]:
