@@ -128,11 +128,31 @@ class GrpcTransport:
                 await outlet.settled_one()
             outlet.put(message, nbytes)
 
+    def carry(self, message: Message, stamp: bytes) -> None:
+        """Queue one message with a stamp, whether there is room or not. Raises as `send` does."""
+        self._outlet(message).put(message, wire.frame_size(message), stamp)
+
+    def has_room(self, message: Message) -> bool:
+        """Whether the queue to the message's destination takes it now."""
+        return self._outlet(message).has_room(wire.frame_size(message))
+
+    async def room(self, message: Message) -> None:
+        """Return when the queue to the message's destination takes it."""
+        while not self.has_room(message):
+            await self._outlet(message).settled_one()
+
+    async def drained(self) -> None:
+        """Return when nothing is queued any more, or after the grace."""
+        await self._drained([outlet for lanes in self._lanes.values() for outlet in lanes if not outlet.closed])
+
+    async def _drained(self, outlets: Sequence[Outlet]) -> None:
+        grace_s = self._options.close_grace / NS_PER_S
+        await asyncio.gather(*(outlet.drained(grace_s) for outlet in outlets))
+
     async def aclose(self) -> None:
         """Let what is queued leave within the grace, then settle the rest as `in_flight` and stop."""
         outlets = [outlet for lanes in self._lanes.values() for outlet in lanes if not outlet.closed]
-        grace_s = self._options.close_grace / NS_PER_S
-        await asyncio.gather(*(outlet.drained(grace_s) for outlet in outlets))
+        await self._drained(outlets)
         for outlet in outlets:
             outlet.close(Fate.IN_FLIGHT)
         if self._server is not None:

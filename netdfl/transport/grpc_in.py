@@ -20,6 +20,7 @@ from netdfl.transport.chunks import Assembly
 from netdfl.transport.grpc_out import FULL, GO_ON, SERVICE
 from netdfl.transport.identity import Identity
 from netdfl.transport.options import GrpcOptions
+from netdfl.transport.stamp import STAMP, StampedSink
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 
@@ -51,6 +52,7 @@ class Inlet:
     def __init__(self, me: Identity, clock: Clock, ledger: Ledger, options: GrpcOptions) -> None:
         """Know nobody yet."""
         self.sink: Sink | None = None
+        self._stamped: StampedSink | None = None
         self._me = me
         self._clock = clock
         self._ledger = ledger
@@ -65,6 +67,7 @@ class Inlet:
     def attach(self, sink: Sink) -> None:
         """Deliver into `sink`, starting with what has come already."""
         self.sink = sink
+        self._stamped = sink if isinstance(sink, StampedSink) else None
         _wake(self._attached)
 
     def introduce(self, node: NodeId) -> None:
@@ -147,16 +150,24 @@ class Inlet:
         message = Message(
             header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
         )
-        fate: str | None = self.sink.deliver(message) if self.sink is not None else None
+        stamp = _stamp_of(context)
+        fate = self._offer(message, stamp)
         if fate is None:
             self._waiting[header.src] += 1
             try:
-                fate = await self._offer_again(message, context.time_remaining())
+                fate = await self._offer_again(message, stamp, context.time_remaining())
             finally:
                 self._waiting[header.src] -= 1
         return Receipt(fate=fate, arrived_ns=self._clock.now_ns())
 
-    async def _offer_again(self, message: Message, remaining_s: float | None) -> str:
+    def _offer(self, message: Message, stamp: bytes | None) -> str | None:
+        if stamp is None or self.sink is None:
+            return None if self.sink is None else self.sink.deliver(message)
+        if self._stamped is None:
+            raise ForeignMessage(f"node {message.src} emulates links, node {self._me.node} does not")
+        return self._stamped.deliver_stamped(message, stamp)
+
+    async def _offer_again(self, message: Message, stamp: bytes | None, remaining_s: float | None) -> str:
         """Wait for room for up to half of the time that the sender gives."""
         try:
             async with asyncio.timeout(None if remaining_s is None else remaining_s / 2):
@@ -164,7 +175,7 @@ class Inlet:
                     waiter = asyncio.get_running_loop().create_future()
                     if self.sink is None:
                         self._attached.append(waiter)
-                    elif (fate := self.sink.deliver(message)) is not None:
+                    elif (fate := self._offer(message, stamp)) is not None:
                         return fate
                     else:
                         self.sink.when_room(partial(_wake, [waiter]))
@@ -176,6 +187,10 @@ class Inlet:
         edge = None if header is None else (header.src, self._me.node)
         self._ledger.refused(edge, error.reason, str(error))
         return Receipt(fate=f"refused:{error.reason}", arrived_ns=self._clock.now_ns(), reason=str(error))
+
+
+def _stamp_of(context: Any) -> bytes | None:
+    return next((value for key, value in context.invocation_metadata() or () if key == STAMP), None)
 
 
 def _wake(waiters: list[asyncio.Future[None]]) -> None:

@@ -19,6 +19,7 @@ from netdfl.transport.base import Ledger
 from netdfl.transport.chunks import split
 from netdfl.transport.identity import Identity
 from netdfl.transport.options import GrpcOptions
+from netdfl.transport.stamp import STAMP
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
 SERVICE = "netdfl.v1.Node"
@@ -39,6 +40,12 @@ class _Entry(NamedTuple):
     header: bytes
     nbytes: int
     sent_ns: int
+    stamp: bytes | None
+
+    @property
+    def metadata(self) -> tuple[tuple[str, bytes], ...] | None:
+        """What goes beside the frame."""
+        return None if self.stamp is None else ((STAMP, self.stamp),)
 
 
 class Outlet:
@@ -95,15 +102,15 @@ class Outlet:
                 while self._queue:
                     await self.settled_one()
 
-    def put(self, message: Message, nbytes: int) -> None:
-        """Queue a message. Raises ValueError for one whose numbers the header can't hold."""
+    def put(self, message: Message, nbytes: int, stamp: bytes | None = None) -> None:
+        """Queue a message, with a stamp beside it. Raises ValueError for one whose numbers the header can't hold."""
         now = self._clock.now_ns()
         header = wire.encode_header(message, self._me.run_id, now)
         self._ledger.sent(message, nbytes, now)
         if self._closed_as:
             self._ledger.settled(message, nbytes, now, None, self._closed_as)
             return
-        self._queue.append(_Entry(message, header, nbytes, now))
+        self._queue.append(_Entry(message, header, nbytes, now, stamp))
         self._queued_bytes += nbytes
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
@@ -164,13 +171,15 @@ class Outlet:
     async def _call(self, entry: _Entry) -> bytes:
         payload = entry.message.payload
         if entry.nbytes > self._options.unary_max:
-            return await self._stream(split(entry.header, wire.body_parts(payload), self._options.chunk))
-        answer: bytes = await self._push(wire.join(entry.header, payload), timeout=self._deadline_s)
+            pieces = split(entry.header, wire.body_parts(payload), self._options.chunk)
+            return await self._stream(pieces, entry.metadata)
+        frame = wire.join(entry.header, payload)
+        answer: bytes = await self._push(frame, timeout=self._deadline_s, metadata=entry.metadata)
         return answer
 
-    async def _stream(self, pieces: Iterator[bytes]) -> bytes:
+    async def _stream(self, pieces: Iterator[bytes], metadata: Any) -> bytes:
         """Announce the message, and send the rest only if the receiver says so."""
-        call = self._push_chunks(timeout=self._deadline_s)
+        call = self._push_chunks(timeout=self._deadline_s, metadata=metadata)
         try:
             with suppress(asyncio.InvalidStateError):  # it ended under our hands: its result says why
                 await call.write(next(pieces))

@@ -1,0 +1,430 @@
+"""netdfl's links above a real transport: the same rules, per message, as the simulated world's.
+
+A path has two halves. The sender drives a message through its uplink and the link's own stages, by the
+same keyed streams as in the simulated world, and hands it to the real transport a little ahead of the
+time at which it leaves them, with that time as its stamp. The receiver holds it until then, drives it
+through the downlink that its links share, and delivers it. So what the real transport takes itself is
+hidden in the emulated delay, as long as that is the longer one.
+
+A message that is held at its receiver was taken: its call ends at once, and its fate comes back later in
+a small report. Reports are no messages of the fleet: they have no row and cost no emulated bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from netdfl.core.clock import Clock, Timer, TimerName
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
+from netdfl.links.base import Transit
+from netdfl.links.channel import Links
+from netdfl.links.drive import Drive
+from netdfl.links.events import CompiledEvent
+from netdfl.links.path import Path
+from netdfl.transport.base import Fate, Ledger, Sink
+from netdfl.transport.damage import damaged
+from netdfl.transport.stamp import Stamp, read_stamp
+from netdfl.transport.wire import frame_size
+
+GONE = f"{Fate.FAILED}:gone"
+LEAD_NS = 5_000_000
+LEAD_NS_PER_BYTE = 10
+_REPORT = b""
+_FOREVER = 1 << 62
+
+Measure = Callable[[NodeId, int, int, int, int], None]
+"""Told of every arrival: source, bytes, when it was sent, should arrive and did, in nanoseconds."""
+
+
+class Carrier(Protocol):
+    """The real transport beneath: one that carries stamps beside messages."""
+
+    def attach(self, sink: Sink) -> None:
+        """Deliver into `sink`, a `StampedSink`."""
+        ...
+
+    def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
+        """Reach `node` at `address` from now on."""
+        ...
+
+    def set_gone(self, node: NodeId) -> None:
+        """Give `node` up."""
+        ...
+
+    def carry(self, message: Message, stamp: bytes) -> None:
+        """Queue one message with a stamp."""
+        ...
+
+    def has_room(self, message: Message) -> bool:
+        """Whether the queue to the message's destination takes it now."""
+        ...
+
+    async def room(self, message: Message) -> None:
+        """Return when it does."""
+        ...
+
+    async def drained(self) -> None:
+        """Return when nothing is queued any more, or after a grace."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let nothing more in or out."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Sent:
+    """A message of this node that has not ended. `there`: its receiver holds it."""
+
+    message: Message
+    nbytes: int
+    sent_ns: int
+    there: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A message for this node. While `direct`, its fate goes back in the answer to its call."""
+
+    message: Message
+    stamp: Stamp
+    direct: bool = True
+    fate: str | None = None
+
+
+class Emulated:
+    """One node's end of an emulated network. A `Transport`, and the `StampedSink` of its carrier."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        carrier: Callable[[Ledger], Carrier],
+        links: Links,
+        events: Sequence[CompiledEvent],
+        *,
+        clock: Clock,
+        ledger: Ledger,
+        seed: int,
+        epoch: int = 0,
+        measure: Measure = lambda *_: None,
+    ) -> None:
+        """Emulate `links` around what `carrier` makes, which reports to the ledger that it is given.
+
+        Args:
+            node: this node.
+            carrier: makes the real transport.
+            links: this node's own copy of the fleet's links, in their first state.
+            events: the compiled schedule; clocked changes of links are made when their time comes.
+            clock: the fleet's time.
+            ledger: told of every message sent and of its fate.
+            seed: keys the order of what is due at one instant, and damage, as in the simulated world.
+            epoch: how often this node was restarted.
+            measure: told when each message should have arrived and did.
+        """
+        self.node, self._clock, self._ledger, self._links, self._seed = node, clock, ledger, links, seed
+        self._changes = [e for e in events if e.at_ns is not None and e.action in ("set", "unset")]
+        self._measure = measure
+        self._epoch = epoch
+        self._serial = epoch << 40
+        self._up = Drive(seed, self._left, self._lost)
+        self._down = Drive(seed, self._arrived, self._dropped)
+        self._halves: dict[tuple[Edge, bool], Path] = {}
+        self._entered: set[Transit] = set()
+        self._sent: dict[int, _Sent] = {}
+        self._serials: dict[int, int] = {}
+        self._waiting: list[_Held] = []
+        self._blocked: list[Callable[[], None]] = []
+        self._told: dict[NodeId, list[list[Any]]] = {}
+        self._lead_ns = LEAD_NS
+        self._timer: tuple[int, Timer] | None = None
+        self._sink: Sink | None = None
+        self._begun = self._closed = False
+        self.carrier = carrier(_Receipts(self))
+        self.carrier.attach(self)
+
+    def begin(self) -> None:
+        """The fleet's time has begun: take what comes, and make changes from now on."""
+        self._begun = True
+        self._advance()
+        self._offer_again()
+
+    # the transport
+
+    def attach(self, sink: Sink) -> None:
+        """Deliver what arrives into `sink`, starting with what has come already."""
+        self._sink = sink
+        self._offer_again()
+
+    def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
+        """Reach `node` at `address` from now on; what an earlier life of it held is lost."""
+        self._give_up(node)
+        self.carrier.set_peer(node, address, epoch)
+
+    def set_gone(self, node: NodeId) -> None:
+        """Give `node` up: what it held, and what is sent to it, fails as `failed:gone`, until `set_peer`."""
+        self._give_up(node)
+        self.carrier.set_gone(node)
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """Put messages on their links; wait only where the real transport to a destination is full."""
+        held = [message for message in messages if not self._enter_if_room(message)]
+        for message in held:
+            while not self._enter_if_room(message):
+                await self.carrier.room(message)
+        self._advance()
+
+    async def hand_over(self) -> None:
+        """Let go all that is under way, each with the time at which it is due: this node is about to crash."""
+        self._up.run(_FOREVER)
+        await self.carrier.drained()
+
+    async def aclose(self) -> None:
+        """Let nothing more onto the links or off them; settle what has not ended as `in_flight`."""
+        self._closed = True
+        self._disarm()
+        await self.carrier.aclose()
+        self.settle()
+
+    def settle(self) -> None:
+        """Settle what has not ended as `in_flight`."""
+        copies = {unit for unit, _ in self._up.in_flight() if unit.copy}
+        for unit in [*self._entered, *copies]:
+            self._settle(self._open(unit), None, Fate.IN_FLIGHT)
+        self._entered.clear()
+        for serial in list(self._sent):
+            self._end(serial, None, Fate.IN_FLIGHT)
+
+    # time
+
+    def _advance(self) -> None:
+        """Do what is due now, and what leaves this node's half within the lead, but nothing past a change."""
+        now = self._clock.now_ns()
+        while self._changes and (self._changes[0].at_ns or 0) <= now:
+            event = self._changes.pop(0)
+            at_ns = event.at_ns or 0
+            self._up.run(at_ns - 1)
+            self._down.run(at_ns - 1)
+            self._apply(event, at_ns)
+        change = (self._changes[0].at_ns or 0) if self._changes else _FOREVER
+        self._up.run(min(now + self._lead_ns, change - 1))
+        self._down.run(now)
+        self._arm()
+
+    def _apply(self, event: CompiledEvent, at_ns: int) -> None:
+        for path, place, outcome in self._links.apply(event, at_ns):
+            if place < path.own.stop:
+                self._up.take(self._half(path.edge, False), place, outcome, at_ns)
+            else:
+                self._down.take(self._half(path.edge, True), place - path.own.stop, outcome, at_ns)
+
+    def _arm(self) -> None:
+        change = (self._changes[0].at_ns or 0) if self._changes else _FOREVER
+        up, down = self._up.next_ns(), self._down.next_ns()
+        ahead = change if up is None or up >= change else up - self._lead_ns
+        due = min(change, ahead, _FOREVER if down is None else down)
+        if due == _FOREVER or self._closed or (self._timer is not None and self._timer[0] <= due):
+            return
+        self._disarm()
+        name: TimerName = ("emulated", self.node)
+        self._timer = (due, self._clock.call_at(due, name, self._on_timer))
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._advance()
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None
+
+    def _half(self, edge: Edge, receiving: bool) -> Path:
+        half = self._halves.get((edge, receiving))
+        if half is None:
+            path = self._links.path(*edge)
+            stop = path.own.stop
+            half = Path(edge, path.stages[stop:] if receiving else path.stages[:stop])
+            self._halves[edge, receiving] = half
+        return half
+
+    # sending
+
+    def _enter_if_room(self, message: Message) -> bool:
+        if not self.carrier.has_room(message):
+            return False
+        self._advance()
+        nbytes, now = frame_size(message), self._clock.now_ns()
+        self._lead_ns = max(self._lead_ns, LEAD_NS + LEAD_NS_PER_BYTE * nbytes)
+        self._ledger.sent(message, nbytes, now)
+        m = message
+        sent = _Sent(message, nbytes, now)
+        unit = Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, nbytes, content=sent)
+        self._entered.add(unit)
+        self._up.enter(self._half((m.src, m.dst), False), unit, now)
+        return True
+
+    def _open(self, unit: Transit) -> _Sent:
+        """What `unit` carries; a copy becomes a message of its own here."""
+        sent = unit.content
+        assert isinstance(sent, _Sent)
+        if unit.copy:
+            sent = _Sent(replace(sent.message), sent.nbytes, sent.sent_ns)
+            self._ledger.sent(sent.message, 0, sent.sent_ns)
+        return sent
+
+    def _left(self, unit: Transit, at_ns: int) -> None:
+        self._entered.discard(unit)
+        sent = self._open(unit)
+        self._serial += 1
+        self._sent[self._serial] = sent
+        self._serials[id(sent.message)] = self._serial
+        stamp = Stamp(self._serial, sent.sent_ns, at_ns, unit.copy, unit.corrupted)
+        self.carrier.carry(sent.message, stamp.pack())
+
+    def _lost(self, unit: Transit, reason: str, at_ns: int) -> None:
+        self._entered.discard(unit)
+        self._settle(self._open(unit), None, f"{Fate.DROPPED}:{reason}")
+
+    # what became of messages
+
+    def receipt(self, message: Message, arrived_ns: int | None, fate: str) -> None:
+        """The carrier is done with `message`: its receiver holds it, or it has ended."""
+        serial = self._serials.get(id(message))
+        if serial is None:
+            return
+        if fate == Fate.IN_FLIGHT and arrived_ns is not None:
+            self._sent[serial].there = True
+        else:
+            self._end(serial, None if fate.startswith(Fate.DROPPED) else arrived_ns, fate)
+
+    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
+        """Something foreign or malformed came in."""
+        self._ledger.refused(edge, reason, what)
+
+    def _give_up(self, node: NodeId) -> None:
+        for serial, sent in list(self._sent.items()):
+            if sent.there and sent.message.dst == node:
+                self._end(serial, None, GONE)
+
+    def _end(self, serial: int, arrived_ns: int | None, fate: str) -> None:
+        sent = self._sent.pop(serial, None)
+        if sent is not None:
+            self._serials.pop(id(sent.message), None)
+            self._settle(sent, arrived_ns, fate)
+
+    def _settle(self, sent: _Sent, arrived_ns: int | None, fate: str) -> None:
+        self._ledger.settled(sent.message, sent.nbytes, sent.sent_ns, arrived_ns, fate)
+
+    # receiving
+
+    def deliver(self, message: Message) -> Fate | None:
+        """Take a message that no link touched."""
+        return None if self._sink is None else self._sink.deliver(message)
+
+    def deliver_stamped(self, message: Message, stamp: bytes) -> str | None:
+        """Take a message that is due at its stamp's time, or a report. Raises MalformedMessage."""
+        if stamp == _REPORT:
+            return self._take_report(message)
+        if not self._begun or any(held.message.src == message.src for held in self._waiting):
+            return None
+        read = read_stamp(stamp)
+        held = _Held(message, read)
+        m = message
+        unit = Transit(
+            m.src, m.dst, m.kind, m.round, m.step, m.attempt, frame_size(m), read.copy, read.corrupted, content=held
+        )
+        self._down.submit(self._half((m.src, m.dst), True), unit, read.due_ns)
+        self._advance()
+        held.direct = False
+        return held.fate or Fate.IN_FLIGHT
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back when nothing waits for the mailbox, or has been offered to it again."""
+        if self._waiting or not self._begun:
+            self._blocked.append(callback)
+        elif self._sink is not None:
+            self._sink.when_room(callback)
+
+    def _arrived(self, unit: Transit, at_ns: int) -> None:
+        held = unit.content
+        assert isinstance(held, _Held)
+        self._measure(unit.src, unit.nbytes, held.stamp.sent_ns, at_ns, self._clock.now_ns())
+        if unit.corrupted:
+            held.message = damaged(held.message, self._seed)
+        self._give(held)
+
+    def _give(self, held: _Held) -> None:
+        fate = None if self._sink is None else self._sink.deliver(held.message)
+        if fate is not None:
+            self._tell(held, fate)
+            return
+        self._waiting.append(held)
+        if len(self._waiting) == 1 and self._sink is not None:
+            self._sink.when_room(self._offer_again)
+
+    def _offer_again(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for held in waiting:
+            self._give(held)
+        blocked, self._blocked = self._blocked, []
+        for callback in blocked:
+            callback()
+
+    def _dropped(self, unit: Transit, reason: str, at_ns: int) -> None:
+        held = unit.content
+        assert isinstance(held, _Held)
+        self._tell(held, f"{Fate.DROPPED}:{reason}")
+
+    # reports
+
+    def _tell(self, held: _Held, fate: str) -> None:
+        if held.direct:
+            held.fate = fate
+            return
+        arrived_ns = None if fate.startswith(Fate.DROPPED) else self._clock.now_ns()
+        src = held.message.src
+        if src not in self._told:
+            self._told[src] = []
+            self._clock.call_at(self._clock.now_ns(), ("report", self.node, src), partial(self._report, src))
+        self._told[src].append([held.stamp.serial, fate, arrived_ns])
+
+    def _report(self, src: NodeId) -> None:
+        payload = Payload(meta={"fates": self._told.pop(src)})
+        if not self._closed:
+            self.carrier.carry(Message(self.node, src, Kind.ACK, self._epoch, 0, 0, 0, payload), _REPORT)
+
+    def _take_report(self, message: Message) -> str:
+        match message.payload.meta.get("fates"):
+            case list() as fates:
+                for entry in fates:
+                    match entry:
+                        case [int() as serial, str() as fate, (int() | None) as arrived_ns]:
+                            sent = self._sent.get(serial)
+                            if sent is not None and sent.message.dst == message.src:
+                                self._end(serial, arrived_ns, fate)
+                        case _:
+                            raise MalformedMessage(f"a report of node {message.src} has the entry {str(entry)[:80]}")
+            case _:
+                raise MalformedMessage(f"a report of node {message.src} has no list of fates")
+        return Fate.DELIVERED
+
+
+class _Receipts:
+    """The ledger of the carrier beneath: its news are news of the way, not rows."""
+
+    def __init__(self, emulated: Emulated) -> None:
+        self._emulated = emulated
+
+    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
+        """The fleet's ledger heard of it when it entered its link."""
+
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+        """Pass it on."""
+        self._emulated.receipt(message, arrived_ns, fate)
+
+    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
+        """Pass it on."""
+        self._emulated.refused(edge, reason, what)

@@ -1,0 +1,268 @@
+"""Links emulated above gRPC: the contract of transports, and the fates that the simulated world gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from grpc_fleet import OPTIONS, connect, make
+
+from netdfl.core.clock import RealClock
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.rng import Streams
+from netdfl.core.types import Message, Payload
+from netdfl.links.base import Transit
+from netdfl.links.channel import Links
+from netdfl.links.drive import drive
+from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule import compile_events
+from netdfl.links.spec import LinksSpec
+from netdfl.links.when import Facts
+from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
+from netdfl.transport.base import Fate, Ledger
+from netdfl.transport.emulated import Emulated
+from netdfl.transport.stamp import Stamp, read_stamp
+from netdfl.transport.wire import frame_size
+
+MS = 1_000_000
+STREAMS = Streams(5)
+
+
+def links_of(block: Mapping[str, Any], events: Sequence[CompiledEvent] = (), num_nodes: int = 3) -> Links:
+    return Links(LinksSpec(block, {}, num_nodes), STREAMS, events)
+
+
+@asynccontextmanager
+async def emulated_fleet(
+    num_nodes: int,
+    ledger: Ledger,
+    block: Mapping[str, Any] | None = None,
+    entries: Sequence[Mapping[str, Any]] = (),
+    measure: Any = lambda *_: None,
+) -> AsyncIterator[Sequence[Emulated]]:
+    """`num_nodes` connected transports with the links of `block` above gRPC."""
+    clock = RealClock()
+    events = compile_events(entries, Facts(num_nodes, STREAMS))
+    transports = [
+        Emulated(
+            node,
+            lambda inner, node=node: make(node, inner, options=OPTIONS, clock=clock),
+            links_of(block or {}, events, num_nodes),
+            events,
+            clock=clock,
+            ledger=ledger,
+            seed=STREAMS.integer("ties"),
+            measure=measure,
+        )
+        for node in range(num_nodes)
+    ]
+    await connect([transport.carrier for transport in transports])
+    clock.start_ns = RealClock().now_ns()
+    for transport in transports:
+        transport.begin()
+    try:
+        yield transports
+    finally:
+        await asyncio.gather(*(transport.aclose() for transport in transports))
+
+
+PERFECT: Mapping[str, Any] = {}
+IDLE = {"default": {"latency": "1ms", "downlink": "100Gbit"}}
+
+
+@pytest.mark.parametrize("block", [PERFECT, IDLE], ids=["perfect", "short delay"])
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+async def test_conformance(check, block):
+    await check(partial(emulated_fleet, block=block))
+
+
+def messages(count: int, edge: tuple[int, int] = (0, 1)) -> list[Message]:
+    return [data_message(edge, t, vector_payload(np.full(10, t, np.float32))) for t in range(count)]
+
+
+def simulated_fates(block: Mapping[str, Any], sent: Sequence[Message]) -> list[tuple[int, int, str]]:
+    """What the simulated world makes of `sent`, 10 ms apart: (round, copy, fate) of each unit."""
+    units = [
+        (t * 10 * MS, Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, frame_size(m)))
+        for t, m in enumerate(sent)
+    ]
+    fates = drive(links_of(block), (), units)
+    return sorted((f.unit.round, f.unit.copy, f"dropped:{f.reason}" if f.reason else "delivered") for f in fates)
+
+
+LOSSY = {
+    "default": {
+        "loss": {"model": "gilbert_elliott", "p": 0.3, "r": 0.4},
+        "corrupt": 0.2,
+        "duplicate": 0.2,
+        "latency": {"dist": "uniform", "low": "1ms", "high": "9ms"},
+    }
+}
+
+
+async def test_the_same_messages_are_lost_damaged_and_doubled_as_in_the_simulated_world():
+    ledger, sink, sent = KeptLedger(), KeptSink(), messages(60)
+    expected = simulated_fates(LOSSY, sent)
+    async with emulated_fleet(2, ledger, LOSSY) as (a, b):
+        b.attach(sink)
+        for message in sent:
+            await a.send([message])
+        await ledger.until_settled(len(expected))
+    assert sorted((row.message.round, row.fate) for row in ledger.rows) == [(r, fate) for r, _, fate in expected]
+    assert len({fate for _, _, fate in expected}) == 3
+    assert any(copy for _, copy, _ in expected)
+    came = [(r, copy) for r, copy, fate in expected if fate == "delivered"]
+    assert sorted(m.round for m in sink.messages) == [r for r, _ in came]
+    assert len(ledger.handed) == len(expected)
+
+
+async def test_what_is_lost_never_reaches_the_real_transport():
+    ledger = KeptLedger()
+    async with emulated_fleet(2, ledger, {"0->1": {"loss": 1.0}}) as (a, _):
+        carried = []
+        a.carrier.carry = lambda message, stamp: carried.append(message)
+        await a.send(messages(5))
+    assert [row.fate for row in ledger.rows] == ["dropped:loss"] * 5
+    assert all(row.arrived_ns is None for row in ledger.rows)
+    assert carried == []
+
+
+async def test_a_rate_and_a_latency_are_kept_and_so_is_the_order():
+    ledger, sink = KeptLedger(), KeptSink()
+    arrivals: list[tuple[int, int, int]] = []
+    block = {"default": {"rate": "1Mbit", "latency": "30ms"}}
+    sent = messages(3)
+    async with emulated_fleet(
+        2, ledger, block, measure=lambda src, n, sent, due, at: arrivals.append((sent, due, at))
+    ) as (a, b):
+        b.attach(sink)
+        await a.send(sent)
+        await ledger.until_settled(3)
+    assert [m.round for m in sink.messages] == [0, 1, 2]
+    bits, first = 8 * frame_size(sent[0]), arrivals[0][0]
+    for number, (left, due, at) in enumerate(arrivals):
+        if left == first:
+            assert due - first >= (number + 1) * bits * 1000 + 30 * MS
+        assert at >= due
+    assert [row.arrived_ns >= due for row, (_, due, _) in zip(ledger.rows, arrivals, strict=True)] == [True] * 3
+
+
+async def test_senders_share_the_downlink_of_their_receiver():
+    ledger, sink = KeptLedger(), KeptSink()
+    due: list[int] = []
+    async with emulated_fleet(
+        3, ledger, {"2": {"downlink": "1Mbit"}}, measure=lambda src, n, sent, at, _: due.append(at - sent)
+    ) as (a, b, c):
+        c.attach(sink)
+        await a.send(messages(1, (0, 2)))
+        await b.send(messages(1, (1, 2)))
+        await ledger.until_settled(2)
+    takes = 8 * frame_size(messages(1, (0, 2))[0]) * 1000
+    assert min(due) >= takes
+    assert max(due) > takes
+    assert [row.fate for row in ledger.rows] == ["delivered"] * 2
+
+
+async def test_a_full_queue_before_a_downlink_drops_at_the_tail_and_the_sender_learns_it():
+    ledger = KeptLedger()
+    block = {"1": {"downlink": {"rate": "100kbit", "queue": {"messages": 1}}}}
+    async with emulated_fleet(2, ledger, block) as (a, b):
+        b.attach(KeptSink())
+        await a.send(messages(4))
+        await ledger.until_settled(4)
+    fates = {row.message.round: row.fate for row in ledger.rows}
+    assert fates == {0: "delivered", 1: "delivered", 2: "dropped:queue", 3: "dropped:queue"}
+
+
+async def test_a_link_that_holds_lets_everything_go_when_the_schedule_heals_it():
+    ledger, sink = KeptLedger(), KeptSink()
+    entries = [{"at": "0s", "for": "150ms", "link": "0->1", "state": "down_hold"}]
+    async with emulated_fleet(2, ledger, {}, entries) as (a, b):
+        b.attach(sink)
+        await a.send(messages(4))
+        assert ledger.rows == []
+        await ledger.until_settled(4)
+    assert [m.round for m in sink.messages] == [0, 1, 2, 3]
+    assert all(row.arrived_ns >= 150 * MS for row in ledger.rows)
+
+
+async def test_a_reset_drops_what_is_under_way():
+    ledger = KeptLedger()
+    entries = [{"at": "150ms", "link": "0->1", "state": "down_reset"}]
+    async with emulated_fleet(2, ledger, {"0->1": {"latency": "10s"}}, entries) as (a, b):
+        b.attach(KeptSink())
+        await a.send(messages(3))
+        await ledger.until_settled(3)
+    assert [row.fate for row in ledger.rows] == ["dropped:reset"] * 3
+
+
+async def test_rules_by_round_act_on_the_messages_of_their_rounds():
+    ledger = KeptLedger()
+    entries = [{"at_round": 2, "for_rounds": 2, "link": "0->1", "state": "down_drop"}]
+    async with emulated_fleet(2, ledger, {}, entries) as (a, b):
+        b.attach(KeptSink())
+        await a.send(messages(6))
+        await ledger.until_settled(6)
+    assert [row.message.round for row in ledger.rows if row.fate == "dropped:down"] == [2, 3]
+
+
+async def test_undetected_damage_flips_one_bit_of_the_receivers_copy():
+    ledger, sink, sent = KeptLedger(), KeptSink(), messages(1)
+    async with emulated_fleet(2, ledger, {"default": {"corrupt": {"probability": 1.0, "mode": "deliver"}}}) as (a, b):
+        b.attach(sink)
+        await a.send(sent)
+        await ledger.until_settled(1)
+    before, after = (np.frombuffer(m.payload.arrays["x"].data, np.uint8) for m in (sent[0], sink.messages[0]))
+    assert int(np.unpackbits(before ^ after).sum()) == 1
+    assert ledger.rows[0].fate == Fate.DELIVERED
+
+
+async def test_what_a_lost_receiver_held_fails_and_a_leaving_sender_settles_the_rest():
+    ledger = KeptLedger()
+    async with emulated_fleet(3, ledger, {"1": {"downlink": "1bit"}, "0->2": {"latency": "10s"}}) as (a, b, c):
+        for each in (b, c):
+            each.attach(KeptSink())
+        await a.send([*messages(1), *messages(1, (0, 2))])
+        while not any(sent.there for sent in a._sent.values()):
+            await asyncio.sleep(0.005)
+        assert ledger.rows == []
+        a.set_gone(1)
+        assert [(row.message.dst, row.fate) for row in ledger.rows] == [(1, "failed:gone")]
+        await a.aclose()
+        assert [(row.message.dst, row.fate) for row in ledger.rows[1:]] == [(2, "in_flight")]
+
+
+async def test_a_node_about_to_crash_hands_over_what_it_sent_before():
+    ledger, sink = KeptLedger(), KeptSink()
+    async with emulated_fleet(2, ledger, {"0->1": {"latency": "300ms"}}) as (a, b):
+        b.attach(sink)
+        await a.send(messages(2))
+        await a.hand_over()
+        await a.aclose()
+        assert [row.fate for row in ledger.rows] == ["in_flight"] * 2
+        await sink.until(2)
+
+
+def test_a_stamp_comes_back_as_it_was_and_any_other_length_is_malformed():
+    stamp = Stamp(2**40 + 3, -5, 1 << 60, 1, True)
+    assert read_stamp(stamp.pack()) == stamp
+    for data in (b"x", stamp.pack()[:-1], stamp.pack() + b"\0"):
+        with pytest.raises(MalformedMessage, match="stamp"):
+            read_stamp(data)
+
+
+@pytest.mark.parametrize("meta", [{}, {"fates": 3}, {"fates": [3]}, {"fates": [[1, 2, 3]]}])
+async def test_a_report_that_is_none_is_refused_and_changes_nothing(meta):
+    ledger = KeptLedger()
+    async with emulated_fleet(2, ledger, {"0->1": {"latency": "10s"}}) as (a, b):
+        await a.send(messages(1))
+        b.carrier.carry(replace(messages(1, (1, 0))[0], payload=Payload(meta=meta)), b"")
+        await ledger.until_refused(1)
+        assert [(edge, reason) for edge, reason, _ in ledger.refusals] == [((1, 0), "malformed")]
+        assert ledger.rows == []
