@@ -1,0 +1,170 @@
+"""What a node says of itself when it is probed: what it does, what it waits for, its messages by edge.
+
+Plain data that JSON holds, so that a launcher gets from another process what the simulated world
+reads in its own.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.diagnosis.snapshot import State, What
+from netdfl.node.ledger import EdgeCount, Key, NodeLedger, Settled
+from netdfl.node.runtime import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitAccount:
+    """A node's wait in its own words. `sources` is None where the node does not know who will send."""
+
+    what: What
+    round: int
+    step: int
+    sources: tuple[NodeId, ...] | None
+    need: int
+    have: tuple[NodeId, ...]
+    left_out: tuple[NodeId, ...]
+    since_ns: int
+    deadline_ns: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeAccount:
+    """Counts and messages of one edge, by its sender."""
+
+    sent: int
+    delivered: int
+    dropped: Mapping[str, int]
+    in_flight: int
+    flying: Sequence[tuple[Key, int]] = ()
+    last: Sequence[Settled] = ()
+    lost: Sequence[Settled] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A node's answer to a probe."""
+
+    node: NodeId
+    epoch: int
+    at_ns: int
+    state: State
+    round: int
+    since_ns: int
+    mailbox_full: bool = False
+    wait: WaitAccount | None = None
+    edges: Mapping[NodeId, EdgeAccount] = field(default_factory=dict)
+    stack: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """What `to_json` gave, through JSON or not."""
+        wait = data["wait"]
+        edges = {int(dst): EdgeAccount(**_edge(edge)) for dst, edge in data["edges"].items()}
+        own = dict(data) | {"state": State(data["state"]), "edges": edges}
+        return cls(**own | {"wait": None if wait is None else WaitAccount(**_wait(wait))})
+
+
+def _wait(data: Mapping[str, Any]) -> dict[str, Any]:
+    tuples = {key: tuple(data[key]) for key in ("have", "left_out")}
+    sources = None if data["sources"] is None else tuple(data["sources"])
+    return dict(data) | tuples | {"what": What(data["what"]), "sources": sources}
+
+
+def _edge(data: Mapping[str, Any]) -> dict[str, Any]:
+    flying = tuple((tuple(key), sent_ns) for key, sent_ns in data["flying"])
+    settled = {name: tuple((tuple(key), *rest) for key, *rest in data[name]) for name in ("last", "lost")}
+    return dict(data) | settled | {"flying": flying}
+
+
+def give_account(node: Node, outgoing: Outgoing, *, finished: bool = False, stack: str = "") -> Account:
+    """What `node`, which sends through `outgoing`, does now."""
+    now = node.clock.now_ns()
+    wait = _waiting(node) or _sending(node.ledger, outgoing)
+    state = State.RUNNING if wait is None else State.SENDING if wait.what is What.ROOM else State.WAITING
+    return Account(
+        node=node.id,
+        epoch=node.epoch,
+        at_ns=now,
+        state=State.FINISHED if finished else state,
+        round=max(node.round, 0),
+        since_ns=node.waits.went_on_ns if wait is None else wait.since_ns,
+        mailbox_full=node.mailbox.num_kept >= node.mailbox.bound,
+        wait=None if finished else wait,
+        edges={dst: _count(edge) for dst, edge in node.ledger.edges.items()},
+        stack=stack,
+    )
+
+
+def _waiting(node: Node) -> WaitAccount | None:
+    wait = node.waits.current
+    if wait is None:
+        return None
+    return WaitAccount(
+        what=What.MESSAGE,
+        round=wait.round,
+        step=wait.step,
+        sources=None if wait.sources is None else tuple(sorted(wait.sources)),
+        need=wait.need,
+        have=tuple(sorted(wait.have)),
+        left_out=tuple(sorted(node.waits.gone | wait.silent)),
+        since_ns=wait.since_ns,
+        deadline_ns=wait.deadline_ns,
+    )
+
+
+def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
+    """A send that lasts waits for room: at the destination where most is under way."""
+    messages = outgoing.sending
+    if not messages:
+        return None
+    most = {m.dst: ledger.edges[m.dst].in_flight for m in messages if m.dst in ledger.edges}
+    if not most:
+        return None
+    fullest = max(most, key=lambda dst: (most[dst], -dst))
+    first = messages[0]
+    return WaitAccount(
+        what=What.ROOM,
+        round=first.round,
+        step=first.step,
+        sources=(fullest,),
+        need=1,
+        have=(),
+        left_out=(),
+        since_ns=outgoing.since_ns,
+        deadline_ns=None,
+    )
+
+
+def _count(edge: EdgeCount) -> EdgeAccount:
+    return EdgeAccount(
+        sent=edge.sent,
+        delivered=edge.delivered,
+        dropped=dict(edge.dropped),
+        in_flight=edge.in_flight,
+        flying=tuple(edge.flying.items()),
+        last=tuple(edge.last),
+        lost=tuple(edge.last_lost),
+    )
+
+
+def stack_of(task: Any) -> str:
+    """Where a task stands, from the outermost await to the innermost."""
+    lines = []
+    coroutine = task.get_coro() if task is not None else None
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is None:
+            break
+        lines += traceback.format_stack(frame, limit=1)
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return "".join(lines)

@@ -1,0 +1,61 @@
+"""A node's transport with a memory: whether it is held up, and what it can send again."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from netdfl.core.clock import Clock
+from netdfl.core.types import Kind, Message, NodeId
+from netdfl.transport.base import Sink, Transport
+
+Sent = tuple[NodeId, int, int]  # (dst, round, step)
+
+
+class Outgoing:
+    """A `Transport` around another. `keep` is how many data messages it can send again, 0: none."""
+
+    def __init__(self, inner: Transport, clock: Clock, *, keep: int = 0) -> None:
+        """Send through `inner`."""
+        self.inner, self.clock, self.keep = inner, clock, keep
+        self.sending: tuple[Message, ...] = ()
+        self.since_ns = 0
+        self._kept: OrderedDict[Sent, Message] = OrderedDict()
+
+    def attach(self, sink: Sink) -> None:
+        """Deliver what arrives into `sink`."""
+        self.inner.attach(sink)
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """Hand the messages over; while that waits, `sending` holds them."""
+        self._remember(messages)
+        self.sending, self.since_ns = tuple(messages), self.clock.now_ns()
+        try:
+            await self.inner.send(messages)
+        finally:
+            self.sending = ()
+
+    def _remember(self, messages: Sequence[Message]) -> None:
+        if not self.keep:
+            return
+        for message in messages:
+            if message.kind is Kind.DATA:
+                self._kept[message.dst, message.round, message.step] = message
+        while len(self._kept) > self.keep:
+            self._kept.popitem(last=False)
+
+    def can_send_again(self, dst: NodeId, round: int, step: int) -> bool:
+        """Whether the message is still kept."""
+        return (dst, round, step) in self._kept
+
+    async def send_again(self, dst: NodeId, round: int, step: int) -> None:
+        """Send a kept message as its next attempt. Raises KeyError where it is not kept."""
+        before = self._kept[dst, round, step]
+        again = replace(before, attempt=before.attempt + 1)
+        self._kept[dst, round, step] = again
+        await self.inner.send([again])
+
+    async def aclose(self) -> None:
+        """Let nothing more in or out."""
+        await self.inner.aclose()

@@ -1,0 +1,109 @@
+"""When to look at a fleet, what is news about it, and when a stall is over. Sans-I/O, for every world.
+
+A world tells `Watch` where its nodes stand and hands it findings; the watch says when nodes have been
+quiet for longer than the pace of the fleet explains, and keeps every finding until the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.finding import Cause, Finding, by_verdict
+
+FIRST_NS = 5 * NS_PER_S
+LEAST_NS = NS_PER_S
+ROUNDS_QUIET = 10
+ROUNDS_LIVELOCK = 100
+LEAST_LIVELOCK_NS = 30 * NS_PER_S
+
+
+class Pace:
+    """Where nodes stand, and how long their rounds take."""
+
+    def __init__(self, nodes: Iterable[NodeId]) -> None:
+        """All `nodes` begin now."""
+        self.rounds: dict[NodeId, tuple[int, int]] = dict.fromkeys(nodes, (0, 0))
+
+    def at(self, node: NodeId, round: int, now_ns: int) -> None:
+        """`node` is in `round`; its time is kept where the round is a new one."""
+        if self.rounds[node][0] != round:
+            self.rounds[node] = (round, now_ns)
+
+    @property
+    def round_ns(self) -> int | None:
+        """What a round takes the median node; None before the first ends."""
+        took = [since_ns // round for round, since_ns in self.rounds.values() if round > 0]
+        return int(median(took)) if took else None
+
+    @property
+    def patience_ns(self) -> int:
+        """How long a wait may last and be nothing to speak of."""
+        return FIRST_NS if self.round_ns is None else max(LEAST_NS, ROUNDS_QUIET * self.round_ns)
+
+    @property
+    def livelock_ns(self) -> int:
+        """How long messages may pass without any node finishing a round."""
+        return max(LEAST_LIVELOCK_NS, ROUNDS_LIVELOCK * (self.round_ns or 0))
+
+    @property
+    def last_ns(self) -> int:
+        """When a node last began a round."""
+        return max((since_ns for _, since_ns in self.rounds.values()), default=0)
+
+    def quiet(self, now_ns: int, among: Collection[NodeId]) -> bool:
+        """Whether one of the nodes `among` has begun no round for longer than the fleet's pace explains."""
+        before_ns = now_ns - self.patience_ns
+        return any(self.rounds[node][1] <= before_ns for node in among)
+
+
+class Watch:
+    """Keeps the findings of a run: which are new, which are over."""
+
+    def __init__(self) -> None:
+        """Nothing found yet."""
+        self.open: dict[Any, Finding] = {}
+        self.closed: list[Finding] = []
+
+    def take(self, found: Iterable[Finding]) -> list[Finding]:
+        """Take what holds now; return what is news: new, or confirmed after it was suspected."""
+        current = {_key(finding): finding for finding in found}
+        self.closed += [replace(f, over=True) for key, f in self.open.items() if key not in current]
+        news = [f for key, f in current.items() if key not in self.open or _more(self.open[key], f)]
+        self.open = {key: _first_seen(self.open.get(key), finding) for key, finding in current.items()}
+        return news
+
+    def close(self, finding: Finding, how: str) -> None:
+        """A stall was ended by `how`: `skip` or `resend`."""
+        self.open.pop(_key(finding), None)
+        self.closed.append(replace(finding, over=True, text=f"{finding.text} ({how})"))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Everything found, in the order in which it was found."""
+        return sorted([*self.closed, *self.open.values()], key=lambda finding: finding.found_ns)
+
+    def to_result(self) -> Mapping[str, list[dict[str, Any]]]:
+        """`deadlocks` and `stalls` of `result.json`."""
+        return by_verdict(self.findings)
+
+
+def _key(finding: Finding) -> Any:
+    """The same stall grows: more nodes come to wait, the culprits or the roots stay."""
+    if finding.cause in (Cause.DEADLOCK, Cause.LOST_MESSAGE):
+        return finding.cause, finding.roots, finding.round
+    return finding.cause, finding.culprits
+
+
+def _more(before: Finding, now: Finding) -> bool:
+    return (before.suspected and not now.suspected) or (now.permanent and not before.permanent)
+
+
+def _first_seen(before: Finding | None, now: Finding) -> Finding:
+    if before is None or before.suspected:
+        return now
+    return replace(now, began_ns=before.began_ns, found_ns=before.found_ns)
