@@ -13,7 +13,7 @@ import netdfl
 
 ROOT = Path(__file__).resolve().parents[2]
 SMOKE = sorted((ROOT / "scenarios" / "smoke").glob("*.yaml"))
-WORLDS = ["processes"]
+WORLDS = ["simulated", "processes"]
 
 
 def netdfl_run(scenario: Path, world: str, out: Path) -> subprocess.CompletedProcess[str]:
