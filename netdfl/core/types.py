@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -83,6 +84,9 @@ Outbox: TypeAlias = Mapping[NodeId, Payload]
 """What a node sends in one step: a payload per destination (the same object where they agree)."""
 
 
+_in_order = attrgetter("src", "round", "step", "epoch", "attempt")
+
+
 class Inbox:
     """The messages that one wait collected, iterated by (src, round, step), never by arrival."""
 
@@ -90,7 +94,7 @@ class Inbox:
 
     def __init__(self, messages: Sequence[Message] = (), missing: Sequence[NodeId] = ()) -> None:
         """Sort `messages`; `missing` are the awaited nodes from which nothing came in time."""
-        self.messages = tuple(sorted(messages, key=lambda m: (m.src, m.round, m.step, m.epoch, m.attempt)))
+        self.messages = tuple(sorted(messages, key=_in_order))
         self.missing = tuple(sorted(missing))
 
     def without(self, message: Message) -> Inbox:

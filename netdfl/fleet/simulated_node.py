@@ -10,11 +10,12 @@ from netdfl.algorithms.base import NodeState
 from netdfl.algorithms.families import first_state
 from netdfl.core.errors import TrainingError
 from netdfl.core.types import Message, NodeId, View
+from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.fleet.compute import ComputeTime
 from netdfl.fleet.evaluation import Snapshot
+from netdfl.fleet.simulated_ledger import SimulatedLedger
 from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.node.gate import Gate
-from netdfl.node.ledger import NodeLedger
 from netdfl.node.runtime import Node
 from netdfl.record.status import NodeStatus, Phase
 from netdfl.transport.simulated import SimulatedTransport
@@ -33,14 +34,19 @@ class AlwaysFull:
         """There is none before another sink is attached."""
 
 
+MOST_KEPT = 256  # data messages that a node can send again
+
+
 class SimulatedNode:
     """A place in the fleet; a node that restarts lives in it again. A `Hooks`."""
 
     def __init__(self, fleet: SimulatedFleet, node: NodeId, compute: ComputeTime) -> None:
         """Prepare the first life of `node`."""
         self.fleet, self.id = fleet, node
-        self.ledger = NodeLedger(node, fleet.clock, fleet.recorder)
+        self.ledger = SimulatedLedger(node, fleet.clock, fleet.recorder)
         self.transport = SimulatedTransport(fleet.fabric, node, self.ledger)
+        keep = MOST_KEPT if fleet.scenario.wait.on_stall == "resend" else 0
+        self.outgoing = Outgoing(self.transport, fleet.clock, keep=keep)
         self.worker = VirtualWorker(node, fleet.training, compute)
         self.worker.round = lambda: self.node.round
         self.status = NodeStatus(node)
@@ -55,7 +61,7 @@ class SimulatedNode:
         node = fleet.blueprint.node(
             self.id,
             device=device_of(fleet.scenario),
-            transport=self.transport,
+            transport=self.outgoing,
             clock=fleet.clock,
             worker=self.worker,
             recorder=fleet.recorder,
@@ -120,6 +126,7 @@ class SimulatedNode:
     async def begin_round(self, round: int) -> None:
         """Scripted events of this node's round happen here."""
         self.status.round = round
+        self.fleet.stalls.pace.at(self.id, round, self.fleet.loop.now_ns)
         self.fleet.progressed()
         await self.fleet.faults.begin_round(self.id, round)
 
@@ -131,21 +138,6 @@ class SimulatedNode:
         blueprint = self.fleet.blueprint
         if blueprint.evaluates(view.round) and self.id in blueprint.evaluated:
             self.fleet.take_snapshot(self.id, view.round, Snapshot(state.x.detach().cpu(), weight))
-
-    def describe_wait(self) -> dict[str, Any]:
-        """What this node waits for, as data and in words."""
-        wait = self.node.waits.current
-        if wait is None:
-            return {"node": self.id, "text": f"node {self.id} is stopped in round {self.node.round}"}
-        missing = sorted(wait.sources - wait.have) if wait.sources is not None else None
-        whom = f"nodes {missing}" if missing is not None else "any node"
-        return {
-            "node": self.id,
-            "round": wait.round,
-            "step": wait.step,
-            "awaited": missing,
-            "text": f"node {self.id} waits in round {wait.round}, step {wait.step}, for {whom}",
-        }
 
 
 def device_of(scenario: Any) -> str:

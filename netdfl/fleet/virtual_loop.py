@@ -70,6 +70,11 @@ class VirtualLoop(base_events.BaseEventLoop):
         """Seconds since the start, rounded; `now_ns` is exact."""
         return self.now_ns / NS_PER_S
 
+    @property
+    def has_timers(self) -> bool:
+        """Whether a timer may still be due."""
+        return bool(self._timers)
+
     def call_at_ns(
         self, at_ns: int, name: TimerName, callback: Callable[[], None], rank: int = NAMED
     ) -> events.TimerHandle:
@@ -108,11 +113,11 @@ class VirtualLoop(base_events.BaseEventLoop):
             self._cancelled = 0
 
     def _run_once(self) -> None:
-        """Run what can run; where nothing can, jump first."""
+        """Run what can run; where nothing can, jump until something can."""
         if self._refused is not None:
             raise self._refused
         ready: Any = self._ready  # type: ignore[attr-defined]
-        if not ready and not self._stopping:  # type: ignore[attr-defined]
+        while not ready and not self._stopping:  # type: ignore[attr-defined]
             self._jump()
         for _ in range(len(ready)):
             handle = ready.popleft()

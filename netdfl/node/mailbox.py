@@ -53,7 +53,7 @@ class Mailbox:
         if slot <= self._closed:
             return self._take_late(message)
         awaited = slot == self._awaited
-        if not awaited and self._size >= self.bound:
+        if self._size >= self.bound and not awaited:
             return None
         if not self._first_time(message.src, slot):
             return Fate.DUPLICATE

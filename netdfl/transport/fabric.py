@@ -11,9 +11,10 @@ it enters each stage when it gets there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
+from operator import itemgetter
 from struct import Struct
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from netdfl.core.types import Edge, Kind, Message, NodeId
 from netdfl.links.base import DROPPED, Departure, Dropped, Held, Outcome, Stage, Transit
 from netdfl.links.disorder import Duplicate
 from netdfl.links.events import CompiledEvent
+from netdfl.links.latency import Latency
 from netdfl.links.path import Fused, Path
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.damage import damaged
@@ -75,14 +77,16 @@ class _End:
 class _Lane:
     """One directed edge. `waiting` counts messages that the receiver has not taken though nothing delays them.
 
-    `unit` stands for every message that `at_once` is computed for, one after the other.
+    `at_once` are the stages that are computed through when a message enters, `unit` what stands for it
+    there; `fixed_ns` is what they always come to, where that is so, else negative.
     """
 
-    __slots__ = ("at_once", "edge", "ledger", "path", "target", "tie", "unit", "waiters", "waiting")
+    __slots__ = ("at_once", "edge", "fixed_ns", "ledger", "path", "target", "tie", "unit", "waiters", "waiting")
 
     def __init__(self, path: Path, at_once: tuple[Stage, ...] | None, ledger: Ledger, target: _End, tie: int) -> None:
         self.edge, self.path, self.at_once = path.edge, path, at_once
         self.ledger, self.target, self.tie = ledger, target, tie
+        self.fixed_ns = -1 if at_once is None else _fixed_ns(at_once)
         self.unit = Transit(*path.edge, Kind.DATA, 0, 0, 0, 0)
         self.waiting = 0
         self.waiters: list[asyncio.Future[None]] = []
@@ -141,7 +145,7 @@ class Fabric:
         held, end.held = end.held, []
         for parcel in held:
             parcel[0].fewer()
-            self._arrive(*parcel, self._clock.now_ns())
+            self._arrive(*parcel)
 
     def leave(self, *nodes: NodeId) -> None:
         """Settle as `in_flight` everything that `nodes` have sent and that has not ended."""
@@ -150,6 +154,15 @@ class Fabric:
             lane.ledger.settled(message, nbytes, sent_ns, None, Fate.IN_FLIGHT)
         for node in nodes:
             self._ends[node].sink = None
+
+    def under_way(self) -> Iterator[tuple[Message, int]]:
+        """Every message that was sent and has not ended, with the time when it was sent."""
+        for entries in self._due.values():
+            yield from ((entry[2], entry[4]) for entry in entries if not _void(entry))
+        for unit in self._in_stages:
+            yield _content(unit)[:2]
+        for end in self._ends.values():
+            yield from ((message, sent_ns) for _, message, _, sent_ns in end.held)
 
     def _take_out(self, nodes: set[NodeId]) -> Iterable[_Parcel]:
         for at_ns, entries in self._due.items():
@@ -168,21 +181,29 @@ class Fabric:
 
     def send(self, messages: Sequence[Message]) -> int:
         """Take messages of one node until a destination is full; return how many were taken."""
+        if not messages:
+            return 0
         now = self._clock.now_ns()
+        lanes, due = self._ends[messages[0].src].lanes, self._due
         round, step, kind, salt = -1, -1, None, 0
         for number, message in enumerate(messages):
-            lane = self._ends[message.src].lanes.get(message.dst) or self._open((message.src, message.dst))
+            lane = lanes.get(message.dst) or self._open((message.src, message.dst))
             if lane.waiting >= QUEUE:
                 return number
             if message.round != round or message.step != step or message.kind is not kind or message.attempt:
                 round, step, kind, salt = message.round, message.step, message.kind, self._salt(message)
             nbytes = message.payload.size or frame_size(message)
             lane.ledger.sent(message, nbytes, now)
-            at = self._through(lane, message, nbytes, now, lane.tie ^ salt)
-            if at >= now:
-                self._put(at, (lane.tie ^ salt, lane, message, nbytes, now, None, 0))
-                if at == now:
-                    lane.waiting += 1
+            tie, delay = lane.tie ^ salt, lane.fixed_ns
+            at = now + delay if delay >= 0 else self._through(lane, message, nbytes, now, tie)
+            if at == now:
+                lane.waiting += 1
+            elif at < now:
+                continue
+            entries = due.get(at)
+            if entries is None:
+                entries = self._new_instant(at)
+            entries.append((tie, lane, message, nbytes, now, None, 0))
         return len(messages)
 
     def _through(self, lane: _Lane, message: Message, nbytes: int, now: int, tie: int) -> int:
@@ -240,13 +261,13 @@ class Fabric:
         heappop(self._times)
         entries = self._due.pop(now_ns)
         if len(entries) > 1:
-            entries.sort(key=_tie)
+            entries.sort(key=itemgetter(0))
         self._running = True
         for _, lane, message, nbytes, sent_ns, departure, place in entries:
             if departure is None:
                 if sent_ns == now_ns:
                     lane.fewer()
-                self._arrive(lane, message, nbytes, sent_ns, now_ns)
+                self._arrive(lane, message, nbytes, sent_ns)
             elif departure.unit.pending is departure:
                 departure.unit.pending = None
                 self._go(lane, place + 1, departure.unit, now_ns)
@@ -258,13 +279,11 @@ class Fabric:
         for path, place, outcome in self._links.apply(event, now):
             self._take(self._ends[path.edge[0]].lanes[path.edge[1]], place, outcome, now)
 
-    def _put(self, at_ns: int, entry: _Entry) -> None:
-        entries = self._due.get(at_ns)
-        if entries is None:
-            self._due[at_ns] = [entry]
-            heappush(self._times, at_ns)
-        else:
-            entries.append(entry)
+    def _new_instant(self, at_ns: int) -> list[_Entry]:
+        entries: list[_Entry] = []
+        self._due[at_ns] = entries
+        heappush(self._times, at_ns)
+        return entries
 
     # stages
 
@@ -291,7 +310,7 @@ class Fabric:
             lane.ledger.sent(message, 0, sent_ns)
         if unit.corrupted:
             message = damaged(message, self._seed)
-        self._arrive(lane, message, unit.nbytes, sent_ns, now)
+        self._arrive(lane, message, unit.nbytes, sent_ns)
 
     def _take(self, lane: _Lane, place: int, outcome: Outcome, now: int) -> None:
         unit = outcome.unit
@@ -311,7 +330,10 @@ class Fabric:
         unit.pending = departure
         message, sent_ns, tie = _content(unit)
         tie = (tie ^ unit.copy * _COPY) & _MASK
-        self._put(departure.at_ns, (tie, lane, message, unit.nbytes, sent_ns, departure, place))
+        entries = self._due.get(departure.at_ns)
+        if entries is None:
+            entries = self._new_instant(departure.at_ns)
+        entries.append((tie, lane, message, unit.nbytes, sent_ns, departure, place))
 
     # ends
 
@@ -321,14 +343,19 @@ class Fabric:
             lane.ledger.sent(message, 0, sent_ns)
         lane.ledger.settled(message, unit.nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
 
-    def _arrive(self, lane: _Lane, message: Message, nbytes: int, sent_ns: int, now: int) -> None:
+    def _arrive(self, lane: _Lane, message: Message, nbytes: int, sent_ns: int) -> None:
+        sink = lane.target.sink
+        fate = None if sink is None else sink.deliver(message)
+        if fate is None:
+            self._stay(lane, message, nbytes, sent_ns)
+        else:
+            lane.ledger.settled(message, nbytes, sent_ns, self._clock.now_ns(), fate)
+
+    def _stay(self, lane: _Lane, message: Message, nbytes: int, sent_ns: int) -> None:
+        """Keep what the target has no room for; a target that is gone fails it."""
         target = lane.target
         if target.sink is None:
             lane.ledger.settled(message, nbytes, sent_ns, None, f"{Fate.FAILED}:gone")
-            return
-        fate = target.sink.deliver(message)
-        if fate is not None:
-            lane.ledger.settled(message, nbytes, sent_ns, now, fate)
             return
         lane.waiting += 1
         target.held.append((lane, message, nbytes, sent_ns))
@@ -341,7 +368,7 @@ class Fabric:
         held, target.held = target.held, []
         for parcel in held:
             parcel[0].fewer()
-            self._arrive(*parcel, self._clock.now_ns())
+            self._arrive(*parcel)
 
 
 def _at_once(path: Path, changing: bool) -> tuple[Stage, ...] | None:
@@ -357,6 +384,16 @@ def _at_once(path: Path, changing: bool) -> tuple[Stage, ...] | None:
         else:
             return None
     return None if any(isinstance(stage, Duplicate) for stage in stages) else tuple(stages)
+
+
+def _fixed_ns(stages: Sequence[Stage]) -> int:
+    """The delay that `stages` always come to, or -1."""
+    if not stages:
+        return 0
+    stage = stages[0]
+    if len(stages) > 1 or not isinstance(stage, Latency) or stage.rounds is not None:
+        return -1
+    return stage.delay.constant_ns if stage.delay.quantile is None and stage.scale == 1.0 else -1
 
 
 def _void(entry: _Entry) -> bool:
@@ -376,7 +413,3 @@ def _content(unit: Transit) -> tuple[Message, int, int]:
 def _parcel(lane: _Lane, unit: Transit) -> _Parcel:
     message, sent_ns, _ = _content(unit)
     return lane, message, unit.nbytes, sent_ns
-
-
-def _tie(entry: _Entry) -> int:
-    return entry[0]
