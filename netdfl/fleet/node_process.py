@@ -117,7 +117,7 @@ class NodeProcess(Attendant):
         self.ledger = NodeLedger(node, self.clock, self.store)
         self.transport = GrpcTransport(
             node,
-            "127.0.0.1:0",
+            f"{command.get('address', '127.0.0.1')}:0",
             {},
             run_id=bytes.fromhex(plan["run_id"]),
             scenario_hash=plan["scenario_hash"],

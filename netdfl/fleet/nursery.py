@@ -117,6 +117,10 @@ class Nursery:
             redirect(Path(self.plan["directory"]) / "logs" / f"{name}.log")
             os.close(self.wake_r)
             os.close(self.wake_w)
+            if "namespace" in command:
+                from netdfl.fleet.netns import enter
+
+                enter(command["namespace"])
             from netdfl.fleet.node_process import run_process
 
             code = run_process(self.blueprint, self.plan, command)

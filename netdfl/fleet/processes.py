@@ -10,7 +10,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,8 @@ class Outcome:
     duration_s: float
     interrupted: bool = False
     broke: str = ""
+    links: Mapping[str, Any] | None = None
+    fidelity_missed: str = ""
 
 
 class Launcher:
@@ -108,7 +110,7 @@ class Launcher:
             self.directory.write_json("partition.json", found["partition"])
         devices = spread(getattr(self.scenario.task, "device", "cpu"), found["gpus"], self.scenario.num_nodes)
         for nodes in self.processes():
-            pid = await self.nursery.spawn(nodes, devices[nodes[0]])
+            pid = await self.nursery.spawn(nodes, devices[nodes[0]], place=self.place(nodes))
             self.pids[pid] = nodes
             for node in nodes:
                 self.status.nodes[node] = NodeStatus(node, pid)
@@ -129,6 +131,10 @@ class Launcher:
         world: Any = self.scenario.world
         nodes, size = list(range(self.scenario.num_nodes)), world.nodes_per_process
         return [nodes[i : i + size] for i in range(0, len(nodes), size)]
+
+    def place(self, nodes: list[NodeId]) -> Mapping[str, str]:
+        """Where the process of `nodes` lives: here, but for worlds that say otherwise."""
+        return {}
 
     def begin(self) -> None:
         """Tell everybody the addresses and the common start."""

@@ -149,14 +149,22 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
 
 
 def run_processes(scenario: Scenario, directory: RunDirectory, view: View, nursery: Nursery | None) -> Finished:
-    """Real gRPC nodes in local processes."""
+    """Real gRPC nodes in local processes, in network namespaces of their own where the world says so."""
     own = nursery or Nursery.open()
+    world: Any = scenario.world
     status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
     try:
         outcome = run_loop(_launch(scenario, directory, view, own, status))
     finally:
         own.close()
-    facts = facts_of(scenario, outcome.duration_s, interrupted=outcome.interrupted, broke=outcome.broke)
+    facts = facts_of(
+        scenario,
+        outcome.duration_s,
+        interrupted=outcome.interrupted,
+        broke=outcome.broke,
+        fidelity_missed=outcome.fidelity_missed,
+        links=outcome.links or {"layer": world.loss_layer},
+    )
     return finish(directory, facts)
 
 
@@ -165,7 +173,12 @@ async def _launch(
 ) -> Any:
     from netdfl.fleet.processes import Launcher, Outcome
 
-    launcher = Launcher(scenario, directory, nursery, status, view.note)
+    kind: type[Launcher] = Launcher
+    if scenario.world.kind == "namespaces":
+        from netdfl.fleet.namespaces import NamespaceLauncher
+
+        kind = NamespaceLauncher
+    launcher = kind(scenario, directory, nursery, status, view.note)
     loop = asyncio.get_running_loop()
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -213,7 +226,7 @@ def run_simulated(scenario: Scenario, directory: RunDirectory, view: View, nurse
         outcome.duration_s,
         virtual_duration_s=outcome.virtual_duration_s,
         event_log_hash=outcome.event_log_hash,
-        deadlocks=outcome.deadlocks,
+        **outcome.stalled,
         interrupted=outcome.interrupted,
         broke=outcome.broke,
     )
@@ -222,5 +235,6 @@ def run_simulated(scenario: Scenario, directory: RunDirectory, view: View, nurse
 
 WORLDS: dict[str, Callable[[Scenario, RunDirectory, View, Nursery | None], Finished]] = {
     "processes": run_processes,
+    "namespaces": run_processes,
     "simulated": run_simulated,
 }

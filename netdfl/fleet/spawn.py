@@ -19,6 +19,8 @@ _MALLOC = {
     "MALLOC_TOP_PAD_": "67108864",
 }
 
+_HERE: Mapping[str, str] = {}
+
 
 class Nursery:
     """Made as early as possible: it imports torch while the scenario is being read."""
@@ -61,9 +63,12 @@ class Nursery:
         found: dict[str, Any] = answer["ready"]
         return found
 
-    async def spawn(self, nodes: list[int], device: str, epoch: int = 0) -> int:
-        """Fork a process for `nodes` (-1: the evaluator); return its id. Raises RunError."""
-        answer = await self._ask({"spawn": {"nodes": nodes, "device": device, "epoch": epoch}})
+    async def spawn(self, nodes: list[int], device: str, epoch: int = 0, place: Mapping[str, str] = _HERE) -> int:
+        """Fork a process for `nodes` (-1: the evaluator); return its id. Raises RunError.
+
+        `place` may hold the `namespace` that the process enters, and the `address` at which its node listens.
+        """
+        answer = await self._ask({"spawn": {"nodes": nodes, "device": device, "epoch": epoch, **place}})
         return int(answer["spawned"]["pid"])
 
     def kill(self, pid: int) -> None:

@@ -23,7 +23,8 @@ class RunFacts:
     """What the store does not hold. Stalls are mappings with `text` and, once they ended, `over: true`.
 
     `targets` are the accuracies of `report.targets`; `broke` and `fidelity_missed` say in a sentence
-    what went wrong outside the scenario; `event_log_hash` and `virtual_duration_s` are the simulated
+    what went wrong outside the scenario; `links` names the layer on which links act, and what carried
+    them out; `event_log_hash` and `virtual_duration_s` are the simulated
     world's alone.
     """
 
@@ -42,6 +43,7 @@ class RunFacts:
     event_log_hash: str | None = None
     fidelity: Mapping[str, Any] | None = None
     fidelity_missed: str = ""
+    links: Mapping[str, Any] = field(default_factory=lambda: {"layer": "message"})
     broke: str = ""
     interrupted: bool = False
 
@@ -72,6 +74,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "scenario": facts.scenario,
         "seed": facts.seed,
         "world": facts.world,
+        "links": dict(facts.links),
         "algorithm": facts.algorithm,
         "nodes": facts.nodes,
         "rounds": facts.rounds,

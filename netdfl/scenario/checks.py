@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -172,12 +172,67 @@ def events_can_be(scenario: Scenario, document: Document) -> Iterator[Problem]:
             yield document.problem(("events", index), what)
 
 
+def layer_exists(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """Only worlds with a network of their own have packets."""
+    world: Any = scenario.world
+    if world.loss_layer == "packet" and world.kind not in ("namespaces", "containers"):
+        yield document.problem(
+            ("world", "loss_layer"),
+            f"{world.kind} has no packets, its links act on messages",
+            "",
+            "remove loss_layer, or use kind: namespaces",
+        )
+
+
+def packets_can(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """At packet level, nothing that needs a message, or a sender that is told."""
+    world: Any = scenario.world
+    if world.loss_layer != "packet":
+        return
+    for selector, entry in block(scenario.links).items():
+        for key, part in entry.items():
+            if what := _no_packet(key, part):
+                yield document.problem(("links", selector, key), what, "", _AT_MESSAGES)
+    try:
+        events = compile_schedule(scenario)
+    except ScheduleError:
+        return
+    wrong: dict[int, str] = {}
+    for event in events:
+        if event.action == "set" and event.at_round is not None:
+            wrong.setdefault(event.source, "a packet belongs to no round: at_round can't act on links")
+        for key, value in event.parameters.items():
+            if event.action == "set" and (what := _no_packet(key, value)):
+                wrong.setdefault(event.source, what)
+    for index, what in sorted(wrong.items()):
+        yield document.problem(("events", index), what, "", _AT_MESSAGES)
+
+
+_AT_MESSAGES = "use another rule, or world.loss_layer: message"
+
+
+def _no_packet(key: str, value: object) -> str:
+    """What is wrong with a rule of a link at packet level; empty where nothing is."""
+    rule: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+    if isinstance(value, Part):
+        rule = {"model": value.kind, **value.params}
+    if key == "loss" and rule.get("model") == "drop_list":
+        return "a packet has no name: drop_list loses messages"
+    if key == "corrupt" and rule.get("mode") == "deliver":
+        return "TCP's checksum finds damaged packets: corrupt can't deliver them"
+    if key == "state" and value == "down_hold":
+        return "no router keeps packets until a link is back: down_hold holds messages"
+    return ""
+
+
 CHECKS: tuple[Check, ...] = (
     Check(nodes_exist, frozenset({"nodes", "algorithm", "groups", "expect"})),
     Check(server_and_star, frozenset({"algorithm", "topology"})),
     Check(graph_fits, frozenset({"nodes", "seed", "rounds", "algorithm", "topology"})),
     Check(local_sample, frozenset({"nodes", "evaluation"})),
     Check(events_can_be, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events"})),
+    Check(layer_exists, frozenset({"world"})),
+    Check(packets_can, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events", "links", "world"})),
     Check(links_mean_something, frozenset({"nodes", "algorithm", "groups", "links"})),
 )
 

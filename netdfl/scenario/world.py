@@ -15,7 +15,16 @@ from netdfl.scenario.tables import listed
 _S = 10**9
 
 
-class Processes(Choice):
+LossLayer = Literal["message", "packet"]
+
+
+class World(Choice):
+    """What the worlds have in common: what the links act on."""
+
+    loss_layer: LossLayer = Field("message", description="Whether links act on messages, or on packets below TCP.")
+
+
+class Processes(World):
     """Real gRPC servers in local processes, on the real clock; links emulated above gRPC."""
 
     kind: Literal["processes"] = "processes"
@@ -36,7 +45,7 @@ class Stragglers(Strict):
     nodes: Nodes = Field([], description="Nodes that are slow in any case.")
 
 
-class Simulated(Choice):
+class Simulated(World):
     """The whole fleet in one process on a virtual clock: exact, repeatable bit for bit."""
 
     kind: Literal["simulated"] = "simulated"
@@ -46,19 +55,25 @@ class Simulated(Choice):
     stragglers: Stragglers | None = Field(None, description="Nodes that compute slower than the others.")
 
 
-class Namespaces(Choice):
+class Namespaces(World):
     """A Linux network namespace per node; links emulated below TCP."""
 
     kind: Literal["namespaces"] = "namespaces"
+    loss_layer: LossLayer = Field("packet", description="Whether links act on messages, or on packets below TCP.")
+    engine: Literal["auto", "tun", "netem"] = Field(
+        "auto", description="What carries the packets: netdfl's forwarder, or the kernel's own queues."
+    )
+    start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
 
 
-class Containers(Choice):
+class Containers(World):
     """A container per node by Docker Compose; links emulated below TCP."""
 
     kind: Literal["containers"] = "containers"
+    loss_layer: LossLayer = Field("packet", description="Whether links act on messages, or on packets below TCP.")
 
 
-class Ray(Choice):
+class Ray(World):
     """Nodes placed on the machines of a Ray cluster; links emulated above gRPC."""
 
     kind: Literal["ray"] = "ray"

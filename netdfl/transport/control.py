@@ -63,7 +63,10 @@ class ControlServer:
         on_lost: Callable[[Attendee], None],
         host: str = "127.0.0.1",
     ) -> None:
-        """Listen on a free port of `host` once started, to those who know `token`."""
+        """Listen to those who know `token`, once started: on a free port of `host`, or at a socket, `unix:PATH`.
+
+        A socket in the file system reaches across network namespaces.
+        """
         self._token = token
         self._on_report = on_report
         self._on_lost = on_lost
@@ -76,13 +79,14 @@ class ControlServer:
         attend = grpc.stream_stream_rpc_method_handler(self._attend, Report.FromString, Order.SerializeToString)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
         try:
-            port = self._server.add_insecure_port(f"{self._host}:0")
+            address = self._host if self._host.startswith("unix:") else f"{self._host}:0"
+            port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise MachineError(
                 f"the launcher can't listen on {self._host}; is that an address of this machine?"
             ) from error
         await self._server.start()
-        return f"{self._host}:{port}"
+        return address if address == self._host else f"{self._host}:{port}"
 
     async def aclose(self) -> None:
         """End every stream."""

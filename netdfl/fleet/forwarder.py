@@ -1,0 +1,236 @@
+"""The forwarder: carries packets between TUN devices, and meets each with netdfl's own link rules.
+
+One thread: a packet is read, enters the path of its edge, and is written where it arrives when it is
+due. A packet's fate comes from the named streams, keyed by its number on its directed edge. Packets that
+leave a stage in one nanosecond go on in the order in which they entered it, so that a link which keeps
+the order keeps that of a TCP connection too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import socket
+import struct
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from heapq import heappush
+from typing import Any, cast
+
+from netdfl.core.types import Edge, Kind, NodeId
+from netdfl.links.base import Departure, Transit
+from netdfl.links.channel import Links
+from netdfl.links.drive import Drive
+from netdfl.links.events import CompiledEvent
+from netdfl.links.path import Path
+
+LIMIT = 4096
+"""Packets that one directed edge holds at most, in queues and under way; what comes then is dropped."""
+SPIN_NS = 15_000
+_BATCH = 32
+_LARGEST = 65536
+_DATA = Kind.DATA
+
+
+class Lane:
+    """One directed edge: its path, and what became of its packets."""
+
+    __slots__ = ("delivered", "dropped", "edge", "path", "sent", "under_way")
+
+    def __init__(self, path: Path) -> None:
+        """Nothing was sent yet."""
+        self.edge = path.edge
+        self.path = path
+        self.sent = self.delivered = self.under_way = 0
+        self.dropped: Counter[str] = Counter()
+
+
+class InOrder(Drive):
+    """A driver that lets units of equal time go in the order in which they came, as a wire does."""
+
+    __slots__ = ()
+
+    def _push(self, path: Path, place: int, departure: Departure) -> None:
+        departure.unit.pending = departure
+        self._count += 1
+        heappush(self._heap, (departure.at_ns, 0, self._count, departure, path, place))
+
+
+class Forwarder:
+    """Every packet of a fleet that is under way."""
+
+    def __init__(
+        self,
+        links: Links,
+        events: Sequence[CompiledEvent],
+        devices: Mapping[NodeId, int],
+        address_of: Callable[[NodeId], str],
+    ) -> None:
+        """Carry packets between `devices`, the nodes' descriptors, under the clocked ones of `events`."""
+        self._links = links
+        self._devices = dict(devices)
+        self._nodes = {tun: node for node, tun in devices.items()}
+        self._by_address = {socket.inet_aton(address_of(node)): node for node in devices}
+        self._events = deque(event for event in events if event.at_ns is not None)
+        self._drive = InOrder(0, self._arrived, self._dropped)
+        self._lanes: dict[Edge, Lane] = {}
+        self._routes: dict[int, dict[bytes, Lane]] = {tun: {} for tun in devices.values()}
+        self._late: Counter[int] = Counter()
+        self._start_ns = 0
+        self.strangers = 0
+        self.ended = False
+
+    def now_ns(self) -> int:
+        """The fleet's time."""
+        return time.monotonic_ns() - self._start_ns
+
+    def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
+        """Carry packets from `start_ns` (of the monotonic clock) until `ended`; call `obey` if `control` is readable.
+
+        What was sent before the start waits in the devices.
+        """
+        self._start_ns = start_ns
+        timer = Timer()
+        with select.epoll() as poll:
+            for fd in (control, timer.fd):
+                poll.register(fd, select.EPOLLIN)
+            for tun in self._nodes:
+                poll.register(tun, select.EPOLLIN)
+            while not self.ended:
+                self.advance(self.now_ns())
+                for fd, _ in poll.poll(self._rest(timer)):
+                    if fd in self._nodes:
+                        self._read(fd)
+                    elif fd == control:
+                        obey()
+                    else:
+                        timer.clear()
+
+    def advance(self, now_ns: int) -> None:
+        """Do all that is due: scheduled changes, and packets that leave a stage."""
+        while self._events and (self._events[0].at_ns or 0) <= now_ns:
+            event = self._events.popleft()
+            at_ns = event.at_ns or 0
+            self._drive.run(at_ns - 1)
+            for step in self._links.apply(event, at_ns):
+                self._drive.take(*step, at_ns)
+        self._drive.run(now_ns)
+
+    def counts(self) -> dict[str, Any]:
+        """What became of the packets, by edge and in all.
+
+        `strangers` were addressed to nobody of the fleet; `late_ns` bounds how much later than due 50
+        and 99 of 100 packets left.
+        """
+        lanes = sorted(self._lanes.values(), key=lambda lane: lane.edge)
+        return {
+            "edges": {f"{lane.edge[0]}->{lane.edge[1]}": _counts([lane]) for lane in lanes},
+            "packets": _counts(lanes),
+            "strangers": self.strangers,
+            "late_ns": {q: self._late_ns(q / 100) for q in (50, 99)},
+        }
+
+    def _rest(self, timer: Timer) -> float:
+        """How long to wait for packets: not at all where something is due soon, else until the timer."""
+        due = [at for at in (self._drive.next_ns(), self._events[0].at_ns if self._events else None) if at is not None]
+        if not due:
+            return -1
+        at_ns = min(due)
+        if at_ns - self.now_ns() < SPIN_NS:
+            return 0
+        timer.arm(at_ns + self._start_ns - SPIN_NS)
+        return -1
+
+    def _read(self, tun: int) -> None:
+        routes, start_ns, clock = self._routes[tun], self._start_ns, time.monotonic_ns
+        for _ in range(_BATCH):
+            try:
+                packet = os.read(tun, _LARGEST)
+            except BlockingIOError:
+                return
+            lane = routes.get(packet[16:20]) or self._route(tun, packet)
+            if lane is None:
+                continue
+            lane.sent += 1
+            if lane.under_way >= LIMIT:
+                lane.dropped["limit"] += 1
+                continue
+            lane.under_way += 1
+            src, dst = lane.edge
+            self._drive.enter(
+                lane.path,
+                Transit(src, dst, _DATA, 0, 0, lane.sent, len(packet), content=(lane, packet)),
+                clock() - start_ns,
+            )
+
+    def _route(self, tun: int, packet: bytes) -> Lane | None:
+        """The lane of the first packet on an edge; None for what is addressed to nobody of the fleet."""
+        dst = self._by_address.get(packet[16:20]) if packet[0] >> 4 == 4 else None
+        src = self._nodes[tun]
+        if dst is None or dst == src:
+            self.strangers += 1
+            return None
+        lane = self._lanes[src, dst] = self._routes[tun][packet[16:20]] = Lane(self._links.path(src, dst))
+        return lane
+
+    def _arrived(self, unit: Transit, at_ns: int) -> None:
+        lane, packet = cast(tuple[Lane, bytes], unit.content)
+        try:
+            os.write(self._devices[unit.dst], packet)
+        except OSError:
+            lane.dropped["device"] += 1
+        else:
+            lane.delivered += 1
+        lane.under_way -= not unit.copy
+        self._late[(self.now_ns() - at_ns).bit_length()] += 1
+
+    def _dropped(self, unit: Transit, reason: str, at_ns: int) -> None:
+        lane, _ = cast(tuple[Lane, bytes], unit.content)
+        lane.dropped[reason] += 1
+        lane.under_way -= not unit.copy
+
+    def _late_ns(self, share: float) -> int:
+        left = share * self._late.total()
+        for bits, count in sorted(self._late.items()):
+            left -= count
+            if left <= 0:
+                return int(1 << bits)
+        return 0
+
+
+def _counts(lanes: Sequence[Lane]) -> dict[str, Any]:
+    dropped: Counter[str] = Counter()
+    for lane in lanes:
+        dropped.update(lane.dropped)
+    return {
+        "sent": sum(lane.sent for lane in lanes),
+        "delivered": sum(lane.delivered for lane in lanes),
+        "dropped": dict(dropped),
+        "under_way": sum(lane.under_way for lane in lanes),
+    }
+
+
+class Timer:
+    """A descriptor that is readable from a moment of the monotonic clock on, exact to the nanosecond.
+
+    epoll's own time-out counts whole milliseconds, and Python has timerfd from 3.13 on only.
+    """
+
+    def __init__(self) -> None:
+        """Make it, not armed."""
+        self._libc = ctypes.CDLL(None)
+        self.fd: int = self._libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        self._armed_ns = 0
+
+    def arm(self, at_ns: int) -> None:
+        """Be readable from `at_ns` on."""
+        if at_ns != self._armed_ns:
+            self._armed_ns = at_ns
+            self._libc.timerfd_settime(self.fd, 1, struct.pack("qqqq", 0, 0, *divmod(at_ns, 10**9)), None)
+
+    def clear(self) -> None:
+        """Be readable no more."""
+        os.read(self.fd, 8)
+        self._armed_ns = 0

@@ -1,0 +1,63 @@
+"""Linux network namespaces without names: held by a file descriptor, gone when their last holder is.
+
+Nothing of them lies in a file system, so there is nothing to sweep: a namespace, and every device in it,
+ends with the process that holds it and the processes that entered it, however those end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from netdfl.core.errors import MachineError
+
+T = TypeVar("T")
+
+_CLONE_NEWNET = 0x40000000
+_REMEDY = "run it as root or with CAP_SYS_ADMIN and CAP_NET_ADMIN, or run it --on processes or --on simulated"
+
+
+def new_namespace() -> int:
+    """Make a namespace; returns the descriptor that holds it. Raises MachineError without the privilege."""
+    if sys.platform != "linux":
+        raise MachineError(f"network namespaces need Linux, this is {sys.platform}; run it --on processes")
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_unshare).result()
+
+
+def inside(namespace: int, function: Callable[[], T]) -> T:
+    """Call `function` in a thread that has entered `namespace`; a socket that it opens stays in there."""
+
+    def call() -> T:
+        _checked("setns", namespace, _CLONE_NEWNET)
+        return function()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(call).result()
+
+
+def enter(path: str) -> None:
+    """Move this thread, and the threads that it will start, into the namespace at `path`. Raises MachineError."""
+    try:
+        namespace = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise MachineError(f"the network namespace {path} can't be entered: {error.strerror}") from error
+    try:
+        _checked("setns", namespace, _CLONE_NEWNET)
+    finally:
+        os.close(namespace)
+
+
+def _unshare() -> int:
+    _checked("unshare", _CLONE_NEWNET)
+    return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _checked(call: str, *arguments: int) -> None:
+    if getattr(ctypes.CDLL(None, use_errno=True), call)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise MachineError(f"a network namespace per node is not allowed here ({os.strerror(number)}); {_REMEDY}")

@@ -1,0 +1,109 @@
+"""What carries out link rules on packets: the engines, what each can, and which one a scenario gets.
+
+- `tun`: a forwarder between TUN devices that runs netdfl's own rules; every rule, repeatable fates, and
+  as many packets as one core carries.
+- `netem`: the kernel's own queueing disciplines; any rate, where the kernel has them, but only some
+  rules, and the kernel's own dice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol, TypedDict
+
+from netdfl.core.errors import MachineError
+from netdfl.core.rng import Streams
+from netdfl.core.types import Edge, NodeId
+from netdfl.fleet.forwarder import Forwarder
+from netdfl.fleet.netns import new_namespace
+from netdfl.fleet.tun import address_of, dropped, open_tun
+from netdfl.links.channel import Links
+from netdfl.links.events import CompiledEvent
+from netdfl.links.spec import LinksSpec
+from netdfl.scenario.build import build_links, build_network, compile_schedule
+from netdfl.scenario.schema import Scenario
+
+CAPACITY_BPS = 400e6
+"""What the forwarder carries on one core in packets of 1500 bytes; see benchmarks/forwarder.py."""
+
+
+class Place(TypedDict):
+    """Where a node lives: the path of its namespace for `netns.enter`, and its address there."""
+
+    namespace: str
+    address: str
+
+
+class PacketEngine(Protocol):
+    """Namespaces with a scenario's links between them."""
+
+    name: ClassVar[str]
+    places: Mapping[NodeId, Place]
+    ended: bool
+
+    def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
+        """Keep to the schedule from `start_ns` until `ended`; call `obey` when `control` is readable."""
+        ...
+
+    def counts(self) -> dict[str, Any]:
+        """What became of the packets."""
+        ...
+
+
+class Tun(Forwarder):
+    """The forwarder with devices and namespaces of its own."""
+
+    name: ClassVar[str] = "tun"
+
+    def __init__(self, links: Links, events: list[CompiledEvent], num_nodes: int) -> None:
+        """Make a namespace with a device for each of `num_nodes`. Raises MachineError."""
+        self.namespaces = {node: new_namespace() for node in range(num_nodes)}
+        devices = {node: open_tun(namespace, node) for node, namespace in self.namespaces.items()}
+        super().__init__(links, events, devices, address_of)
+        self.places: Mapping[NodeId, Place] = places(self.namespaces)
+
+    def counts(self) -> dict[str, Any]:
+        """What became of the packets; `unread` were dropped by the kernel, as the forwarder did not come for them."""
+        return super().counts() | {"unread": sum(map(dropped, self.namespaces.values()))}
+
+
+def places(namespaces: Mapping[NodeId, int]) -> dict[NodeId, Place]:
+    """How other processes find the namespaces that this one holds."""
+    own = f"/proc/{os.getpid()}/fd"
+    return {node: {"namespace": f"{own}/{fd}", "address": address_of(node)} for node, fd in namespaces.items()}
+
+
+def open_engine(scenario: Scenario) -> PacketEngine:
+    """The engine for `scenario`, its namespaces made. Raises MachineError where this machine can't."""
+    world: Any = scenario.world
+    if world.loss_layer == "message":
+        return Tun(Links(LinksSpec({}, {}, scenario.num_nodes), Streams(scenario.seed)), [], scenario.num_nodes)
+    asked = asked_bps(scenario)
+    if asked > CAPACITY_BPS:
+        raise MachineError(
+            f"the links carry {asked / 1e6:.0f} Mbit/s together, and the forwarder {CAPACITY_BPS / 1e6:.0f} Mbit/s; "
+            "ask for lower rates or fewer nodes, or run it --on processes"
+        )
+    events = compile_schedule(scenario)
+    return Tun(Links(build_links(scenario), Streams(scenario.seed), events), events, scenario.num_nodes)
+
+
+def asked_bps(scenario: Scenario) -> float:
+    """What the links that have a rate carry together when every node sends on all of them, in bits per second.
+
+    Links without a rate ask for nothing: they get what the engine has.
+    """
+    spec, total = build_links(scenario), 0.0
+    out: dict[NodeId, list[Edge]] = {}
+    for edge in build_network(scenario).graph(0).edges:
+        out.setdefault(edge[0], []).append(edge)
+    for node, edges in out.items():
+        rates = [rate for edge in edges if (rate := _rate_bps(spec.link(edge).rate)) is not None]
+        uplink = _rate_bps(spec.node(node).uplink)
+        total += min(sum(rates), uplink) if rates and uplink is not None else uplink or sum(rates)
+    return total
+
+
+def _rate_bps(part: Any) -> float | None:
+    return None if part is None else getattr(part.build(), "rate_bps", None)

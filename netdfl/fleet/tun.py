@@ -1,0 +1,88 @@
+"""TUN devices: a network interface of one namespace, whose packets a process reads and writes."""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import os
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from netdfl.core.errors import MachineError
+from netdfl.core.types import NodeId
+from netdfl.fleet.netns import inside
+
+MTU = 1500
+DEVICE = "netdfl0"
+_NETWORK = ipaddress.ip_network("10.83.0.0/16")
+_QUEUE = 4096  # packets that wait for the forwarder; what does not fit is counted by the kernel as dropped
+
+_TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
+_SET_ADDRESS, _SET_NETMASK, _SET_MTU, _SET_QUEUE = 0x8916, 0x891C, 0x8922, 0x8943
+
+
+def address_of(node: NodeId) -> str:
+    """The address of `node` in its own namespace; every run uses the same, as namespaces do not see each other."""
+    return str(_NETWORK[node + 1])
+
+
+def open_tun(namespace: int, node: NodeId) -> int:
+    """Make the device of `node` in `namespace`, with address and route; returns its descriptor, non-blocking.
+
+    It has no offloads: TCP cuts its data into packets of the MTU, each with its checksum, as they would
+    leave a network card. Raises MachineError where the kernel has no TUN.
+    """
+    return inside(namespace, lambda: _open(address_of(node)))
+
+
+def dropped(namespace: int) -> int:
+    """Packets that the kernel dropped because the forwarder did not come to read them."""
+
+    def count() -> int:
+        for line in Path("/proc/thread-self/net/dev").read_text().splitlines():
+            name, _, numbers = line.partition(":")
+            if name.strip() == DEVICE:
+                return int(numbers.split()[11])
+        return 0
+
+    return inside(namespace, count)
+
+
+def _open(address: str) -> int:
+    try:
+        tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH14x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
+    except OSError as error:
+        raise MachineError(
+            f"/dev/net/tun can't be used ({error.strerror}); load it (modprobe tun) or let the container have it, "
+            "or run it --on processes"
+        ) from error
+    for setting in ("all", "default"):  # or the kernel looks for routers on every device
+        with suppress(OSError):
+            Path(f"/proc/sys/net/ipv6/conf/{setting}/disable_ipv6").write_text("1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        _number(control, _SET_MTU, MTU)
+        _number(control, _SET_QUEUE, _QUEUE)
+        _address(control, _SET_ADDRESS, address)
+        _address(control, _SET_NETMASK, str(_NETWORK.netmask))
+        for device in ("lo", DEVICE):
+            _raise(control, device)
+    return tun
+
+
+def _number(control: socket.socket, request: int, value: int) -> None:
+    fcntl.ioctl(control, request, struct.pack("16si12x", DEVICE.encode(), value))
+
+
+def _address(control: socket.socket, request: int, address: str) -> None:
+    sockaddr = struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
+    fcntl.ioctl(control, request, struct.pack("16s16s", DEVICE.encode(), sockaddr))
+
+
+def _raise(control: socket.socket, device: str) -> None:
+    answer = fcntl.ioctl(control, _GET_FLAGS, struct.pack("16sh14x", device.encode(), 0))
+    flags = struct.unpack("16xh14x", answer)[0]
+    fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", device.encode(), flags | _UP))
