@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.outgoing import Outgoing
@@ -86,8 +86,16 @@ def _edge(data: Mapping[str, Any]) -> dict[str, Any]:
     return dict(data) | settled | {"flying": flying}
 
 
-def give_account(node: Node, outgoing: Outgoing, *, finished: bool = False, stack: str = "") -> Account:
-    """What `node`, which sends through `outgoing`, does now."""
+Flying: TypeAlias = Mapping[NodeId, Sequence[tuple[Key, int]]]
+
+
+def give_account(
+    node: Node, outgoing: Outgoing, *, finished: bool = False, flying: Flying | None = None, stack: str = ""
+) -> Account:
+    """What `node`, which sends through `outgoing`, does now.
+
+    `flying` is what it has in flight, by destination, where the world knows that better than its ledger.
+    """
     now = node.clock.now_ns()
     wait = _waiting(node) or _sending(node.ledger, outgoing)
     state = State.RUNNING if wait is None else State.SENDING if wait.what is What.ROOM else State.WAITING
@@ -100,7 +108,10 @@ def give_account(node: Node, outgoing: Outgoing, *, finished: bool = False, stac
         since_ns=node.waits.went_on_ns if wait is None else wait.since_ns,
         mailbox_full=node.mailbox.num_kept >= node.mailbox.bound,
         wait=None if finished else wait,
-        edges={dst: _count(edge) for dst, edge in node.ledger.edges.items()},
+        edges={
+            dst: _count(edge, tuple(edge.flying.items()) if flying is None else flying.get(dst, ()))
+            for dst, edge in node.ledger.edges.items()
+        },
         stack=stack,
     )
 
@@ -145,22 +156,21 @@ def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
     )
 
 
-def _count(edge: EdgeCount) -> EdgeAccount:
+def _count(edge: EdgeCount, flying: Sequence[tuple[Key, int]]) -> EdgeAccount:
     return EdgeAccount(
         sent=edge.sent,
         delivered=edge.delivered,
         dropped=dict(edge.dropped),
         in_flight=edge.in_flight,
-        flying=tuple(edge.flying.items()),
+        flying=flying,
         last=tuple(edge.last),
         lost=tuple(edge.last_lost),
     )
 
 
-def stack_of(task: Any) -> str:
-    """Where a task stands, from the outermost await to the innermost."""
+def stack_of(coroutine: Any) -> str:
+    """Where a coroutine stands, from the outermost await to the innermost."""
     lines = []
-    coroutine = task.get_coro() if task is not None else None
     while coroutine is not None:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
         if frame is None:

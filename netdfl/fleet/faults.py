@@ -30,6 +30,7 @@ class Faults:
         self.group: asyncio.TaskGroup | None = None
         self.gone: set[NodeId] = set()
         self._restarts: Counter[NodeId] = Counter()
+        self.returns: defaultdict[NodeId, list[int]] = defaultdict(list)
         self._clocked = [event for event in events if event.at_ns is not None]
         self._by_round: dict[tuple[NodeId, int], list[CompiledEvent]] = defaultdict(list)
         for event in events:
@@ -63,6 +64,9 @@ class Faults:
     def _set(self, event: CompiledEvent, at_ns: int) -> None:
         if event.action == "restart":
             self._restarts.update(event.nodes)
+        if event.action in ("restart", "resume"):
+            for node in event.nodes:
+                self.returns[node].append(at_ns)
         name: TimerName = ("event", event.source, event.action, *event.nodes)
         self.fleet.loop.call_at_ns(at_ns, name, partial(self._happen, event), SCRIPT)
 

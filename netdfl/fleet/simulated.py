@@ -8,9 +8,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from netdfl.fleet.compute import COMPUTE_FILE, ComputeTime, Measured, record, re
 from netdfl.fleet.evaluation import Snapshot, judge_average
 from netdfl.fleet.faults import Faults
 from netdfl.fleet.simulated_node import SimulatedNode
+from netdfl.fleet.simulated_stalls import Stalls
 from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
 from netdfl.fleet.virtual_training import Training
 from netdfl.links.channel import Links
@@ -50,7 +51,7 @@ class Outcome:
     duration_s: float
     virtual_duration_s: float
     event_log_hash: str
-    deadlocks: tuple[dict[str, Any], ...] = ()
+    stalled: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     interrupted: bool = False
     broke: str = ""
 
@@ -85,7 +86,7 @@ def simulate(
             time.monotonic() - began,
             loop.now_ns / NS_PER_S,
             log.hexdigest(),
-            tuple(fleet.deadlocks),
+            fleet.stalls.watch.to_result(),
             fleet.interrupted,
             broke,
         )
@@ -116,16 +117,16 @@ class SimulatedFleet:
         links = Links(build_links(scenario), blueprint.streams, schedule)
         clocked = any(event.at_ns is not None and event.action in ("set", "unset") for event in schedule)
         self.fabric = Fabric(self.clock, blueprint.streams.integer("ties"), links, changing=clocked)
-        loop.source, loop.on_idle = self.fabric, self.on_idle
         self.training = Training(self.clock)
         self.snapshots: dict[int, dict[NodeId, Snapshot]] = {}
         self.judged: set[int] = set()
-        self.deadlocks: list[dict[str, Any]] = []
         self.interrupted = False
         self.over: asyncio.Future[None] | None = None
         self._shown = 0.0
         self.nodes = {i: SimulatedNode(self, i, compute) for i in blueprint.node_ids}
         self.faults = Faults(self, schedule)
+        self.stalls = Stalls(self, schedule)
+        loop.source, loop.on_idle = self.stalls, self.stalls.on_idle
         status.nodes |= {i: node.status for i, node in self.nodes.items()}
         partition = blueprint.problem.partition()
         if partition is not None:
@@ -165,19 +166,6 @@ class SimulatedFleet:
     def interrupt(self) -> None:
         """Ctrl-C: stop everything, keep what was recorded."""
         self.interrupted = True
-        self.end()
-
-    def on_idle(self) -> None:
-        """Nothing can run and nothing is due: whoever still waits is deadlocked, exactly."""
-        waiting = [node.describe_wait() for node in self.nodes.values() if node.running]
-        self.deadlocks.append(
-            {
-                "at_s": self.loop.now_ns / NS_PER_S,
-                "nodes": waiting,
-                "text": "nothing can ever happen again: " + "; ".join(each["text"] for each in waiting),
-            }
-        )
-        self.store.event(self.loop.now_ns, None, self.status.rounds_done, "deadlock", nodes=waiting)
         self.end()
 
     def node_ended(self) -> None:

@@ -14,10 +14,12 @@ class Gate:
     def __init__(self) -> None:
         """Begin open."""
         self.closed = False
+        self.coroutine: Coroutine[Any, Any, None] | None = None
         self._opened: asyncio.Future[None] | None = None
 
     async def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run `coroutine`; while the gate is closed, what it waits for may come, but it does not go on."""
+        self.coroutine = coroutine
         await _Steps(self, coroutine)
 
     def close(self) -> None:

@@ -105,6 +105,10 @@ class Wait(Strict):
     on_missing: Literal["self", "renormalise", "last"] = Field(
         "self", description="Where the weight of a neighbor goes that did not arrive in time."
     )
+    on_stall: Literal["stop", "skip", "resend"] = Field(
+        "stop",
+        description="What ends a wait that nothing ends any more: stop the run, skip the neighbor, send again.",
+    )
     announce: bool = Field(False, description="Tell every possible receiver who will send; the notices cost bytes.")
     stale: int = Field(0, ge=0, description="How many rounds old a gossip message may be and still be mixed.")
 

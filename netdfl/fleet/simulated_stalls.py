@@ -1,0 +1,189 @@
+"""Stalls of a simulated fleet: looked for in virtual time, named exactly, ended as the scenario says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.account import give_account, stack_of
+from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.diagnose import diagnose
+from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.keep import keep_stall
+from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.recover import Recovery, Resend, Skip, Step
+from netdfl.diagnosis.snapshot import Snapshot, State
+from netdfl.diagnosis.watch import Pace, Watch
+from netdfl.links.events import CompiledEvent
+from netdfl.node.ledger import Key
+from netdfl.record.status import Phase
+
+if TYPE_CHECKING:
+    from netdfl.fleet.simulated import SimulatedFleet
+    from netdfl.fleet.simulated_node import SimulatedNode
+
+LOOKS = 2  # per patience
+
+
+class Stalls:
+    """Watches a `SimulatedFleet`. A `Source` around the fabric: at the time of a look, it looks."""
+
+    def __init__(self, fleet: SimulatedFleet, schedule: Sequence[CompiledEvent]) -> None:
+        """Watch `fleet`, whose scripted events are `schedule`."""
+        self.fleet = fleet
+        self.outages = Outages(schedule)
+        self.pace = Pace(fleet.blueprint.node_ids)
+        self.watch = Watch()
+        self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
+        self._look_ns = self.pace.patience_ns
+        self._window: Snapshot | None = None
+
+    # a source of the loop
+
+    def next_ns(self) -> int | None:
+        """When the fabric has something due, or a look is; no look where nothing else is due."""
+        due = self.fleet.fabric.next_ns()
+        if due is None:
+            return self._look_ns if self.fleet.loop.has_timers else None
+        return min(due, self._look_ns)
+
+    def run(self, now_ns: int) -> None:
+        """Look where it is time to, then let the fabric do what is due."""
+        if now_ns == self._look_ns:
+            self._look_ns = now_ns + self.pace.patience_ns // LOOKS
+            if self.pace.quiet(now_ns, self._running()):
+                self.look(now_ns)
+            if self.fleet.fabric.next_ns() != now_ns:
+                return
+        self.fleet.fabric.run(now_ns)
+
+    # looking
+
+    def look(self, now_ns: int) -> None:
+        """Diagnose the fleet as it is; act where the scenario wants that, and end a livelock."""
+        snapshot = self._snapshot(now_ns, idle=False)
+        window = self._livelock_window(snapshot)
+        found = diagnose(snapshot, patience_ns=self.pace.patience_ns, window=window)
+        self._tell(found, snapshot)
+        self._recover(found, snapshot)
+        if self.recovery.choice == "stop" and any(finding.cause is Cause.LIVELOCK for finding in found):
+            self.fleet.end()
+
+    def on_idle(self) -> None:
+        """Nothing can run and nothing is due: name what holds every node that still waits, and end or free it."""
+        snapshot = self._snapshot(self.fleet.loop.now_ns, idle=True)
+        found = diagnose(snapshot, patience_ns=self.pace.patience_ns)
+        found += self._unnamed(found, snapshot)
+        self._tell(found, snapshot)
+        if not self._recover(found, snapshot):
+            self.fleet.end()
+
+    def _livelock_window(self, snapshot: Snapshot) -> Snapshot | None:
+        """The snapshot from which on no node has begun a round, once that was long enough ago."""
+        if self._window is None or self._window.at_ns < self.pace.last_ns:
+            self._window = snapshot
+        return self._window if snapshot.at_ns - self._window.at_ns >= self.pace.livelock_ns else None
+
+    def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
+        """Nodes that stand still outside any wait: an algorithm that awaits something of its own."""
+        told = {node for finding in found for node in (*finding.roots, *finding.culprits, *finding.behind)}
+        left = tuple(node for node in self._running() if node not in told)
+        if not left:
+            return []
+        return [
+            Finding(
+                cause=Cause.DEADLOCK,
+                roots=left,
+                text=f"nodes {list(left)} stand still outside any wait, and nothing can ever happen again",
+                round=min(snapshot.nodes[node].round for node in left),
+                found_ns=snapshot.at_ns,
+                permanent=True,
+            )
+        ]
+
+    def _running(self) -> list[NodeId]:
+        return [i for i, node in self.fleet.nodes.items() if node.running]
+
+    def _snapshot(self, now_ns: int, *, idle: bool) -> Snapshot:
+        """The fleet now. Where it is idle, nobody computes any more: who does not wait stands still."""
+        accounts, down, flying = {}, {}, self._flying()
+        for i, node in self.fleet.nodes.items():
+            finished = node.status.phase is Phase.FINISHED
+            accounts[i] = account = give_account(node.node, node.outgoing, finished=finished, flying=flying[i])
+            state = _state(node)
+            if state is None and idle and account.state is State.RUNNING:
+                state = State.PAUSED
+            if state is not None:
+                down[i] = Down(state, account.round, self.pace.rounds[i][1], self._back_ns(i, now_ns))
+        heartbeats = self.fleet.scenario.failure_detector.kind == "heartbeat" and not idle
+        return assemble(now_ns, accounts, down, self.outages, detects_crashes=heartbeats)
+
+    def _flying(self) -> defaultdict[NodeId, defaultdict[NodeId, list[tuple[Key, int]]]]:
+        """What is under way, by source and destination."""
+        flying: defaultdict[NodeId, defaultdict[NodeId, list[tuple[Key, int]]]]
+        flying = defaultdict(lambda: defaultdict(list))
+        for m, sent_ns in self.fleet.fabric.under_way():
+            flying[m.src][m.dst].append(((m.kind, m.epoch, m.round, m.step, m.attempt), sent_ns))
+        return flying
+
+    def _back_ns(self, node: NodeId, now_ns: int) -> int | None:
+        return min((at_ns for at_ns in self.fleet.faults.returns[node] if at_ns > now_ns), default=None)
+
+    # telling and acting
+
+    def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
+        for finding in self.watch.take(found):
+            now = snapshot.at_ns
+            self.fleet.store.event(now, finding.roots[0], finding.round, "stall", **_details(finding))
+            self.fleet.note(finding.text)
+            held = {*finding.roots, *finding.culprits, *finding.behind}
+            stacks = {i: stack_of(self.fleet.nodes[i].gate.coroutine) for i in sorted(held) if self.fleet.nodes[i].running}
+            nodes = {i: replace(own, stack=stacks.get(i, "")) for i, own in snapshot.nodes.items()}
+            keep_stall(self.fleet.directory.path, finding, replace(snapshot, nodes=nodes))
+
+    def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
+        """Carry out what ends the findings; whether anything was done."""
+        acted = False
+        for finding in found:
+            steps = self.recovery.steps(finding, snapshot)
+            for step in steps:
+                self._do(step)
+            if steps:
+                acted = True
+                self.watch.close(finding, self.recovery.choice)
+                details = _details(finding) | {"how": self.recovery.choice}
+                self.fleet.store.event(snapshot.at_ns, finding.roots[0], finding.round, "recovered", **details)
+        return acted
+
+    def _do(self, step: Step) -> None:
+        if isinstance(step, Skip):
+            self.fleet.nodes[step.node].node.waits.skip(step.sources)
+        elif self.fleet.faults.group is not None:
+            outgoing = self.fleet.nodes[step.src].outgoing
+            self.fleet.faults.group.create_task(outgoing.send_again(step.dst, step.round, step.step))
+
+    def _can_send_again(self, step: Resend) -> bool:
+        source = self.fleet.nodes[step.src]
+        return source.status.phase in (Phase.RUNNING, Phase.FINISHED) and source.outgoing.can_send_again(
+            step.dst, step.round, step.step
+        )
+
+
+def _state(node: SimulatedNode) -> State | None:
+    """Why a node gives no account of its own; None where it does."""
+    if node.status.phase in (Phase.CRASHED, Phase.DIED):
+        return State.CRASHED
+    return State.PAUSED if node.running and node.gate.closed else None
+
+
+def _details(finding: Finding) -> dict[str, Any]:
+    return {
+        "cause": finding.cause.value,
+        "roots": list(finding.roots),
+        "culprits": list(finding.culprits),
+        "behind": list(finding.behind),
+        "text": finding.text,
+    }
