@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from torch import Tensor
 
 from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContext
-from netdfl.core.types import Role, View
-from netdfl.training.base import Received
+from netdfl.core.types import Inbox, Outbox, Role, View
+from netdfl.mixing.base import Remembering
+from netdfl.training.base import Received, Update
 
 
 async def gossip(ctx: RoundContext, alg: Algorithm) -> None:
@@ -53,17 +54,35 @@ async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View
     if adopted is None:
         return s
     x, received = adopted
-    s, update = await ctx.train(s._replace(x=x, received=received), alg, view)
-    await ctx.send(view, UP, await ctx.do(alg.mixing.report, update, received, view))
+    s, update = await ctx.train(noticed(alg, s, inbox, view)._replace(x=x, received=received), alg, view)
+    s, outbox = await ctx.do(reported, alg, s, update, view)
+    await ctx.send(view, UP, outbox)
     return s.end_round(alg, update, view)
+
+
+def noticed(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState:
+    """A client's state once the broadcast came, where clients remember something."""
+    if isinstance(alg.mixing, Remembering):
+        return s._replace(mixing=alg.mixing.notice(s.mixing, inbox, view))
+    return s
+
+
+def reported(alg: Algorithm, s: NodeState, update: Update, view: View) -> tuple[NodeState, Outbox]:
+    """A client's state after its report, and the report."""
+    if isinstance(alg.mixing, Remembering):
+        mixing, outbox = alg.mixing.report_from(s.mixing, update, s.received, view)
+        return s._replace(mixing=mixing), outbox
+    return s, alg.mixing.report(update, s.received, view)
 
 
 def first_state(x: Tensor, alg: Algorithm, view: View) -> NodeState:
     """A node's state before its first round."""
     if alg.family != "server":
         mixing = alg.mixing.init(x, view)
+    elif view.role is Role.SERVER:
+        mixing = alg.mixing.init_server(x, view)
     else:
-        mixing = alg.mixing.init_server(x, view) if view.role is Role.SERVER else None
+        mixing = alg.mixing.init_client(x, view) if isinstance(alg.mixing, Remembering) else None
     return NodeState(view.round, x, alg.start.init(x, view), alg.local.init(x, view), mixing, Received())
 
 

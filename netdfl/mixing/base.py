@@ -6,7 +6,8 @@ saved. The loop of the family calls them; nothing here awaits.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -76,4 +77,30 @@ class Aggregation(Protocol):
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
         """What a client sends back."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """An `Aggregation` whose clients keep something between their reports (error feedback)."""
+
+    def init_client(self, x: Tensor, view: View) -> Any:
+        """A client's state before round 0."""
+        ...
+
+    def notice(self, state: Any, inbox: Inbox, view: View) -> Any:
+        """A client's state once the broadcast came."""
+        ...
+
+    def report_from(self, state: Any, update: Update, received: Received, view: View) -> tuple[Any, Outbox]:
+        """A client's new state, and what it sends back."""
+        ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A mixing that counts what is worth recording every round, beside what all record."""
+
+    def figures(self, state: Any) -> Mapping[str, float]:
+        """Figures by the names of the record's metrics, counted from the start."""
         ...

@@ -7,7 +7,7 @@ node's own step is added. `MultiGossip` repeats a mixing Q times in a round (X+ 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -67,7 +67,7 @@ class Gossip:
         if self.on_missing == "last":
             state = GossipState(state.last | {j: v.clone() for j, v in came.items()})
             came = state.last
-        weights, self_weight = _row(view, came)
+        weights, self_weight = row(view, came)
         missing = sum(w for j, w in weights.items() if j not in came)
         mixed = own * (self_weight if self.on_missing == "renormalise" else self_weight + missing)
         for j in sorted(weights.keys() & came.keys()):
@@ -77,7 +77,7 @@ class Gossip:
         return state, mixed
 
 
-def _row(view: View, came: Mapping[int, Tensor]) -> tuple[Mapping[int, float], float]:
+def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:
     """This node's row of W; uniform over what came where receivers don't know who will send."""
     if view.in_neighbors is not None:
         return view.in_weights, view.self_weight

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from netdfl.compression.arrays import snapshot, to_tensor
+from netdfl.compression.base import Compressor, Encoded
 from netdfl.core.errors import MalformedMessage
-from netdfl.core.types import Message, Outbox, Payload, Scalar, View
+from netdfl.core.types import Message, NodeId, Outbox, Payload, Scalar, View
 from netdfl.training.base import Extras
 
 MODEL = "x"
+CODE = "code"
 
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
@@ -54,6 +56,43 @@ def number(message: Message, name: str) -> float:
             message,
         )
     return float(value)
+
+
+def natural(message: Message, name: str) -> int:
+    """A whole number from 1 of the message's metadata. Raises MalformedMessage."""
+    value = message.payload.meta.get(name)
+    if type(value) is not int or value < 1:
+        raise MalformedMessage(
+            f"message {message.src}->{message.dst} of round {message.round}: "
+            f"expected a whole number {name!r} from 1, got {value!r}"
+        )
+    return value
+
+
+def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
+    """Node ids of the message's metadata; none where there is no such entry. Raises MalformedMessage."""
+    value = message.payload.meta.get(name, ())
+    if not isinstance(value, list | tuple) or not all(type(node) is int for node in value):
+        raise MalformedMessage(
+            f"message {message.src}->{message.dst} of round {message.round}: expected nodes under {name!r}, got {value!r}"
+        )
+    return tuple(value)
+
+
+def pack_encoded(encoded: Encoded) -> Payload:
+    """A compressed vector as a payload; its dimension is not sent, because the receiver knows it."""
+    meta: dict[str, Scalar] = {CODE: dict(encoded.meta)} if encoded.meta else {}
+    return Payload({f"{CODE}.{name}": array for name, array in encoded.arrays.items()}, meta)
+
+
+def unpack_encoded(payload: Payload, compressor: Compressor, like: Tensor) -> Tensor:
+    """Decode what `pack_encoded` made to a fresh vector like `like`. Raises MalformedMessage."""
+    meta = payload.meta.get(CODE, {})
+    if not isinstance(meta, Mapping):
+        raise MalformedMessage(f"expected a mapping under {CODE!r}, got {meta!r}")
+    prefix = CODE + "."
+    arrays = {name.removeprefix(prefix): a for name, a in payload.arrays.items() if name.startswith(prefix)}
+    return compressor.decompress(Encoded(like.numel(), arrays, meta)).to(like.device, like.dtype)
 
 
 def to_all(view: View, payload: Payload) -> Outbox:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from netdfl.algorithms.base import Algorithm, NodeState
-from netdfl.algorithms.families import DOWN, UP, first_state
+from netdfl.algorithms.families import DOWN, UP, first_state, noticed, reported
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Role, View
 from netdfl.training.base import Task, Update
 
@@ -67,11 +67,12 @@ def _server_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) ->
 
 def _client(alg: Algorithm, s: NodeState, task: Task, inbox: Inbox | None, view: View) -> tuple[NodeState, Outbox]:
     adopted = alg.mixing.adopt(inbox, s.x, view) if inbox is not None else None
-    if adopted is None:
+    if inbox is None or adopted is None:
         return s, {}
     x, received = adopted
-    s, update = s._replace(x=x, received=received).train(alg, task.data(view.round), view)
-    return s.end_round(alg, update, view), alg.mixing.report(update, received, view)
+    s, update = noticed(alg, s, inbox, view)._replace(x=x, received=received).train(alg, task.data(view.round), view)
+    s, outbox = reported(alg, s, update, view)
+    return s.end_round(alg, update, view), outbox
 
 
 def _deliver(outboxes: Mapping[NodeId, Outbox], round: int, step: int) -> dict[NodeId, Inbox]:

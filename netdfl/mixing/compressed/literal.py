@@ -1,0 +1,84 @@
+"""Two forms that don't agree, kept for what they show: quantized DFedAvgM as printed, and the bare model.
+
+    literal (Sun, Li, Wang 2022, Eq. 7)   q_i = C(z_i - x_i),  x_i+ = x_i + sum_l W_il q_l
+    bare                                  x_i+ = W_ii x_i + sum_j W_ij C(x_j)
+
+With C = I the first is X + W (Z - X), not W Z: the mean is right, but what nodes differ by at first
+never shrinks. (With reference copies, as must be meant, it is `Choco` with gamma 1.) The second
+compresses the model itself: the error is as large as the model and the mean drifts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
+
+from netdfl.compression.base import Compressor
+from netdfl.core.rng import Streams
+from netdfl.core.types import Inbox, Outbox, View
+from netdfl.mixing.base import Mixed
+from netdfl.mixing.compressed.references import compress
+from netdfl.mixing.gossip import row
+from netdfl.mixing.payloads import to_all, unpack_encoded
+from netdfl.training.base import Update
+
+
+class Said(NamedTuple):
+    """What the node's neighbors hear in this step, as they decode it."""
+
+    vector: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiteralQuantized:
+    """Eq. 7 as printed: differences are averaged, models are not."""
+
+    compressor: Compressor
+    streams: Streams = field(default_factory=lambda: Streams(0))
+    push = False
+
+    def init(self, x: Tensor, view: View) -> Said:
+        """Nothing said yet."""
+        return Said(x.new_zeros(x.shape))
+
+    def weight(self, state: Said) -> float:
+        """Always 1."""
+        return 1.0
+
+    def num_steps(self, round: int, view: View) -> int:
+        """One exchange a round."""
+        return 1
+
+    def outgoing(self, state: Said, update: Update, step: int, view: View) -> tuple[Said, Outbox]:
+        """q = C(z - x)."""
+        code = compress(self.compressor, update.x - update.before, self.streams, view, step)
+        return Said(unpack_encoded(code, self.compressor, update.x)), to_all(view, code)
+
+    def mix(self, state: Said, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """x+ = x + sum_l W_il q_l."""
+        moved = _mean(self.compressor, state.vector, inbox, view)
+        return Mixed(state, update._replace(x=moved.add_(update.before)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BareModel(LiteralQuantized):
+    """Gossip of compressed models, which scenarios get only as `scheme: unsafe`."""
+
+    def outgoing(self, state: Said, update: Update, step: int, view: View) -> tuple[Said, Outbox]:
+        """C(x)."""
+        return state, to_all(view, compress(self.compressor, update.x, self.streams, view, step))
+
+    def mix(self, state: Said, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """x+ = W_ii x + sum_j W_ij C(x_j)."""
+        return Mixed(state, update._replace(x=_mean(self.compressor, update.x, inbox, view)))
+
+
+def _mean(compressor: Compressor, own: Tensor, inbox: Inbox, view: View) -> Tensor:
+    others = {message.src: unpack_encoded(message.payload, compressor, own) for message in inbox}
+    weights, self_weight = row(view, others)
+    mixed = own * (self_weight + sum(weight for j, weight in weights.items() if j not in others))
+    for j in sorted(weights.keys() & others.keys()):
+        mixed.add_(others[j], alpha=weights[j])
+    return mixed

@@ -1,0 +1,271 @@
+"""References: a vector that sender and receiver both keep, so that only compressed differences travel.
+
+The sender of a stream of vectors x keeps a reference h, every receiver a copy of it. Version v is
+
+    h_v = h_(v-1) + C(x_v - h_(v-1))
+
+computed on both ends from the same bytes in the same order, so the copies agree bit for bit. A lost
+difference shows as a gap in the versions: the receiver then asks, in the next message that it sends,
+and the sender's next message carries h_(v-1) in full beside the difference. Until then differences
+that can't be decoded are kept where they are mass (push-sum), and settled backwards from the full
+reference: h_(v-2) = h_(v-1) - C_(v-1), as long as no second message is missing between them.
+
+A compressor that loses nothing needs no reference: what travels is the vector itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
+
+from netdfl.compression.arrays import snapshot
+from netdfl.compression.base import Compressor
+from netdfl.core.errors import TrainingError
+from netdfl.core.rng import Streams
+from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, View
+from netdfl.mixing.payloads import natural, number, pack_encoded, some_nodes, unpack_encoded, vector
+
+FULL = "full"
+KEPT = 8
+UNKNOWN = -1
+
+
+class Reference(NamedTuple):
+    """The sender's end: h, shape (d,), and its version."""
+
+    vector: Tensor
+    version: int = 0
+
+
+class Share(NamedTuple):
+    """What a message of push-sum moves: `x` times the sender's reference, and `w` of weight."""
+
+    x: float = 1.0
+    w: float = 0.0
+
+
+class Came(NamedTuple):
+    """A sender's reference at the moment of one of its messages, and the share that goes with it."""
+
+    vector: Tensor
+    share: Share
+
+
+class Pending(NamedTuple):
+    """A difference that waits for its reference, with the share that came with it."""
+
+    version: int
+    difference: Tensor
+    share: Share
+
+
+class Copy(NamedTuple):
+    """The receiver's end: h at `version`, what waits for a later one, and the version last asked about.
+
+    `epoch` counts the sender's restarts: what it sent before one says nothing of what comes after.
+    """
+
+    vector: Tensor
+    version: int = 0
+    epoch: int = 0
+    pending: tuple[Pending, ...] = ()
+    asked: int = 0
+
+
+class Tally(NamedTuple):
+    """What desynchronised references have cost so far.
+
+    `gaps` counts differences that could not be decoded when they came, `lost` those of them whose mass
+    is gone for good, `resyncs` the full references sent and `resync_bytes` their bytes.
+    """
+
+    gaps: int = 0
+    lost: int = 0
+    resyncs: int = 0
+    resync_bytes: int = 0
+
+
+class Heard(NamedTuple):
+    """What a node knows of the others' references, and who wants its own in full.
+
+    `start` is where references begin. `asks` are the nodes to ask in the next message, `owed` those
+    that asked this node.
+    """
+
+    start: Tensor
+    copies: Mapping[NodeId, Copy]
+    asks: tuple[NodeId, ...] = ()
+    owed: tuple[NodeId, ...] = ()
+    tally: Tally = Tally()
+
+
+class _Step(NamedTuple):
+    """What one message does to a copy."""
+
+    copy: Copy
+    came: tuple[Came, ...] = ()
+    lost: int = 0
+    ask: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differences:
+    """How vectors travel: compressed differences to references.
+
+    `common_start` says that all nodes start from the same vector, so that references start there too;
+    otherwise they start from 0. `mass` says that a difference carries mass, and so is worth keeping
+    while it can't be decoded.
+    """
+
+    compressor: Compressor
+    streams: Streams = field(default_factory=lambda: Streams(0))
+    common_start: bool = False
+    mass: bool = False
+
+    def first(self, x: Tensor) -> Heard:
+        """Before anything was sent or heard, where the node starts at `x`."""
+        return Heard(x if self.common_start else x.new_zeros(x.shape), {})
+
+    def lossless(self, dim: int) -> bool:
+        """Whether the compressor gives back every vector of `dim` numbers bit for bit."""
+        return self.compressor.variance(dim) == 0.0
+
+    def send(
+        self, reference: Reference, x: Tensor, view: View, step: int, to: NodeId | None = None
+    ) -> tuple[Reference, Payload]:
+        """Move the reference towards `x` and return what a receiver needs to follow it."""
+        version: dict[str, Scalar] = {"version": reference.version + 1}
+        if self.lossless(x.numel()):
+            return Reference(x.clone(), reference.version + 1), Payload({FULL: snapshot(x)}, version)
+        code = compress(self.compressor, x - reference.vector, self.streams, view, step, to)
+        after = reference.vector + unpack_encoded(code, self.compressor, x)
+        return Reference(after, reference.version + 1), Payload(code.arrays, {**code.meta, **version})
+
+    def receive(self, heard: Heard, inbox: Inbox, view: View) -> tuple[Heard, dict[NodeId, tuple[Came, ...]]]:
+        """Follow the references of all senders in `inbox`.
+
+        Returns, for each sender, its reference as of every message that can be decoded now: those of
+        this inbox, and earlier ones that had to wait.
+        """
+        copies, came = dict(heard.copies), {}
+        asks, owed, tally = list(heard.asks), list(heard.owed), heard.tally
+        for message in inbox:
+            if view.node in some_nodes(message, "ask"):
+                owed.append(message.src)
+            if "version" not in message.payload.meta:
+                continue
+            known = copies.get(message.src) or Copy(heard.start, epoch=message.epoch)
+            step = self._follow(known, message, heard.start)
+            copies[message.src] = step.copy
+            came[message.src] = (*came.get(message.src, ()), *step.came)
+            tally = tally._replace(gaps=tally.gaps + (not step.came), lost=tally.lost + step.lost)
+            asks += [message.src] * step.ask
+        return Heard(heard.start, copies, _unique(asks), _unique(owed), tally), came
+
+    def _follow(self, copy: Copy, message: Message, like: Tensor) -> _Step:
+        version, share = natural(message, "version"), _share(message)
+        if FULL in message.payload.arrays:
+            return self._full(copy, message, version, share, like)
+        if message.epoch < copy.epoch:
+            return _Step(copy, lost=self.mass)
+        waiting = Pending(version, unpack_encoded(message.payload, self.compressor, like), share)
+        if version == copy.version + 1:
+            return _catch_up(copy._replace(epoch=message.epoch, pending=(waiting, *copy.pending)))
+        if message.epoch == copy.epoch and version <= copy.version:
+            return _Step(copy, lost=self.mass)
+        return self._wait(copy, message.epoch, waiting)
+
+    def _wait(self, copy: Copy, epoch: int, waiting: Pending) -> _Step:
+        """Keep a difference whose reference is not known; ask again where an answer should have come."""
+        if epoch != copy.epoch:
+            copy = copy._replace(version=UNKNOWN, epoch=epoch, asked=0)
+        ask = not copy.asked or waiting.version >= copy.asked + 2
+        pending = (*copy.pending, waiting) if self.mass else ()
+        dropped = max(0, len(pending) - KEPT)
+        copy = copy._replace(pending=pending[dropped:], asked=waiting.version if ask else copy.asked)
+        return _Step(copy, lost=dropped, ask=ask)
+
+    def _full(self, copy: Copy, message: Message, version: int, share: Share, like: Tensor) -> _Step:
+        base = vector(message, like, FULL)
+        if self.lossless(like.numel()):
+            known = copy if version < copy.version else Copy(base.clone(), version, message.epoch)
+            return _Step(known, (Came(base, share),))
+        now = base + unpack_encoded(message.payload, self.compressor, like)
+        if message.epoch == copy.epoch and version <= copy.version:
+            return _Step(copy, (Came(now, share),))
+        settled, lost = _walk_back([p for p in copy.pending if p.version < version], base, version - 1)
+        ahead = tuple(p for p in copy.pending if p.version > version)
+        after = _catch_up(Copy(now, version, message.epoch, ahead))
+        return _Step(after.copy, (*settled, Came(now, share), *after.came), lost)
+
+
+def _catch_up(copy: Copy) -> _Step:
+    """Decode what waited, as far as no version is missing."""
+    came, waiting = [], list(copy.pending)
+    while waiting and waiting[0].version == copy.version + 1:
+        first = waiting.pop(0)
+        copy = copy._replace(vector=copy.vector + first.difference, version=first.version)
+        came.append(Came(copy.vector, first.share))
+    return _Step(copy._replace(pending=tuple(waiting), asked=copy.asked if waiting else 0), tuple(came))
+
+
+def _walk_back(waiting: list[Pending], base: Tensor, version: int) -> tuple[list[Came], int]:
+    """Settle what waited, from `base` at `version` backwards; count what is behind another gap."""
+    settled = []
+    while waiting and waiting[-1].version == version:
+        last = waiting.pop()
+        settled.append(Came(base, last.share))
+        base, version = base - last.difference, version - 1
+    return settled, len(waiting)
+
+
+def compress(
+    compressor: Compressor, x: Tensor, streams: Streams, view: View, step: int, to: NodeId | None = None
+) -> Payload:
+    """C(x), with the random stream of (node, round, step) and of the receiver where there is one.
+
+    Raises TrainingError where a number is NaN or infinite.
+    """
+    key = (view.node, view.round, step) if to is None else (view.node, view.round, step, to)
+    try:
+        return pack_encoded(compressor.compress(x, streams.rng("compress", *key)))
+    except ValueError as error:
+        raise TrainingError(f"node {view.node}, round {view.round}: can't compress: {error}") from error
+
+
+def address(
+    heard: Heard, before: Reference, code: Payload, meta: Mapping[str, Scalar], to: Iterable[NodeId]
+) -> tuple[Heard, Outbox]:
+    """`code` with `meta` to every node of `to`; who asked gets the reference of `before` in full as well.
+
+    Equal messages are one payload. All say whom this node asks; `ask_others` reaches those not in `to`.
+    """
+    to = tuple(to)
+    meta = {**code.meta, **meta, **({"ask": list(heard.asks)} if heard.asks else {})}
+    outbox = dict.fromkeys(to, Payload(code.arrays, meta))
+    wanting = [j for j in to if j in heard.owed and FULL not in code.arrays]
+    if wanting:
+        whole = Payload({FULL: snapshot(before.vector), **code.arrays}, meta)
+        outbox |= dict.fromkeys(wanting, whole)
+    tally = heard.tally
+    cost = tally.resync_bytes + len(wanting) * before.vector.nbytes
+    tally = tally._replace(resyncs=tally.resyncs + len(wanting), resync_bytes=cost)
+    return heard._replace(owed=tuple(j for j in heard.owed if j not in to), tally=tally), outbox
+
+
+def ask_others(heard: Heard, outbox: Outbox) -> tuple[Heard, Outbox]:
+    """Add a message for every node that is asked and gets nothing else; then nobody is left to ask."""
+    others = {j: Payload(meta={"ask": [j]}) for j in heard.asks if j not in outbox}
+    return heard._replace(asks=()), {**outbox, **others}
+
+
+def _share(message: Message) -> Share:
+    meta = message.payload.meta
+    return Share(number(message, "share") if "share" in meta else 1.0, number(message, "w") if "w" in meta else 0.0)
+
+
+def _unique(nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+    return tuple(sorted(set(nodes)))

@@ -1,0 +1,129 @@
+"""Compressed reports to a server: the difference y - w that a client made of the model w, with or without memory.
+
+    plain   y^ = w + C(y - w)                                    as the papers run it
+    EF14    c = C(e + y - w),  e+ = e + y - w - c,  y^ = w + c   the rest is said later (Seide et al. 2014)
+    EF21    g+ = g + C(y - w - g),  y^ = w + g+                  both ends keep g (Richtarik et al. 2021)
+
+The server's own aggregation then sees y^ in place of y. The model goes down as it is, extras travel
+as they are. EF21 asks the server for a vector per client; a lost report is noticed there by its
+version, and asked for in the next broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from netdfl.core.types import Array, Inbox, Message, NodeId, Outbox, Payload, View
+from netdfl.mixing.base import Aggregation
+from netdfl.mixing.compressed.references import Differences, Heard, Reference, address, compress
+from netdfl.mixing.payloads import CODE, MODEL, pack, some_nodes, to_all, unpack_encoded
+from netdfl.training.base import Received, Update
+
+Feedback = Literal["plain", "ef14", "ef21"]
+UP = 1
+
+
+class HubState(NamedTuple):
+    """The wrapped aggregation's state, and what is known of the clients' references (EF21)."""
+
+    inner: Any
+    heard: Heard
+
+
+class ClientState(NamedTuple):
+    """e of EF14, or g of EF21 with its version, and whether the server wants g in full."""
+
+    memory: Reference
+    heard: Heard
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressedReports:
+    """Any aggregation, its reports compressed. See `Aggregation` and `Remembering`."""
+
+    inner: Aggregation
+    differences: Differences
+    feedback: Feedback = "plain"
+
+    def init_server(self, x: Tensor, view: View) -> HubState:
+        """The wrapped one's; nothing heard."""
+        return HubState(self.inner.init_server(x, view), replace(self.differences, common_start=False).first(x))
+
+    def init_client(self, x: Tensor, view: View) -> ClientState:
+        """Nothing to say yet."""
+        heard = replace(self.differences, common_start=False).first(x)
+        return ClientState(Reference(heard.start), heard)
+
+    def broadcast(self, state: HubState, x: Tensor, view: View) -> Outbox:
+        """As the wrapped one; whose reference is lost is asked for it."""
+        outbox = self.inner.broadcast(state.inner, x, view)
+        asked = [j for j in state.heard.asks if j in outbox]
+        return {
+            j: Payload(payload.arrays, {**payload.meta, "ask": asked}) if j in asked else payload
+            for j, payload in outbox.items()
+        }
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """As the wrapped one."""
+        return self.inner.adopt(inbox, like, view)
+
+    def notice(self, state: ClientState, inbox: Inbox, view: View) -> ClientState:
+        """Hear from the broadcast whether the server lost track of this client's reference."""
+        owed = tuple(message.src for message in inbox if view.node in some_nodes(message, "ask"))
+        return state._replace(heard=state.heard._replace(owed=owed))
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """As the wrapped one; never called, because a report needs the client's memory: see `report_from`."""
+        return self.inner.report(update, received, view)
+
+    def report_from(
+        self, state: ClientState, update: Update, received: Received, view: View
+    ) -> tuple[ClientState, Outbox]:
+        """The wrapped one's report, with the compressed difference in place of the model."""
+        state, code = self._encode(state, update.x - update.before, view)
+        return state, {
+            j: Payload(_without_model(payload) | dict(code[j].arrays), {**payload.meta, **code[j].meta})
+            for j, payload in self.inner.report(update, received, view).items()
+        }
+
+    def _encode(self, state: ClientState, difference: Tensor, view: View) -> tuple[ClientState, Outbox]:
+        if self.feedback == "ef21":
+            memory, code = self.differences.send(state.memory, difference, view, UP)
+            heard, outbox = address(state.heard, state.memory, code, {}, view.out_neighbors)
+            return ClientState(memory, heard), outbox
+        meant = difference + state.memory.vector
+        code = compress(self.differences.compressor, meant, self.differences.streams, view, UP)
+        if self.feedback == "ef14":
+            said = unpack_encoded(code, self.differences.compressor, meant)
+            state = state._replace(memory=Reference(meant - said, state.memory.version + 1))
+        return state, to_all(view, code)
+
+    def aggregate(self, state: HubState, x: Tensor, inbox: Inbox, view: View) -> tuple[HubState, Tensor]:
+        """Put y^ in place of y in every report that can be decoded, and aggregate those."""
+        differences, heard = self._decode(state.heard, inbox, view, x)
+        reports = [_with_model(m, x + differences[m.src]) for m in inbox if m.src in differences]
+        undecoded = [message.src for message in inbox if message.src not in differences]
+        inner, model = self.inner.aggregate(state.inner, x, Inbox(reports, [*inbox.missing, *undecoded]), view)
+        return HubState(inner, heard), model
+
+    def _decode(self, heard: Heard, inbox: Inbox, view: View, like: Tensor) -> tuple[Mapping[NodeId, Tensor], Heard]:
+        compressor = self.differences.compressor
+        if self.feedback != "ef21":
+            return {m.src: unpack_encoded(m.payload, compressor, like) for m in inbox}, heard
+        unasked = tuple(j for j in heard.asks if j not in view.out_neighbors)
+        heard, came = self.differences.receive(heard._replace(asks=unasked), inbox, view)
+        return {j: decoded[-1].vector for j, decoded in came.items() if decoded}, heard
+
+
+def _without_model(payload: Payload) -> dict[str, Array]:
+    return {name: array for name, array in payload.arrays.items() if name != MODEL}
+
+
+def _with_model(message: Message, model: Tensor) -> Message:
+    arrays = {name: array for name, array in message.payload.arrays.items() if not name.startswith(CODE + ".")}
+    arrays |= pack(model).arrays
+    return replace(message, payload=Payload(arrays, message.payload.meta))
