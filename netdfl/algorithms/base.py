@@ -12,7 +12,8 @@ from netdfl.core.types import Inbox, NodeId, Outbox, View
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from netdfl.training.base import LocalData, LocalSolver, Received, Start, Update
+    from netdfl.mixing.base import Refinement
+    from netdfl.training.base import LocalData, LocalSolver, Objective, Received, Start, Update
 
 T = TypeVar("T")
 FamilyName = Literal["gossip", "server", "bilateral", "overlap"]
@@ -23,7 +24,7 @@ class Algorithm:
     """Orthogonal parts: where a round starts, what it does locally, how it mixes, what it waits for.
 
     `family` names the loop that runs them. `mixing` is a `Mixing`, or an `Aggregation` in the server
-    family.
+    family. `refine` is what a server does with its model beside averaging, where it does.
     """
 
     family: FamilyName
@@ -31,6 +32,11 @@ class Algorithm:
     local: LocalSolver
     mixing: Any
     wait: WaitPolicy
+    refine: Refinement | None = None
+
+    def served_alone(self, view: View) -> bool:
+        """Whether the server works by itself in the view's round, and nobody sends."""
+        return self.refine is not None and self.refine.alone(view)
 
 
 class NodeState(NamedTuple):
@@ -65,6 +71,13 @@ class NodeState(NamedTuple):
         mixing, update, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
         return self._replace(mixing=mixing, received=received), update
 
+    def refine(self, alg: Algorithm, objective: Objective, view: View) -> NodeState:
+        """What the server makes of its own model, once it has aggregated."""
+        if alg.refine is None:
+            return self
+        mixing, x = alg.refine.refine(self.mixing, self.x, objective, view)
+        return self._replace(x=x, mixing=mixing)
+
     def end_round(self, alg: Algorithm, update: Update, view: View) -> NodeState:
         """Close the round: the mixed vector becomes the node's, the solver sees what mixing did."""
         local = alg.local.after_mix(self.local, self.x, update.x, self.received, view)
@@ -84,6 +97,10 @@ class RoundContext(Protocol):
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
         """Run one local round off the event loop."""
+        ...
+
+    async def refine(self, state: NodeState, alg: Algorithm, view: View) -> NodeState:
+        """Run a server's own work on its model, which may be long, off the event loop."""
         ...
 
     async def do(self, function: Callable[..., T], *args: Any) -> T:

@@ -5,7 +5,7 @@ The parts, and torch with them, are imported when an algorithm is built.
 
 from __future__ import annotations
 
-from netdfl.algorithms import central, directed, undirected
+from netdfl.algorithms import central, compressed, directed, undirected
 from netdfl.algorithms.base import Catalog, Entry
 
 DOUBLY = frozenset({"doubly", "row"})
@@ -22,6 +22,10 @@ ALGORITHMS: Catalog = {
     "oledfl_sgd": Entry(build=undirected.oledfl_sgd, family="gossip", needs=DOUBLY, source="OledFL"),
     "oledfl_sam": Entry(build=undirected.oledfl_sam, family="gossip", needs=DOUBLY, source="OledFL"),
     "qg_dsgdm": Entry(build=undirected.qg_dsgdm, family="gossip", needs=DOUBLY, source="Lin et al. 2021"),
+    "choco_sgd": Entry(build=compressed.choco_sgd, family="gossip", needs=DOUBLY, source="Koloskova et al. 2019"),
+    "deepsqueeze": Entry(build=compressed.deepsqueeze, family="gossip", needs=DOUBLY, source="Tang et al. 2019"),
+    "delicoco": Entry(build=compressed.delicoco, family="gossip", needs=DOUBLY, source="Hashemi et al. 2022"),
+    "qdfedavgm": Entry(build=compressed.qdfedavgm, family="gossip", needs=DOUBLY, source="Sun, Li, Wang 2022"),
     "sgp": Entry(build=directed.sgp, family="gossip", needs=COLUMN, source="Assran et al. 2019; DFedSGPSM"),
     "osgp": Entry(build=directed.osgp, family="gossip", needs=COLUMN, source="DFedSGPSM"),
     "dfedsgpm": Entry(build=directed.dfedsgpm, family="gossip", needs=COLUMN, source="DFedSGPSM"),

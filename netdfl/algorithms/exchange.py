@@ -6,19 +6,27 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.wait import WaitPolicy
+from netdfl.core.rng import Streams
 
 if TYPE_CHECKING:
     from netdfl.compression.base import Compressor
 
 OnMissing = Literal["self", "renormalise", "last"]
+Scheme = Literal["auto", "choco", "deepsqueeze", "edge", "push_sum", "plain", "ef14", "ef21", "unsafe"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The wait, what to do about a neighbor that did not arrive, and the compression of messages."""
+    """The wait, what to do about a neighbor that did not arrive, and the compression of messages.
+
+    `common_start` says that all nodes start from the same parameters. `streams` is where compressors
+    draw from.
+    """
 
     wait: WaitPolicy = field(default_factory=WaitPolicy)
     on_missing: OnMissing = "self"
     compressor: Compressor | None = None
-    scheme: str = "auto"
+    scheme: Scheme = "auto"
     gamma: float | Literal["auto"] = "auto"
+    common_start: bool = False
+    streams: Streams = field(default_factory=lambda: Streams(0))

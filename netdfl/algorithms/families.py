@@ -33,9 +33,11 @@ async def server(ctx: RoundContext, alg: Algorithm) -> None:
     """The server sends its model down, participants train and report up, the server aggregates."""
     s = ctx.begin(alg)
     async for view in ctx.rounds(s.round):
+        alone = alg.served_alone(view)
         if view.role is Role.SERVER:
-            s = await _serve(ctx, alg, s, view)
-        elif view.active:
+            s = s if alone else await _serve(ctx, alg, s, view)
+            s = await ctx.refine(s, alg, view)
+        elif view.active and not alone:
             s = await _take_part(ctx, alg, s, view)
         s = s._replace(round=view.round + 1)
         await ctx.end_round(s, view)

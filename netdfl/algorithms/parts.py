@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netdfl.algorithms.base import Algorithm
+from netdfl.algorithms.compressed_parts import directed, reports, undirected
 from netdfl.algorithms.exchange import Exchange
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Mixing
@@ -33,6 +34,7 @@ __all__ = [
     "local_sgd",
     "push_sum",
     "server",
+    "undirected",
 ]
 
 
@@ -64,15 +66,15 @@ def gossip(
     exchange: Exchange, local: LocalSolver, *, mixing: Mixing | None = None, start: Start | None = None
 ) -> Algorithm:
     """An algorithm of the gossip family on undirected graphs."""
-    mixing = mixing or Gossip(on_missing=exchange.on_missing)
+    mixing = mixing or undirected(exchange)
     return Algorithm(family="gossip", start=start or Plain(), local=local, mixing=mixing, wait=exchange.wait)
 
 
 def push_sum(exchange: Exchange, local: LocalSolver, *, start: Start | None = None) -> Algorithm:
     """An algorithm of the gossip family on directed graphs, by push-sum."""
-    return Algorithm(family="gossip", start=start or Plain(), local=local, mixing=PushSum(), wait=exchange.wait)
+    return Algorithm(family="gossip", start=start or Plain(), local=local, mixing=directed(exchange), wait=exchange.wait)
 
 
 def server(exchange: Exchange, local: LocalSolver, mixing: Aggregation) -> Algorithm:
     """An algorithm with a server."""
-    return Algorithm(family="server", start=Plain(), local=local, mixing=mixing, wait=exchange.wait)
+    return Algorithm(family="server", start=Plain(), local=local, mixing=reports(exchange, mixing), wait=exchange.wait)

@@ -60,7 +60,12 @@ def lian_dpsgd(
     """D-PSGD as first written: X+ = W X - lr grad F(X), one step, the gradient taken before mixing.
 
     Sends d numbers to each neighbor, keeps nothing. Source: Lian et al. 2017.
+
+    Raises:
+        ValueError: Messages are to be compressed; `choco_sgd` is the method for that.
     """
+    if exchange.compressor is not None:
+        raise ValueError("lian_dpsgd averages whole models; its compressed counterpart is choco_sgd")
     local = parts.local_sgd(
         lr=lr,
         lr_decay=lr_decay,
@@ -181,7 +186,7 @@ def dfedsam_mgs(
         clip_norm=clip_norm,
         rho=rho,
     )
-    mixing = parts.MultiGossip(parts.Gossip(on_missing=exchange.on_missing), gossip_steps)
+    mixing = parts.MultiGossip(parts.undirected(exchange), gossip_steps)
     return parts.gossip(exchange, local, mixing=mixing)
 
 

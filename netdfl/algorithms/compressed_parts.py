@@ -1,0 +1,85 @@
+"""What an exchange's compression makes of a mixing: the scheme's own, or the uncompressed one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netdfl.algorithms.exchange import Exchange
+from netdfl.compression.identity import Identity
+from netdfl.mixing.base import Aggregation, Mixing
+from netdfl.mixing.compressed.choco import Choco
+from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
+from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
+from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
+from netdfl.mixing.compressed.references import Differences
+from netdfl.mixing.compressed.server import CompressedReports, Feedback
+from netdfl.mixing.gossip import Gossip
+from netdfl.mixing.push_sum import PushSum
+
+
+def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
+    """How the exchange's vectors travel; without a compressor as they are."""
+    return Differences(
+        compressor=exchange.compressor or Identity(),
+        streams=exchange.streams,
+        common_start=exchange.common_start,
+        mass=mass,
+    )
+
+
+def choco(exchange: Exchange, *, gamma: Any = None) -> Choco:
+    """CHOCO. Raises ValueError where a missing neighbor can't be treated as asked."""
+    if exchange.on_missing == "renormalise":
+        raise ValueError("choco can't scale up what came, because references would no longer agree; use self or last")
+    return Choco(
+        differences=differences(exchange), gamma=gamma or exchange.gamma, on_missing=exchange.on_missing
+    )
+
+
+def deepsqueeze(exchange: Exchange) -> DeepSqueeze:
+    """DeepSqueeze."""
+    return DeepSqueeze(
+        compressor=exchange.compressor or Identity(), streams=exchange.streams, gamma=exchange.gamma
+    )
+
+
+def literal(exchange: Exchange) -> LiteralQuantized:
+    """Quantized DFedAvgM as printed."""
+    return LiteralQuantized(compressor=exchange.compressor or Identity(), streams=exchange.streams)
+
+
+def undirected(exchange: Exchange) -> Mixing:
+    """Gossip, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
+    if exchange.compressor is None:
+        return Gossip(on_missing=exchange.on_missing)
+    if exchange.scheme in ("auto", "choco"):
+        return choco(exchange)
+    if exchange.scheme == "deepsqueeze":
+        return deepsqueeze(exchange)
+    if exchange.scheme == "unsafe":
+        return BareModel(compressor=exchange.compressor, streams=exchange.streams)
+    raise ValueError(f"scheme {exchange.scheme} is not for gossip; use choco, deepsqueeze or auto")
+
+
+def directed(exchange: Exchange) -> Mixing:
+    """Push-sum, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
+    if exchange.compressor is None:
+        return PushSum()
+    gamma = 1.0 if exchange.gamma == "auto" else exchange.gamma
+    if exchange.scheme in ("auto", "edge"):
+        return EdgePushSum(differences=differences(exchange, mass=True), gamma=gamma)
+    if exchange.scheme == "push_sum":
+        return QuantizedPushSum(differences=differences(exchange, mass=True), gamma=gamma)
+    raise ValueError(f"scheme {exchange.scheme} is not for push-sum; use edge, push_sum or auto")
+
+
+_FEEDBACK: dict[str, Feedback] = {"auto": "plain", "plain": "plain", "ef14": "ef14", "ef21": "ef21"}
+
+
+def reports(exchange: Exchange, inner: Aggregation) -> Aggregation:
+    """A server's exchange, its reports compressed. Raises ValueError for a scheme that is not for it."""
+    if exchange.compressor is None:
+        return inner
+    if exchange.scheme not in _FEEDBACK:
+        raise ValueError(f"scheme {exchange.scheme} is not for a server; use plain, ef14, ef21 or auto")
+    return CompressedReports(inner=inner, differences=differences(exchange), feedback=_FEEDBACK[exchange.scheme])
