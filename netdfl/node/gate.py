@@ -47,9 +47,11 @@ class _Steps(Awaitable[None]):
 
     def __await__(self) -> Generator[Any, None, None]:
         step: Callable[[], Any] = partial(self.coroutine.send, None)
+        ending = False
         while True:
             try:
-                yield from self.gate.until_open()
+                if not ending:
+                    yield from self.gate.until_open()
             except BaseException as error:
                 step = partial(self.coroutine.throw, error)
             try:
@@ -60,5 +62,6 @@ class _Steps(Awaitable[None]):
                 yield waited_for
             except BaseException as error:
                 step = partial(self.coroutine.throw, error)
+                ending = isinstance(error, asyncio.CancelledError)  # a node that is stopped can still be killed
             else:
-                step = partial(self.coroutine.send, None)
+                step, ending = partial(self.coroutine.send, None), False

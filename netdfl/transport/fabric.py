@@ -2,7 +2,8 @@
 
 Sans-I/O. Whoever owns the time asks `next_ns` and calls `run` at that instant; the fabric never waits
 and knows no event loop but for the senders that it holds back. At one instant messages go in the order
-of a keyed hash of (edge, kind, epoch, round, step, attempt, copy), so it does not matter who sent first.
+of a keyed hash of (edge, kind, epoch, round, step, attempt, copy), those of one edge in the order in which
+they were sent; so it does not matter which node sent first.
 
 A message on a link without shared stages is computed through at once and costs one entry; on any other
 it enters each stage when it gets there.
@@ -11,6 +12,7 @@ it enters each stage when it gets there.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
@@ -261,7 +263,7 @@ class Fabric:
         heappop(self._times)
         entries = self._due.pop(now_ns)
         if len(entries) > 1:
-            entries.sort(key=itemgetter(0))
+            entries = _in_order(entries)
         self._running = True
         for _, lane, message, nbytes, sent_ns, departure, place in entries:
             if departure is None:
@@ -384,6 +386,17 @@ def _at_once(path: Path, changing: bool) -> tuple[Stage, ...] | None:
         else:
             return None
     return None if any(isinstance(stage, Duplicate) for stage in stages) else tuple(stages)
+
+
+def _in_order(entries: list[_Entry]) -> list[_Entry]:
+    """Edges by their ties; the entries of one edge keep the order in which they came, as links promise."""
+    ordered = sorted(entries, key=itemgetter(0))
+    if len(set(map(itemgetter(1), entries))) == len(entries):
+        return ordered
+    of_lane: dict[_Lane, deque[_Entry]] = {}
+    for entry in entries:
+        of_lane.setdefault(entry[1], deque()).append(entry)
+    return [of_lane[entry[1]].popleft() for entry in ordered]
 
 
 def _fixed_ns(stages: Sequence[Stage]) -> int:
