@@ -37,11 +37,11 @@ def main() -> None:
         engine = _open(plan)
     except InputError as error:
         return _say({"error": str(error)})
+    _hurry()
     _say({"ready": {"engine": engine.name, "places": engine.places}})
     start = next(commands, None)
     if start is None or "start_ns" not in start:
         return
-    _hurry()
 
     def obey() -> None:
         engine.ended = True
