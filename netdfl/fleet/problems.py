@@ -13,8 +13,8 @@ from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.scenario.schema import Scenario
-from netdfl.training.base import Task
-from netdfl.training.classification import Classification, Samples, evaluate
+from netdfl.training.base import Objective, Task
+from netdfl.training.classification import Classification, CrossEntropy, Samples, evaluate
 from netdfl.training.data.augmentations import none as no_augmentation
 from netdfl.training.data.dataset import Dataset
 from netdfl.training.data.partitions import label_counts
@@ -56,9 +56,9 @@ class Idle:
     num_samples = 0
     last_loss = float("nan")
 
-    def __init__(self, start: Tensor) -> None:
-        """Start from `start`, shape (d,)."""
-        self._start = start
+    def __init__(self, start: Tensor, objective: Objective) -> None:
+        """Start from `start`, shape (d,); `objective` is the clients' loss, for examples that are made."""
+        self._start, self.objective = start, objective
 
     @property
     def dim(self) -> int:
@@ -114,12 +114,13 @@ class ClassificationProblem:
             node=node,
             streams=self.streams,
             batch_size=self.spec.batch_size,
+            num_labels=self.data.num_classes,
             augment=None if chosen is None else lambda batch, rng: chosen.build(batch, rng),
         )
 
     def idle(self) -> Idle:
         """The server's task."""
-        return Idle(self.start)
+        return Idle(self.start, CrossEntropy(self.model, self.data.shape, self.data.num_classes, self.streams))
 
     @cached_property
     def test(self) -> Samples:
@@ -167,7 +168,7 @@ class ToyProblem:
 
     def idle(self) -> Idle:
         """The server's task: it starts where client 0 does."""
-        return Idle(self.tasks[0].start)
+        return Idle(self.tasks[0].start, self.tasks[0].objective)
 
     def evaluate(self, x: Tensor) -> Figures:
         """`error`: the root mean square distance to the answer, per coordinate."""

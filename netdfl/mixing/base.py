@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.training.base import Received, Update
+from netdfl.training.base import Objective, Received, Update
 
 
 class Mixed(NamedTuple):
@@ -53,6 +53,18 @@ class Mixing(Protocol):
 
     def mix(self, state: Any, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """Mix what came in `step`; what did not is in `inbox.missing`. `update`'s vectors stay as they are."""
+        ...
+
+
+class Refinement(Protocol):
+    """What a server does with its model by itself, once it has aggregated: long work, off the event loop."""
+
+    def alone(self, view: View) -> bool:
+        """Whether it is all that happens in the view's round: nobody sends anything."""
+        ...
+
+    def refine(self, state: Any, x: Tensor, objective: Objective, view: View) -> tuple[Any, Tensor]:
+        """The server's new state (its aggregation's) and model."""
         ...
 
 

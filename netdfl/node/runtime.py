@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from math import isnan
 from typing import Any, Protocol, TypeVar
 
 from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.errors import MessageError, TrainingError
+from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, View
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
@@ -95,13 +96,24 @@ class Node:
         """One local round in the worker. Raises TrainingError that names node and round."""
         began = self.clock.now_ns()
         data = self.task.data(view.round)
+        where = f"node {self.id}, round {view.round}"
         try:
             state, update = await self.worker.run("train", state.train, alg, data, view)
+        except NotFiniteError as error:
+            now = self.clock.now_ns()
+            self.recorder.event(now, self.id, view.round, "not_finite", step=error.step, reason=error.what)
+            raise NotFiniteError(error.what, error.step, where) from error
         except RuntimeError as error:
-            raise TrainingError(f"node {self.id}, round {view.round}: training failed: {error}") from error
+            raise TrainingError(f"{where}: training failed: {error}") from error
         self._trained_ns += self.clock.now_ns() - began
         self._trained = True
-        return state, update
+        return state, update._replace(loss=self.task.last_loss)
+
+    async def refine(self, state: NodeState, alg: Algorithm, view: View) -> NodeState:
+        """A server's own work on its model, in the worker whatever its size. Raises TrainingError."""
+        if alg.refine is None:
+            return state
+        return await self.worker.run("refine", state.refine, alg, self.task.objective, view)
 
     async def do(self, function: Callable[..., T], *args: Any) -> T:
         """Inline where the vector is short, in the worker where it would block the loop.
@@ -156,7 +168,7 @@ class Node:
             "wait_s": self._waited_ns / NS_PER_S,
             "bytes_sent": float(self.ledger.bytes_sent - self._bytes_before),
         }
-        if self._trained:
+        if self._trained and not isnan(self.task.last_loss):
             figures["train_loss"] = self.task.last_loss
         if self.mailbox.keep_late:
             figures["weight"] = weight

@@ -48,7 +48,7 @@ def exchange(alg: Algorithm, states: States, updates: Updates, views: Views) -> 
 
 def _gossip_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
     trained = {i: s.train(alg, tasks[i].data(s.round), views[i]) for i, s in states.items()}
-    locally = {i: update for i, (_, update) in trained.items()}
+    locally = {i: update._replace(loss=tasks[i].last_loss) for i, (_, update) in trained.items()}
     states, mixed = exchange(alg, {i: s for i, (s, _) in trained.items()}, locally, views)
     return {i: s.end_round(alg, mixed[i], views[i]) for i, s in states.items()}
 
@@ -56,12 +56,15 @@ def _gossip_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) ->
 def _server_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
     (hub,) = (i for i, view in views.items() if view.role is Role.SERVER)
     s, round = states[hub], views[hub].round
+    if alg.served_alone(views[hub]):
+        s = s.refine(alg, tasks[hub].objective, views[hub])
+        return {i: (s if i == hub else states[i])._replace(round=round + 1) for i in states}
     down = _deliver({hub: alg.mixing.broadcast(s.mixing, s.x, views[hub])}, round, DOWN)
     after, up = {}, {}
     for i in states.keys() - {hub}:
         after[i], up[i] = _client(alg, states[i], tasks[i], down.get(i), views[i])
     mixing, x = alg.mixing.aggregate(s.mixing, s.x, _deliver(up, round, UP)[hub], views[hub])
-    after[hub] = s._replace(x=x, mixing=mixing)
+    after[hub] = s._replace(x=x, mixing=mixing).refine(alg, tasks[hub].objective, views[hub])
     return {i: after[i]._replace(round=round + 1) for i in states}
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import nan
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from torch import Tensor
 
+from netdfl.core.rng import Streams
 from netdfl.core.types import View
 
 Extras: TypeAlias = Mapping[str, Tensor]
@@ -17,12 +19,14 @@ NO_EXTRAS: Extras = MappingProxyType({})
 class Update(NamedTuple):
     """A local round's outcome: the vector before it, the vector after it, and what travels with it.
 
-    `before` and `x` have shape (d,). `extras` are control variates, duals, masks: named vectors.
+    `before` and `x` have shape (d,). `extras` are control variates, duals, masks: named vectors. `loss`
+    is the mean training loss over the round's minibatches, NaN where there was none.
     """
 
     before: Tensor
     x: Tensor
     extras: Extras = NO_EXTRAS
+    loss: float = nan
 
 
 class Received(NamedTuple):
@@ -42,8 +46,44 @@ class Gradient(Protocol):
         ...
 
 
+class Objective(Protocol):
+    """A task's loss as a function of parameters and examples: for examples that are made, not given."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one example."""
+        ...
+
+    @property
+    def num_labels(self) -> int:
+        """Labels are 0 to `num_labels` - 1."""
+        ...
+
+    @property
+    def streams(self) -> Streams:
+        """The fleet's random streams, to draw examples from."""
+        ...
+
+    def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Mean loss at the flat parameters `at`, shape (d,), over examples; differentiable by `at`, `x` and `y`.
+
+        `x` has shape (N, *input_shape); `y` are labels, shape (N,), or probabilities, shape (N, num_labels).
+        """
+        ...
+
+
 class LocalData(Protocol):
     """A node's own data in one round, as minibatch gradients."""
+
+    @property
+    def objective(self) -> Objective:
+        """The loss that the gradients are of, for other examples."""
+        ...
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the model's layers, in the order in which the flat vector holds them."""
+        ...
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """One `Gradient` per local step: `epochs` passes over the data, or exactly `steps`."""
@@ -73,6 +113,11 @@ class Task(Protocol):
 
     def data(self, round: int) -> LocalData:
         """The node's data as the round `round` sees it; batches come from named random streams."""
+        ...
+
+    @property
+    def objective(self) -> Objective:
+        """The loss for other examples than the node's own."""
         ...
 
     @property

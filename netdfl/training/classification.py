@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from netdfl.core.errors import TrainingError
+from netdfl.core.errors import NotFiniteError, TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.training.base import Gradient, LocalData
@@ -30,6 +31,20 @@ class Samples:
         return len(self.y)
 
 
+@dataclass(frozen=True)
+class CrossEntropy:
+    """The loss of a model on any examples. See `Objective`."""
+
+    model: FlatModel
+    input_shape: tuple[int, ...]
+    num_labels: int
+    streams: Streams
+
+    def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Mean cross-entropy."""
+        return cross_entropy(self.model.scores(at, x), y)
+
+
 class Classification:
     """One client's own training task. The model may be shared by the nodes of a process."""
 
@@ -42,9 +57,13 @@ class Classification:
         node: NodeId,
         streams: Streams,
         batch_size: int,
+        num_labels: int = 0,
         augment: Augment | None = None,
     ) -> None:
-        """Train `model` from `start`, shape (d,), on `samples` in batches of `batch_size`."""
+        """Train `model` from `start`, shape (d,), on `samples` in batches of `batch_size`.
+
+        `num_labels` is what is known of the data elsewhere; 0: as many as the samples show.
+        """
         self.model = model
         self.samples = samples
         self.node = node
@@ -52,6 +71,8 @@ class Classification:
         self.batch_size = batch_size
         self.augment = augment
         self.last_loss = float("nan")
+        shown = int(samples.y.max()) + 1 if len(samples) else 0
+        self.objective = CrossEntropy(model, tuple(samples.x.shape[1:]), num_labels or shown, streams)
         self._start = start
         self._grad = torch.empty_like(start)
 
@@ -79,6 +100,8 @@ class _Round:
 
     def __init__(self, task: Classification, round: int) -> None:
         self.task = task
+        self.objective = task.objective
+        self.shapes = task.model.shapes
         self.rng = task.streams.rng("batches", task.node, round)
         self.losses: list[Tensor] = []
 
@@ -118,7 +141,16 @@ class _Round:
         return gradient
 
     def _finish(self) -> None:
-        self.task.last_loss = float(torch.stack(self.losses).mean()) if self.losses else float("nan")
+        """Raises NotFiniteError with the first step whose loss is not finite."""
+        if not self.losses:
+            self.task.last_loss = float("nan")
+            return
+        losses = torch.stack(self.losses)
+        self.task.last_loss = float(losses.mean())
+        if not isfinite(self.task.last_loss):
+            bad = losses.isfinite().logical_not().nonzero().flatten().tolist()
+            step = bad[0] if bad else len(losses) - 1
+            raise NotFiniteError(f"the training loss became {float(losses[step])}", step)
 
     def loss(self, at: Tensor) -> float:
         """Mean loss over the client's whole training set at `at`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 
 class FlatModel:
@@ -16,9 +17,10 @@ class FlatModel:
     def __init__(self, module: nn.Module) -> None:
         """Take over `module`; its parameters must all share one dtype and device."""
         self.module = module
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self.names, self.parameters = list(named), list(named.values())
         self.dim = sum(p.numel() for p in self.parameters)
-        self._shapes = [p.shape for p in self.parameters]
+        self.shapes = tuple(tuple(p.shape) for p in self.parameters)
         self._sizes = [p.numel() for p in self.parameters]
         self._keep: Tensor | None = None
 
@@ -29,10 +31,16 @@ class FlatModel:
     def bind(self, at: Tensor) -> nn.Module:
         """Point the parameters at views of `at`, shape (d,), and return the module."""
         if self._keep is not at:
-            for parameter, piece, shape in zip(self.parameters, at.split(self._sizes), self._shapes, strict=True):
+            for parameter, piece, shape in zip(self.parameters, at.split(self._sizes), self.shapes, strict=True):
                 parameter.data = piece.view(shape)
             self._keep = at
         return self.module
+
+    def scores(self, at: Tensor, x: Tensor) -> Tensor:
+        """The module's output for inputs `x` at the vector `at`; differentiable by both, any number of times."""
+        pieces = zip(self.names, at.split(self._sizes), self.shapes, strict=True)
+        scores: Tensor = functional_call(self.module, {name: piece.view(shape) for name, piece, shape in pieces}, (x,))
+        return scores
 
     def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
         """Write the gradient of `loss` by the bound vector into `out`, shape (d,)."""

@@ -32,9 +32,13 @@ class NoState(NamedTuple):
 
 def sam(gradient: Gradient, at: Tensor, rho: float) -> Tensor:
     """The gradient at the point `rho` uphill of `at`, on the same minibatch."""
-    ascent = gradient(at)
-    norm = torch.linalg.vector_norm(ascent) + TINY
-    return gradient(torch.addcmul(at, ascent, (rho / norm).expand_as(ascent)))
+    return gradient(along(at, gradient(at), rho))
+
+
+def along(at: Tensor, direction: Tensor, distance: float) -> Tensor:
+    """The point `distance` away from `at` in a direction; `at` itself where the direction is zero."""
+    norm = torch.linalg.vector_norm(direction) + TINY
+    return torch.addcmul(at, direction, (distance / norm).expand_as(direction))
 
 
 def clip(gradient: Tensor, limit: float) -> Tensor:

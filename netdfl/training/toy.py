@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.training.base import Gradient, LocalData
 
 Dtype = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class Centers:
+    """The loss of examples that are centers: mean_j 1/2 (x - c_j)' diag(h) (x - c_j). See `Objective`."""
+
+    curvature: Tensor
+    streams: Streams
+    num_labels = 1
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """A center has as many coordinates as there are parameters."""
+        return tuple(self.curvature.shape)
+
+    def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """The mean quadratic; labels mean nothing."""
+        return 0.5 * (self.curvature * (at - x).square()).sum(1).mean()
 
 
 class Quadratic:
@@ -38,6 +58,11 @@ class Quadratic:
         """Number of coordinates."""
         return self.center.numel()
 
+    @property
+    def objective(self) -> Centers:
+        """The same curvature around any centers."""
+        return Centers(self.curvature, self.streams)
+
     def initial(self) -> Tensor:
         """A fresh copy of the start."""
         return self.start.clone()
@@ -50,19 +75,23 @@ class Quadratic:
 class _QuadraticRound:
     def __init__(self, task: Quadratic, round: int) -> None:
         self.task = task
+        self.objective = task.objective
+        self.shapes = (tuple(task.center.shape),)
         self.rng = task.streams.rng("noise", task.node, round)
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """One gradient per step; an epoch is one step."""
-        for _ in range(steps if steps is not None else epochs or 0):
-            yield self._gradient()
+        for step in range(steps if steps is not None else epochs or 0):
+            yield self._gradient(step)
 
-    def _gradient(self) -> Gradient:
+    def _gradient(self, step: int) -> Gradient:
         task = self.task
         noise = torch.from_numpy(self.rng.standard_normal(task.dim)).to(task.center.dtype) if task.noise else None
 
         def gradient(at: Tensor) -> Tensor:
             task.last_loss = self.loss(at)
+            if not math.isfinite(task.last_loss):
+                raise NotFiniteError(f"the training loss became {task.last_loss}", step)
             exact = task.curvature * (at - task.center)
             return exact if noise is None else exact.add_(noise, alpha=task.noise)
 

@@ -1,0 +1,100 @@
+"""FedDyn's averaging: past the mean of the models, by the mean of all clients' drifts.
+
+    h+ = h + (1/n) sum_i (y_i - w);   w+ = mean_i y_i + h+       over the reports that came, n all clients
+    FedSMOO besides: s+ = rho mean_i mu_i / |mean_i mu_i|
+
+As long as no report is lost, h is the mean of all h_i, which therefore need not be sent. The clients'
+sides are `netdfl.training.dynamic` and `netdfl.training.smoo`. Sources: Acar et al. 2021; Sun et al. 2023.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import Inbox, Outbox, View
+from netdfl.mixing.averaging import Averaging, Stateless
+from netdfl.mixing.payloads import pack, to_all, vector
+from netdfl.training.base import Received, Update
+from netdfl.training.sgd import along
+from netdfl.training.smoo import DUAL, PERTURBATION
+
+
+class Drifted(NamedTuple):
+    """The mean h of the clients' drifts, shape (d,)."""
+
+    drift: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicAveraging:
+    """FedDyn's exchange. See `Aggregation`."""
+
+    averaging: Averaging = field(default_factory=Averaging)
+
+    def init_server(self, x: Tensor, view: View) -> Drifted:
+        """h = 0."""
+        return Drifted(x.new_zeros(x.shape))
+
+    def broadcast(self, state: Drifted, x: Tensor, view: View) -> Outbox:
+        """The model alone."""
+        return to_all(view, pack(x))
+
+    def aggregate(self, state: Drifted, x: Tensor, inbox: Inbox, view: View) -> tuple[Drifted, Tensor]:
+        """The mean of the models, moved by h+. No report came: all stays."""
+        if not len(inbox):
+            return state, x
+        drift = state.drift.clone()
+        for message in inbox:
+            drift.add_(vector(message, x) - x, alpha=1.0 / view.num_nodes)
+        return Drifted(drift), self.averaging.aggregate(Stateless(), x, inbox, view)[1] + drift
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """The server's model and extras, if they came."""
+        return self.averaging.adopt(inbox, like, view)
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """The trained model and the solver's extras."""
+        return self.averaging.report(update, received, view)
+
+
+class Perturbed(NamedTuple):
+    """The mean drift h, and the fleet's perturbation s, both of shape (d,)."""
+
+    drift: Tensor
+    shared: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmooAveraging:
+    """FedSMOO's exchange: FedDyn's, with the perturbation s beside the model. See `Aggregation`."""
+
+    rho: float
+    dynamic: DynamicAveraging = field(default_factory=DynamicAveraging)
+
+    def init_server(self, x: Tensor, view: View) -> Perturbed:
+        """h = s = 0."""
+        return Perturbed(x.new_zeros(x.shape), x.new_zeros(x.shape))
+
+    def broadcast(self, state: Perturbed, x: Tensor, view: View) -> Outbox:
+        """The model and s."""
+        return to_all(view, pack(x, {PERTURBATION: state.shared}))
+
+    def aggregate(self, state: Perturbed, x: Tensor, inbox: Inbox, view: View) -> tuple[Perturbed, Tensor]:
+        """FedDyn's step; s+ points as the sum of the duals that came does."""
+        if not len(inbox):
+            return state, x
+        drifted, after = self.dynamic.aggregate(Drifted(state.drift), x, inbox, view)
+        duals = torch.stack([vector(message, x, "extra." + DUAL) for message in inbox])
+        return Perturbed(drifted.drift, along(torch.zeros_like(x), duals.mean(0), self.rho)), after
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """The server's model and s, if they came."""
+        return self.dynamic.adopt(inbox, like, view)
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """The trained model and the dual."""
+        return self.dynamic.report(update, received, view)

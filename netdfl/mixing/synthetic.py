@@ -1,0 +1,171 @@
+"""A server that makes synthetic examples of its own trajectory: for its clients, or for itself.
+
+    rounds 0 to R - 1   any exchange; the server keeps its models w^0 .. w^R
+    then, once          D_syn from them (`netdfl.training.distill`)
+    from round R on     FedSynSAM: D_syn goes along with the model to every client, until the client's
+                        report says that it is there; DynaFed: the server trains its model on D_syn each round
+
+So D_syn crosses each link once, lost messages and restarted clients apart. FedSynSAM's text keeps
+w^0 .. w^R as here; its listing goes one round further. Sources: FedSynSAM Alg. 1; DynaFed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.compression.arrays import snapshot, to_tensor
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.types import Array, Inbox, Message, Outbox, Payload, View
+from netdfl.mixing.averaging import Averaging
+from netdfl.mixing.base import Aggregation
+from netdfl.mixing.payloads import vector
+from netdfl.training.base import Objective, Received, Update
+from netdfl.training.distill import Distiller, Examples, Tuning
+from netdfl.training.guided import HOLDS, INPUTS, LABELS
+
+
+class SyntheticState(NamedTuple):
+    """The exchange's own state, the models until they are distilled, D_syn from then on.
+
+    `holders`, shape (n,), is 1 for each client that said it holds D_syn.
+    """
+
+    inner: Any
+    trajectory: tuple[Tensor, ...]
+    synthetic: Mapping[str, Tensor]
+    holders: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthesis:
+    """An exchange whose server distils D_syn after `warmup` rounds. An `Aggregation` and a `Refinement`.
+
+    Raises ValueError where the warm-up gives fewer models than the distiller's gap spans.
+    """
+
+    warmup: int
+    distiller: Distiller
+    exchange: Aggregation = field(default_factory=Averaging)
+
+    def __post_init__(self) -> None:
+        """Check that there will be a segment to match."""
+        if self.distiller.gap > self.warmup:
+            raise ValueError(
+                f"warmup_rounds = {self.warmup} gives no two models that are {self.distiller.gap} rounds apart; "
+                f"expected warmup_rounds of {self.distiller.gap} or more, or a shorter gap"
+            )
+
+    def init_server(self, x: Tensor, view: View) -> SyntheticState:
+        """The trajectory begins with `x`."""
+        return SyntheticState(self.exchange.init_server(x, view), (x,), {}, torch.zeros(view.num_nodes))
+
+    def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
+        """What the exchange sends."""
+        return self.exchange.broadcast(state.inner, x, view)
+
+    def aggregate(self, state: SyntheticState, x: Tensor, inbox: Inbox, view: View) -> tuple[SyntheticState, Tensor]:
+        """As the exchange does."""
+        inner, x = self.exchange.aggregate(state.inner, x, inbox, view)
+        return state._replace(inner=inner), x
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """As the exchange does."""
+        return self.exchange.adopt(inbox, like, view)
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """As the exchange does."""
+        return self.exchange.report(update, received, view)
+
+    def alone(self, view: View) -> bool:
+        """Never."""
+        return False
+
+    def refine(
+        self, state: SyntheticState, x: Tensor, objective: Objective, view: View
+    ) -> tuple[SyntheticState, Tensor]:
+        """Keep the model; after the warm-up's last round, distil all that were kept, and forget them."""
+        if state.synthetic:
+            return state, x
+        trajectory = (*state.trajectory, x)
+        if view.round + 1 < self.warmup:
+            return state._replace(trajectory=trajectory), x
+        made = self.distiller.distil(trajectory, objective, view)
+        return state._replace(trajectory=(), synthetic={INPUTS: made.x, LABELS: made.y}), x
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedSynthesis(Synthesis):
+    """FedSynSAM's exchange: D_syn goes to the clients, once each."""
+
+    def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
+        """The model, and D_syn for those who did not say that they hold it."""
+        outbox = super().broadcast(state, x, view)
+        if not state.synthetic:
+            return outbox
+        made = {name: snapshot(tensor) for name, tensor in state.synthetic.items()}
+        return {i: payload if state.holders[i] else _with(payload, made) for i, payload in outbox.items()}
+
+    def aggregate(self, state: SyntheticState, x: Tensor, inbox: Inbox, view: View) -> tuple[SyntheticState, Tensor]:
+        """As the exchange does; note who holds D_syn."""
+        holders = state.holders.clone()
+        for message in inbox:
+            holders[message.src] = float(vector(message, x[:1], "extra." + HOLDS))
+        state, x = super().aggregate(state, x, inbox, view)
+        return state._replace(holders=holders), x
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """The server's model, and D_syn where it came along."""
+        adopted = super().adopt(inbox, like, view)
+        if adopted is None:
+            return None
+        x, received = adopted
+        made = {name: tensor for message in inbox for name, tensor in _synthetic(message, like).items()}
+        return x, Received({**received.extras, **made})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedSynthesis(Synthesis):
+    """DynaFed's exchange: D_syn stays at the server, which trains its model on it in every later round.
+
+    `only`: in those rounds nothing else happens, no client takes part any more.
+    """
+
+    tuning: Tuning
+    only: bool = False
+
+    def alone(self, view: View) -> bool:
+        """After the warm-up, if that is what is asked for."""
+        return self.only and view.round >= self.warmup
+
+    def refine(
+        self, state: SyntheticState, x: Tensor, objective: Objective, view: View
+    ) -> tuple[SyntheticState, Tensor]:
+        """Distil once; from the round after that on, train on D_syn."""
+        if not state.synthetic:
+            return super().refine(state, x, objective, view)
+        examples = Examples(state.synthetic[INPUTS], state.synthetic[LABELS])
+        return state, self.tuning.tune(x, objective, examples)
+
+
+def _with(payload: Payload, arrays: Mapping[str, Array]) -> Payload:
+    return Payload({**payload.arrays, **arrays}, payload.meta)
+
+
+def _synthetic(message: Message, like: Tensor) -> dict[str, Tensor]:
+    """D_syn, if it came with the message. Raises MalformedMessage if only half of it did."""
+    arrays = message.payload.arrays
+    found = [arrays[name] for name in (INPUTS, LABELS) if name in arrays]
+    if not found:
+        return {}
+    if len(found) < 2 or found[0].shape[:1] != found[1].shape[:1] or not found[0].shape:
+        raise MalformedMessage(
+            f"message {message.src}->{message.dst} of round {message.round}: expected as many synthetic labels as "
+            f"inputs, got {[array.shape for array in found]}",
+            message,
+        )
+    return {name: to_tensor(arrays[name]).to(like.device) for name in (INPUTS, LABELS)}

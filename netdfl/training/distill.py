@@ -1,0 +1,129 @@
+"""Synthetic examples from a trajectory of models: training on them leads from one model to a later one.
+
+With w^0 .. w^R the models of R rounds, X random at first, Y uniform over the labels, a the rate:
+
+    every iteration: draw r; w^ = w^r; `steps` times w^ <- w^ - a grad F(w^; X, Y)
+                     L = |w^ - w*|^2 / |w^r - w*|^2        (raw: L = |w^ - w*|^2)
+                     X <- X - input_lr dL/dX,  a <- a - rate_lr dL/da,  Y likewise where labels are soft
+
+w* is w^(r + gap), or the mean of some models drawn from after r up to there. The normalised loss is what
+the published learning rates are meant for. Sources: FedSynSAM Alg. 1; DynaFed; Cazenavette et al. 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from netdfl.core.errors import TrainingError
+from netdfl.core.types import View
+from netdfl.training.base import Objective
+from netdfl.training.sgd import TINY
+
+
+class Examples(NamedTuple):
+    """Inputs, shape (N, ...), and labels, shape (N,), or probabilities, shape (N, num_labels)."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distiller:
+    """How a trajectory becomes `per_class` examples of each label.
+
+    `label_lr`: labels are soft, softmax of logits that start at `label_scale` on the true label. None:
+    labels stay as they are. `averaged`: targets are means of at least two models.
+    """
+
+    per_class: int
+    iterations: int
+    steps: int
+    gap: int
+    optimizer: Literal["sgd", "adam"]
+    input_lr: float
+    rate: float
+    rate_lr: float
+    label_lr: float | None = None
+    label_scale: float = 1.0
+    averaged: bool = False
+    loss: Literal["normalised", "raw"] = "normalised"
+
+    def distil(self, trajectory: Sequence[Tensor], objective: Objective, view: View) -> Examples:
+        """Examples that stand for the data behind `trajectory`, vectors of shape (d,); needs more than `gap`.
+
+        Raises TrainingError where the loss is not finite: the examples would be worth nothing.
+        """
+        rng = objective.streams.rng("distil", view.round)
+        x, y, rate = self._first(trajectory[0], objective, rng)
+        chosen = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[self.optimizer]
+        groups = [{"params": [x], "lr": self.input_lr}, {"params": [rate], "lr": self.rate_lr}]
+        if self.label_lr is not None:
+            groups.append({"params": [y], "lr": self.label_lr})
+        optimizer: torch.optim.Optimizer = chosen(groups)
+        for iteration in range(self.iterations):
+            start, target = self._segment(trajectory, rng)
+            loss = self._mismatch(start, target, objective, self._examples(x, y), rate)
+            if not bool(torch.isfinite(loss)):
+                raise TrainingError(
+                    f"node {view.node}, round {view.round}: the distillation's loss is {loss.item()} in iteration "
+                    f"{iteration}; expected a finite one: lower input_lr, or use the normalised loss"
+                )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return Examples(*(part.detach() for part in self._examples(x, y)))
+
+    def _first(self, like: Tensor, objective: Objective, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        labels = torch.arange(objective.num_labels, device=like.device).repeat_interleave(self.per_class)
+        noise = torch.from_numpy(rng.standard_normal((len(labels), *objective.input_shape)))
+        rate = torch.tensor(self.rate, dtype=like.dtype, device=like.device)
+        if self.label_lr is not None:
+            logits = torch.nn.functional.one_hot(labels, objective.num_labels).to(like) * self.label_scale
+            labels = logits.requires_grad_()
+        return noise.to(like).requires_grad_(), labels, rate.requires_grad_()
+
+    def _examples(self, x: Tensor, y: Tensor) -> Examples:
+        return Examples(x, y if self.label_lr is None else y.softmax(1))
+
+    def _segment(self, trajectory: Sequence[Tensor], rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """A model of the trajectory, and where training from it shall lead."""
+        r = int(rng.integers(len(trajectory) - self.gap))
+        if not self.averaged:
+            return trajectory[r], trajectory[r + self.gap]
+        count = int(rng.integers(2, max(2, self.gap) + 1))
+        chosen = rng.integers(r + 1, r + self.gap + 1, size=count)
+        return trajectory[r], torch.stack([trajectory[k] for k in chosen]).mean(0)
+
+    def _mismatch(
+        self, start: Tensor, target: Tensor, objective: Objective, examples: Examples, rate: Tensor
+    ) -> Tensor:
+        at = start.detach().requires_grad_()
+        for _ in range(self.steps):
+            (slope,) = torch.autograd.grad(objective.loss(at, *examples), at, create_graph=True)
+            at = at - rate * slope
+        missed = (at - target).square().sum()
+        return missed if self.loss == "raw" else missed / ((start - target).square().sum() + TINY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Training a model on synthetic examples: `steps` of Adam on all of them."""
+
+    steps: int
+    lr: float
+
+    def tune(self, x: Tensor, objective: Objective, examples: Examples) -> Tensor:
+        """A new vector, shape (d,), from `x`; Adam starts anew."""
+        at = x.clone().requires_grad_()
+        optimizer = torch.optim.Adam([at], lr=self.lr)
+        for _ in range(self.steps):
+            optimizer.zero_grad()
+            objective.loss(at, *examples).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        return at.detach()

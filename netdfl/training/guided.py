@@ -1,0 +1,86 @@
+"""FedSynSAM's client: SAM whose ascent is part the node's own gradient, part that of synthetic examples.
+
+    g^ = beta g_i(y; xi) + (1 - beta) g_syn(y; zeta);   y~ = y + rho g^ / |g^|;   y <- y - lr g_i(y~; xi)
+
+xi is the step's minibatch, zeta one of the synthetic examples, which stand for the whole fleet's data.
+They come with the server's model once (`netdfl.mixing.synthetic`) and are kept; before that it is SAM.
+Source: FedSynSAM Alg. 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import View
+from netdfl.training.base import Gradient, LocalData, Objective, Received, Update
+from netdfl.training.sgd import LocalSgd, along
+from netdfl.training.wrapped import Wrapped
+
+INPUTS, LABELS, HOLDS = "synthetic.x", "synthetic.y", "holds"
+
+
+class GuidedState(NamedTuple):
+    """The synthetic examples, `INPUTS` and `LABELS`, once they came."""
+
+    synthetic: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guided:
+    """Local SGD with FedSynSAM's ascent; `batch` synthetic examples a step. It tells the server what it holds."""
+
+    sgd: LocalSgd
+    rho: float
+    beta: float
+    batch: int
+
+    def init(self, x: Tensor, view: View) -> GuidedState:
+        """No examples yet."""
+        return GuidedState({})
+
+    def train(
+        self, state: GuidedState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[GuidedState, Update]:
+        """The steps on guided gradients; a number beside the model says whether the examples are here."""
+        came = {name: received.extras[name] for name in (INPUTS, LABELS) if name in received.extras}
+        synthetic = came or state.synthetic
+        guide = _gradients(synthetic, data.objective, self.batch, view) if synthetic else None
+        x, _ = self.sgd.run(y, weight, Wrapped(data, self._ascent(guide)) if self.rho else data, view)
+        return GuidedState(synthetic), Update(y, x, {HOLDS: y.new_tensor([float(bool(synthetic))])})
+
+    def _ascent(self, guide: Gradient | None) -> Callable[[Gradient], Gradient]:
+        def wrap(gradient: Gradient) -> Gradient:
+            def perturbed(at: Tensor) -> Tensor:
+                direction = gradient(at)
+                if guide is not None and self.beta < 1:
+                    direction = self.beta * direction + (1.0 - self.beta) * guide(at)
+                return gradient(along(at, direction, self.rho))
+
+            return perturbed
+
+        return wrap
+
+    def after_mix(
+        self, state: GuidedState, before: Tensor, after: Tensor, received: Received, view: View
+    ) -> GuidedState:
+        """Nothing changes."""
+        return state
+
+
+def _gradients(synthetic: Mapping[str, Tensor], objective: Objective, batch: int, view: View) -> Gradient:
+    """The gradient on synthetic examples: another minibatch of them at every call."""
+    x, y = synthetic[INPUTS], synthetic[LABELS]
+    rng = objective.streams.rng("synthetic", view.node, view.round)
+
+    def gradient(at: Tensor) -> Tensor:
+        chosen = torch.from_numpy(rng.permutation(len(x))[:batch]).to(x.device)
+        leaf = at.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(objective.loss(leaf, x[chosen], y[chosen]), leaf)
+        return slope
+
+    return gradient

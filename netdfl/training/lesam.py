@@ -1,0 +1,61 @@
+"""FedLESAM's perturbation: uphill is from the server's model back to the one that the client knew before.
+
+    y~ = y + rho (w_old - w) / |w_old - w|;   the gradient of every step is taken at y~
+
+w is the server's model of this round, w_old the one that the client received when it last took part,
+so the perturbation is constant over a round and costs no second gradient. A client that takes part for
+the first time has none. Source: FedLESAM (Fan et al. 2024); its published code divides by other norms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import View
+from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, Update
+from netdfl.training.sgd import along
+from netdfl.training.wrapped import Wrapped
+
+
+class LesamState(NamedTuple):
+    """The wrapped solver's state, and the server's model of the client's last active round, shape (d,)."""
+
+    inner: Any
+    previous: Tensor | None
+
+
+@dataclass(frozen=True)
+class Lesam:
+    """Any local solver with its gradients taken `rho` along the way that the server's model came."""
+
+    inner: LocalSolver
+    rho: float
+
+    def init(self, x: Tensor, view: View) -> LesamState:
+        """No round before."""
+        return LesamState(self.inner.init(x, view), None)
+
+    def train(
+        self, state: LesamState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[LesamState, Update]:
+        """The wrapped solver's steps, on shifted gradients."""
+        if state.previous is not None:
+            data = self._shifted(data, state.previous - y)
+        inner, update = self.inner.train(state.inner, y, received, weight, data, view)
+        return LesamState(inner, y), update
+
+    def _shifted(self, data: LocalData, direction: Tensor) -> LocalData:
+        shift = along(torch.zeros_like(direction), direction, self.rho)
+
+        def wrap(gradient: Gradient) -> Gradient:
+            return lambda at: gradient(at + shift)
+
+        return Wrapped(data, wrap)
+
+    def after_mix(self, state: LesamState, before: Tensor, after: Tensor, received: Received, view: View) -> LesamState:
+        """What the wrapped solver makes of it."""
+        return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view))

@@ -1,0 +1,69 @@
+"""FedSMOO's perturbation: SAM's, corrected so that the clients' perturbations agree with the fleet's.
+
+    s_k = rho (g - mu_i - s) / |g - mu_i - s|;   mu_i <- mu_i + s_k - s       (every local step)
+    the gradient of the step is taken at y + s_k, on the same minibatch
+
+s comes with the server's model, mu_i goes up with the client's (`netdfl.mixing.dynamic`).
+Source: FedSMOO (Sun et al. 2023), as its public code does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import View
+from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, Update
+from netdfl.training.sgd import along
+from netdfl.training.wrapped import Wrapped
+
+PERTURBATION, DUAL = "perturbation", "dual"
+
+
+class SmooState(NamedTuple):
+    """The wrapped solver's state, and the client's dual mu_i, shape (d,)."""
+
+    inner: Any
+    dual: Tensor
+
+
+@dataclass(frozen=True)
+class Smoo:
+    """Any local solver with FedSMOO's ascent of radius `rho` under its gradients."""
+
+    inner: LocalSolver
+    rho: float
+
+    def init(self, x: Tensor, view: View) -> SmooState:
+        """mu_i = 0."""
+        return SmooState(self.inner.init(x, view), x.new_zeros(x.shape))
+
+    def train(
+        self, state: SmooState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[SmooState, Update]:
+        """The wrapped solver's steps on perturbed gradients; the dual goes along with the model."""
+        dual = state.dual.clone()
+        perturbed = Wrapped(data, self._ascent(received.extras[PERTURBATION], dual))
+        inner, update = self.inner.train(state.inner, y, received, weight, perturbed, view)
+        return SmooState(inner, dual), update._replace(extras={**update.extras, DUAL: dual})
+
+    def _ascent(self, shared: Tensor, dual: Tensor) -> Any:
+        """Wraps one step's gradient; each step moves `dual` in place."""
+
+        def wrap(gradient: Gradient) -> Gradient:
+            def perturbed(at: Tensor) -> Tensor:
+                direction = gradient(at) - dual - shared
+                own = along(torch.zeros_like(at), direction, self.rho)
+                dual.add_(own).sub_(shared)
+                return gradient(at + own)
+
+            return perturbed
+
+        return wrap
+
+    def after_mix(self, state: SmooState, before: Tensor, after: Tensor, received: Received, view: View) -> SmooState:
+        """What the wrapped solver makes of it."""
+        return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view))
