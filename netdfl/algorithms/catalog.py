@@ -5,7 +5,7 @@ The parts, and torch with them, are imported when an algorithm is built.
 
 from __future__ import annotations
 
-from netdfl.algorithms import central, compressed, directed, undirected
+from netdfl.algorithms import central, compressed, corrected, directed, synthetic, undirected
 from netdfl.algorithms.base import Catalog, Entry
 
 DOUBLY = frozenset({"doubly", "row"})
@@ -35,4 +35,14 @@ ALGORITHMS: Catalog = {
     "mofedsam": Entry(build=central.mofedsam, family="server", needs=SERVER, source="Qu et al. 2022"),
     "scaffold": Entry(build=central.scaffold, family="server", needs=SERVER, source="Karimireddy et al. 2020"),
     "fedgamma": Entry(build=central.fedgamma, family="server", needs=SERVER, source="Dai et al. 2023"),
+    "feddyn": Entry(build=corrected.feddyn, family="server", needs=SERVER, source="Acar et al. 2021"),
+    "fedsmoo": Entry(build=corrected.fedsmoo, family="server", needs=SERVER, source="Sun et al. 2023"),
+    "fedlesam": Entry(build=corrected.fedlesam, family="server", needs=SERVER, source="Fan et al. 2024"),
+    "fedlesam_s": Entry(build=corrected.fedlesam_s, family="server", needs=SERVER, source="Fan et al. 2024"),
+    "fedlesam_d": Entry(build=corrected.fedlesam_d, family="server", needs=SERVER, source="Fan et al. 2024"),
+    "dynafed": Entry(build=synthetic.dynafed, family="server", needs=SERVER, source="Pi et al. 2023"),
+    "dynafed_synonly": Entry(
+        build=synthetic.dynafed_synonly, family="server", needs=SERVER, source="Pi et al. 2023; FedSynSAM"
+    ),
+    "fedsynsam": Entry(build=synthetic.fedsynsam, family="server", needs=SERVER, source="FedSynSAM"),
 }

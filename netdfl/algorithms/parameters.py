@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from netdfl.core.units import Bound
 
@@ -11,3 +11,5 @@ Momentum: TypeAlias = Annotated[float, Bound(ge=0, lt=1)]
 Radius: TypeAlias = Annotated[float, Bound(ge=0)]
 Interpolation: TypeAlias = Annotated[float, Bound(ge=0, le=1)]
 Share: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
+Optimizer: TypeAlias = Literal["sgd", "adam"]
+DistilLoss: TypeAlias = Literal["normalised", "raw"]

@@ -6,23 +6,35 @@ from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.compressed_parts import directed, reports, undirected
 from netdfl.algorithms.exchange import Exchange
 from netdfl.mixing.averaging import Averaging
-from netdfl.mixing.base import Aggregation, Mixing
+from netdfl.mixing.base import Aggregation, Mixing, Refinement
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging
+from netdfl.mixing.dynamic import DynamicAveraging, SmooAveraging
 from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip
 from netdfl.mixing.push_sum import PushSum
+from netdfl.mixing.synthetic import Beneath, SharedSynthesis, TunedSynthesis
 from netdfl.training.base import LocalSolver, Start
 from netdfl.training.control import Blended, Controlled
+from netdfl.training.distill import Distiller, Tuning
+from netdfl.training.dynamic import Dynamic
+from netdfl.training.guided import Guided
+from netdfl.training.lesam import Lesam
 from netdfl.training.ole import Ole
 from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.sgd import LocalSgd, Plain
+from netdfl.training.smoo import Smoo
 
 __all__ = [
     "Averaging",
     "Blended",
     "ControlAveraging",
     "Controlled",
+    "Distiller",
+    "Dynamic",
+    "DynamicAveraging",
     "Gossip",
     "GossipThenStep",
+    "Guided",
+    "Lesam",
     "LocalSgd",
     "MomentumAveraging",
     "MultiGossip",
@@ -30,6 +42,11 @@ __all__ = [
     "Plain",
     "PushSum",
     "QuasiGlobal",
+    "SharedSynthesis",
+    "Smoo",
+    "SmooAveraging",
+    "TunedSynthesis",
+    "Tuning",
     "gossip",
     "local_sgd",
     "push_sum",
@@ -72,9 +89,16 @@ def gossip(
 
 def push_sum(exchange: Exchange, local: LocalSolver, *, start: Start | None = None) -> Algorithm:
     """An algorithm of the gossip family on directed graphs, by push-sum."""
-    return Algorithm(family="gossip", start=start or Plain(), local=local, mixing=directed(exchange), wait=exchange.wait)
+    return Algorithm(
+        family="gossip", start=start or Plain(), local=local, mixing=directed(exchange), wait=exchange.wait
+    )
 
 
-def server(exchange: Exchange, local: LocalSolver, mixing: Aggregation) -> Algorithm:
-    """An algorithm with a server."""
-    return Algorithm(family="server", start=Plain(), local=local, mixing=reports(exchange, mixing), wait=exchange.wait)
+def server(
+    exchange: Exchange, local: LocalSolver, mixing: Aggregation, *, refine: Refinement | None = None
+) -> Algorithm:
+    """An algorithm with a server; `refine` works on the state of `mixing`."""
+    sent = reports(exchange, mixing)
+    if refine is not None and sent is not mixing:
+        refine = Beneath(refine)
+    return Algorithm(family="server", start=Plain(), local=local, mixing=sent, wait=exchange.wait, refine=refine)

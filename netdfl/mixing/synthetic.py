@@ -22,7 +22,7 @@ from netdfl.compression.arrays import snapshot, to_tensor
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array, Inbox, Message, Outbox, Payload, View
 from netdfl.mixing.averaging import Averaging
-from netdfl.mixing.base import Aggregation
+from netdfl.mixing.base import Aggregation, Refinement
 from netdfl.mixing.payloads import vector
 from netdfl.training.base import Objective, Received, Update
 from netdfl.training.distill import Distiller, Examples, Tuning
@@ -150,6 +150,22 @@ class TunedSynthesis(Synthesis):
             return super().refine(state, x, objective, view)
         examples = Examples(state.synthetic[INPUTS], state.synthetic[LABELS])
         return state, self.tuning.tune(x, objective, examples)
+
+
+@dataclass(frozen=True)
+class Beneath:
+    """A refinement of an aggregation that another one wraps: its state is `inner` in the wrapper's."""
+
+    refinement: Refinement
+
+    def alone(self, view: View) -> bool:
+        """As the refinement says."""
+        return self.refinement.alone(view)
+
+    def refine(self, state: Any, x: Tensor, objective: Objective, view: View) -> tuple[Any, Tensor]:
+        """Work on the inner state."""
+        inner, x = self.refinement.refine(state.inner, x, objective, view)
+        return state._replace(inner=inner), x
 
 
 def _with(payload: Payload, arrays: Mapping[str, Array]) -> Payload:

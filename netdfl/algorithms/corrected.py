@@ -1,0 +1,174 @@
+"""Methods with a server that counter client drift, or perturb as the fleet would: one function each.
+
+A function's keyword parameters are what a scenario may write under `algorithm`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netdfl.algorithms.base import Algorithm
+from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.parameters import Decay, Radius
+from netdfl.core.lazy import lazy_module
+from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+
+if TYPE_CHECKING:
+    from netdfl.algorithms import parts
+else:
+    parts = lazy_module("netdfl.algorithms.parts")
+
+
+def feddyn(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    penalty: PositiveFloat = 0.1,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = None,
+) -> Algorithm:
+    """FedDyn: clients are drawn to the server's model and pushed by how they drifted before.
+
+    y <- y - lr (g + penalty (y - w) + penalty h_i), h_i+ = h_i + (y_i - w),
+    h+ = h + (1/n) sum(y_i - w), w+ = mean(y_i) + h+. Sends d numbers down and d up, because the server can
+    derive the mean h of all h_i from the models; clients keep h_i, the server h. penalty is written
+    lambda (or alpha) in the papers. Source: Acar et al. 2021.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    return parts.server(exchange, parts.Dynamic(local, penalty), parts.DynamicAveraging())
+
+
+def fedsmoo(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    rho: Radius = 0.1,
+    penalty: PositiveFloat = 0.1,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = None,
+) -> Algorithm:
+    """FedSMOO: FedDyn with a perturbation that all clients are brought to agree on.
+
+    s_k = rho (g - mu_i - s) / |g - mu_i - s|, mu_i <- mu_i + s_k - s, both at every step; the gradient is
+    taken at y + s_k, else as `feddyn`; s+ = rho mean(mu_i) / |mean(mu_i)|. Sends 2 d numbers down (w, s)
+    and 2 d up (y_i, mu_i); clients keep h_i and mu_i, the server h and s. Source: Sun et al. 2023, with
+    s as in its public code.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    solver = parts.Smoo(parts.Dynamic(local, penalty), rho)
+    return parts.server(exchange, solver, parts.SmooAveraging(rho=rho))
+
+
+def fedlesam(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    server_lr: PositiveFloat = 1.0,
+    rho: Radius = 0.01,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = None,
+) -> Algorithm:
+    """FedLESAM: gradients are taken uphill, where uphill is back along the way of the server's model.
+
+    y~ = y + rho (w_old - w) / |w_old - w|, y <- y - lr g(y~), w_old the model that the client received when
+    it last took part (the first time y~ = y). One gradient a step. Sends d numbers down and d up, clients
+    keep w_old. Source: Fan et al. 2024; not its published code, which divides by other norms.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    averaging = parts.Averaging(server_lr=server_lr)
+    return parts.server(exchange, parts.Lesam(local, rho), averaging)
+
+
+def fedlesam_s(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    server_lr: PositiveFloat = 1.0,
+    rho: Radius = 0.01,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = None,
+) -> Algorithm:
+    """FedLESAM-S: SCAFFOLD's correction on FedLESAM's gradients.
+
+    y <- y - lr (g(y~) - c_i + c) with y~ as in `fedlesam`; the rest as `scaffold`. Sends 2 d numbers down
+    and 2 d up, clients keep c_i and w_old, the server c. Source: Fan et al. 2024; the correction has
+    weight 1, where the published code has 0.1.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    averaging = parts.Averaging(server_lr=server_lr)
+    solver = parts.Lesam(parts.Controlled(local), rho)
+    return parts.server(exchange, solver, parts.ControlAveraging(averaging=averaging))
+
+
+def fedlesam_d(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    rho: Radius = 0.01,
+    penalty: PositiveFloat = 0.1,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = None,
+) -> Algorithm:
+    """FedLESAM-D: FedDyn's terms on FedLESAM's gradients.
+
+    y <- y - lr (g(y~) + penalty (y - w) + penalty h_i) with y~ as in `fedlesam`; the rest as `feddyn`.
+    Sends d numbers down and d up (FedSynSAM's tables say twice that), clients keep h_i and w_old, the
+    server h. Source: Fan et al. 2024.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    return parts.server(exchange, parts.Lesam(parts.Dynamic(local, penalty), rho), parts.DynamicAveraging())
