@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from netdfl.algorithms.wait import WaitPolicy
+from netdfl.core.errors import NotFiniteError
 from netdfl.core.types import Inbox, NodeId, Outbox, View
 
 if TYPE_CHECKING:
@@ -54,10 +56,12 @@ class NodeState(NamedTuple):
     received: Received
 
     def train(self, alg: Algorithm, data: LocalData, view: View) -> tuple[NodeState, Update]:
-        """One local round: start.begin, the local steps, start.trained."""
+        """One local round: start.begin, the local steps, start.trained. Raises NotFiniteError."""
         start, y = alg.start.begin(self.start, self.x, view)
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
         local, update = alg.local.train(self.local, y, self.received, weight, data, view)
+        if not isfinite(float(update.x.sum())):
+            raise NotFiniteError("a parameter became infinite or NaN", -1)
         start = alg.start.trained(start, update, view)
         return self._replace(start=start, local=local), update._replace(before=self.x)
 

@@ -10,7 +10,8 @@ NetdflError
 │   ├── OversizedMessage        announces more than the scenario's model allows
 │   └── ForeignMessage          another run, scenario, version, or a node that is not a peer
 ├── TransportError              a transport's own failure, mapped from grpc and the like
-├── TrainingError               a local round failed (out of memory, a loss that is not finite)
+├── TrainingError               a local round failed (out of memory)
+│   └── NotFiniteError          a loss or a parameter became infinite or NaN
 ├── VirtualTimeError            something that can't live under the virtual clock
 └── RunError                    exit 4: the run broke for a reason outside the scenario
 """
@@ -99,6 +100,16 @@ class TransportError(NetdflError):
 
 class TrainingError(NetdflError):
     """A local round failed."""
+
+
+class NotFiniteError(TrainingError):
+    """A loss or a parameter became infinite or NaN in a local round; `step` counts its steps from 0, -1 is the last."""
+
+    def __init__(self, what: str, step: int, where: str = "") -> None:
+        """Say what became infinite or NaN, in which step, and `where`: the node and the round."""
+        when = f"local step {step}" if step >= 0 else "the last local step"
+        super().__init__(f"{where}{', ' if where else ''}{when}: {what}; lower lr, or set clip_norm")
+        self.what, self.step = what, step
 
 
 class VirtualTimeError(NetdflError):
