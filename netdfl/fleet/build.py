@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 from netdfl.algorithms.base import Algorithm
@@ -14,12 +14,15 @@ from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId, View
 from netdfl.fleet.problems import Problem, make_problem
+from netdfl.links.events import CompiledEvent
+from netdfl.links.spec import LinksSpec
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Hooks, Node
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder
-from netdfl.scenario.build import build_network
+from netdfl.scenario.build import build_links, build_network, compile_schedule
+from netdfl.scenario.compression import scheme_of
 from netdfl.scenario.schema import Scenario
 from netdfl.topology.network import Network, without
 from netdfl.transport.base import Transport
@@ -29,8 +32,18 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
     """The algorithm with the scenario's wait and compression."""
     wait: Any = scenario.wait
     policy = WaitPolicy(need=wait.need, deadline_ns=wait.deadline, stale=wait.stale)
+    exchange = Exchange(
+        wait=policy,
+        on_missing=wait.on_missing,
+        common_start=scenario.task.kind == "train",
+        streams=Streams(scenario.seed),
+    )
+    compression: Any = scenario.compression
+    if compression is not None:
+        scheme: Any = scheme_of(scenario)
+        exchange = replace(exchange, compressor=compression.build(), scheme=scheme, gamma=compression.gamma)
     part: Any = scenario.algorithm
-    algorithm: Algorithm = part.build(Exchange(wait=policy, on_missing=wait.on_missing))
+    algorithm: Algorithm = part.build(exchange)
     return algorithm
 
 
@@ -60,10 +73,34 @@ class Blueprint:
             make_problem(scenario, streams),
         )
 
+    @cached_property
+    def links(self) -> LinksSpec:
+        """The rules of every link and node."""
+        return build_links(self.scenario)
+
+    @cached_property
+    def schedule(self) -> list[CompiledEvent]:
+        """The flat, sorted list of scripted events."""
+        return compile_schedule(self.scenario)
+
+    @property
+    def emulates_messages(self) -> bool:
+        """Whether links act on messages above the real transport: there are rules, and packets don't bear them."""
+        scripted = any(event.action in ("set", "unset") for event in self.schedule)
+        layer = getattr(self.scenario.world, "loss_layer", "message")
+        return layer == "message" and (bool(self.scenario.links) or scripted)
+
     @property
     def node_ids(self) -> range:
         """All nodes; the server, where there is one, is the last."""
         return range(self.network.num_nodes)
+
+    def possible_neighbors(self, node: NodeId) -> frozenset[NodeId]:
+        """Whom `node` may ever exchange messages with: everybody, where the graph varies."""
+        if self.network.topology.time_varying:
+            return frozenset(self.node_ids) - {node}
+        edges = self.network.topology.graph(0).edges
+        return frozenset(other for edge in edges if node in edge for other in edge if other != node)
 
     @property
     def push(self) -> bool:

@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,14 @@ from netdfl.core.errors import NetdflError, RunError, TrainingError, TransportEr
 from netdfl.core.types import NodeId, Role, View
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.evaluation import judge_average, read_snapshot, write_snapshot
+from netdfl.fleet.node_life import Life
+from netdfl.fleet.node_network import make_transport
+from netdfl.links.events import CompiledEvent
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.runtime import Node
 from netdfl.node.worker import ThreadWorker
 from netdfl.record.store import StoreWriter
 from netdfl.transport.control import ControlClient
-from netdfl.transport.grpc import GrpcTransport
 from netdfl.transport.v1 import control_pb2 as pb
 from netdfl.transport.wire import PROTOCOL_VERSION
 
@@ -115,28 +116,21 @@ class NodeProcess(Attendant):
         self.clock = RealClock()
         self.store = StoreWriter(self.directory, f"{node:03d}")
         self.ledger = NodeLedger(node, self.clock, self.store)
-        self.transport = GrpcTransport(
-            node,
-            f"{command.get('address', '127.0.0.1')}:0",
-            {},
-            run_id=bytes.fromhex(plan["run_id"]),
-            scenario_hash=plan["scenario_hash"],
-            clock=self.clock,
-            ledger=self.ledger,
-            options=message_options(blueprint),
-            epoch=self.epoch,
-        )
+        self.transport, meter = make_transport(blueprint, plan, command, node, self.clock, self.ledger)
+        self.life = Life(blueprint, node, self.directory, self.clock, self.store, worker)
+        self.alone = command["nodes"] == [node]
         self.node: Node = blueprint.node(
             node,
             device=command["device"],
             transport=self.transport,
             clock=self.clock,
-            worker=worker,
+            worker=self.life.worker,
             recorder=self.store,
             ledger=self.ledger,
             hooks=self,
             epoch=self.epoch,
         )
+        self.life.take(self.node, self.transport, meter, command["rejoin"])
         self.started = asyncio.Event()
         self.finished = False
         self.due: asyncio.Queue[tuple[int, torch.Tensor, float]] = asyncio.Queue(maxsize=2)
@@ -156,7 +150,8 @@ class NodeProcess(Attendant):
 
     async def run(self) -> int:
         """Run the algorithm beside the clockwork; return the exit code."""
-        tasks = [asyncio.create_task(work) for work in (self.begin(), self.tick(), self.end(), self.snapshots())]
+        works = (self.begin(), self.tick(), self.end(), self.snapshots(), *self.life.background())
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             errors = [task.exception() for task in done]
@@ -174,7 +169,7 @@ class NodeProcess(Attendant):
         """Wait for the fleet's start, run every round, then keep answering neighbors until the end."""
         await self.started.wait()
         await self.clock.sleep_until(0)
-        await self.node.run()
+        await self.life.gate.run(self.node.run())
         await self.due.join()
         self.finished = True
         self.progress("end")
@@ -206,13 +201,35 @@ class NodeProcess(Attendant):
 
     async def leave(self, code: int) -> None:
         """Settle what is in flight, flush, say goodbye."""
-        await self.transport.aclose()
+        crash = self.life.crashed_by
+        await (self.transport.aclose() if crash is None else self.transport.hand_over())
         with suppress(RunError):
+            self.life.leave()
             self.store.close()
         if self.control is not None:
-            self.report(bye=pb.Bye(reason="done" if code == 0 else f"exit code {code}"))
+            goodbye = pb.Bye(reason="done" if code == 0 else f"exit code {code}")
+            self.report(bye=goodbye) if crash is None else self.report_crash(crash)
             with suppress(TransportError):
                 await self.control.aclose()
+        if crash is not None:
+            await self.crash()
+
+    def report_crash(self, crash: CompiledEvent) -> None:
+        """Say that this is a crash that the schedule wants."""
+        details = {
+            "state": crash.parameters.get("state", "kept"),
+            "source": crash.source,
+            "at_round": crash.at_round,
+        }
+        round = max(self.node.round, 0)
+        event = pb.Event(at_ns=self.clock.now_ns(), round=round, kind="crash", details=json.dumps(details))
+        self.report(event=event)
+
+    async def crash(self) -> None:
+        """End as a crash does; beside other nodes in a process, without them."""
+        if self.alone:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await self.transport.aclose()
 
     async def tick(self) -> None:
         """Flush the record and report progress, a few times a second."""
@@ -238,10 +255,12 @@ class NodeProcess(Attendant):
         )
 
     async def begin_round(self, round: int) -> None:
-        """Nothing is scripted here yet."""
+        """Scripted events of this node's round happen here."""
+        await self.life.script.begin_round(round)
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """Have a snapshot written where one is due, beside the next round."""
+        """Keep the state where it may be needed; have a snapshot written where one is due, beside the next round."""
+        await self.life.end_round(state)
         if self.blueprint.evaluates(view.round) and self.id in self.blueprint.evaluated:
             await self.due.put((view.round, state.x, weight))
 
@@ -266,6 +285,7 @@ class NodeProcess(Attendant):
     def on_start(self, start: pb.Start) -> None:
         """Begin at the common start."""
         self.clock.start_ns = start.start_ns
+        self.life.begin()
         self.started.set()
 
     def on_gone(self, gone: pb.Gone) -> None:
@@ -328,10 +348,3 @@ class Evaluator(Attendant):
 def snapshot_path(directory: Path, round: int, node: NodeId) -> Path:
     """Where a node's snapshot of a round lies until it is judged."""
     return directory / "snapshots" / f"{round:06d}-{node:03d}.safetensors"
-
-
-def message_options(blueprint: Blueprint) -> Any:
-    """The scenario's gRPC options, with room for what its own model can send: the vector and three extras."""
-    options = blueprint.scenario.transport
-    most = 4 * 8 * blueprint.problem.dim + 1024 * 1024
-    return replace(options, max_message=most)

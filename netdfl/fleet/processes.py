@@ -18,6 +18,7 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.types import NodeId
 from netdfl.fleet.devices import spread
+from netdfl.fleet.returns import Returns
 from netdfl.fleet.spawn import Nursery, log_tail
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import RunDirectory
@@ -73,6 +74,8 @@ class Launcher:
         self.interrupted = False
         self.broke = ""
         self.rounds_of: dict[NodeId, pb.Progress] = {}
+        self.devices: list[str] = []
+        self.returns = Returns(self)
 
     # the course of a run
 
@@ -108,9 +111,9 @@ class Launcher:
         found = await self.nursery.plan(plan, self.on_exit)
         if found["partition"] is not None:
             self.directory.write_json("partition.json", found["partition"])
-        devices = spread(getattr(self.scenario.task, "device", "cpu"), found["gpus"], self.scenario.num_nodes)
+        self.devices = spread(getattr(self.scenario.task, "device", "cpu"), found["gpus"], self.scenario.num_nodes)
         for nodes in self.processes():
-            pid = await self.nursery.spawn(nodes, devices[nodes[0]], place=self.place(nodes))
+            pid = await self.nursery.spawn(nodes, self.devices[nodes[0]], place=self.place(nodes))
             self.pids[pid] = nodes
             for node in nodes:
                 self.status.nodes[node] = NodeStatus(node, pid)
@@ -166,6 +169,7 @@ class Launcher:
     async def stop(self, grace_s: float) -> None:
         """Ask everyone to end; kill what is left after the grace."""
         self.stopping = True
+        self.returns.close()
         for attendee in self.attendees.values():
             attendee.order(pb.Order(stop=pb.Stop(reason="the run is over", grace_s=grace_s)))
         try:
@@ -204,8 +208,8 @@ class Launcher:
 
     @property
     def all_ended(self) -> bool:
-        """Whether no node has rounds before it."""
-        return all(s.phase in ENDED for s in self.status.nodes.values())
+        """Whether no node has rounds before it, nor will have."""
+        return not self.returns.due and all(s.phase in ENDED for s in self.status.nodes.values())
 
     @property
     def all_judged(self) -> bool:
@@ -225,6 +229,8 @@ class Launcher:
         getattr(self, f"on_{kind}", self.on_other)(attendee.hello.node_id, getattr(report, kind))
         if kind == "hello":
             self.attendees[attendee.hello.node_id] = attendee
+            if attendee.hello.epoch:
+                self.returns.attends(attendee)
         if kind != "progress" or report.progress.phase == "end":
             self.changed.set()
 
@@ -272,6 +278,9 @@ class Launcher:
 
     def on_event(self, node: NodeId, event: pb.Event) -> None:
         """Record what a node says happened to it."""
+        if event.kind == "crash":
+            self.returns.crashed(node, event)
+            return
         details = json.loads(event.details)
         if event.kind == "broke":
             self.broke = self.broke or f"node {node}: {details['reason']}"
@@ -300,6 +309,7 @@ class Launcher:
         if self.start_ns is None:
             self.broke = f"node {node} could not start: {log_tail(self.directory.path, node) or signal or code}"
             return
+        self.returns.forget(node)
         status = self.status.nodes[node]
         status.phase = Phase.DIED
         if code == ExitCode.BROKE:
@@ -307,11 +317,18 @@ class Launcher:
             return
         self.store.event(self.now_ns(), node, status.round, "died", signal=signal, exit_code=code)
         self.note(f"node {node} died in round {status.round}: {signal or f'exit code {code}'}")
-        if self.scenario.failure_detector.kind == "oracle":
-            gone = pb.Order(gone=pb.Gone(node_id=node, reason=signal or f"exit code {code}"))
-            for other in self.live:
-                self.attendees[other].order(gone)
+        self.tell_gone(node, signal or f"exit code {code}")
         self.order_evaluations()
+
+    @property
+    def oracle(self) -> bool:
+        """Whether nodes learn from the launcher who is gone."""
+        return bool(self.scenario.failure_detector.kind == "oracle")
+
+    def tell_gone(self, node: NodeId, reason: str) -> None:
+        """Tell the others, if there is an oracle, that `node` is gone."""
+        for other in self.live if self.oracle else ():
+            self.attendees[other].order(pb.Order(gone=pb.Gone(node_id=node, reason=reason)))
 
     # the clockwork
 

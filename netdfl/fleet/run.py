@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from netdfl.core.errors import InputError, NetdflError, RunError
+from netdfl.diagnosis.fidelity import judge_fidelity
 from netdfl.fleet.spawn import Nursery
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
@@ -157,12 +158,15 @@ def run_processes(scenario: Scenario, directory: RunDirectory, view: View, nurse
         outcome = run_loop(_launch(scenario, directory, view, own, status))
     finally:
         own.close()
+    bound = world.fidelity
+    fidelity = judge_fidelity(open_run(directory.path), relative=bound.relative, slack_ns=bound.slack)
     facts = facts_of(
         scenario,
         outcome.duration_s,
+        fidelity=fidelity.summary,
         interrupted=outcome.interrupted,
         broke=outcome.broke,
-        fidelity_missed=outcome.fidelity_missed,
+        fidelity_missed=outcome.fidelity_missed or fidelity.missed,
         links=outcome.links or {"layer": world.loss_layer},
     )
     return finish(directory, facts)

@@ -63,12 +63,22 @@ class Nursery:
         found: dict[str, Any] = answer["ready"]
         return found
 
-    async def spawn(self, nodes: list[int], device: str, epoch: int = 0, place: Mapping[str, str] = _HERE) -> int:
+    async def spawn(
+        self,
+        nodes: list[int],
+        device: str,
+        epoch: int = 0,
+        *,
+        place: Mapping[str, str] = _HERE,
+        rejoin: Mapping[str, Any] | None = None,
+    ) -> int:
         """Fork a process for `nodes` (-1: the evaluator); return its id. Raises RunError.
 
         `place` may hold the `namespace` that the process enters, and the `address` at which its node listens.
+        `rejoin` says for a node's later life in which `round` it begins, and whether it may `keep_state`.
         """
-        answer = await self._ask({"spawn": {"nodes": nodes, "device": device, "epoch": epoch, **place}})
+        command = {"nodes": nodes, "device": device, "epoch": epoch, "rejoin": rejoin, **place}
+        answer = await self._ask({"spawn": command})
         return int(answer["spawned"]["pid"])
 
     def kill(self, pid: int) -> None:

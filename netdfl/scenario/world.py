@@ -24,10 +24,18 @@ class World(Choice):
     loss_layer: LossLayer = Field("message", description="Whether links act on messages, or on packets below TCP.")
 
 
+class Fidelity(Strict):
+    """How far the mean delay of a link may be from its schedule: whichever of the two is more."""
+
+    relative: float = Field(0.25, ge=0, description="Share of the scheduled delay.")
+    slack: Duration = Field(50_000_000, description="At least this much is allowed.")
+
+
 class Processes(World):
     """Real gRPC servers in local processes, on the real clock; links emulated above gRPC."""
 
     kind: Literal["processes"] = "processes"
+    fidelity: Fidelity = Field({}, validate_default=True, description="When the emulation is not to be trusted.")
     nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
     start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
 
@@ -63,6 +71,7 @@ class Namespaces(World):
     engine: Literal["auto", "tun", "netem"] = Field(
         "auto", description="What carries the packets: netdfl's forwarder, or the kernel's own queues."
     )
+    fidelity: Fidelity = Field({}, validate_default=True, description="When links on messages are not to be trusted.")
     start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
 
 

@@ -43,6 +43,10 @@ Measure = Callable[[NodeId, int, int, int, int], None]
 class Carrier(Protocol):
     """The real transport beneath: one that carries stamps beside messages."""
 
+    async def start(self) -> str:
+        """Listen; return the address."""
+        ...
+
     def attach(self, sink: Sink) -> None:
         """Deliver into `sink`, a `StampedSink`."""
         ...
@@ -67,8 +71,8 @@ class Carrier(Protocol):
         """Return when it does."""
         ...
 
-    async def drained(self) -> None:
-        """Return when nothing is queued any more, or after a grace."""
+    async def hand_over(self) -> None:
+        """Let what is queued leave within a grace, and send nothing more."""
         ...
 
     async def aclose(self) -> None:
@@ -146,6 +150,10 @@ class Emulated:
         self.carrier = carrier(_Receipts(self))
         self.carrier.attach(self)
 
+    async def start(self) -> str:
+        """Listen; return the address. Raises MachineError."""
+        return await self.carrier.start()
+
     def begin(self) -> None:
         """The fleet's time has begun: take what comes, and make changes from now on."""
         self._begun = True
@@ -178,9 +186,15 @@ class Emulated:
         self._advance()
 
     async def hand_over(self) -> None:
-        """Let go all that is under way, each with the time at which it is due: this node is about to crash."""
+        """Let go all that is under way, each with the time at which it is due; settle all as `in_flight`.
+
+        For a node that is about to crash: what it has sent goes on without it.
+        """
+        self._closed = True
+        self._disarm()
         self._up.run(_FOREVER)
-        await self.carrier.drained()
+        await self.carrier.hand_over()
+        self.settle()
 
     async def aclose(self) -> None:
         """Let nothing more onto the links or off them; settle what has not ended as `in_flight`."""

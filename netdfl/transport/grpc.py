@@ -141,9 +141,16 @@ class GrpcTransport:
         while not self.has_room(message):
             await self._outlet(message).settled_one()
 
-    async def drained(self) -> None:
-        """Return when nothing is queued any more, or after the grace."""
-        await self._drained([outlet for lanes in self._lanes.values() for outlet in lanes if not outlet.closed])
+    def begin(self) -> None:
+        """The fleet's time has begun; nothing here depends on it."""
+
+    async def hand_over(self) -> None:
+        """Let what is queued leave within the grace, settle the rest as `in_flight`, and send nothing more."""
+        outlets = [outlet for lanes in self._lanes.values() for outlet in lanes if not outlet.closed]
+        await self._drained(outlets)
+        for outlet in outlets:
+            outlet.close(Fate.IN_FLIGHT)
+        self._retired += outlets
 
     async def _drained(self, outlets: Sequence[Outlet]) -> None:
         grace_s = self._options.close_grace / NS_PER_S

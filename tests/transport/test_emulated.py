@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -145,12 +146,13 @@ async def test_a_rate_and_a_latency_are_kept_and_so_is_the_order():
         await a.send(sent)
         await ledger.until_settled(3)
     assert [m.round for m in sink.messages] == [0, 1, 2]
-    bits, first = 8 * frame_size(sent[0]), arrivals[0][0]
-    for number, (left, due, at) in enumerate(arrivals):
-        if left == first:
-            assert due - first >= (number + 1) * bits * 1000 + 30 * MS
-        assert at >= due
-    assert [row.arrived_ns >= due for row, (_, due, _) in zip(ledger.rows, arrivals, strict=True)] == [True] * 3
+    takes = 8 * frame_size(sent[0]) * 1000
+    due_ns = [due for _, due, _ in arrivals]
+    assert all(due - left >= takes + 30 * MS for left, due, _ in arrivals)
+    assert all(later - earlier >= takes for earlier, later in pairwise(due_ns))
+    assert all(at >= due for _, due, at in arrivals)
+    rows = sorted(ledger.rows, key=lambda row: row.message.round)
+    assert all(row.arrived_ns >= due for row, due in zip(rows, due_ns, strict=True))
 
 
 async def test_senders_share_the_downlink_of_their_receiver():
@@ -228,9 +230,10 @@ async def test_what_a_lost_receiver_held_fails_and_a_leaving_sender_settles_the_
     async with emulated_fleet(3, ledger, {"1": {"downlink": "1bit"}, "0->2": {"latency": "10s"}}) as (a, b, c):
         for each in (b, c):
             each.attach(KeptSink())
+        receipt, there = a.receipt, asyncio.Event()
+        a.receipt = lambda *news: (receipt(*news), there.set())
         await a.send([*messages(1), *messages(1, (0, 2))])
-        while not any(sent.there for sent in a._sent.values()):
-            await asyncio.sleep(0.005)
+        await there.wait()
         assert ledger.rows == []
         a.set_gone(1)
         assert [(row.message.dst, row.fate) for row in ledger.rows] == [(1, "failed:gone")]

@@ -1,0 +1,143 @@
+"""How true an emulation above a real transport was: scheduled against achieved, per link, and loop lag.
+
+Nodes measure while they run and leave one event each (`fidelity`); the launcher's side reads the events
+of all nodes and judges them by the scenario's bound. Only links that delayed something are judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.types import NodeId, Scalar
+from netdfl.record.run import Run
+
+EVENT = "fidelity"
+_SAMPLE_NS = 50_000_000
+_SHOWN = 20
+
+
+@dataclass(slots=True)
+class LinkTimes:
+    """What the messages of one link were scheduled to take, and took. Nanoseconds, bytes."""
+
+    messages: int = 0
+    nbytes: int = 0
+    first_nbytes: int = 0
+    scheduled_ns: int = 0
+    achieved_ns: int = 0
+    worst_ns: int = 0
+    scheduled_span: tuple[int, int] | None = None
+    achieved_span: tuple[int, int] | None = None
+
+    def add(self, nbytes: int, sent_ns: int, due_ns: int, at_ns: int) -> None:
+        """One message arrived at `at_ns` and was due at `due_ns`."""
+        if not self.messages:
+            self.first_nbytes = nbytes
+        self.messages += 1
+        self.nbytes += nbytes
+        self.scheduled_ns += due_ns - sent_ns
+        self.achieved_ns += at_ns - sent_ns
+        self.worst_ns = max(self.worst_ns, at_ns - due_ns)
+        self.scheduled_span = _widened(self.scheduled_span, due_ns)
+        self.achieved_span = _widened(self.achieved_span, at_ns)
+
+    def to_json(self) -> dict[str, Scalar]:
+        """Mean delays in seconds; rates in bits per second from the first arrival to the last."""
+        return {
+            "messages": self.messages,
+            "scheduled_delay_s": self.scheduled_ns / self.messages / NS_PER_S,
+            "achieved_delay_s": self.achieved_ns / self.messages / NS_PER_S,
+            "worst_error_s": self.worst_ns / NS_PER_S,
+            "scheduled_rate_bps": self._rate(self.scheduled_span),
+            "achieved_rate_bps": self._rate(self.achieved_span),
+        }
+
+    def _rate(self, span: tuple[int, int] | None) -> float | None:
+        if span is None or span[1] == span[0]:
+            return None
+        return 8 * (self.nbytes - self.first_nbytes) * NS_PER_S / (span[1] - span[0])
+
+
+def _widened(span: tuple[int, int] | None, at_ns: int) -> tuple[int, int]:
+    return (at_ns, at_ns) if span is None else (min(span[0], at_ns), max(span[1], at_ns))
+
+
+@dataclass
+class Meter:
+    """What one node measures: its in-links, and how late its event loop runs."""
+
+    links: dict[NodeId, LinkTimes] = field(default_factory=dict)
+    lags_ns: list[int] = field(default_factory=list)
+
+    def arrived(self, src: NodeId, nbytes: int, sent_ns: int, due_ns: int, at_ns: int) -> None:
+        """A message of `src` arrived; one that no link delayed tells nothing."""
+        if due_ns > sent_ns:
+            self.links.setdefault(src, LinkTimes()).add(nbytes, sent_ns, due_ns, at_ns)
+
+    async def watch_loop(self, clock: Clock) -> None:
+        """Sample how much later than asked the event loop wakes up, for ever."""
+        while True:
+            before = clock.now_ns()
+            await asyncio.sleep(_SAMPLE_NS / NS_PER_S)
+            self.lags_ns.append(max(0, clock.now_ns() - before - _SAMPLE_NS))
+
+    def to_json(self) -> dict[str, Scalar]:
+        """The details of the node's event."""
+        lags = sorted(self.lags_ns) or [0]
+        lag = {"p50": lags[len(lags) // 2], "p99": lags[len(lags) * 99 // 100], "max": lags[-1]}
+        return {
+            "links": {str(src): times.to_json() for src, times in sorted(self.links.items())},
+            "loop_lag_s": {name: value / NS_PER_S for name, value in lag.items()},
+        }
+
+
+class Fidelity(NamedTuple):
+    """What goes into `result.json`, and, in a sentence, what was past the bound; empty where nothing was."""
+
+    summary: dict[str, Any] | None
+    missed: str
+
+
+def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> Fidelity:
+    """Judge what the nodes of `run` measured.
+
+    A link's mean delay may miss its schedule by `relative` times the schedule, or by `slack_ns`, whichever
+    is more. The summary holds the bound, the worst links, and each node's loop lag; None without events.
+    """
+    rows = run.rows(f"SELECT node, details FROM events WHERE kind = '{EVENT}' ORDER BY at_s, node")
+    nodes = {node: json.loads(details) for node, details in rows}
+    if not nodes:
+        return Fidelity(None, "")
+    links = [
+        {"src": int(src), "dst": dst, **times} for dst, found in nodes.items() for src, times in found["links"].items()
+    ]
+    links.sort(key=_error_s, reverse=True)
+    bound = {"relative": relative, "slack_s": slack_ns / NS_PER_S}
+    missed = [link for link in links if _error_s(link) > max(relative * link["scheduled_delay_s"], bound["slack_s"])]
+    summary = {
+        "bound": bound,
+        "links_judged": len(links),
+        "links_missed": len(missed),
+        "links": links[:_SHOWN],
+        "loop_lag_s": {str(node): found["loop_lag_s"] for node, found in sorted(nodes.items())},
+    }
+    return Fidelity(summary, _sentence(missed, len(links), bound) if missed else "")
+
+
+def _error_s(link: Mapping[str, Any]) -> float:
+    return float(link["achieved_delay_s"] - link["scheduled_delay_s"])
+
+
+def _sentence(missed: list[dict[str, Any]], judged: int, bound: Mapping[str, float]) -> str:
+    worst = missed[0]
+    return (
+        f"the emulation missed its bound on {len(missed)} of {judged} links: {worst['src']}->{worst['dst']} took "
+        f"{worst['achieved_delay_s'] * 1e3:.1f} ms instead of {worst['scheduled_delay_s'] * 1e3:.1f} ms in the mean "
+        f"(allowed: {bound['relative']:.0%} or {bound['slack_s'] * 1e3:g} ms); "
+        "use fewer nodes or more cores, or widen world.fidelity"
+    )

@@ -1,0 +1,152 @@
+"""What happens to one real node beside its algorithm: scripted faults, checkpoints, heartbeats, measurements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from netdfl.algorithms.base import NodeState
+from netdfl.algorithms.families import first_state
+from netdfl.core.clock import Clock
+from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.fidelity import EVENT, Meter
+from netdfl.fleet.build import Blueprint
+from netdfl.fleet.node_network import Door, NodeTransport
+from netdfl.fleet.script import NodeScript, SlowWorker, keeps_state
+from netdfl.links.events import CompiledEvent
+from netdfl.node.checkpoint import load_state, save_state
+from netdfl.node.gate import Gate
+from netdfl.node.heartbeats import Heartbeats
+from netdfl.node.runtime import Node
+from netdfl.node.worker import Worker
+from netdfl.record.base import Recorder
+
+
+class Life:
+    """One life of one node. What the schedule does to it is done here: it is `Scripted`."""
+
+    def __init__(
+        self, blueprint: Blueprint, node: NodeId, directory: Path, clock: Clock, recorder: Recorder, worker: Worker
+    ) -> None:
+        """Prepare; `take` gives it its node."""
+        self.blueprint, self.id, self.clock, self.recorder = blueprint, node, clock, recorder
+        self.checkpoint = directory / "checkpoints" / f"{node:03d}.safetensors"
+        self.worker = SlowWorker(worker)
+        self.gate = Gate()
+        self.script = NodeScript(blueprint.schedule, node, clock, self)
+        self.crashing = asyncio.Event()
+        self.crashed_by: CompiledEvent | None = None
+        self.rejoin: Mapping[str, Any] | None = None
+        self._keeps = keeps_state(blueprint.schedule, node)
+
+    def take(self, node: Node, transport: NodeTransport, meter: Meter, rejoin: Mapping[str, Any] | None) -> None:
+        """Live as `node`; `rejoin` says with which state a later life begins, and in which round."""
+        self.node, self.transport, self.meter, self.rejoin = node, transport, meter, rejoin
+        self.door = Door(node.mailbox)
+        transport.attach(self.door)
+        self.heartbeats = self._make_heartbeats()
+        if rejoin is not None:
+            node.kept = self._restored(keep=rejoin["keep_state"], round=rejoin["round"])
+
+    def begin(self) -> None:
+        """The fleet's time has begun."""
+        self.script.begin(None if self.rejoin is None else self.rejoin["round"])
+        self.transport.begin()
+
+    def background(self) -> Iterator[Coroutine[Any, Any, Any]]:
+        """What runs beside the algorithm; the first to end ends the node."""
+        yield self.crashing.wait()
+        if self.blueprint.emulates_messages:
+            yield self.meter.watch_loop(self.clock)
+        if self.heartbeats is not None:
+            yield self.heartbeats.run()
+
+    def leave(self) -> None:
+        """Record how true the emulated links were."""
+        if self.blueprint.emulates_messages:
+            self._tell(EVENT, **self.meter.to_json())
+
+    # state
+
+    async def end_round(self, state: NodeState) -> None:
+        """Save the state where it may be needed; the next round's messages leave only when it is durable.
+
+        Raises RunError where the disk refuses it.
+        """
+        every = self.blueprint.scenario.checkpoint.every
+        if not self._keeps and not (every and state.round % every == 0):
+            return
+        try:
+            self.checkpoint.parent.mkdir(exist_ok=True)
+            await asyncio.to_thread(save_state, state, self.checkpoint)
+        except OSError as error:
+            raise RunError(f"{self.checkpoint} can't be written: {error.strerror}") from error
+
+    def _restored(self, *, keep: bool, round: int) -> NodeState:
+        node, view = self.node, self.blueprint.view(self.id, round, frozenset())
+        fresh = first_state(node.task.initial(), node.algorithm, view)
+        return load_state(self.checkpoint, fresh) if keep and self.checkpoint.exists() else fresh
+
+    # what the schedule does
+
+    def crash(self, event: CompiledEvent) -> None:
+        """Stop for good: neither compute, nor read, nor send."""
+        if self.crashed_by is None:
+            self.crashed_by = event
+            self._stand_still()
+            self.crashing.set()
+
+    def pause(self, event: CompiledEvent) -> None:
+        """Neither compute nor read, and lose nothing."""
+        self._tell("pause")
+        self._stand_still()
+
+    def resume(self, event: CompiledEvent) -> None:
+        """Go on, unless this life is over."""
+        if self.crashed_by is None:
+            self._tell("resume")
+            self.gate.open()
+            self.door.open()
+
+    def slow_down(self, event: CompiledEvent) -> None:
+        """Take `factor` times as long to compute from now on."""
+        self.worker.factor = float(event.parameters["factor"])
+        self._tell("slow_down", factor=self.worker.factor)
+
+    def _stand_still(self) -> None:
+        self.gate.close()
+        self.door.close()
+
+    # heartbeats
+
+    def _make_heartbeats(self) -> Heartbeats | None:
+        detector: Any = self.blueprint.scenario.failure_detector
+        if detector.kind != "heartbeat":
+            return None
+        return Heartbeats(
+            self.id,
+            self.blueprint.possible_neighbors(self.id),
+            every_ns=detector.every,
+            misses=detector.misses,
+            clock=self.clock,
+            transport=self.transport,
+            mailbox=self.node.mailbox,
+            gone=self._silent,
+            returned=self._heard,
+            still=lambda: self.gate.closed,
+            epoch=self.node.epoch,
+        )
+
+    def _silent(self, peer: NodeId) -> None:
+        self._tell("gone", peer=peer, detector="heartbeat")
+        self.node.waits.set_gone(peer)
+
+    def _heard(self, peer: NodeId) -> None:
+        self._tell("returned", peer=peer, detector="heartbeat")
+        self.node.waits.set_returned(peer)
+
+    def _tell(self, kind: str, **details: Any) -> None:
+        self.recorder.event(self.clock.now_ns(), self.id, max(self.node.round, 0), kind, **details)

@@ -1,0 +1,90 @@
+"""The launcher's side of scripted crashes: who crashed as planned, and who lives again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.types import NodeId
+from netdfl.fleet.script import Return, find_return
+from netdfl.record.status import Phase
+from netdfl.scenario.build import compile_schedule
+from netdfl.transport.control import Attendee
+from netdfl.transport.v1 import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from netdfl.fleet.processes import Launcher
+
+
+class Returns:
+    """Takes the crash reports of nodes, and has them started again when the schedule says."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        """Serve `launcher`, whose scenario's schedule is compiled and written to the run here."""
+        self.launcher = launcher
+        self.events = compile_schedule(launcher.scenario)
+        self.due: dict[NodeId, asyncio.Task[None]] = {}
+        self.epochs: dict[NodeId, int] = {}
+        if self.events:
+            launcher.directory.write_events([event.to_json() for event in self.events])
+
+    def crashed(self, node: NodeId, event: pb.Event) -> None:
+        """`node` says that it crashes now, as scripted."""
+        launcher, details = self.launcher, json.loads(event.details)
+        launcher.status.nodes[node].phase = Phase.CRASHED
+        launcher.store.event(event.at_ns, node, event.round, "crash", **details)
+        launcher.note(f"node {node} crashed in round {event.round}, as scripted")
+        for nodes in launcher.pids.values():
+            if node in nodes:
+                nodes.remove(node)
+        launcher.tell_gone(node, "crashed")
+        back = find_return(self.events, node, event.at_ns, source=details["source"], at_round=details["at_round"])
+        if back is not None:
+            self.due[node] = asyncio.create_task(self._start(node, back, event.round))
+        launcher.order_evaluations()
+
+    async def _start(self, node: NodeId, back: Return, round: int) -> None:
+        launcher = self.launcher
+        await asyncio.sleep(max(0, back.at_ns - launcher.now_ns()) / NS_PER_S)
+        self.epochs[node] = epoch = self.epochs.get(node, 0) + 1
+        rejoin = {"keep_state": back.keep_state, "round": round}
+        pid = await launcher.nursery.spawn(
+            [node], launcher.devices[node], epoch, place=launcher.place([node]), rejoin=rejoin
+        )
+        launcher.pids[pid] = [node]
+        launcher.status.nodes[node].pid = pid
+
+    def attends(self, attendee: Attendee) -> None:
+        """A node in a later life attends: let it join the others, and tell them."""
+        launcher, hello = self.launcher, attendee.hello
+        node = hello.node_id
+        assert launcher.start_ns is not None
+        self.due.pop(node, None)
+        status = launcher.status.nodes[node]
+        status.phase, status.address = Phase.RUNNING, hello.address
+        launcher.store.event(launcher.now_ns(), node, status.round, "restart", epoch=hello.epoch)
+        launcher.note(f"node {node} is back")
+        others = launcher.live - {node}
+        addresses = {other: launcher.attendees[other].hello.address for other in launcher.status.nodes if other != node}
+        attendee.order(pb.Order(peers=pb.Peers(addresses=addresses)))
+        if launcher.oracle:
+            for gone in sorted(set(launcher.status.nodes) - launcher.live):
+                attendee.order(pb.Order(gone=pb.Gone(node_id=gone, reason="gone before")))
+        attendee.order(pb.Order(start=pb.Start(start_ns=launcher.start_ns)))
+        back = pb.Returned(node_id=node, address=hello.address, epoch=hello.epoch)
+        moved = pb.Peers(addresses={node: hello.address})
+        for other in others:
+            order: Any = pb.Order(returned=back) if launcher.oracle else pb.Order(peers=moved)
+            launcher.attendees[other].order(order)
+
+    def forget(self, node: NodeId) -> None:
+        """`node` ended before it could live again."""
+        self.due.pop(node, None)
+
+    def close(self) -> None:
+        """Nobody returns any more."""
+        for task in self.due.values():
+            task.cancel()
+        self.due.clear()

@@ -1,0 +1,129 @@
+"""Scripted faults of nodes that run for real: what the compiled schedule does to one node, and when it returns."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.types import NodeId
+from netdfl.links.events import CompiledEvent
+from netdfl.node.worker import Worker
+
+T = TypeVar("T")
+ON_NODES = ("crash", "restart", "pause", "resume", "slow_down")
+
+
+class Scripted(Protocol):
+    """A node to which scripted things happen."""
+
+    def crash(self, event: CompiledEvent) -> None:
+        """End at once."""
+        ...
+
+    def pause(self, event: CompiledEvent) -> None:
+        """Stand still."""
+        ...
+
+    def resume(self, event: CompiledEvent) -> None:
+        """Go on."""
+        ...
+
+    def slow_down(self, event: CompiledEvent) -> None:
+        """Take `factor` times as long to compute from now on."""
+        ...
+
+
+class NodeScript:
+    """Carries out the events of one life of one node: by the clock, and by the rounds that it begins."""
+
+    def __init__(self, events: Sequence[CompiledEvent], node: NodeId, clock: Clock, target: Scripted) -> None:
+        """Take what concerns `node` out of the schedule; a restart is not the node's own affair."""
+        self._clock, self._target = clock, target
+        mine = [e for e in events if node in e.nodes and e.action in ON_NODES and e.action != "restart"]
+        self._clocked = [event for event in mine if event.at_ns is not None]
+        self._by_round = [event for event in mine if event.at_round is not None]
+
+    def begin(self, after_round: int | None = None) -> None:
+        """Set the timers. In a later life, rounds up to `after_round` have had their events, and so has the past."""
+        now = self._clock.now_ns()
+        if after_round is not None:
+            self._by_round = [event for event in self._by_round if (event.at_round or 0) > after_round]
+        for event in self._clocked:
+            if after_round is None or (event.at_ns or 0) > now:
+                self._set(event, event.at_ns or 0)
+            elif event.action == "slow_down":
+                self._happen(event)
+
+    async def begin_round(self, round: int) -> None:
+        """The node begins `round`: do, once, what is scripted for that."""
+        due = [event for event in self._by_round if event.at_round == round]
+        self._by_round = [event for event in self._by_round if event.at_round != round]
+        for event in due:
+            if event.after_ns:
+                self._set(event, self._clock.now_ns() + event.after_ns)
+            else:
+                self._happen(event)
+        if due:
+            await asyncio.sleep(0)  # where a crash or a pause takes hold
+
+    def _set(self, event: CompiledEvent, at_ns: int) -> None:
+        self._clock.call_at(at_ns, ("event", event.source, event.action), partial(self._happen, event))
+
+    def _happen(self, event: CompiledEvent) -> None:
+        getattr(self._target, event.action)(event)
+
+
+class Return(NamedTuple):
+    """When a crashed node lives again, and whether it still has the state of its last round's end."""
+
+    at_ns: int
+    keep_state: bool
+
+
+def find_return(
+    events: Sequence[CompiledEvent], node: NodeId, at_ns: int, *, source: int, at_round: int | None
+) -> Return | None:
+    """When `node` lives again, which crashed at `at_ns` by the event of entry `source`; None: never."""
+    found = []
+    for event in events:
+        if event.action != "restart" or node not in event.nodes:
+            continue
+        when = event.at_ns
+        if event.at_round is not None and (event.source, event.at_round) == (source, at_round):
+            when = at_ns + event.after_ns
+        if when is not None and when >= at_ns:
+            found.append(Return(when, event.parameters.get("state", "kept") == "kept"))
+    return min(found, default=None)
+
+
+def keeps_state(events: Sequence[CompiledEvent], node: NodeId) -> bool:
+    """Whether `node` may have to begin again with the state of its last round's end."""
+    return any(
+        event.action == "restart" and node in event.nodes and event.parameters.get("state", "kept") == "kept"
+        for event in events
+    )
+
+
+class SlowWorker:
+    """A worker whose local rounds can be made to take longer. A `Worker`."""
+
+    def __init__(self, worker: Worker) -> None:
+        """Compute by `worker`, at its own pace at first."""
+        self._worker = worker
+        self.factor = 1.0
+
+    async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
+        """Run `function(*args)`; a local round ends only after `factor` times what it took (at least 1)."""
+        began = time.monotonic_ns()
+        result = await self._worker.run(what, function, *args)
+        if what == "train" and self.factor > 1:
+            await asyncio.sleep((self.factor - 1) * (time.monotonic_ns() - began) / NS_PER_S)
+        return result
+
+    def spare(self, numel: int) -> bool:
+        """Whether work on `numel` numbers is short enough to run inline."""
+        return self._worker.spare(numel)

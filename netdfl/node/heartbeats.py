@@ -1,0 +1,89 @@
+"""A failure detector of the nodes' own: heartbeats that cross the links, and who has missed too many.
+
+It is as right as heartbeats can be: a node behind a broken link is taken for gone, and comes back when it
+is heard again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from netdfl.core.clock import Clock
+from netdfl.core.types import Kind, Message, NodeId, Payload
+from netdfl.node.mailbox import Mailbox
+from netdfl.transport.base import Fate, Transport
+
+
+class Heartbeats:
+    """Sends this node's heartbeats, and tells who falls silent and who is heard again."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        peers: Collection[NodeId],
+        *,
+        every_ns: int,
+        misses: int,
+        clock: Clock,
+        transport: Transport,
+        mailbox: Mailbox,
+        gone: Callable[[NodeId], None],
+        returned: Callable[[NodeId], None],
+        still: Callable[[], bool] = lambda: False,
+        epoch: int = 0,
+    ) -> None:
+        """Watch `peers`, each of which sends a heartbeat every `every_ns` too.
+
+        `gone(peer)` and `returned(peer)` are called once per change. While `still()` holds (a paused
+        node), nothing is sent and nobody is judged.
+        """
+        self.node, self.every_ns, self.misses, self.epoch = node, every_ns, misses, epoch
+        self._clock, self._transport, self._still = clock, transport, still
+        self._gone, self._returned = gone, returned
+        self._heard_ns = dict.fromkeys(sorted(peers), 0)
+        self.silent: set[NodeId] = set()
+        mailbox.on(Kind.HEARTBEAT, self.hear)
+
+    async def run(self) -> None:
+        """Beat and watch for ever, from now on."""
+        now = self._clock.now_ns()
+        self._heard_ns = dict.fromkeys(self._heard_ns, now)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch(now))
+            for peer in self._heard_ns:
+                group.create_task(self._beat(peer, now))
+
+    def hear(self, message: Message) -> Fate:
+        """Take a heartbeat."""
+        peer = message.src
+        if peer in self._heard_ns:
+            self._heard_ns[peer] = self._clock.now_ns()
+            if peer in self.silent:
+                self.silent.discard(peer)
+                self._returned(peer)
+        return Fate.DELIVERED
+
+    async def _beat(self, peer: NodeId, begin_ns: int) -> None:
+        """One peer's beats, apart from the others': a full queue to one must not silence this node for all."""
+        number = 0
+        while True:
+            if not self._still():
+                await self._transport.send(
+                    [Message(self.node, peer, Kind.HEARTBEAT, self.epoch, number, 0, 0, Payload())]
+                )
+            number += 1
+            await self._clock.sleep_until(begin_ns + number * self.every_ns)
+
+    async def _watch(self, begin_ns: int) -> None:
+        number = 0
+        while True:
+            number += 1
+            await self._clock.sleep_until(begin_ns + number * self.every_ns)
+            now = self._clock.now_ns()
+            if self._still():
+                self._heard_ns = dict.fromkeys(self._heard_ns, now)
+            for peer, heard_ns in self._heard_ns.items():
+                if peer not in self.silent and now - heard_ns > self.misses * self.every_ns:
+                    self.silent.add(peer)
+                    self._gone(peer)
