@@ -31,16 +31,12 @@ def choco(exchange: Exchange, *, gamma: Any = None) -> Choco:
     """CHOCO. Raises ValueError where a missing neighbor can't be treated as asked."""
     if exchange.on_missing == "renormalise":
         raise ValueError("choco can't scale up what came, because references would no longer agree; use self or last")
-    return Choco(
-        differences=differences(exchange), gamma=gamma or exchange.gamma, on_missing=exchange.on_missing
-    )
+    return Choco(differences=differences(exchange), gamma=gamma or exchange.gamma, on_missing=exchange.on_missing)
 
 
 def deepsqueeze(exchange: Exchange) -> DeepSqueeze:
     """DeepSqueeze."""
-    return DeepSqueeze(
-        compressor=exchange.compressor or Identity(), streams=exchange.streams, gamma=exchange.gamma
-    )
+    return DeepSqueeze(compressor=exchange.compressor or Identity(), streams=exchange.streams, gamma=exchange.gamma)
 
 
 def literal(exchange: Exchange) -> LiteralQuantized:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.base import Mixed, Mixing
+from netdfl.mixing.base import Counting, Mixed, Mixing
 from netdfl.mixing.payloads import pack, to_all, vector
 from netdfl.training.base import Update
 
@@ -118,6 +118,10 @@ class MultiGossip:
     def weight(self, state: Any) -> float:
         """As the wrapped mixing."""
         return self.inner.weight(state)
+
+    def figures(self, state: Any) -> Mapping[str, float]:
+        """As the wrapped mixing, where it counts."""
+        return self.inner.figures(state) if isinstance(self.inner, Counting) else {}
 
     def num_steps(self, round: int, view: View) -> int:
         """Q times the wrapped mixing's."""

@@ -64,7 +64,8 @@ def natural(message: Message, name: str) -> int:
     if type(value) is not int or value < 1:
         raise MalformedMessage(
             f"message {message.src}->{message.dst} of round {message.round}: "
-            f"expected a whole number {name!r} from 1, got {value!r}"
+            f"expected a whole number {name!r} from 1, got {value!r}",
+            message,
         )
     return value
 
@@ -74,7 +75,9 @@ def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
     value = message.payload.meta.get(name, ())
     if not isinstance(value, list | tuple) or not all(type(node) is int for node in value):
         raise MalformedMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: expected nodes under {name!r}, got {value!r}"
+            f"message {message.src}->{message.dst} of round {message.round}: "
+            f"expected nodes under {name!r}, got {value!r}",
+            message,
         )
     return tuple(value)
 
@@ -93,6 +96,15 @@ def unpack_encoded(payload: Payload, compressor: Compressor, like: Tensor) -> Te
     prefix = CODE + "."
     arrays = {name.removeprefix(prefix): a for name, a in payload.arrays.items() if name.startswith(prefix)}
     return compressor.decompress(Encoded(like.numel(), arrays, meta)).to(like.device, like.dtype)
+
+
+def encoded_vector(message: Message, compressor: Compressor, like: Tensor) -> Tensor:
+    """The compressed vector of a message, decoded like `like`. Raises MalformedMessage."""
+    try:
+        return unpack_encoded(message.payload, compressor, like)
+    except MalformedMessage as error:
+        where = f"message {message.src}->{message.dst} of round {message.round}"
+        raise MalformedMessage(f"{where}: {error}", message) from error
 
 
 def to_all(view: View, payload: Payload) -> Outbox:

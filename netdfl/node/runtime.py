@@ -13,6 +13,7 @@ from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, View
+from netdfl.mixing.base import Counting
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import Waits
@@ -172,6 +173,8 @@ class Node:
             figures["train_loss"] = self.task.last_loss
         if self.mailbox.keep_late:
             figures["weight"] = weight
+        if isinstance(self.algorithm.mixing, Counting):
+            figures |= self.algorithm.mixing.figures(state.mixing)
         for name, value in figures.items():
             self.recorder.metric(now, self.id, view.round, name, value)
         await self.hooks.end_round(state, view, weight)

@@ -11,6 +11,7 @@ from netdfl.core.errors import Problem
 from netdfl.links.schedule import ScheduleError
 from netdfl.links.spec import LinksSpec
 from netdfl.scenario.build import build_network, build_topology, compile_schedule
+from netdfl.scenario.compression import compression_fits
 from netdfl.scenario.document import Document, Path
 from netdfl.scenario.links import block
 from netdfl.scenario.parts import Part
@@ -229,6 +230,10 @@ CHECKS: tuple[Check, ...] = (
     Check(nodes_exist, frozenset({"nodes", "algorithm", "groups", "expect"})),
     Check(server_and_star, frozenset({"algorithm", "topology"})),
     Check(graph_fits, frozenset({"nodes", "seed", "rounds", "algorithm", "topology"})),
+    Check(
+        compression_fits,
+        frozenset({"nodes", "seed", "rounds", "task", "algorithm", "topology", "compression", "wait"}),
+    ),
     Check(local_sample, frozenset({"nodes", "evaluation"})),
     Check(events_can_be, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events"})),
     Check(layer_exists, frozenset({"world"})),

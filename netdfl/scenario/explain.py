@@ -9,6 +9,7 @@ import numpy as np
 from netdfl.core.rng import Streams
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.scenario.build import build_network, compile_schedule
+from netdfl.scenario.compression import scheme_of, vectors_kept, warnings
 from netdfl.scenario.fields import Choice
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.task import Train
@@ -40,6 +41,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
         "weights": _weights(scenario, network),
         "task": _task(scenario),
         "traffic": _traffic(scenario, network),
+        "compression": _compression(scenario, network),
         "data": label_table(scenario),
         "events": [event.to_json() for event in compile_schedule(scenario)],
     }
@@ -152,6 +154,23 @@ def message_bytes(scenario: Scenario) -> int:
     needs = getattr(scenario.algorithm.entry, "needs", ())
     payload = Payload(arrays, {"w": 1.0} if "column" in needs else {})
     return frame_size(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload))
+
+
+def _compression(scenario: Scenario, network: Network) -> dict[str, Any] | None:
+    """How messages are compressed, and what a node keeps for it; None where they are not."""
+    compression: Any = scenario.compression
+    if compression is None:
+        return None
+    kept, task = vectors_kept(scenario, network), _task(scenario)
+    return {
+        "kind": compression.kind,
+        "params": compression.params,
+        "scheme": scheme_of(scenario, network.topology),
+        "gamma": compression.gamma,
+        "vectors_kept": kept,
+        "bytes_kept": kept * int(task["parameters"] or 0) * np.dtype(str(task["dtype"])).itemsize,
+        "warnings": list(warnings(scenario)),
+    }
 
 
 def _compressed(compression: Choice, dim: int) -> dict[str, Array]:

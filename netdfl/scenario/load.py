@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from netdfl.core.errors import Problem, ScenarioError
 from netdfl.scenario import checks, overrides
+from netdfl.scenario.compression import warnings
 from netdfl.scenario.document import parse
 from netdfl.scenario.problems import problems_of
 from netdfl.scenario.schema import SCHEMA, Scenario
@@ -78,7 +79,7 @@ def loads(
     problems += checks.problems(scenario, document, wrong)
     if problems:
         raise ScenarioError(problems)
-    scenario._notices = tuple(notices)
+    scenario._notices = (*notices, *warnings(scenario))
     return scenario
 
 

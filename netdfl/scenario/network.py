@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
+from netdfl.algorithms.exchange import Scheme
 from netdfl.core.units import format_time, parse_time_ns
 from netdfl.scenario.fields import Strict, parse_nodes
 from netdfl.scenario.parts import Part
@@ -30,7 +31,9 @@ class TopologyPart(Part):
 class CompressionPart(Part):
     """How messages are compressed, and what carries the error."""
 
-    scheme: str = Field("auto", description="auto, choco, deepsqueeze, edge or plain.")
+    scheme: Scheme = Field(
+        "auto", description="auto, or for gossip choco or deepsqueeze, push-sum edge or push_sum, a server plain or ef."
+    )
     gamma: Annotated[float, Field(gt=0, le=1)] | Literal["auto"] = Field(
         "auto", description="Step size of compressed gossip."
     )

@@ -132,7 +132,7 @@ class Scenario(Strict):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What overrides changed beside what they say, a sentence each."""
+        """What overrides changed beside what they say, and what is likely to go wrong, a sentence each."""
         return self._notices
 
     @property

@@ -44,9 +44,21 @@ def _rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("graph", _graph(graph)),
         ("degrees", f"out {_spread(graph['out_degree'])}, in {_spread(graph['in_degree'])}"),
         ("weights", _weights(weights)),
+        *_compression(found["compression"]),
         ("a message", format_bytes(traffic["message_bytes"])),
         ("a round", f"{traffic['messages_per_round']:g} messages, {format_bytes(traffic['bytes_per_round'])}"),
         ("in all", format_bytes(traffic["bytes_in_all"])),
+    ]
+
+
+def _compression(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    if found is None:
+        return []
+    kept = f"{found['vectors_kept']} references or memories of the model's size, {format_bytes(found['bytes_kept'])}"
+    how = f"{found['kind']} {_params(found['params'])}"
+    return [
+        ("compression", f"{how}, scheme {found['scheme']}, gamma {found['gamma']}"),
+        ("a node keeps", f"up to {kept}"),
     ]
 
 

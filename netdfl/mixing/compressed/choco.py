@@ -56,6 +56,10 @@ class Choco:
         """Always 1."""
         return 1.0
 
+    def figures(self, state: ChocoState) -> Mapping[str, float]:
+        """What lost references cost, and gamma. See `Counting`."""
+        return {**state.heard.tally.figures(), "gamma": state.step.gamma}
+
     def num_steps(self, round: int, view: View) -> int:
         """One exchange a round."""
         return 1

@@ -21,7 +21,7 @@ from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.base import Mixed
 from netdfl.mixing.compressed.references import compress
 from netdfl.mixing.gossip import row
-from netdfl.mixing.payloads import to_all, unpack_encoded
+from netdfl.mixing.payloads import encoded_vector, to_all, unpack_encoded
 from netdfl.training.base import Update
 
 
@@ -76,7 +76,7 @@ class BareModel(LiteralQuantized):
 
 
 def _mean(compressor: Compressor, own: Tensor, inbox: Inbox, view: View) -> Tensor:
-    others = {message.src: unpack_encoded(message.payload, compressor, own) for message in inbox}
+    others = {message.src: encoded_vector(message, compressor, own) for message in inbox}
     weights, self_weight = row(view, others)
     mixed = own * (self_weight + sum(weight for j, weight in weights.items() if j not in others))
     for j in sorted(weights.keys() & others.keys()):

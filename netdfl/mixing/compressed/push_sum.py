@@ -56,6 +56,10 @@ class QuantizedPushSum:
         """w: gradients are taken at x / w."""
         return state.weight
 
+    def figures(self, state: QuantizedState) -> Mapping[str, float]:
+        """What lost references cost. See `Counting`."""
+        return state.heard.tally.figures()
+
     def num_steps(self, round: int, view: View) -> int:
         """One exchange a round."""
         return 1
@@ -63,7 +67,7 @@ class QuantizedPushSum:
     def outgoing(self, state: QuantizedState, update: Update, step: int, view: View) -> tuple[QuantizedState, Outbox]:
         """x^ <- x^ + C(x - x^); a share of x^ and of w for each out-neighbor; equal shares are one payload."""
         own, code = self.differences.send(state.own, update.x, view, step)
-        heard, outbox = state.heard, {}
+        heard, outbox = state.heard, dict[NodeId, Payload]()
         for share in sorted(set(view.out_weights.values())):
             to = [j for j in view.out_neighbors if view.out_weights[j] == share]
             meta = {"share": self.gamma * share, "w": self.gamma * share * state.weight}
@@ -106,6 +110,10 @@ class EdgePushSum:
     def weight(self, state: EdgeState) -> float:
         """w: gradients are taken at x / w."""
         return state.weight
+
+    def figures(self, state: EdgeState) -> Mapping[str, float]:
+        """What lost references cost. See `Counting`."""
+        return state.heard.tally.figures()
 
     def num_steps(self, round: int, view: View) -> int:
         """One exchange a round."""

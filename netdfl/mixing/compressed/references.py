@@ -26,7 +26,7 @@ from netdfl.compression.base import Compressor
 from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, View
-from netdfl.mixing.payloads import natural, number, pack_encoded, some_nodes, unpack_encoded, vector
+from netdfl.mixing.payloads import encoded_vector, natural, number, pack_encoded, some_nodes, unpack_encoded, vector
 
 FULL = "full"
 KEPT = 8
@@ -86,6 +86,10 @@ class Tally(NamedTuple):
     lost: int = 0
     resyncs: int = 0
     resync_bytes: int = 0
+
+    def figures(self) -> dict[str, float]:
+        """The counts by the names of the record's metrics."""
+        return {"reference_" + name: float(count) for name, count in self._asdict().items()}
 
 
 class Heard(NamedTuple):
@@ -150,7 +154,7 @@ class Differences:
         Returns, for each sender, its reference as of every message that can be decoded now: those of
         this inbox, and earlier ones that had to wait.
         """
-        copies, came = dict(heard.copies), {}
+        copies, came = dict(heard.copies), dict[NodeId, tuple[Came, ...]]()
         asks, owed, tally = list(heard.asks), list(heard.owed), heard.tally
         for message in inbox:
             if view.node in some_nodes(message, "ask"):
@@ -171,7 +175,7 @@ class Differences:
             return self._full(copy, message, version, share, like)
         if message.epoch < copy.epoch:
             return _Step(copy, lost=self.mass)
-        waiting = Pending(version, unpack_encoded(message.payload, self.compressor, like), share)
+        waiting = Pending(version, encoded_vector(message, self.compressor, like), share)
         if version == copy.version + 1:
             return _catch_up(copy._replace(epoch=message.epoch, pending=(waiting, *copy.pending)))
         if message.epoch == copy.epoch and version <= copy.version:
@@ -193,7 +197,7 @@ class Differences:
         if self.lossless(like.numel()):
             known = copy if version < copy.version else Copy(base.clone(), version, message.epoch)
             return _Step(known, (Came(base, share),))
-        now = base + unpack_encoded(message.payload, self.compressor, like)
+        now = base + encoded_vector(message, self.compressor, like)
         if message.epoch == copy.epoch and version <= copy.version:
             return _Step(copy, (Came(now, share),))
         settled, lost = _walk_back([p for p in copy.pending if p.version < version], base, version - 1)

@@ -20,7 +20,7 @@ from torch import Tensor
 from netdfl.core.types import Array, Inbox, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Aggregation
 from netdfl.mixing.compressed.references import Differences, Heard, Reference, address, compress
-from netdfl.mixing.payloads import CODE, MODEL, pack, some_nodes, to_all, unpack_encoded
+from netdfl.mixing.payloads import CODE, MODEL, encoded_vector, pack, some_nodes, to_all, unpack_encoded
 from netdfl.training.base import Received, Update
 
 Feedback = Literal["plain", "ef14", "ef21"]
@@ -113,7 +113,7 @@ class CompressedReports:
     def _decode(self, heard: Heard, inbox: Inbox, view: View, like: Tensor) -> tuple[Mapping[NodeId, Tensor], Heard]:
         compressor = self.differences.compressor
         if self.feedback != "ef21":
-            return {m.src: unpack_encoded(m.payload, compressor, like) for m in inbox}, heard
+            return {m.src: encoded_vector(m, compressor, like) for m in inbox}, heard
         unasked = tuple(j for j in heard.asks if j not in view.out_neighbors)
         heard, came = self.differences.receive(heard._replace(asks=unasked), inbox, view)
         return {j: decoded[-1].vector for j, decoded in came.items() if decoded}, heard
