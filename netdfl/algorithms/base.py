@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.errors import NotFiniteError
-from netdfl.core.types import Inbox, NodeId, Outbox, View
+from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -117,6 +117,25 @@ class RoundContext(Protocol):
 
     async def gather(self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None) -> Inbox:
         """Wait for the step's messages from the in-neighbors (or `sources`) as the policy says."""
+        ...
+
+    async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
+        """All that came of this round and earlier ones, once what is `lag` rounds old has come as the policy says.
+
+        None never waits, and takes what nodes that are ahead have sent too.
+        """
+        ...
+
+    def serve(self, answer: Callable[[Message], None]) -> None:
+        """Hand every request of a peer to `answer`, at any time from now on, once each; it must not wait."""
+        ...
+
+    def reply(self, request: Message, payload: Payload) -> None:
+        """Answer a request, now or later."""
+        ...
+
+    async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
+        """Send a request to `peer` and wait for its reply as the policy says."""
         ...
 
     async def end_round(self, state: NodeState, view: View) -> None:

@@ -15,12 +15,14 @@ class WaitPolicy:
     `need` is `all`, `any`, a number (a quorum), or `none` (take what is there and go on). The
     deadline is in nanoseconds from the start of the wait; `auto` adapts to what recent waits took;
     None never ends the wait. `stale` is how many rounds old a gossip message may be and still be
-    mixed; a push-sum share is mass, and mixed at any age.
+    mixed; a push-sum share is mass, and mixed at any age. `announce` says that, where receivers can't
+    know who will send, a node tells those that it sends nothing to, so that `all` means something.
     """
 
     need: Literal["all", "any", "none"] | int = "all"
     deadline_ns: int | Literal["auto"] | None = AUTO
     stale: int = 0
+    announce: bool = False
 
     def count(self, num_sources: int) -> int:
         """How many of `num_sources` nodes suffice."""

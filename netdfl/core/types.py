@@ -122,8 +122,9 @@ class View:
     The mixing matrix is in receiver-row convention, `X+ = M X`: `in_weights[j]` is M_ij, the weight
     that this node gives to what it receives from j; `out_weights[j]` is M_ji, the weight that j
     gives to what this node sends; `self_weight` is M_ii. `in_neighbors` is None where senders
-    choose alone and nobody told this node who will send. `active` is False in a round in which
-    this node neither trains nor talks (a client that the server did not sample).
+    choose alone and nobody told this node who will send: then `may_hear` are the nodes that might,
+    and `may_send_to` those that might expect something of this one. `active` is False in a round in
+    which this node neither trains nor talks (a client that the server did not sample).
     """
 
     node: NodeId
@@ -137,3 +138,5 @@ class View:
     role: Role = Role.CLIENT
     server: NodeId | None = None
     active: bool = True
+    may_hear: tuple[NodeId, ...] = ()
+    may_send_to: tuple[NodeId, ...] = ()

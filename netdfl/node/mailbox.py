@@ -28,6 +28,7 @@ class Mailbox:
         self.num_late = 0
         self.num_duplicates = 0
         self._slots: dict[Slot, dict[NodeId, Message]] = {}
+        self._taken: dict[Slot, set[NodeId]] = {}
         self._closed: Slot = (-1, 0)
         self._seen: dict[NodeId, set[int]] = {}
         self._size = 0
@@ -114,8 +115,29 @@ class Mailbox:
                 self.num_late += 1
                 if self.keep_late:
                     self.late.append(message)
+        for stale in [s for s in self._taken if s <= self._closed]:
+            del self._taken[stale]
         self._make_room()
         return taken
+
+    def take_early(self, last: Slot) -> list[Message]:
+        """What has come for slots up to `last` that nobody awaits yet, once; `taken` remembers of whom."""
+        early: list[Message] = []
+        for slot in sorted(s for s in self._slots if s <= last):
+            messages = self._slots.pop(slot)
+            self._taken.setdefault(slot, set()).update(messages)
+            early += messages.values()
+        self._size -= len(early)
+        self._make_room()
+        return early
+
+    def taken(self, slot: Slot) -> frozenset[NodeId]:
+        """Whose messages for `slot` were taken early."""
+        return frozenset(self._taken.get(slot, ()))
+
+    def is_over(self, slot: Slot) -> bool:
+        """Whether what comes for `slot` is late."""
+        return slot <= self._closed
 
     def take_late(self) -> list[Message]:
         """The late messages that are mass, once."""

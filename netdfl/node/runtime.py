@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Protocol, TypeVar
 
@@ -12,10 +13,11 @@ from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
-from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, View
+from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Counting
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
+from netdfl.node.requests import Requests
 from netdfl.node.waits import Waits
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder
@@ -23,6 +25,7 @@ from netdfl.training.base import Task, Update
 from netdfl.transport.base import Transport
 
 T = TypeVar("T")
+NOTHING = Payload()
 
 
 class Hooks(Protocol):
@@ -69,6 +72,9 @@ class Node:
     def __post_init__(self) -> None:
         """Put the mailbox at the transport's end."""
         self.waits = Waits(self.id, self.mailbox, self.clock)
+        self.requests = Requests(self.ledger)
+        self.mailbox.on(Kind.REQUEST, self.requests.deliver)
+        self._replies: set[asyncio.Task[None]] = set()
         self.round = -1
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
@@ -138,19 +144,54 @@ class Node:
         return tuple(arg.without(culprit) if arg is inbox else arg for arg in args)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
-        """Send one step's payloads and go on."""
-        await self.transport.send(
-            [
-                Message(self.id, dst, Kind.DATA, self.epoch, view.round, step, 0, payload)
-                for dst, payload in outbox.items()
-            ]
-        )
+        """Send one step's payloads and go on; where that is wanted, tell those that get none."""
+        messages = [self._message(Kind.DATA, dst, view.round, step, payload) for dst, payload in outbox.items()]
+        if self.algorithm.wait.announce and view.in_neighbors is None:
+            without = set(view.may_send_to) - outbox.keys() - self.waits.gone
+            messages += [self._message(Kind.NOTICE, dst, view.round, step, NOTHING) for dst in sorted(without)]
+        await self.transport.send(messages)
+
+    def _message(self, kind: Kind, dst: NodeId, round: int, step: int, payload: Payload) -> Message:
+        return Message(self.id, dst, kind, self.epoch, round, step, 0, payload)
 
     async def gather(self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None) -> Inbox:
         """Wait for the step's messages; record who was missing."""
+        return await self._gather(view, step, wait, sources, Kind.DATA)
+
+    async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
+        """Wait for the messages that are `lag` rounds old, then take all that came up to this round."""
+        if lag is None:
+            inbox, last = await self.gather(view, 0, replace(wait, need="none")), (self.num_rounds, 0)
+        else:
+            awaited, last = view.round - lag, (view.round, 0)
+            gone = frozenset(self.waits.gone)
+            inbox = await self.gather(self.view_of(awaited, gone), 0, wait) if awaited >= 0 else Inbox()
+        return Inbox((*inbox, *self.mailbox.take_early(last)), inbox.missing)
+
+    def serve(self, answer: Callable[[Message], None]) -> None:
+        """Hand requests to `answer`, those that came already first."""
+        self.requests.serve(answer)
+
+    def reply(self, request: Message, payload: Payload) -> None:
+        """Send a reply, beside whatever this node does now."""
+        message = self._message(Kind.REPLY, request.src, request.round, request.step, payload)
+        task = asyncio.get_running_loop().create_task(self.transport.send([message]))
+        self._replies.add(task)
+        task.add_done_callback(self._replies.discard)
+
+    async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
+        """Send a request and wait for its reply."""
+        await self.transport.send([self._message(Kind.REQUEST, peer, view.round, 0, payload)])
+        return await self._gather(view, 0, wait, (peer,), Kind.REPLY)
+
+    async def _gather(
+        self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None, kind: Kind
+    ) -> Inbox:
         awaited = sources if sources is not None else view.in_neighbors
+        if awaited is None and wait.announce:
+            awaited = view.may_hear
         inbox, waited = await self.waits.messages(
-            view.round, step, None if awaited is None else frozenset(awaited), wait
+            view.round, step, None if awaited is None else frozenset(awaited), wait, kind
         )
         self._waited_ns += self.clock.now_ns() - waited.since_ns
         if inbox.missing:

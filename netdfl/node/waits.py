@@ -14,13 +14,17 @@ from statistics import median
 
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.types import Inbox, Message, NodeId
-from netdfl.node.mailbox import Mailbox
+from netdfl.core.types import Inbox, Kind, Message, NodeId
+from netdfl.node.mailbox import Mailbox, Slot
+from netdfl.transport.base import Fate
 
 
 @dataclass(slots=True)
 class Wait:
-    """What a node waits for now. `have` has come; `silent` is not waited for, though it may still come."""
+    """What a node waits for now: messages of `kind`.
+
+    `have` has come; `silent` is not waited for, though it may still come.
+    """
 
     round: int
     step: int
@@ -30,6 +34,7 @@ class Wait:
     deadline_ns: int | None
     have: set[NodeId]
     silent: frozenset[NodeId] = frozenset()
+    kind: Kind = Kind.DATA
 
 
 class AutoDeadline:
@@ -111,32 +116,45 @@ class Waits:
         self.gone: set[NodeId] = set()
         self.silence = Silence(mailbox)
         self._done: asyncio.Future[None] | None = None
+        self._policy = WaitPolicy()
+        self._declined: dict[Slot, set[NodeId]] = {}
+        mailbox.on(Kind.NOTICE, self._noticed)
         mailbox.on_late(lambda m: self.auto.late(m.round, m.step, clock.now_ns()))
 
     async def messages(
-        self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy
+        self,
+        round: int,
+        step: int,
+        sources: frozenset[NodeId] | None,
+        policy: WaitPolicy,
+        kind: Kind = Kind.DATA,
     ) -> tuple[Inbox, Wait]:
         """Wait for the step's messages from `sources` (None: from whoever sends) as `policy` says.
 
-        A node that the failure detector calls gone is not waited for. Returns what came, with the
-        awaited nodes that are missing.
+        A node that the failure detector calls gone is not waited for, nor is one whose notice says that
+        it sends nothing. Returns what came, with the awaited nodes that are missing.
         """
-        wait = self._begin(round, step, sources, policy)
-        early = self.mailbox.open((round, step), self._arrived)
+        slot = (round, step)
+        if sources is not None:
+            sources -= self._declined.get(slot, frozenset())
+        wait = self._begin(round, step, sources, policy, kind)
+        early = self.mailbox.open(slot, self._arrived).keys() | self.mailbox.taken(slot)
         wait.have.update(src for src in early if sources is None or src in sources)
         timed_out = False
         if not self._satisfied(wait):
             timed_out = await self._until(wait)
         return self._end(wait, timed_out)
 
-    def _begin(self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy) -> Wait:
+    def _begin(self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind) -> Wait:
         now = self.clock.now_ns()
         limit = self.auto.ns() if policy.deadline_ns == "auto" else policy.deadline_ns
         unknown = policy.need if isinstance(policy.need, int) else {"none": 0, "any": 1}.get(policy.need, 2**31)
         need = unknown if sources is None else policy.count(len(sources))
         self.auto.began(round, step, now)
         silent = self.silence.nodes() if policy.deadline_ns == "auto" else frozenset()
-        self.current = Wait(round, step, sources, need, now, None if limit is None else now + limit, set(), silent)
+        deadline_ns = None if limit is None else now + limit
+        self._policy = policy
+        self.current = Wait(round, step, sources, need, now, deadline_ns, set(), silent, kind)
         return self.current
 
     def _satisfied(self, wait: Wait) -> bool:
@@ -172,6 +190,21 @@ class Waits:
             if len(wait.have) >= wait.need or self.gone or wait.silent:
                 self._check()
 
+    def _noticed(self, message: Message) -> Fate:
+        """A node says that it sends nothing in a step."""
+        slot, wait = (message.round, message.step), self.current
+        if self.mailbox.is_over(slot):
+            return Fate.LATE
+        declined = self._declined.setdefault(slot, set())
+        if message.src in declined:
+            return Fate.DUPLICATE
+        declined.add(message.src)
+        if wait is not None and wait.sources is not None and slot == (wait.round, wait.step):
+            wait.sources -= {message.src}
+            wait.need = self._policy.count(len(wait.sources))
+            self._check()
+        return Fate.DELIVERED
+
     def _check(self) -> None:
         if self._done is not None and not self._done.done() and self.current and self._satisfied(self.current):
             self._done.set_result(None)
@@ -181,8 +214,9 @@ class Waits:
         if not timed_out and wait.sources is not None and wait.need:
             self.auto.complete(self.clock.now_ns() - wait.since_ns)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
-        came = {m.src for m in messages if (m.round, m.step) == (wait.round, wait.step)}
-        missing = sorted((wait.sources or frozenset()) - came)
+        missing = sorted((wait.sources or frozenset()) - wait.have)
+        for slot in [s for s in self._declined if self.mailbox.is_over(s)]:
+            del self._declined[slot]
         if timed_out:
             for node in missing:
                 self.silence.missed(node)

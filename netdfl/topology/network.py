@@ -81,7 +81,9 @@ class Network:
             graph = self._selected(round)
             return self._peer_view(node, round, self._mixing(graph), graph.in_neighbors(node))
         chosen = self.selection.select(node, round, self.topology.graph(round).out_neighbors(node))
-        return self._peer_view(node, round, self.weights(_own_edges(self.num_nodes, node, chosen)), None)
+        view = self._peer_view(node, round, self.weights(_own_edges(self.num_nodes, node, chosen)), None)
+        hears, sends_to = self._possible(node, round)
+        return replace(view, may_hear=hears, may_send_to=sends_to)
 
     def matrix(self, round: int) -> Matrix:
         """M of `round` as the views give it, shape (n, n), receiver-row convention."""
@@ -103,6 +105,14 @@ class Network:
         if chosen == wanted:
             return graph
         return Graph(self.num_nodes, [(src, dst) for src, targets in enumerate(chosen) for dst in targets])
+
+    def _possible(self, node: NodeId, round: int) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
+        """Who might send to `node`, and whom it might send to, as every node can tell."""
+        if self.topology.receivers_know:
+            graph = self.topology.graph(round)
+            return graph.in_neighbors(node), graph.out_neighbors(node)
+        others = tuple(other for other in range(self.num_nodes) if other != node)
+        return others, others
 
     def _peer_view(self, node: NodeId, round: int, mixing: MixingMatrix, heard: tuple[NodeId, ...] | None) -> View:
         own, received, sent = mixing.node(node)
