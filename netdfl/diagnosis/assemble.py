@@ -166,10 +166,5 @@ def _lost(count: EdgeAccount | None, slot: tuple[int, int], epoch: int, *, any_e
 
 
 def _is_past(giver: Account, slot: tuple[int, int]) -> bool:
-    """Whether a node has been where it sends the message of `slot`, and is behind that now."""
-    if giver.state is State.FINISHED:
-        return True
-    if giver.wait is None:
-        return giver.round > slot[0]
-    own = (giver.wait.round, giver.wait.step)
-    return own > slot if giver.wait.what is What.ROOM else own >= slot
+    """Whether a node is in a later round than that of `slot`. In the same one it may send before or after it waits."""
+    return giver.state is State.FINISHED or giver.round > slot[0]

@@ -87,6 +87,8 @@ def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Cause, tuple[NodeId, ...
     wait = wait_of(snapshot, waiter)
     given = supplies(snapshot, waiter, wait)
     causes = {s: blame(snapshot, waiter, wait, s) for s, how in given.items() if how is Supply.NEVER}
+    if not causes:  # senders choose alone, and it waits for more than there are
+        return Cause.DEADLOCK, tuple(sorted(wait.awaited))
     cause = min(causes.values(), key=_FIRST.index)
     return cause, tuple(sorted(source for source, own in causes.items() if own is cause))
 
@@ -133,7 +135,11 @@ def describe_culprits(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge]) -
         return f"whose message{'s were' if len(pairs) > 1 else ' was'} lost on {arrows}{why}"
     if cause is Cause.UNREACHABLE:
         return _describe_unreachable(snapshot, culprits, edges, arrows)
+    if any(wait_of(snapshot, root).need > len(snapshot.nodes) for root, _ in pairs):
+        return "and does not know which of them will send: use a quorum, a deadline, or announce"
     done = all(snapshot.nodes[c].state is State.FINISHED for c in culprits)
+    if len(culprits) > 1:
+        return f"which {'have finished' if done else 'are past that round'} and send nothing any more"
     return f"which {'has finished' if done else 'is past that round'} and sends nothing any more"
 
 

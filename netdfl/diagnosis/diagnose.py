@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.causes import find_stuck
-from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.slow import find_livelock, find_slow
 from netdfl.diagnosis.snapshot import Snapshot
 
@@ -22,6 +22,13 @@ def diagnose(snapshot: Snapshot, *, patience_ns: int, window: Snapshot | None = 
     found += find_slow(snapshot, stuck, patience_ns)
     livelock = find_livelock(window, snapshot) if window is not None and not found else None
     return found if livelock is None else [*found, livelock]
+
+
+def is_over(findings: Collection[Finding], running: Collection[NodeId]) -> bool:
+    """Whether the run has nothing to wait for: every running node is held for good, or messages go in circles."""
+    sure = [finding for finding in findings if finding.permanent and not finding.suspected]
+    held = {node for finding in sure for node in (*finding.roots, *finding.behind)}
+    return set(running) <= held or any(finding.cause is Cause.LIVELOCK for finding in findings)
 
 
 def confirm(findings: Collection[Finding], first: Snapshot, second: Snapshot) -> list[Finding]:

@@ -53,12 +53,12 @@ def supplies(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> dict[NodeId, 
     return {source: supply(snapshot, waiter, wait, source) for source in wait.awaited}
 
 
-def will_be_gone(snapshot: Snapshot, wait: WaitNow) -> frozenset[NodeId]:
-    """Awaited nodes that the failure detector calls gone, or will."""
+def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
+    """Awaited nodes that the failure detector calls gone, or will: nothing is heard from them any more."""
     if not snapshot.detects_crashes:
         return wait.gone
-    crashed = (n for n in wait.awaited if snapshot.nodes[n].state is State.CRASHED)
-    return wait.gone | frozenset(crashed)
+    silent = {n for n in wait.awaited if snapshot.nodes[n].state in (State.CRASHED, State.PAUSED)}
+    return wait.gone | silent | {n for n in wait.awaited if not snapshot.edge(n, waiter).up}
 
 
 class _Counters:
@@ -66,8 +66,8 @@ class _Counters:
 
     __slots__ = ("gone", "missing", "short")
 
-    def __init__(self, snapshot: Snapshot, wait: WaitNow) -> None:
-        self.gone = will_be_gone(snapshot, wait)
+    def __init__(self, snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> None:
+        self.gone = will_be_gone(snapshot, waiter, wait)
         self.short, self.missing = wait.short, len(frozenset(wait.awaited) - self.gone)
 
     def take(self, source: NodeId) -> bool:
@@ -86,7 +86,7 @@ def hopeless(snapshot: Snapshot, waiter: NodeId) -> bool:
     wait = snapshot.nodes[waiter].wait
     if wait is None or wait.deadline_ns is not None:
         return False
-    counters = _Counters(snapshot, wait)
+    counters = _Counters(snapshot, waiter, wait)
     for source, given in supplies(snapshot, waiter, wait).items():
         if given is not Supply.NEVER:
             counters.take(source)
@@ -101,7 +101,7 @@ def reduce(snapshot: Snapshot, freed: Collection[NodeId] = ()) -> frozenset[Node
     for node, wait in snapshot.waiting:
         if node in freed:
             continue
-        counters[node] = own = _Counters(snapshot, wait)
+        counters[node] = own = _Counters(snapshot, node, wait)
         for source, given in supplies(snapshot, node, wait).items():
             if given is Supply.SURE:
                 own.take(source)

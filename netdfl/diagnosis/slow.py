@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
@@ -17,15 +17,25 @@ LIVELOCK_MESSAGES = 3
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
     """Why waits that are not `stuck` have lasted longer than `patience_ns`, one finding per culprit."""
     slow = [n for n, w in snapshot.waiting if n not in stuck and snapshot.at_ns - w.since_ns >= patience_ns]
-    ends: defaultdict[tuple[Cause, Edge | NodeId], dict[Edge, None]] = defaultdict(dict)
-    behind: defaultdict[tuple[Cause, Edge | NodeId], set[NodeId]] = defaultdict(set)
+    ends: defaultdict[tuple[Cause, Hashable], dict[Edge, None]] = defaultdict(dict)
+    behind: defaultdict[tuple[Cause, Hashable], set[NodeId]] = defaultdict(set)
     for node in slow:
         for cause, pair in _ends(snapshot, node, stuck):
-            key = cause, pair if _by_message(snapshot, pair) else pair[1]
+            key = cause, _together(snapshot, cause, pair)
             ends[key][pair] = None
             behind[key].add(node)
     found = [_say(snapshot, key[0], sorted(pairs), behind[key]) for key, pairs in ends.items()]
     return [*found, *_blocked_alone(snapshot, patience_ns, found)]
+
+
+def _together(snapshot: Snapshot, cause: Cause, pair: Edge) -> Hashable:
+    """What makes waits one stall: the message, the outage that ends at one time, or else the culprit."""
+    if cause is Cause.UNREACHABLE:
+        waiter, source = pair
+        edge = snapshot.edge(*(wait_of(snapshot, waiter).awaited[source].edge or (source, waiter)))
+        if not edge.up:
+            return "cut", edge.heals_ns
+    return pair if _by_message(snapshot, pair) else pair[1]
 
 
 def _by_message(snapshot: Snapshot, pair: Edge) -> bool:

@@ -146,6 +146,7 @@ class SimulatedFleet:
 
     def close(self) -> str:
         """Settle what is in flight and close the record; return what went wrong, or nothing."""
+        self.stalls.finish()
         try:
             self.fabric.leave(*self.nodes)
             self.store.event(self.loop.now_ns, None, self.status.rounds_done, "finish")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import give_account, stack_of
 from netdfl.diagnosis.assemble import Down, assemble
-from netdfl.diagnosis.diagnose import diagnose
+from netdfl.diagnosis.diagnose import diagnose, is_over
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.keep import keep_stall
 from netdfl.diagnosis.outages import Outages
@@ -38,7 +38,7 @@ class Stalls:
         self.pace = Pace(fleet.blueprint.node_ids)
         self.watch = Watch()
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
-        self._look_ns = self.pace.patience_ns
+        self._look_ns = self.pace.patience_ns // LOOKS
         self._window: Snapshot | None = None
 
     # a source of the loop
@@ -56,6 +56,8 @@ class Stalls:
             self._look_ns = now_ns + self.pace.patience_ns // LOOKS
             if self.pace.quiet(now_ns, self._running()):
                 self.look(now_ns)
+            else:
+                self.watch.take(())
             if self.fleet.fabric.next_ns() != now_ns:
                 return
         self.fleet.fabric.run(now_ns)
@@ -68,8 +70,7 @@ class Stalls:
         window = self._livelock_window(snapshot)
         found = diagnose(snapshot, patience_ns=self.pace.patience_ns, window=window)
         self._tell(found, snapshot)
-        self._recover(found, snapshot)
-        if self.recovery.choice == "stop" and any(finding.cause is Cause.LIVELOCK for finding in found):
+        if not self._recover(found, snapshot) and is_over(found, self._running()):
             self.fleet.end()
 
     def on_idle(self) -> None:
@@ -80,6 +81,11 @@ class Stalls:
         self._tell(found, snapshot)
         if not self._recover(found, snapshot):
             self.fleet.end()
+
+    def finish(self) -> None:
+        """The run has ended: what held nodes that went on since is over."""
+        if not self._running():
+            self.watch.take(())
 
     def _livelock_window(self, snapshot: Snapshot) -> Snapshot | None:
         """The snapshot from which on no node has begun a round, once that was long enough ago."""
@@ -139,10 +145,14 @@ class Stalls:
             now = snapshot.at_ns
             self.fleet.store.event(now, finding.roots[0], finding.round, "stall", **_details(finding))
             self.fleet.note(finding.text)
-            held = {*finding.roots, *finding.culprits, *finding.behind}
-            stacks = {i: stack_of(self.fleet.nodes[i].gate.coroutine) for i in sorted(held) if self.fleet.nodes[i].running}
-            nodes = {i: replace(own, stack=stacks.get(i, "")) for i, own in snapshot.nodes.items()}
-            keep_stall(self.fleet.directory.path, finding, replace(snapshot, nodes=nodes))
+            keep_stall(self.fleet.directory.path, finding, self._with_stacks(finding, snapshot))
+
+    def _with_stacks(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
+        held = {*finding.roots, *finding.culprits, *finding.behind}
+        running = [i for i in sorted(held) if self.fleet.nodes[i].running]
+        stacks = {i: stack_of(self.fleet.nodes[i].gate.coroutine) for i in running}
+        nodes = {i: replace(own, stack=stacks.get(i, "")) for i, own in snapshot.nodes.items()}
+        return replace(snapshot, nodes=nodes)
 
     def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
         """Carry out what ends the findings; whether anything was done."""

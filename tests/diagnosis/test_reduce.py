@@ -32,7 +32,8 @@ def may_go(snapshot: Snapshot, node: NodeId, free: frozenset[NodeId]) -> bool:
     came = {s for s in wait.awaited if can_give(snapshot, node, wait, s, free)}
     gone = set(wait.gone)
     if snapshot.detects_crashes:
-        gone |= {s for s in wait.awaited if snapshot.nodes[s].state is State.CRASHED}
+        gone |= {s for s in wait.awaited if snapshot.nodes[s].state in (State.CRASHED, State.PAUSED)}
+        gone |= {s for s in wait.awaited if not snapshot.edge(s, node).up}
     return len(came) + len(wait.have) >= wait.need or set(wait.awaited) <= came | gone
 
 
