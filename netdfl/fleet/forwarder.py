@@ -70,7 +70,7 @@ class Forwarder:
     ) -> None:
         """Carry packets between `devices`, the nodes' descriptors, under the clocked ones of `events`."""
         self._links = links
-        self._devices = dict(devices)
+        self.devices = dict(devices)
         self._nodes = {tun: node for node, tun in devices.items()}
         self._by_address = {socket.inet_aton(address_of(node)): node for node in devices}
         self._events = deque(event for event in events if event.at_ns is not None)
@@ -178,7 +178,7 @@ class Forwarder:
     def _arrived(self, unit: Transit, at_ns: int) -> None:
         lane, packet = cast(tuple[Lane, bytes], unit.content)
         try:
-            os.write(self._devices[unit.dst], packet)
+            os.write(self.devices[unit.dst], packet)
         except OSError:
             lane.dropped["device"] += 1
         else:

@@ -23,10 +23,13 @@ _REMEDY = "run it as root or with CAP_SYS_ADMIN and CAP_NET_ADMIN, or run it --o
 
 def new_namespace() -> int:
     """Make a namespace; returns the descriptor that holds it. Raises MachineError without the privilege."""
-    if sys.platform != "linux":
-        raise MachineError(f"network namespaces need Linux, this is {sys.platform}; run it --on processes")
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_unshare).result()
+
+
+def leave_host() -> None:
+    """Move this thread into a new namespace, so that nothing it does by mistake can reach the host's network."""
+    _checked("unshare", _CLONE_NEWNET)
 
 
 def inside(namespace: int, function: Callable[[], T]) -> T:
@@ -58,6 +61,8 @@ def _unshare() -> int:
 
 
 def _checked(call: str, *arguments: int) -> None:
+    if sys.platform != "linux":
+        raise MachineError(f"network namespaces need Linux, this is {sys.platform}; run it --on processes")
     if getattr(ctypes.CDLL(None, use_errno=True), call)(*arguments) != 0:
         number = ctypes.get_errno()
         raise MachineError(f"a network namespace per node is not allowed here ({os.strerror(number)}); {_REMEDY}")

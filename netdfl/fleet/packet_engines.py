@@ -9,15 +9,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
 from netdfl.fleet.forwarder import Forwarder
+from netdfl.fleet.netem import Netem, unfit
+from netdfl.fleet.netem import available as netem_available
 from netdfl.fleet.netns import new_namespace
-from netdfl.fleet.tun import address_of, dropped, open_tun
+from netdfl.fleet.tun import Place, address_of, dropped, open_tun, places
 from netdfl.links.channel import Links
 from netdfl.links.events import CompiledEvent
 from netdfl.links.spec import LinksSpec
@@ -26,13 +28,6 @@ from netdfl.scenario.schema import Scenario
 
 CAPACITY_BPS = 400e6
 """What the forwarder carries on one core in packets of 1500 bytes; see benchmarks/forwarder.py."""
-
-
-class Place(TypedDict):
-    """Where a node lives: the path of its namespace for `netns.enter`, and its address there."""
-
-    namespace: str
-    address: str
 
 
 class PacketEngine(Protocol):
@@ -48,6 +43,10 @@ class PacketEngine(Protocol):
 
     def counts(self) -> dict[str, Any]:
         """What became of the packets."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the namespaces; those in which nobody lives end, with all that is in them."""
         ...
 
 
@@ -67,34 +66,50 @@ class Tun(Forwarder):
         """What became of the packets; `unread` were dropped by the kernel, as the forwarder did not come for them."""
         return super().counts() | {"unread": sum(map(dropped, self.namespaces.values()))}
 
-
-def places(namespaces: Mapping[NodeId, int]) -> dict[NodeId, Place]:
-    """How other processes find the namespaces that this one holds."""
-    own = f"/proc/{os.getpid()}/fd"
-    return {node: {"namespace": f"{own}/{fd}", "address": address_of(node)} for node, fd in namespaces.items()}
+    def close(self) -> None:
+        """Let go of the devices and namespaces."""
+        for fd in (*self.devices.values(), *self.namespaces.values()):
+            os.close(fd)
 
 
 def open_engine(scenario: Scenario) -> PacketEngine:
     """The engine for `scenario`, its namespaces made. Raises MachineError where this machine can't."""
     world: Any = scenario.world
+    size, streams = scenario.num_nodes, Streams(scenario.seed)
     if world.loss_layer == "message":
-        return Tun(Links(LinksSpec({}, {}, scenario.num_nodes), Streams(scenario.seed)), [], scenario.num_nodes)
-    asked = asked_bps(scenario)
-    if asked > CAPACITY_BPS:
-        raise MachineError(
-            f"the links carry {asked / 1e6:.0f} Mbit/s together, and the forwarder {CAPACITY_BPS / 1e6:.0f} Mbit/s; "
-            "ask for lower rates or fewer nodes, or run it --on processes"
-        )
-    events = compile_schedule(scenario)
-    return Tun(Links(build_links(scenario), Streams(scenario.seed), events), events, scenario.num_nodes)
+        return Tun(Links(LinksSpec({}, {}, size), streams), [], size)
+    spec, events = build_links(scenario), compile_schedule(scenario)
+    if choose(scenario, spec, events) == "netem":
+        return Netem(spec, events, size)
+    return Tun(Links(spec, streams, events), events, size)
 
 
-def asked_bps(scenario: Scenario) -> float:
+def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent]) -> str:
+    """The forwarder where it can carry what is asked, else the kernel's queues. Raises MachineError for neither."""
+    wanted = getattr(scenario.world, "engine", "auto")
+    asked = asked_bps(scenario, spec)
+    if asked <= CAPACITY_BPS and wanted != "netem":
+        return "tun"
+    fleet = range(scenario.num_nodes)
+    rule = unfit(spec, [(i, j) for i in fleet for j in fleet if i != j], events)
+    if wanted != "tun" and not rule and netem_available():
+        return "netem"
+    lack = f"netem has no {rule}" if rule else "this kernel (or this Python, without pyroute2) has no netem"
+    if wanted == "netem":
+        raise MachineError(f"{lack}; use world.engine: tun, or run it --on processes")
+    raise MachineError(
+        f"the links carry {asked / 1e6:.0f} Mbit/s together, the forwarder {CAPACITY_BPS / 1e6:.0f} Mbit/s, "
+        f"and {lack if wanted == 'auto' else 'world.engine says tun'}; "
+        "ask for lower rates or fewer nodes, or run it --on processes"
+    )
+
+
+def asked_bps(scenario: Scenario, spec: LinksSpec) -> float:
     """What the links that have a rate carry together when every node sends on all of them, in bits per second.
 
     Links without a rate ask for nothing: they get what the engine has.
     """
-    spec, total = build_links(scenario), 0.0
+    total = 0.0
     out: dict[NodeId, list[Edge]] = {}
     for edge in build_network(scenario).graph(0).edges:
         out.setdefault(edge[0], []).append(edge)

@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.types import NodeId
-from netdfl.fleet.packet_engines import Place
+from netdfl.fleet.tun import Place
 
 
 class PacketNetwork:
@@ -50,7 +51,8 @@ class PacketNetwork:
 
     def close(self) -> None:
         """End the process, and with it every device and namespace that nobody lives in."""
-        if self.process.stdin is not None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it is dead, and what it did not read is lost
             self.process.stdin.close()
         try:
             self.process.wait(2)

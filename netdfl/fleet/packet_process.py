@@ -49,14 +49,18 @@ def main() -> None:
     engine.serve(start["start_ns"], 0, obey)
     if "stop" in (next(commands, None) or {}):
         _say({"counts": engine.counts()})
+    engine.close()
 
 
 def _open(plan: dict[str, Any]) -> Any:
+    from netdfl.fleet.netns import leave_host
     from netdfl.fleet.packet_engines import open_engine
     from netdfl.scenario.load import loads
 
     text = Path(plan["scenario"]).read_text(encoding="utf-8")
-    return open_engine(loads(text, file="scenario.yaml", directory=plan["directory"]))
+    scenario = loads(text, file="scenario.yaml", directory=plan["directory"])
+    leave_host()
+    return open_engine(scenario)
 
 
 def _hurry() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import array
 import fcntl
 import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypedDict
 
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
@@ -21,7 +24,22 @@ _QUEUE = 4096  # packets that wait for the forwarder; what does not fit is count
 
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
+_ETHTOOL = 0x8946
+_SET_TX_CHECKSUM, _SET_GATHER, _SET_TSO, _SET_GSO, _SET_GRO = 0x17, 0x19, 0x1F, 0x24, 0x2C
 _SET_ADDRESS, _SET_NETMASK, _SET_MTU, _SET_QUEUE = 0x8916, 0x891C, 0x8922, 0x8943
+
+
+class Place(TypedDict):
+    """Where a node lives: the path of its namespace for `netns.enter`, and its address there."""
+
+    namespace: str
+    address: str
+
+
+def places(namespaces: Mapping[NodeId, int]) -> dict[NodeId, Place]:
+    """How other processes find the namespaces that this one holds."""
+    own = f"/proc/{os.getpid()}/fd"
+    return {node: {"namespace": f"{own}/{fd}", "address": address_of(node)} for node, fd in namespaces.items()}
 
 
 def address_of(node: NodeId) -> str:
@@ -60,7 +78,13 @@ def _open(address: str) -> int:
             f"/dev/net/tun can't be used ({error.strerror}); load it (modprobe tun) or let the container have it, "
             "or run it --on processes"
         ) from error
-    for setting in ("all", "default"):  # or the kernel looks for routers on every device
+    configure(address)
+    return tun
+
+
+def configure(address: str) -> None:
+    """Give this namespace's device its address, route and MTU, and bring it up; no IPv6, it looks for routers."""
+    for setting in ("all", "default"):
         with suppress(OSError):
             Path(f"/proc/sys/net/ipv6/conf/{setting}/disable_ipv6").write_text("1")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
@@ -70,7 +94,6 @@ def _open(address: str) -> int:
         _address(control, _SET_NETMASK, str(_NETWORK.netmask))
         for device in ("lo", DEVICE):
             _raise(control, device)
-    return tun
 
 
 def _number(control: socket.socket, request: int, value: int) -> None:
@@ -86,3 +109,11 @@ def _raise(control: socket.socket, device: str) -> None:
     answer = fcntl.ioctl(control, _GET_FLAGS, struct.pack("16sh14x", device.encode(), 0))
     flags = struct.unpack("16xh14x", answer)[0]
     fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", device.encode(), flags | _UP))
+
+
+def offloads_off(device: str) -> None:
+    """Have `device` of this namespace carry packets of the MTU, each with its checksum, as a wire would."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for command in (_SET_TX_CHECKSUM, _SET_GATHER, _SET_TSO, _SET_GSO, _SET_GRO):
+            value = array.array("I", [command, 0])
+            fcntl.ioctl(control, _ETHTOOL, struct.pack("16sP16x", device.encode(), value.buffer_info()[0]))

@@ -1,0 +1,128 @@
+"""The namespaces world as a whole: runs, refusals, and that nothing is left."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.soak import namespaces_cleanup
+
+FLEET = """
+schema: netdfl/1
+name: small
+nodes: 4
+rounds: {rounds}
+task: {{kind: quadratic, dim: 20, heterogeneity: 1.0}}
+algorithm: {{name: lian_dpsgd, lr: 0.1, lr_decay: 0.95}}
+topology: full
+wait: {{deadline: 30s}}
+evaluation: {{every: 20}}
+links: {{default: {links}}}
+"""
+SLOW = "{latency: 2ms, rate: 10Mbit, loss: 2%}"
+PR_CAPBSET_DROP, CAP_SYS_ADMIN = 24, 21
+
+
+def start(tmp_path: Path, *arguments: str, links: str = SLOW, rounds: int = 30, **more: object) -> subprocess.Popen:
+    file = tmp_path / "small.yaml"
+    file.write_text(FLEET.format(links=links, rounds=rounds))
+    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), f"--out={tmp_path / 'run'}", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)  # type: ignore[call-overload]
+
+
+def result(tmp_path: Path) -> dict:
+    return json.loads((tmp_path / "run" / "result.json").read_text())
+
+
+def test_a_fleet_learns_the_same_as_in_processes_over_lossy_packets(tmp_path: Path) -> None:
+    figures = []
+    for world in ("namespaces", "processes"):
+        run = start(tmp_path, "--on", world, links=SLOW if world == "namespaces" else "{}")
+        said, _ = run.communicate(timeout=120)
+        found = result(tmp_path)
+        assert (run.returncode, found["world"]) == (0, world), said
+        figures.append(found["consensus_distance"])
+        if world == "namespaces":
+            packets = found["links"]["packets"]
+            assert (found["links"]["layer"], found["links"]["engine"]) == ("packet", "tun")
+            assert packets["dropped"]["loss"] > 0
+            assert packets["delivered"] + packets["dropped"]["loss"] + packets["under_way"] == packets["sent"]
+            assert found["messages"]["dropped"] == {}
+            assert "world.loss_layer" in said
+            (tmp_path / "run").rename(tmp_path / "first")
+        else:
+            assert found["links"] == {"layer": "message"}
+    assert figures[0] == pytest.approx(figures[1], rel=1e-12)
+
+
+def test_more_than_the_forwarder_carries_is_refused(tmp_path: Path) -> None:
+    run = start(tmp_path, "--on=namespaces", "--set=world.engine=tun", links="{rate: 1Gbit}")
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert "12000 Mbit/s together" in said
+
+
+def test_without_the_privilege_one_line_says_what_to_do(tmp_path: Path) -> None:
+    def drop() -> None:
+        assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) == 0
+
+    run = start(tmp_path, "--on=namespaces", preexec_fn=drop)
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert said.strip().count("\n") == 0
+    assert "CAP_SYS_ADMIN" in said
+    assert "--on processes" in said
+
+
+def test_a_dead_forwarder_breaks_the_run(tmp_path: Path) -> None:
+    run = start(tmp_path, "--on=namespaces", rounds=100_000)
+    while not any(node["round"] > 2 for node in _nodes(tmp_path)):
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.05)
+    os.kill(_child(run.pid, "packet_process"), signal.SIGKILL)
+    said, _ = run.communicate(timeout=60)
+    assert run.returncode == 4
+    assert "carries the packets ended" in said
+
+
+def _nodes(tmp_path: Path) -> list[dict]:
+    path = tmp_path / "run" / "fleet.json"
+    return json.loads(path.read_text())["nodes"] if path.exists() else []
+
+
+def _child(parent: int, name: str) -> int:
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_text()
+            if name in words and int((path / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                return int(path.name)
+        except OSError:
+            continue
+    raise LookupError(name)
+
+
+def test_an_interrupt_ends_everything(tmp_path: Path) -> None:
+    mark = f"test-{os.getpid()}"
+    run = start(tmp_path, "--on=namespaces", rounds=100_000, env=os.environ | {namespaces_cleanup.MARK: mark})
+    while not any(node["round"] > 2 for node in _nodes(tmp_path)):
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert namespaces_cleanup.marked(mark) == []
+    assert not (tmp_path / "run" / "control.sock").exists()
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=namespaces_cleanup.ENDS)
+def test_nothing_is_left_after_a_run(number: int) -> None:
+    assert namespaces_cleanup.trial(Random(number + 5), number) is None
