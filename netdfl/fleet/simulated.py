@@ -19,7 +19,7 @@ import torch
 
 from netdfl.algorithms.families import first_state
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.errors import RunError
+from netdfl.core.errors import NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.compute import COMPUTE_FILE, ComputeTime, Measured, record, replay, round_ns, slow_nodes, time_ns
@@ -79,8 +79,10 @@ def simulate(
             broke = ""
             try:
                 runner.run(fleet.run())
-            except RunError as error:
-                broke = str(error)
+            except* RunError as errors:
+                broke = str(first_of(errors))
+            except* NetdflError as errors:
+                raise first_of(errors) from errors
         broke = broke or fleet.close()
         return Outcome(
             time.monotonic() - began,
@@ -90,6 +92,12 @@ def simulate(
             fleet.interrupted,
             broke,
         )
+
+
+def first_of(errors: BaseExceptionGroup[NetdflError]) -> NetdflError:
+    """The first error of a group, however deep it lies."""
+    inner = errors.exceptions[0]
+    return first_of(inner) if isinstance(inner, BaseExceptionGroup) else inner
 
 
 class SimulatedFleet:
@@ -239,6 +247,8 @@ def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
         path = directory.path / COMPUTE_FILE
         record(path, [measure(blueprint, node) for node in blueprint.node_ids])
         model = replay(path, model.scale)
+    for node in blueprint.node_ids:
+        model(node, 0)  # what it can't tell is said before the run
     slow = slow_nodes(streams, blueprint.scenario.nodes, **world.stragglers.model_dump()) if world.stragglers else {}
     found = model
     return (lambda node, round: round_ns(slow.get(node, 1.0) * found(node, round))) if slow else found

@@ -1,0 +1,40 @@
+"""Scenarios for the simulated world, small enough for a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdfl.fleet.run import Finished, run
+from netdfl.scenario.load import loads
+from netdfl.scenario.schema import Scenario
+
+SMALL = """
+schema: netdfl/1
+name: small
+seed: 3
+nodes: 4
+rounds: 4
+world: {kind: simulated}
+task: {kind: consensus, dim: 10}
+algorithm: dpsgd
+topology: {kind: ring}
+wait: {for: all, deadline: none}
+"""
+Run = Callable[..., Finished]
+
+
+def small(*sets: str, **keys: Any) -> Scenario:
+    """The small scenario, changed."""
+    return loads(SMALL, [*sets, *(f"{key}={value}" for key, value in keys.items())])
+
+
+@pytest.fixture
+def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the small scenario, changed by `sets`, in a new directory; no report is drawn."""
+    monkeypatch.setattr("netdfl.report.html.write_report", lambda path: path)
+    count = iter(range(1000))
+    return lambda *sets: run(small(*sets), out=tmp_path / f"run-{next(count)}")

@@ -1,0 +1,80 @@
+"""The same scenario gives the same hash in another process, and another seed another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import small
+from test_world import FAULTY
+
+from netdfl.core.errors import InputError
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.fleet.determinism import check_determinism
+from netdfl.record.event_log import EventLog, first_difference
+from netdfl.testing.transports import vector_payload
+
+TRAINED = ("task={kind: train, dataset: digits, model: mlp}", "rounds=2", "algorithm={name: dfedavg, lr: 0.1}")
+
+
+@pytest.mark.parametrize("sets", [FAULTY, TRAINED, ("world.compute=measured",)])
+def test_two_processes_agree(sets: tuple[str, ...], tmp_path: Path) -> None:
+    found = check_determinism(small(*sets), tmp_path)
+    assert found.difference is None
+    assert found.hashes[0] == found.hashes[1]
+
+
+def test_only_the_simulated_world_is_repeatable(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not repeatable"):
+        check_determinism(small("world.kind=processes"), tmp_path)
+
+
+class Stopped:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now_ns(self) -> int:
+        return self.ns
+
+
+def log_of(entries: list[tuple[int, int, str]], seed: int = 0, value: float = 1.0) -> str:
+    """The hash of one message per (time, round, fate) and a metric."""
+    clock = Stopped()
+    log = EventLog(clock, seed)  # type: ignore[arg-type]
+    for at_ns, round, fate in entries:
+        clock.ns = at_ns
+        log.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 10, 0, at_ns, fate)
+    log.metric(0, 0, "train_loss", value)
+    return log.hexdigest()
+
+
+def test_the_hash_knows_times_fates_and_numbers_but_not_the_order_within_an_instant() -> None:
+    entries = [(0, 0, "delivered"), (5, 1, "delivered"), (5, 2, "late")]
+    same = log_of([entries[0], entries[2], entries[1]])
+    assert log_of(entries) == same
+    assert log_of([*entries[:2], (6, 2, "late")]) != same
+    assert log_of([*entries[:2], (5, 2, "delivered")]) != same
+    assert log_of(entries, value=1.0 + 2**-52) != same
+
+
+def test_the_hash_knows_contents() -> None:
+    def hash_of(values: list[float], w: float) -> str:
+        log = EventLog(Stopped(), 0)  # type: ignore[arg-type]
+        payload = vector_payload(np.array(values), {"w": w})
+        log.message(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload), 10, 0, 1, "delivered")
+        return log.hexdigest()
+
+    assert len({hash_of([1, 2], 1), hash_of([1, 3], 1), hash_of([1, 2], 2)}) == 3
+
+
+def test_the_first_difference_is_named(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("1 message a\n2 message b\n")
+    other.write_text("1 message a\n3 message b\n")
+    assert first_difference(one, other) == "entry 2: '2 message b' in the first run, '3 message b' in the second"
+    other.write_text("1 message a\n")
+    assert first_difference(one, other) == "entry 2: '2 message b' in the first run, nothing in the second"
+    assert first_difference(one, one) is None

@@ -1,0 +1,165 @@
+"""The simulated world as a whole: virtual durations, faults, verdicts, evaluation."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Run, small
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.core.rng import Streams
+from netdfl.fleet.compute import slow_nodes
+from netdfl.fleet.run import Silent
+from netdfl.fleet.simulated import exact_arithmetic, simulate
+from netdfl.record.run import RunDirectory
+from netdfl.record.status import FleetStatus
+from netdfl.record.store import StoreWriter
+
+FAULTY = (
+    "nodes=6",
+    "rounds=12",
+    "world.compute=300ms",
+    "wait.deadline=2s",
+    "links={default: {loss: 10%, latency: {dist: lognormal, mean: 20ms, jitter: 5ms}, rate: 1Mbit}}",
+    "events=[{at: 1s, crash: 1, restart_after: 1s}, {at_round: 4, pause: 3, for: 2s}, "
+    "{at: 2s, for: 1s, link: '2--3', state: down_hold}]",
+)
+
+
+def test_a_perfect_network_takes_no_virtual_time(simulated: Run) -> None:
+    result = simulated().result
+    assert result["verdict"] == "pass"
+    assert result["virtual_duration_s"] == 0
+    assert result["messages"] == {"sent": 32, "delivered": 32, "dropped": {}}
+
+
+def test_rounds_take_the_mean_of_the_slowest_cycle(simulated: Run) -> None:
+    """0 -> 1 -> 0 takes 100 + 50 + 100 + 20 ms for two rounds, and no other cycle takes longer."""
+    result = simulated("world.compute=100ms", "links={default: {latency: 20ms}, '0->1': {latency: 50ms}}").result
+    assert result["virtual_duration_s"] == pytest.approx(2 * (0.1 + 0.05) + 2 * (0.1 + 0.02), abs=1e-12)
+
+
+def test_a_straggler_slows_its_neighbors_from_the_next_round_on(simulated: Run) -> None:
+    result = simulated("world.compute=100ms", "world.stragglers={nodes: [2], factor: 3}").result
+    assert result["virtual_duration_s"] == pytest.approx(4 * 0.3, abs=1e-12)
+
+
+def test_compute_times_come_from_named_streams(simulated: Run) -> None:
+    drawn = "world.compute={kind: lognormal, mean: 300ms, jitter: 100ms}"
+    first, again, other = simulated(drawn), simulated(drawn), simulated(drawn, "seed=4")
+    assert first.result["virtual_duration_s"] == again.result["virtual_duration_s"]
+    assert first.result["virtual_duration_s"] != other.result["virtual_duration_s"]
+    assert first.result["event_log_hash"] == again.result["event_log_hash"] != other.result["event_log_hash"]
+
+
+def test_measured_times_are_recorded_and_replay_exactly(simulated: Run) -> None:
+    first = simulated("world.compute=measured")
+    file = first.path / "compute.json"
+    assert len(json.loads(file.read_text())["train_ns"]) == 4
+    again = simulated(f"world.compute={{kind: measured, file: {file}}}")
+    assert again.result["event_log_hash"] == first.result["event_log_hash"]
+    assert again.result["virtual_duration_s"] > 0
+
+
+def test_measured_times_of_too_few_nodes_are_refused(simulated: Run, tmp_path: Path) -> None:
+    file = tmp_path / "compute.json"
+    file.write_text('{"train_ns": [1]}')
+    with pytest.raises(InputError, match="times of 1 nodes"):
+        simulated(f"world.compute={{kind: measured, file: {file}}}")
+
+
+def test_stragglers_are_the_listed_ones_and_a_drawn_share() -> None:
+    slow = slow_nodes(Streams(3), 20, factor=4.0, fraction=0.25, nodes=[19])
+    assert 19 in slow
+    assert len(slow) in (5, 6)
+    assert set(slow.values()) == {4.0}
+
+
+def test_a_crashed_node_comes_back_with_its_state_and_finishes(simulated: Run) -> None:
+    finished = simulated(*FAULTY)
+    assert finished.result["verdict"] == "pass"
+    events = finished.run.rows("SELECT kind, node, at_s FROM events WHERE kind IN ('crash', 'restart') ORDER BY at_s")
+    assert events == [("crash", 1, 1.0), ("restart", 1, 2.0)]
+    last = dict(finished.run.rows("SELECT node, max(round) FROM metrics WHERE name = 'round_s' GROUP BY node"))
+    assert last == dict.fromkeys(range(6), 11)
+
+
+def test_another_seed_meets_other_faults(simulated: Run) -> None:
+    assert simulated(*FAULTY).result["event_log_hash"] != simulated(*FAULTY, "seed=4").result["event_log_hash"]
+
+
+def test_a_full_disk_ends_the_run_and_says_so(simulated: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object, **kwargs: object) -> None:
+        raise RunError("the disk is full")
+
+    monkeypatch.setattr(StoreWriter, "metric", full)
+    finished = simulated()
+    assert finished.exit_code == 4
+    assert "the disk is full" in finished.result["reasons"][0]
+
+
+def test_a_paused_node_does_nothing_and_loses_nothing(simulated: Run) -> None:
+    finished = simulated("world.compute=100ms", "events=[{at: 150ms, for: 1s, pause: 2}]")
+    assert finished.result["messages"]["dropped"] == {}
+    assert finished.result["virtual_duration_s"] == pytest.approx(1.4, abs=1e-12)
+
+
+def test_slowed_down_nodes_take_longer(simulated: Run) -> None:
+    finished = simulated("world.compute=100ms", "events=[{at_round: 2, slow_down: 1, factor: 5}]")
+    assert finished.result["virtual_duration_s"] == pytest.approx(0.2 + 2 * 0.5, abs=1e-12)
+
+
+def test_survivors_learn_of_a_crash_only_from_their_detector(simulated: Run) -> None:
+    crash = ("world.compute=100ms", "wait.deadline=5s", "events=[{at: 150ms, crash: 2}]", "expect={stall: any}")
+    told = simulated(*crash, "failure_detector={kind: oracle}").result
+    blind = simulated(*crash, "failure_detector={kind: none}").result
+    assert told["virtual_duration_s"] < 1
+    assert blind["virtual_duration_s"] > 5
+
+
+def test_a_lost_message_without_a_deadline_ends_at_once_and_fails(simulated: Run) -> None:
+    finished = simulated("links={'0->1': {loss: {model: drop_list, messages: [{round: 1}]}}}")
+    assert finished.result["verdict"] == "fail"
+    assert any("0" in reason and "1" in reason for reason in finished.result["reasons"])
+
+
+def test_the_fleet_ends_when_its_nodes_do_and_says_what_was_in_flight(simulated: Run) -> None:
+    finished = simulated("wait.for=any", "links={default: {latency: 1ms}, '0->1': {latency: 10s}}")
+    assert finished.result["messages"]["dropped"]["in_flight"] > 0
+
+
+def test_no_more_than_what_is_needed_is_evaluated(simulated: Run) -> None:
+    finished = simulated("rounds=6", "evaluation.every=4")
+    assert finished.run.rows("SELECT round FROM metrics WHERE name = 'error' ORDER BY round") == [(3,), (5,)]
+
+
+def test_interrupting_keeps_what_was_recorded(tmp_path: Path) -> None:
+    class Impatient(Silent):
+        def update(self, status: FleetStatus) -> None:
+            if status.elapsed_s and not interrupted:
+                interrupted.append(status.rounds_done)
+                os.kill(os.getpid(), signal.SIGINT)
+
+    interrupted: list[int] = []
+    scenario = small("rounds=1000000", "world.compute=1s")
+    directory = RunDirectory.create(tmp_path, "small", 3, tmp_path / "run")
+    outcome = simulate(scenario, directory, FleetStatus("small", "simulated", "dpsgd", 1000000), Impatient())
+    assert outcome.interrupted
+    assert 0 < outcome.virtual_duration_s < 1000000
+    assert list((tmp_path / "run" / "store").glob("messages-*"))
+
+
+def test_arithmetic_is_pinned_and_put_back() -> None:
+    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(2)
+    with exact_arithmetic():
+        assert torch.get_num_threads() == 1
+        assert torch.are_deterministic_algorithms_enabled()
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before[0])
+    assert torch.are_deterministic_algorithms_enabled() == before[1]
