@@ -23,6 +23,14 @@ from netdfl.training.toy import Quadratic
 N, DIM = 6, 5
 STREAMS = Streams(11)
 EXCHANGE = Exchange()
+_DISTIL: dict[str, Any] = {"warmup_rounds": 2, "per_class": 2, "distil_steps": 2, "distil_iterations": 40}
+_DYNAFED = _DISTIL | {"distil_gap": 2, "input_lr": 0.5, "rate": 0.3, "rate_lr": 0.02, "tuning_lr": 0.05}
+SMALL: dict[str, dict[str, Any]] = {
+    "fedsynsam": _DISTIL | {"input_lr": 0.5, "synthetic_batch": 1},
+    "dynafed": _DYNAFED,
+    "dynafed_synonly": _DYNAFED,
+}
+"""What makes a method's costly part short enough for a test, and early enough to matter in one."""
 
 
 def network(kind: str, weights: str = "auto", **options: Any) -> Network:

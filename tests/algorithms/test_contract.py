@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
+from algorithm_fleets import SMALL
 
 from netdfl.algorithms.base import Algorithm, Entry
 from netdfl.algorithms.catalog import ALGORITHMS
@@ -17,10 +19,23 @@ from netdfl.testing.contract import CHECKS, check_algorithm
 from netdfl.training.base import Update
 
 
+TO_THE_END = ("agrees_without_gradient", "converges_on_a_quadratic")
+THOROUGH = {"warmup_rounds": 12, "distil_iterations": 300, "input_lr": 0.1, "rate_lr": 0.002}
+"""DynaFed's model goes where its examples are, so for the checks of where it ends they must be good."""
+
+
+def bound(name: str, check: str) -> Entry:
+    """The entry as it is, with what is costly made short."""
+    entry, params = ALGORITHMS[name], SMALL.get(name, {})
+    if name.startswith("dynafed") and check in TO_THE_END:
+        params = params | THOROUGH
+    return replace(entry, build=partial(entry.build, **params))
+
+
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_catalog_keeps_the_contract(name: str, check: str) -> None:
-    CHECKS[check](ALGORITHMS[name])
+    CHECKS[check](bound(name, check))
 
 
 class Leaky(Gossip):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from algorithm_fleets import EXCHANGE, network, run, stack
+from algorithm_fleets import EXCHANGE, SMALL, network, run, stack
 
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.testing.rounds import States
@@ -64,11 +64,21 @@ ROWS = [
     Row("fedsam", {"rho": 0.0}, "fedavg", {}, HALF),
     Row("mofedsam", {"alpha": 1.0}, "fedsam", {}, HALF),
     Row("fedgamma", {"rho": 0.0}, "scaffold", {}, HALF),
+    Row("fedlesam", {"rho": 0.0}, "fedavg", {}, HALF),
+    Row("fedlesam_s", {"rho": 0.0}, "scaffold", {}, HALF),
+    Row("fedlesam_d", {"rho": 0.0}, "feddyn", {}, HALF),
+    Row("fedsmoo", {"rho": 0.0}, "feddyn", {}, HALF),
+    Row("fedsynsam", {"beta": 1.0}, "fedsam", {}, HALF),
+    Row("fedsynsam", {"rho": 0.0}, "fedavg", {}, HALF),
+    # before the synthetic examples are there
+    Row("fedsynsam", {"warmup_rounds": 4}, "fedsam", {}, HALF),
+    Row("dynafed", {"warmup_rounds": 4}, "fedavg", {}, HALF),
+    Row("dynafed_synonly", {"warmup_rounds": 4}, "fedavg", {}, HALF),
 ]
 
 
 def after(name: str, params: Params, on: Params) -> States:
-    alg = ALGORITHMS[name].build(EXCHANGE, **(LR | params))
+    alg = ALGORITHMS[name].build(EXCHANGE, **(LR | SMALL.get(name, {}) | params))
     return run(alg, network(**on), 4, noise=0.3)
 
 
@@ -92,6 +102,7 @@ FREE: Params = {
     "gossip_steps": 2,
     "alpha": 0.5,
     "local_epochs": 3,
+    "warmup_rounds": 2,
     "clip_norm": 0.1,
 }
 
