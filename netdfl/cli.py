@@ -114,7 +114,8 @@ def run(
         finished = run_scenario(loaded, out=out, view=view, nursery=nursery)
     finally:
         nursery.close()
-    view.summary(finished.result, finished.path, finished.path / "report.html")
+    page = finished.path / "report.html"
+    view.summary(finished.result, finished.path, page if page.exists() else None)
     raise typer.Exit(int(finished.exit_code))
 
 

@@ -45,7 +45,7 @@ def judge_average(read: Mapping[NodeId, Callable[[], Snapshot]], judge: Judge, l
     """
     total, weights = None, 0.0
     for snapshot in (take() for take in read.values()):
-        total = snapshot.x.double() if total is None else total.add_(snapshot.x)
+        total = snapshot.x.to(torch.float64, copy=True) if total is None else total.add_(snapshot.x)
         weights += snapshot.weight
     assert total is not None
     dtype = next(iter(read.values()))().x.dtype

@@ -135,15 +135,16 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
 
 
 def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
-    """Judge what was recorded, write `result.json` and the report."""
+    """Judge what was recorded, write `result.json` and the report; who interrupts a run waits for no report."""
     found = open_run(directory.path)
     summary = summarize(found, facts)
     exit_code = summary.judgement.exit_code
     try:
         directory.write_json("result.json", summary.result)
-        from netdfl.report.html import write_report
+        if not facts.interrupted:
+            from netdfl.report.html import write_report
 
-        write_report(directory.path)
+            write_report(directory.path)
     except (RunError, OSError) as error:
         raise RunError(f"{error}; the verdict was {summary.judgement.verdict}") from error
     return Finished(found, exit_code)

@@ -86,7 +86,9 @@ class Nursery:
         self._tell({"kill": pid})
 
     def close(self) -> None:
-        """End the nursery and every child of it."""
+        """End the nursery and every child of it; at once where it has nothing to end."""
+        if self._reading is None:
+            self.process.kill()
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:

@@ -113,7 +113,7 @@ def _point(link: Path, target: str) -> None:
 class Run:
     """What one run left, or has left so far: tables as DuckDB relations, files as plain data.
 
-    A relation reads the store anew when it is evaluated: `run.metrics.df()`, `run.messages.pl()`.
+    A relation reads the store anew when it is evaluated: `run.metrics.df()` for pandas, `run.metrics.fetchall()`.
     Rows come in no particular order; a torn last line is skipped.
     """
 

@@ -91,7 +91,7 @@ class ControlServer:
     async def aclose(self) -> None:
         """End every stream."""
         if self._server is not None:
-            await self._server.stop(None)
+            await self._server.stop(0.5)
 
     async def _attend(self, reports: AsyncIterator[Report], context: Any) -> None:
         attendee = Attendee(await self._welcome(reports, context))
