@@ -70,7 +70,8 @@ def lossy(share: float) -> str | None:
         probe.close()
         counted = made.end()["packets"]["dropped"].get("loss", 0)
     missed, error = count - len(probe.came), (count * share * (1 - share)) ** 0.5
-    print(f"  loss {share:.0%}: engine {counted / count:.3%}, probe {missed / count:.3%}, 3 s.e. {3 * error / count:.3%}")
+    shares = [f"{number / count:.3%}" for number in (counted, missed, 3 * error)]
+    print(f"  loss {share:.0%}: engine {shares[0]}, probe {shares[1]}, 3 s.e. {shares[2]}")
     if counted != missed or abs(missed - share * count) > 3 * error:
         return f"loss {share:.0%}: engine {counted}, probe {missed}, expected {share * count:.0f} +- {3 * error:.0f}"
     return None
