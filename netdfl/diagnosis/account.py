@@ -90,30 +90,42 @@ Flying: TypeAlias = Mapping[NodeId, Sequence[tuple[Key, int]]]
 
 
 def give_account(
-    node: Node, outgoing: Outgoing, *, finished: bool = False, flying: Flying | None = None, stack: str = ""
+    node: Node,
+    outgoing: Outgoing,
+    *,
+    finished: bool = False,
+    paused: bool = False,
+    flying: Flying | None = None,
+    stack: str = "",
 ) -> Account:
     """What `node`, which sends through `outgoing`, does now.
 
     `flying` is what it has in flight, by destination, where the world knows that better than its ledger.
     """
     now = node.clock.now_ns()
-    wait = _waiting(node) or _sending(node.ledger, outgoing)
-    state = State.RUNNING if wait is None else State.SENDING if wait.what is What.ROOM else State.WAITING
+    wait = None if finished or paused else _waiting(node) or _sending(node.ledger, outgoing)
+    state = State.FINISHED if finished else State.PAUSED if paused else _state_of(wait)
     return Account(
         node=node.id,
         epoch=node.epoch,
         at_ns=now,
-        state=State.FINISHED if finished else state,
+        state=state,
         round=max(node.round, 0),
         since_ns=node.waits.went_on_ns if wait is None else wait.since_ns,
         mailbox_full=node.mailbox.num_kept >= node.mailbox.bound,
-        wait=None if finished else wait,
+        wait=wait,
         edges={
             dst: _count(edge, tuple(edge.flying.items()) if flying is None else flying.get(dst, ()))
             for dst, edge in node.ledger.edges.items()
         },
         stack=stack,
     )
+
+
+def _state_of(wait: WaitAccount | None) -> State:
+    if wait is None:
+        return State.RUNNING
+    return State.SENDING if wait.what is What.ROOM else State.WAITING
 
 
 def _waiting(node: Node) -> WaitAccount | None:

@@ -10,6 +10,9 @@ from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.transport.base import Sink, Transport
 
+MOST_KEPT = 256
+"""Data messages that a node keeps where it may have to send them again."""
+
 Sent = tuple[NodeId, int, int]  # (dst, round, step)
 
 

@@ -55,9 +55,9 @@ class Pace:
         """When a node last began a round."""
         return max((since_ns for _, since_ns in self.rounds.values()), default=0)
 
-    def quiet(self, now_ns: int, among: Collection[NodeId]) -> bool:
-        """Whether one of the nodes `among` has begun no round for longer than the fleet's pace explains."""
-        before_ns = now_ns - self.patience_ns
+    def quiet(self, now_ns: int, among: Collection[NodeId], for_ns: int | None = None) -> bool:
+        """Whether one of `among` has begun no round for `for_ns`, by default longer than the fleet's pace explains."""
+        before_ns = now_ns - (self.patience_ns if for_ns is None else for_ns)
         return any(self.rounds[node][1] <= before_ns for node in among)
 
 
@@ -72,7 +72,8 @@ class Watch:
     def take(self, found: Iterable[Finding]) -> list[Finding]:
         """Take what holds now; return what is news: new, or confirmed after it was suspected."""
         current = {_key(finding): finding for finding in found}
-        self.closed += [replace(f, over=True) for key, f in self.open.items() if key not in current]
+        ended = [finding for key, finding in self.open.items() if key not in current and not finding.suspected]
+        self.closed += [replace(finding, over=True) for finding in ended]
         news = [f for key, f in current.items() if key not in self.open or _more(self.open[key], f)]
         self.open = {key: _first_seen(self.open.get(key), finding) for key, finding in current.items()}
         return news

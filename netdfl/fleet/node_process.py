@@ -22,10 +22,12 @@ from netdfl.algorithms.base import NodeState
 from netdfl.core.clock import RealClock
 from netdfl.core.errors import NetdflError, RunError, TrainingError, TransportError
 from netdfl.core.types import NodeId, Role, View
+from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.evaluation import judge_average, read_snapshot, write_snapshot
 from netdfl.fleet.node_life import Life
 from netdfl.fleet.node_network import make_transport
+from netdfl.fleet.node_stalls import Probed
 from netdfl.links.events import CompiledEvent
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.runtime import Node
@@ -119,10 +121,12 @@ class NodeProcess(Attendant):
         self.transport, meter = make_transport(blueprint, plan, command, node, self.clock, self.ledger)
         self.life = Life(blueprint, node, self.directory, self.clock, self.store, worker)
         self.alone = command["nodes"] == [node]
+        keep = MOST_KEPT if blueprint.scenario.wait.on_stall == "resend" else 0
+        self.outgoing = Outgoing(self.transport, self.clock, keep=keep)
         self.node: Node = blueprint.node(
             node,
             device=command["device"],
-            transport=self.transport,
+            transport=self.outgoing,
             clock=self.clock,
             worker=self.life.worker,
             recorder=self.store,
@@ -133,6 +137,7 @@ class NodeProcess(Attendant):
         self.life.take(self.node, self.transport, meter, command["rejoin"])
         self.started = asyncio.Event()
         self.finished = False
+        self.probed = Probed(self.node, self.outgoing, self.life.gate, lambda: self.finished)
         self.due: asyncio.Queue[tuple[int, torch.Tensor, float]] = asyncio.Queue(maxsize=2)
 
     async def main(self) -> int:
@@ -293,6 +298,14 @@ class NodeProcess(Attendant):
         self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), "gone", peer=gone.node_id)
         self.node.waits.set_gone(gone.node_id)
         self.transport.set_gone(gone.node_id)
+
+    def on_probe(self, probe: pb.Probe) -> None:
+        """Say what the node does now."""
+        self.report(probe_reply=self.probed.answer(probe))
+
+    def on_recover(self, recover: pb.Recover) -> None:
+        """Go on after a stall, as the scenario wants it."""
+        self.probed.recover(recover)
 
     def on_returned(self, back: pb.Returned) -> None:
         """The node is back, at a new address."""

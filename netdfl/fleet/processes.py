@@ -10,8 +10,8 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S
@@ -20,6 +20,7 @@ from netdfl.core.types import NodeId
 from netdfl.fleet.devices import spread
 from netdfl.fleet.returns import Returns
 from netdfl.fleet.spawn import Nursery, log_tail
+from netdfl.fleet.stall_probes import StallProbes
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import ENDED, EvaluationStatus, FleetStatus, NodeStatus, Phase
@@ -44,6 +45,7 @@ class Outcome:
     broke: str = ""
     links: Mapping[str, Any] | None = None
     fidelity_missed: str = ""
+    stalled: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
 class Launcher:
@@ -76,6 +78,7 @@ class Launcher:
         self.rounds_of: dict[NodeId, pb.Progress] = {}
         self.devices: list[str] = []
         self.returns = Returns(self)
+        self.stalls = StallProbes(self, self.returns.events)
 
     # the course of a run
 
@@ -86,15 +89,18 @@ class Launcher:
         try:
             await self.gather_fleet()
             self.begin()
-            await self.until(lambda: self.all_ended)
+            probing = asyncio.create_task(self.stalls.run())
+            await self.until(lambda: self.all_ended or self.stalls.over)
             ended_ns = time.monotonic_ns()
-            await self.until(lambda: self.all_judged)
+            probing.cancel()
+            self.stalls.finish()
+            await self.until(lambda: self.all_judged or self.stalls.over)
         finally:
             await self.stop(INTERRUPT_GRACE_S if self.interrupted else GRACE_S)
             ticking.cancel()
             self.finish_record()
         took = (ended_ns or time.monotonic_ns()) - (self.start_ns or time.monotonic_ns())
-        return Outcome(took / NS_PER_S, self.interrupted, self.broke)
+        return Outcome(took / NS_PER_S, self.interrupted, self.broke, stalled=self.stalls.watch.to_result())
 
     async def gather_fleet(self) -> None:
         """Start every node and wait until all attend. Raises InputError, MachineError, RunError."""
@@ -243,9 +249,14 @@ class Launcher:
         status.round = progress.round
         status.loss = progress.train_loss if progress.HasField("train_loss") else None
         self.rounds_of[node] = progress
+        self.stalls.on_progress(node, progress.round, self.now_ns())
         if progress.phase == "end" and status.phase is Phase.RUNNING:
             status.phase = Phase.FINISHED
             self.order_evaluations()
+
+    def on_probe_reply(self, node: NodeId, reply: pb.ProbeReply) -> None:
+        """A node says what it does."""
+        self.stalls.on_probe_reply(node, reply)
 
     def on_snapshot(self, node: NodeId, snapshot: pb.Snapshot) -> None:
         """A model is ready to be judged with the others of its round."""

@@ -169,6 +169,7 @@ def run_processes(scenario: Scenario, directory: RunDirectory, view: View, nurse
         broke=outcome.broke,
         fidelity_missed=outcome.fidelity_missed or fidelity.missed,
         links=outcome.links or {"layer": world.loss_layer},
+        **outcome.stalled,
     )
     return finish(directory, facts)
 

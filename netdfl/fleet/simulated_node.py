@@ -10,7 +10,7 @@ from netdfl.algorithms.base import NodeState
 from netdfl.algorithms.families import first_state
 from netdfl.core.errors import TrainingError
 from netdfl.core.types import Message, NodeId, View
-from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.compute import ComputeTime
 from netdfl.fleet.evaluation import Snapshot
 from netdfl.fleet.simulated_ledger import SimulatedLedger
@@ -32,9 +32,6 @@ class AlwaysFull:
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """There is none before another sink is attached."""
-
-
-MOST_KEPT = 256  # data messages that a node can send again
 
 
 class SimulatedNode:

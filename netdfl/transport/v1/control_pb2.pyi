@@ -27,7 +27,7 @@ class Report(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., evaluated: _Optional[_Union[Evaluated, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("peers", "start", "gone", "returned", "evaluate", "stop", "crash", "pause", "probe")
+    __slots__ = ("peers", "start", "gone", "returned", "evaluate", "stop", "crash", "pause", "probe", "recover")
     PEERS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class Order(_message.Message):
     CRASH_FIELD_NUMBER: _ClassVar[int]
     PAUSE_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
+    RECOVER_FIELD_NUMBER: _ClassVar[int]
     peers: Peers
     start: Start
     gone: Gone
@@ -46,7 +47,8 @@ class Order(_message.Message):
     crash: Crash
     pause: Pause
     probe: Probe
-    def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., crash: _Optional[_Union[Crash, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
+    recover: Recover
+    def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., crash: _Optional[_Union[Crash, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., recover: _Optional[_Union[Recover, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("node_id", "role", "pid", "address", "scenario_hash", "protocol_version", "epoch")
@@ -219,3 +221,21 @@ class Probe(_message.Message):
     ID_FIELD_NUMBER: _ClassVar[int]
     id: int
     def __init__(self, id: _Optional[int] = ...) -> None: ...
+
+class Recover(_message.Message):
+    __slots__ = ("skip", "again")
+    SKIP_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    skip: _containers.RepeatedScalarFieldContainer[int]
+    again: _containers.RepeatedCompositeFieldContainer[Again]
+    def __init__(self, skip: _Optional[_Iterable[int]] = ..., again: _Optional[_Iterable[_Union[Again, _Mapping]]] = ...) -> None: ...
+
+class Again(_message.Message):
+    __slots__ = ("dst", "round", "step")
+    DST_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    dst: int
+    round: int
+    step: int
+    def __init__(self, dst: _Optional[int] = ..., round: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...

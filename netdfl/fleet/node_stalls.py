@@ -1,0 +1,43 @@
+"""A real node's part in the diagnosis: it answers probes, leaves nodes out, and sends messages again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from netdfl.diagnosis.account import give_account, stack_of
+from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.node.gate import Gate
+from netdfl.node.runtime import Node
+from netdfl.transport.v1 import control_pb2 as pb
+
+
+class Probed:
+    """What the launcher asks of one node."""
+
+    def __init__(self, node: Node, outgoing: Outgoing, gate: Gate, finished: Callable[[], bool]) -> None:
+        """Speak for `node`, which sends through `outgoing` and stands still behind `gate`."""
+        self.node, self.outgoing, self.gate, self.finished = node, outgoing, gate, finished
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def answer(self, probe: pb.Probe) -> pb.ProbeReply:
+        """What the node does now."""
+        account = give_account(
+            self.node,
+            self.outgoing,
+            finished=self.finished(),
+            paused=self.gate.closed,
+            stack=stack_of(self.gate.coroutine),
+        )
+        return pb.ProbeReply(id=probe.id, json=json.dumps(account.to_json()))
+
+    def recover(self, order: pb.Recover) -> None:
+        """Wait no more for some nodes; send some messages again, if they are still kept."""
+        if order.skip:
+            self.node.waits.skip(frozenset(order.skip))
+        for again in order.again:
+            if self.outgoing.can_send_again(again.dst, again.round, again.step):
+                task = asyncio.create_task(self.outgoing.send_again(again.dst, again.round, again.step))
+                self._sending.add(task)
+                task.add_done_callback(self._sending.discard)

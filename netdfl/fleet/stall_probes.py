@@ -1,0 +1,200 @@
+"""The launcher's watch over stalls: it probes quiet fleets, and trusts only what two probes in a row say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.account import Account
+from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.diagnose import confirm, diagnose, is_over
+from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.keep import keep_stall
+from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.recover import Recovery, Resend, Skip, Step
+from netdfl.diagnosis.snapshot import Snapshot, State
+from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch
+from netdfl.links.events import CompiledEvent
+from netdfl.record.status import Phase
+from netdfl.transport.v1 import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from netdfl.fleet.processes import Launcher
+
+LOOK_S = 0.2
+ANSWER_S = 1.0
+BETWEEN_S = 0.3
+
+
+class StallProbes:
+    """Watches the fleet of a `Launcher`. `over`: nothing can happen any more that is worth waiting for."""
+
+    def __init__(self, launcher: Launcher, schedule: Sequence[CompiledEvent]) -> None:
+        """Watch the fleet of `launcher`, whose scripted events are `schedule`."""
+        self.launcher, self.schedule = launcher, schedule
+        self.outages = Outages(schedule)
+        self.pace = Pace(range(launcher.scenario.num_nodes))
+        self.watch = Watch()
+        self.recovery = Recovery(launcher.scenario.wait.on_stall, lambda step: step.src in launcher.live)
+        self.over = False
+        self.accounts: dict[NodeId, Account] = {}
+        self._window: Snapshot | None = None
+        self._probe = 0
+        self._answered: set[NodeId] = set()
+        self._news = asyncio.Event()
+        self._pause_ns = LEAST_NS
+
+    # news
+
+    def on_progress(self, node: NodeId, round: int, now_ns: int) -> None:
+        """`node` is in `round`."""
+        self.pace.at(node, round, now_ns)
+
+    def on_probe_reply(self, node: NodeId, reply: pb.ProbeReply) -> None:
+        """Take a node's account, if it answers the latest probe."""
+        if reply.id == self._probe:
+            self.accounts[node] = Account.from_json(json.loads(reply.json))
+            self._answered.add(node)
+            self._news.set()
+
+    # the clockwork
+
+    async def run(self) -> None:
+        """Watch to the end of the run, which a full disk brings about."""
+        try:
+            await self._watch()
+        except RunError as error:
+            self.launcher.broke = self.launcher.broke or str(error)
+            self.launcher.changed.set()
+
+    async def _watch(self) -> None:
+        """Probe the fleet whenever a node has been quiet for long; less and less often while nothing is found."""
+        looked_ns = 0
+        while not self.over:
+            await asyncio.sleep(LOOK_S)
+            now = self.launcher.now_ns()
+            if not self.pace.quiet(now, self._running(), LEAST_NS):
+                self._pause_ns = LEAST_NS
+                self.watch.take(())
+            elif now - looked_ns >= self._pause_ns:
+                found = await self.look()
+                looked_ns = self.launcher.now_ns()
+                self._pause_ns = LEAST_NS if found else min(2 * self._pause_ns, self.pace.patience_ns)
+
+    async def look(self) -> list[Finding]:
+        """Take a snapshot, a second one where the first shows something, and act on what both say."""
+        first = await self._snapshot()
+        if not diagnose(first, patience_ns=self.pace.patience_ns, window=self._livelock_window(first)):
+            self.watch.take(())
+            return []
+        await asyncio.sleep(BETWEEN_S)
+        second = await self._snapshot()
+        window = self._livelock_window(second)
+        found = diagnose(second, patience_ns=self.pace.patience_ns, window=window)
+        found = confirm(found, first, second)
+        self._tell(found, second)
+        if not self._recover(found, second) and is_over(found, self._running()):
+            self.over = True
+            self.launcher.changed.set()
+        return found
+
+    def finish(self) -> None:
+        """The run has ended: what held nodes that went on since is over."""
+        if not self._running():
+            self.watch.take(())
+
+    def _livelock_window(self, snapshot: Snapshot) -> Snapshot | None:
+        if self._window is None or self._window.at_ns < self.pace.last_ns:
+            self._window = snapshot
+        return self._window if snapshot.at_ns - self._window.at_ns >= self.pace.livelock_ns else None
+
+    def _running(self) -> list[NodeId]:
+        return [node for node, status in self.launcher.status.nodes.items() if status.phase is Phase.RUNNING]
+
+    # snapshots
+
+    async def _snapshot(self) -> Snapshot:
+        """Probe every live node; one that does not answer in time has a blocked event loop."""
+        launcher = self.launcher
+        self._probe += 1
+        self._answered.clear()
+        asked = set(launcher.live)
+        for node in asked:
+            launcher.attendees[node].order(pb.Order(probe=pb.Probe(id=self._probe)))
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while not asked & launcher.live <= self._answered:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            pass
+        now = launcher.now_ns()
+        down = {node: own for node in launcher.status.nodes if (own := self._down(node, now)) is not None}
+        heartbeats = launcher.scenario.failure_detector.kind == "heartbeat"
+        return assemble(now, self.accounts, down, self.outages, detects_crashes=heartbeats)
+
+    def _down(self, node: NodeId, now_ns: int) -> Down | None:
+        """Why `node` gives no account of itself, or none that counts."""
+        status, since_ns = self.launcher.status.nodes[node], self.pace.rounds[node][1]
+        if status.phase in (Phase.CRASHED, Phase.DIED):
+            back_ns = self._back_ns(node, "restart", since_ns, now_ns)
+            due = node in self.launcher.returns.due
+            return Down(State.CRASHED, status.round, since_ns, (back_ns or now_ns) if due else None)
+        if node not in self._answered:
+            account = self.accounts.get(node)
+            return Down(State.BLOCKED, status.round, since_ns if account is None else account.at_ns)
+        if self.accounts[node].state is State.PAUSED:
+            return Down(State.PAUSED, status.round, since_ns, self._back_ns(node, "resume", since_ns, now_ns))
+        return None
+
+    def _back_ns(self, node: NodeId, action: str, since_ns: int, now_ns: int) -> int | None:
+        events = [event for event in self.schedule if event.action == action and node in event.nodes]
+        whens = [since_ns + event.after_ns if event.at_ns is None else event.at_ns for event in events]
+        return min((when for when in whens if when > now_ns), default=None)
+
+    # telling and acting
+
+    def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
+        for finding in self.watch.take(found):
+            self._record("stall", finding, snapshot, suspected=finding.suspected)
+            self.launcher.note(("suspected: " if finding.suspected else "") + finding.text)
+            keep_stall(self.launcher.directory.path, finding, snapshot)
+
+    def _record(self, kind: str, finding: Finding, snapshot: Snapshot, **more: Any) -> None:
+        self.launcher.store.event(
+            snapshot.at_ns,
+            finding.roots[0],
+            finding.round,
+            kind,
+            cause=finding.cause.value,
+            roots=list(finding.roots),
+            culprits=list(finding.culprits),
+            behind=list(finding.behind),
+            text=finding.text,
+            **more,
+        )
+
+    def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
+        """Order what ends the findings; whether anything was ordered."""
+        acted = False
+        for finding in found:
+            steps = self.recovery.steps(finding, snapshot)
+            for step in steps:
+                self._order(step)
+            if steps:
+                acted = True
+                self.watch.close(finding, self.recovery.choice)
+                self._record("recovered", finding, snapshot, how=self.recovery.choice)
+        return acted
+
+    def _order(self, step: Step) -> None:
+        attendees = self.launcher.attendees
+        if isinstance(step, Skip):
+            attendees[step.node].order(pb.Order(recover=pb.Recover(skip=sorted(step.sources))))
+        elif isinstance(step, Resend):
+            again = pb.Again(dst=step.dst, round=step.round, step=step.step)
+            attendees[step.src].order(pb.Order(recover=pb.Recover(again=[again])))
