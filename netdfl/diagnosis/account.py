@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self, TypeAlias
 
-from netdfl.core.types import NodeId
+from netdfl.core.types import Kind, NodeId
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
 from netdfl.node.ledger import EdgeCount, Key, NodeLedger, Settled
@@ -48,7 +48,7 @@ class EdgeAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A node's answer to a probe."""
+    """A node's answer to a probe. `serves`: it answers peers' requests now, whatever it waits for."""
 
     node: NodeId
     epoch: int
@@ -57,6 +57,7 @@ class Account:
     round: int
     since_ns: int
     mailbox_full: bool = False
+    serves: bool = False
     wait: WaitAccount | None = None
     edges: Mapping[NodeId, EdgeAccount] = field(default_factory=dict)
     stack: str = ""
@@ -112,6 +113,7 @@ def give_account(
         state=state,
         round=max(node.round, 0),
         since_ns=node.waits.went_on_ns if wait is None else wait.since_ns,
+        serves=node.requests.serving,
         mailbox_full=node.mailbox.num_kept >= node.mailbox.bound,
         wait=wait,
         edges={
@@ -133,7 +135,7 @@ def _waiting(node: Node) -> WaitAccount | None:
     if wait is None:
         return None
     return WaitAccount(
-        what=What.MESSAGE,
+        what=What.REPLY if wait.kind is Kind.REPLY else What.MESSAGE,
         round=wait.round,
         step=wait.step,
         sources=None if wait.sources is None else tuple(sorted(wait.sources)),

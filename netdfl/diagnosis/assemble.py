@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from netdfl.core.types import Edge, Kind, NodeId
-from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
+from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.outages import Outage
 from netdfl.diagnosis.snapshot import (
     Awaited,
@@ -20,7 +20,7 @@ from netdfl.diagnosis.snapshot import (
     WaitNow,
     What,
 )
-from netdfl.node.ledger import Key, Settled
+from netdfl.node.ledger import Key
 
 MOST_FLYING = 4
 ARRIVED = ("delivered", "late", "duplicate")
@@ -117,18 +117,47 @@ class _Fleet:
         giver = self.accounts.get(edge[0])
         if wait.what is What.ROOM or giver is None:
             return Awaited()
-        count, slot = giver.edges.get(edge[1]), (wait.round, wait.step)
-        if count is not None and any(_is(key, slot) for key, _ in count.flying):
-            return Awaited(Fate.HELD if self.schedule.edge(edge, self.at_ns).holds else Fate.IN_FLIGHT)
-        if count is not None and any(_is(key, slot) and fate in ARRIVED for key, _, _, fate in count.last):
-            return Awaited(Fate.IN_FLIGHT)  # it arrived after the waiter gave its account
+        slot = (wait.round, wait.step)
+        if wait.what is What.REPLY:
+            return self.reply(edge, giver, slot)
         past = _is_past(giver, slot) and edge[0] not in self.down
-        lost = _lost(count, slot, giver.epoch, any_epoch=past)
-        if lost is not None:
-            return Awaited(Fate.LOST, lost[3].removeprefix("dropped:"), edge)
+        known = self.sent(edge, Kind.DATA, slot, any_epoch=past)
+        if known is not None:
+            return known
         if not past:
             return Awaited()
         return Awaited(Fate.LOST, "before a restart", edge) if giver.epoch else Awaited(Fate.NEVER)
+
+    def reply(self, edge: Edge, giver: Account, slot: tuple[int, int]) -> Awaited:
+        """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
+        known = self.sent(edge, Kind.REPLY, slot) or self.sent((edge[1], edge[0]), Kind.REQUEST, slot, arrived=False)
+        if known is not None:
+            return known
+        serves = giver.serves and edge[0] not in self.down
+        return Awaited(Fate.IN_FLIGHT if serves else Fate.UNSENT)
+
+    def sent(
+        self, edge: Edge, kind: Kind, slot: tuple[int, int], *, any_epoch: bool = False, arrived: bool = True
+    ) -> Awaited | None:
+        """What became of the message of `kind` and `slot`; None where it was not sent, or that is not known.
+
+        One that has `arrived` came after its receiver gave its account. A loss in an earlier life of the
+        sender counts with `any_epoch` alone: else this life sends it again.
+        """
+        account = self.accounts.get(edge[0])
+        count = account.edges.get(edge[1]) if account is not None else None
+        if account is None or count is None:
+            return None
+        if any(_is(key, kind, slot) for key, _ in count.flying):
+            return Awaited(Fate.HELD if self.schedule.edge(edge, self.at_ns).holds else Fate.IN_FLIGHT, edge=edge)
+        for key, _, _, fate in reversed((*count.lost, *count.last)):
+            if not _is(key, kind, slot):
+                continue
+            if fate in ARRIVED:
+                return Awaited(Fate.IN_FLIGHT) if arrived else None
+            if any_epoch or key[1] == account.epoch:
+                return Awaited(Fate.LOST, fate.removeprefix("dropped:"), edge)
+        return None
 
     def edge(self, edge: Edge) -> EdgeNow:
         count = self.accounts[edge[0]].edges[edge[1]]
@@ -153,16 +182,8 @@ def _message(edge: Edge, key: Key, sent_ns: int, arrived_ns: int | None, fate: s
     return MessageNow(*edge, str(kind), round, step, attempt, sent_ns, arrived_ns, fate)
 
 
-def _is(key: Key, slot: tuple[int, int]) -> bool:
-    return key[0] == Kind.DATA and key[2:4] == slot
-
-
-def _lost(count: EdgeAccount | None, slot: tuple[int, int], epoch: int, *, any_epoch: bool) -> Settled | None:
-    """The record of the loss; one of an earlier life counts only if this life will not send it again."""
-    for settled in reversed(count.lost if count is not None else ()):
-        if _is(settled[0], slot) and (any_epoch or settled[0][1] == epoch):
-            return settled
-    return None
+def _is(key: Key, kind: Kind, slot: tuple[int, int]) -> bool:
+    return key[0] == kind and key[2:4] == slot
 
 
 def _is_past(giver: Account, slot: tuple[int, int]) -> bool:

@@ -34,18 +34,17 @@ def supply(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) ->
         return Supply.NEVER if cut_for_good else Supply.SURE
     if awaited.fate is Fate.NEVER or (awaited.fate is Fate.LOST and not awaited.resent) or cut_for_good:
         return Supply.NEVER
-    return _from_state(giver, wait, awaited)
+    return _from_state(giver, awaited)
 
 
-def _from_state(giver: NodeNow, wait: WaitNow, awaited: Awaited) -> Supply:
+def _from_state(giver: NodeNow, awaited: Awaited) -> Supply:
     if giver.state in (State.RUNNING, State.BLOCKED):
         return Supply.SURE
     if giver.state in (State.CRASHED, State.PAUSED):
         return Supply.NEVER if giver.back_ns is None else Supply.SURE
-    if giver.state is State.FINISHED or awaited.fate is Fate.LOST:
-        answers = wait.what is What.REPLY or awaited.fate is Fate.LOST
-        return Supply.SURE if answers else Supply.NEVER
-    return Supply.IF_RELEASED
+    if awaited.fate is Fate.LOST:
+        return Supply.SURE
+    return Supply.NEVER if giver.state is State.FINISHED else Supply.IF_RELEASED
 
 
 def supplies(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> dict[NodeId, Supply]:

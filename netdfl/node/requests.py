@@ -19,6 +19,11 @@ class Requests:
         self._answer: Callable[[Message], None] | None = None
         self._kept: list[Message] = []
 
+    @property
+    def serving(self) -> bool:
+        """Whether requests are answered now."""
+        return self._answer is not None
+
     def deliver(self, message: Message) -> Fate:
         """Take a request; a malformed one is refused, and changes nothing."""
         if self._answer is None:
