@@ -37,7 +37,7 @@ class Life:
         self.worker = SlowWorker(worker)
         self.gate = Gate()
         self.script = NodeScript(blueprint.schedule, node, clock, self)
-        self.crashing = asyncio.Event()
+        self.begun, self.crashing = asyncio.Event(), asyncio.Event()
         self.crashed_by: CompiledEvent | None = None
         self.rejoin: Mapping[str, Any] | None = None
         self._keeps = keeps_state(blueprint.schedule, node)
@@ -53,6 +53,7 @@ class Life:
 
     def begin(self) -> None:
         """The fleet's time has begun."""
+        self.begun.set()
         self.script.begin(None if self.rejoin is None else self.rejoin["round"])
         self.transport.begin()
 
@@ -62,7 +63,7 @@ class Life:
         if self.blueprint.emulates_messages:
             yield self.meter.watch_loop(self.clock)
         if self.heartbeats is not None:
-            yield self.heartbeats.run()
+            yield self._beat(self.heartbeats)
 
     def leave(self) -> None:
         """Record how true the emulated links were."""
@@ -139,6 +140,11 @@ class Life:
             still=lambda: self.gate.closed,
             epoch=self.node.epoch,
         )
+
+    async def _beat(self, heartbeats: Heartbeats) -> None:
+        await self.begun.wait()
+        await self.clock.sleep_until(0)
+        await heartbeats.run()
 
     def _silent(self, peer: NodeId) -> None:
         self._tell("gone", peer=peer, detector="heartbeat")

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +296,8 @@ class NodeProcess(Attendant):
 
     def on_gone(self, gone: pb.Gone) -> None:
         """Neither wait for the node nor send to it, until it returns."""
-        self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), "gone", peer=gone.node_id)
+        if self.started.is_set():
+            self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), "gone", peer=gone.node_id)
         self.node.waits.set_gone(gone.node_id)
         self.transport.set_gone(gone.node_id)
 
@@ -352,7 +354,8 @@ class Evaluator(Attendant):
             order = await self.queue.get()
             paths = {node: Path(path) for node, path in sorted(order.paths.items())}
             read = {node: (lambda path=path: read_snapshot(path)) for node, path in paths.items()}
-            figures = await asyncio.to_thread(judge_average, read, self.blueprint.problem.evaluate, local)
+            judge = partial(judge_average, push=self.blueprint.push)
+            figures = await asyncio.to_thread(judge, read, self.blueprint.problem.evaluate, local)
             self.report(evaluated=pb.Evaluated(round=order.round, json=json.dumps(figures)))
             for path in paths.values():
                 path.unlink(missing_ok=True)

@@ -265,9 +265,9 @@ class Launcher:
 
     def order_evaluations(self) -> None:
         """Have every round judged for which all live nodes have given their model."""
-        wanted = self.evaluated
         for round in sorted(set(self.snapshots) - self.ordered):
             paths = self.snapshots[round]
+            wanted = {node for node in self.evaluated if self.returns.joined.get(node, 0) <= round}
             finished = all(self.status.nodes[n].phase in ENDED for n in wanted - set(paths))
             if (wanted <= set(paths) or finished) and paths:
                 self.ordered.add(round)

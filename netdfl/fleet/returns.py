@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
-from netdfl.fleet.script import Return, find_return
+from netdfl.fleet.script import Return, find_return, fresh_round
 from netdfl.record.status import Phase
 from netdfl.scenario.build import compile_schedule
 from netdfl.transport.control import Attendee
@@ -27,13 +27,15 @@ class Returns:
         self.events = compile_schedule(launcher.scenario)
         self.due: dict[NodeId, asyncio.Task[None]] = {}
         self.epochs: dict[NodeId, int] = {}
+        self.joined: dict[NodeId, int] = {}
         if self.events:
             launcher.directory.write_events([event.to_json() for event in self.events])
 
     def crashed(self, node: NodeId, event: pb.Event) -> None:
         """`node` says that it crashes now, as scripted."""
         launcher, details = self.launcher, json.loads(event.details)
-        launcher.status.nodes[node].phase = Phase.CRASHED
+        status = launcher.status.nodes[node]
+        status.phase, status.round = Phase.CRASHED, event.round
         launcher.store.event(event.at_ns, node, event.round, "crash", **details)
         launcher.note(f"node {node} crashed in round {event.round}, as scripted")
         for nodes in launcher.pids.values():
@@ -49,6 +51,9 @@ class Returns:
         launcher = self.launcher
         await asyncio.sleep(max(0, back.at_ns - launcher.now_ns()) / NS_PER_S)
         self.epochs[node] = epoch = self.epochs.get(node, 0) + 1
+        if not back.keep_state:
+            others = (status.round for other, status in launcher.status.nodes.items() if other != node)
+            round = self.joined[node] = fresh_round(round, others)
         rejoin = {"keep_state": back.keep_state, "round": round}
         pid = await launcher.nursery.spawn(
             [node], launcher.devices[node], epoch, place=launcher.place([node]), rejoin=rejoin

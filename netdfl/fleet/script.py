@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -98,6 +98,15 @@ def find_return(
         if when is not None and when >= at_ns:
             found.append(Return(when, event.parameters.get("state", "kept") == "kept"))
     return min(found, default=None)
+
+
+def fresh_round(crashed_in: int, others: Iterable[int]) -> int:
+    """Where a node begins that lost its state: in the first round that no other has begun.
+
+    One that kept its state begins with the round in which it crashed, and sends again what it may have
+    sent then: mass that it gave away is taken once, and not owned again.
+    """
+    return max([crashed_in, *(round + 1 for round in others)])
 
 
 def keeps_state(events: Sequence[CompiledEvent], node: NodeId) -> bool:

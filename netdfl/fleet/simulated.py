@@ -197,7 +197,7 @@ class SimulatedFleet:
         wanted = {i for i in self.blueprint.evaluated if self.nodes[i].status.phase not in (Phase.DIED, Phase.CRASHED)}
         for round in sorted(self.snapshots):
             missing = wanted - set(self.snapshots[round])
-            if all(not self.nodes[i].running for i in missing):
+            if all(not self.nodes[i].running or self.nodes[i].joined > round for i in missing):
                 self.judge(round, self.snapshots.pop(round))
 
     def judge(self, round: int, taken: dict[NodeId, Snapshot]) -> None:
@@ -210,7 +210,7 @@ class SimulatedFleet:
         local = self.scenario.evaluation.local
         most = local if isinstance(local, int) else sys.maxsize if local == "all" else 0
         read = {node: (lambda snapshot=taken[node]: snapshot) for node in sorted(taken)}
-        figures = judge_average(read, self.blueprint.problem.evaluate, most)
+        figures = judge_average(read, self.blueprint.problem.evaluate, most, push=self.blueprint.push)
         for name, value in figures.items():
             self.recorder.metric(now, None, round, name, value)
         names = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distance")

@@ -13,6 +13,7 @@ from netdfl.core.types import Message, NodeId, View
 from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.compute import ComputeTime
 from netdfl.fleet.evaluation import Snapshot
+from netdfl.fleet.script import fresh_round
 from netdfl.fleet.simulated_ledger import SimulatedLedger
 from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.node.gate import Gate
@@ -47,7 +48,7 @@ class SimulatedNode:
         self.worker = VirtualWorker(node, fleet.training, compute)
         self.worker.round = lambda: self.node.round
         self.status = NodeStatus(node)
-        self.epoch = 0
+        self.epoch = self.joined = 0
         self.kept: NodeState | None = None
         self.gone: set[NodeId] = set()
         self.task: asyncio.Task[None] | None = None
@@ -96,12 +97,13 @@ class SimulatedNode:
     # lives
 
     def restart(self, group: asyncio.TaskGroup, keep_state: bool) -> None:
-        """Live again, after the last round that it finished, with the state of then or a fresh one."""
+        """Live again: after the last round that it finished, or with a fresh state and the others' next round."""
         self.epoch += 1
-        kept = self.kept
+        kept, crashed_in = self.kept, max(self.node.round, 0)
         self.node, self.gate = self._live()
-        if kept is not None and not keep_state:
-            view = self.fleet.blueprint.view(self.id, kept.round, frozenset())
+        if not keep_state:
+            self.joined = fresh_round(crashed_in, (each.node.round for each in self.fleet.nodes.values()))
+            view = self.fleet.blueprint.view(self.id, self.joined, frozenset())
             kept = first_state(self.node.task.initial(), self.node.algorithm, view)
         self.node.kept = kept
         self.start(group)
