@@ -37,11 +37,14 @@ def read_snapshot(path: Path) -> Snapshot:
         return Snapshot(file.get_tensor("x"), float(file.metadata()["weight"]))
 
 
-def judge_average(read: Mapping[NodeId, Callable[[], Snapshot]], judge: Judge, local: int) -> dict[str, float]:
+def judge_average(
+    read: Mapping[NodeId, Callable[[], Snapshot]], judge: Judge, local: int, *, push: bool
+) -> dict[str, float]:
     """Figures of the average model over the nodes of `read`, each of which is read twice.
 
     The average is the sum of x over the sum of w. `consensus_distance` is the root of the mean over
     nodes of |z_i - average|^2, with z = x / w. `local` models at most are judged alone.
+    `weight_sum`, the sum of w over n, is a figure of push-sum (`push`) alone.
     """
     total, weights = None, 0.0
     for snapshot in (take() for take in read.values()):
@@ -52,7 +55,8 @@ def judge_average(read: Mapping[NodeId, Callable[[], Snapshot]], judge: Judge, l
     average = (total / weights).to(dtype)
     figures = dict(judge(average))
     figures |= _spread(read, average, judge, local)
-    figures["weight_sum"] = weights / len(read)
+    if push:
+        figures["weight_sum"] = weights / len(read)
     return figures
 
 
