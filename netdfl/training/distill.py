@@ -124,6 +124,6 @@ class Tuning:
         optimizer = torch.optim.Adam([at], lr=self.lr)
         for _ in range(self.steps):
             optimizer.zero_grad()
-            objective.loss(at, *examples).backward()  # type: ignore[no-untyped-call]
+            objective.loss(at, *examples).backward()
             optimizer.step()
         return at.detach()

@@ -1,0 +1,156 @@
+"""Distillation finds what made a trajectory, and the loss for made examples is the loss for given ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from netdfl.core.errors import TrainingError
+from netdfl.core.rng import Streams
+from netdfl.core.types import Role, View
+from netdfl.training.base import Objective
+from netdfl.training.classification import Classification, Samples
+from netdfl.training.distill import Distiller, Examples, Tuning
+from netdfl.training.flat import FlatModel
+from netdfl.training.models.build import build
+from netdfl.training.toy import Centers
+
+STREAMS, DIM, RATE = Streams(4), 5, 0.2
+VIEW = View(8, 5, 8, (), (), 0.0, {}, {}, Role.SERVER, 8)
+CURVATURE = torch.linspace(0.5, 1.5, DIM, dtype=torch.float64)
+CENTER = torch.linspace(-2, 2, DIM, dtype=torch.float64)
+
+
+def descent(rounds: int = 6) -> list[Tensor]:
+    """Gradient descent on one quadratic."""
+    models = [torch.zeros(DIM, dtype=torch.float64)]
+    for _ in range(rounds):
+        models.append(models[-1] - RATE * CURVATURE * (models[-1] - CENTER))
+    return models
+
+
+def distiller(**options: Any) -> Distiller:
+    common = {"per_class": 3, "iterations": 300, "steps": 2, "gap": 2, "optimizer": "adam"}
+    return Distiller(**(common | {"input_lr": 0.1, "rate": RATE, "rate_lr": 0.0} | options))
+
+
+@pytest.mark.parametrize("options", [{}, {"optimizer": "sgd", "input_lr": 1.0}, {"loss": "raw"}], ids=str)
+def test_the_examples_are_what_the_trajectory_was_drawn_to(options: dict[str, Any]) -> None:
+    made = distiller(**options).distil(descent(), Centers(CURVATURE, STREAMS), VIEW)
+    assert made.x.shape == (3, DIM)
+    torch.testing.assert_close(made.x.mean(0), CENTER, rtol=0, atol=0.05)
+
+
+def test_the_rate_is_learned_too() -> None:
+    """A rate that is wrong at first leaves a mismatch that no examples can take away."""
+
+    def missed(rate_lr: float) -> float:
+        made = distiller(rate=0.5, rate_lr=rate_lr).distil(descent(), Centers(CURVATURE, STREAMS), VIEW)
+        return float((made.x.mean(0) - CENTER).norm())
+
+    assert missed(0.01) < 0.3 * missed(0.0)
+
+
+def test_targets_may_be_means_of_later_models() -> None:
+    trajectory, rng = descent(4), np.random.default_rng(0)
+    for _ in range(50):
+        start, target = distiller(gap=3, averaged=True)._segment(trajectory, rng)
+        r = next(k for k, model in enumerate(trajectory) if model is start)
+        low, high = trajectory[r + 1], trajectory[r + 3]
+        assert bool(((target - low) * (target - high) <= 1e-15).all())
+
+
+def test_same_seed_and_round_same_examples() -> None:
+    first, again, later = (
+        distiller(iterations=5).distil(descent(), Centers(CURVATURE, STREAMS), view)
+        for view in (VIEW, VIEW, View(8, 6, 8, (), (), 0.0, {}, {}, Role.SERVER, 8))
+    )
+    assert torch.equal(first.x, again.x)
+    assert not torch.equal(first.x, later.x)
+
+
+def test_a_distillation_that_diverges_says_where() -> None:
+    wild = distiller(optimizer="sgd", input_lr=1e200, loss="raw")
+    with pytest.raises(TrainingError, match=r"node 8, round 5: the distillation's loss is (nan|inf) in iteration \d+"):
+        wild.distil(descent(), Centers(CURVATURE, STREAMS), VIEW)
+
+
+def test_tuning_goes_to_what_the_examples_say_and_leaves_its_argument() -> None:
+    examples, before = Examples(CENTER.expand(2, DIM), torch.zeros(2, dtype=torch.long)), torch.zeros(DIM).double()
+    after = Tuning(steps=500, lr=0.05).tune(before, Centers(CURVATURE, STREAMS), examples)
+    torch.testing.assert_close(after, CENTER, rtol=0, atol=1e-3)
+    assert not before.any()
+
+
+# a model
+
+
+def task(model: str = "mlp", shape: tuple[int, ...] = (1, 4, 4)) -> Classification:
+    module = build(model, shape, 3, 1).double()
+    flat = FlatModel(module)
+    rng = STREAMS.rng("samples")
+    x, y = torch.from_numpy(rng.standard_normal((8, *shape))), torch.from_numpy(rng.integers(3, size=8))
+    return Classification(flat, flat.flat(), Samples(x, y), node=0, streams=STREAMS, batch_size=8, num_labels=3)
+
+
+def slope(objective: Objective, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    leaf = at.clone().requires_grad_()
+    return torch.autograd.grad(objective.loss(leaf, x, y), leaf, create_graph=True)[0]
+
+
+def test_the_objective_is_the_loss_that_is_trained_on() -> None:
+    own = task()
+    gradient = next(own.data(0).steps(steps=1))
+    at = own.initial() + 0.1
+    samples = own.samples
+    torch.testing.assert_close(slope(own.objective, at, samples.x, samples.y), gradient(at), rtol=0, atol=1e-12)
+    assert (own.objective.input_shape, own.objective.num_labels) == ((1, 4, 4), 3)
+
+
+def test_soft_labels_at_the_corners_are_hard_labels() -> None:
+    own = task()
+    x, y = own.samples.x, own.samples.y
+    soft = torch.nn.functional.one_hot(y, 3).double()
+    at = own.initial()
+    torch.testing.assert_close(own.objective.loss(at, x, soft), own.objective.loss(at, x, y))
+
+
+@pytest.mark.parametrize(("model", "shape"), [("mlp", (1, 4, 4)), ("convnet", (1, 16, 16))])
+def test_a_trained_vector_can_be_derived_by_its_inputs(model: str, shape: tuple[int, ...]) -> None:
+    """By the chain through a gradient step, checked against a difference quotient."""
+    own = task(model, shape)
+    at, y = own.initial(), own.samples.y
+    x = own.samples.x.clone().requires_grad_()
+    direction = torch.ones_like(x)
+
+    def after(inputs: Tensor) -> Tensor:
+        return (at - 0.1 * slope(own.objective, at, inputs, y)).square().sum()
+
+    (derived,) = torch.autograd.grad(after(x), x)
+    step = 1e-6
+    quotient = (after(x + step * direction) - after(x - step * direction)) / (2 * step)
+    assert float((derived * direction).sum()) == pytest.approx(float(quotient.detach()), rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("label_lr", [None, 0.05])
+def test_a_models_trajectory_can_be_matched(optimizer: str, label_lr: float | None) -> None:
+    """Models that SGD went through: after distillation training on the examples leads closer to them."""
+    own = task()
+    trajectory = [own.initial()]
+    for gradient in own.data(0).steps(steps=6):
+        trajectory.append(trajectory[-1] - 0.5 * gradient(trajectory[-1]))
+    input_lr = 0.05 if optimizer == "adam" else 0.5
+    options = {"optimizer": optimizer, "label_lr": label_lr, "input_lr": input_lr, "rate": 0.5}
+
+    def mismatch(iterations: int) -> float:
+        tool = distiller(iterations=iterations, **options)
+        made = tool.distil(trajectory, own.objective, VIEW)
+        segments, rate = zip(trajectory, trajectory[2:], strict=False), torch.tensor(0.5)
+        return sum(tool._mismatch(a, b, own.objective, made, rate).item() for a, b in segments)
+
+    assert mismatch(60) < 0.7 * mismatch(0)
