@@ -14,6 +14,7 @@ from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from netdfl.algorithms.fitness import Fits
     from netdfl.mixing.base import Refinement
     from netdfl.training.base import LocalData, LocalSolver, Objective, Received, Start, Update
 
@@ -126,8 +127,11 @@ class RoundContext(Protocol):
         """
         ...
 
-    def serve(self, answer: Callable[[Message], None]) -> None:
-        """Hand every request of a peer to `answer`, at any time from now on, once each; it must not wait."""
+    def serve(self, answer: Callable[[Message], None] | None) -> None:
+        """Hand every request of a peer to `answer`, at any time from now on; None: keep them for later.
+
+        `answer` must not wait. Requests are answered after the last round too.
+        """
         ...
 
     def reply(self, request: Message, payload: Payload) -> None:
@@ -147,14 +151,18 @@ class RoundContext(Protocol):
 class Entry:
     """A row of the catalog: how to build the algorithm, what it needs of the graph, where it is from.
 
-    `needs` are the kinds of mixing matrix it is defined for: `doubly`, `row`, `column` stochastic,
-    or `server` (a star around a node with the server role).
+    `needs` are the kinds of mixing matrix it is defined for: `doubly`, `row`, `column` stochastic; or
+    `server` (a star around a node with the server role), `both_ways` (any weights on links that work
+    both ways), `average` (the exact average in certain rounds). `fits` says what else does not go
+    together. `selects` says that a node chooses its receivers itself, as it goes.
     """
 
     build: Callable[..., Algorithm]
     family: FamilyName
     needs: frozenset[str]
     source: str
+    fits: Fits | None = None
+    selects: bool = False
 
 
 Catalog = Mapping[str, Entry]

@@ -5,18 +5,21 @@ A function's keyword parameters are what a scenario may write under `algorithm`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.parameters import Decay, Momentum, Radius
 from netdfl.core.lazy import lazy_module
-from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+from netdfl.core.units import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts
+    from netdfl.mixing import by_loss
 else:
     parts = lazy_module("netdfl.algorithms.parts")
+    by_loss = lazy_module("netdfl.mixing.by_loss")
 
 
 def sgp(
@@ -132,3 +135,47 @@ def dfedsgpsm(
         momentum=momentum,
     )
     return parts.push_sum(exchange, local)
+
+
+def dfedsgpsm_s(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    rho: Radius = 0.1,
+    momentum: Momentum = 0.9,
+    neighbors: PositiveInt = 4,
+    temperature: PositiveFloat = 1.0,
+    max_age: NonNegativeInt = 10,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = 10.0,
+) -> Algorithm:
+    """DFedSGPSM-S: DFedSGPSM whose nodes send to those whose loss differs most from their own.
+
+    p(i -> j) = exp(|f_i - f_j| / temperature) over the out-neighbors, `neighbors` of them without
+    replacement. Losses spread on the messages; one that is more than `max_age` rounds old counts as unknown.
+    Sends d + 1 numbers and the board (node, round, loss) to each chosen node, keeps w and the board.
+    Source: DFedSGPSM Alg. 1 and Eq. 2; temperature 1 and 10 neighbors.
+    """
+    plain = dfedsgpsm(
+        exchange,
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        rho=rho,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    mixing = by_loss.ByLoss(
+        inner=plain.mixing,
+        neighbors=neighbors,
+        temperature=temperature,
+        max_age=max_age,
+        streams=exchange.streams,
+    )
+    return replace(plain, mixing=mixing)

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from torch import Tensor
 
 from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContext
+from netdfl.algorithms.bilateral import bilateral
+from netdfl.algorithms.overlap import overlap
 from netdfl.core.types import Inbox, Outbox, Role, View
 from netdfl.mixing.base import Remembering
 from netdfl.training.base import Received, Update
@@ -91,4 +93,6 @@ def first_state(x: Tensor, alg: Algorithm, view: View) -> NodeState:
 FAMILIES: Mapping[FamilyName, Callable[[RoundContext, Algorithm], Awaitable[None]]] = {
     "gossip": gossip,
     "server": server,
+    "bilateral": bilateral,
+    "overlap": overlap,
 }

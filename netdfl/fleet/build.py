@@ -31,7 +31,8 @@ from netdfl.transport.base import Transport
 def make_algorithm(scenario: Scenario) -> Algorithm:
     """The algorithm with the scenario's wait and compression."""
     wait: Any = scenario.wait
-    policy = WaitPolicy(need=wait.need, deadline_ns=wait.deadline, stale=wait.stale)
+    announce = wait.need == "all" and not isinstance(wait.deadline, int) if wait.announce is None else wait.announce
+    policy = WaitPolicy(need=wait.need, deadline_ns=wait.deadline, stale=wait.stale, announce=announce)
     exchange = Exchange(
         wait=policy,
         on_missing=wait.on_missing,

@@ -36,8 +36,8 @@ class Requests:
             return Fate.REFUSED
         return Fate.DELIVERED
 
-    def serve(self, answer: Callable[[Message], None]) -> None:
-        """Give `answer` every request from now on, beginning with those that came before."""
+    def serve(self, answer: Callable[[Message], None] | None) -> None:
+        """Give `answer` every request from now on, beginning with those that came before; None: keep them."""
         self._answer = answer
         kept, self._kept = self._kept, []
         for message in kept:

@@ -168,8 +168,8 @@ class Node:
             inbox = await self.gather(self.view_of(awaited, gone), 0, wait) if awaited >= 0 else Inbox()
         return Inbox((*inbox, *self.mailbox.take_early(last)), inbox.missing)
 
-    def serve(self, answer: Callable[[Message], None]) -> None:
-        """Hand requests to `answer`, those that came already first."""
+    def serve(self, answer: Callable[[Message], None] | None) -> None:
+        """Hand requests to `answer`, those that came already first; None: keep them for later."""
         self.requests.serve(answer)
 
     def reply(self, request: Message, payload: Payload) -> None:

@@ -14,8 +14,9 @@ from netdfl.scenario.links import block
 from netdfl.scenario.schema import Scenario
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
-from netdfl.topology.selection import sampled
-from netdfl.topology.weights import Weights
+from netdfl.topology.pairing import halves
+from netdfl.topology.selection import Private, sampled
+from netdfl.topology.weights import Weights, uniform
 
 
 def build_topology(scenario: Scenario) -> Topology:
@@ -29,6 +30,12 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
     drawn = topology or build_topology(scenario)
     streams = Streams(scenario.seed)
     selection = scenario.topology.selection.build(scenario.num_nodes, streams)
+    entry = scenario.algorithm.entry
+    if getattr(entry, "family", None) == "bilateral":
+        split = scenario.algorithm.params.get("bipartite", False)
+        return Network(drawn, uniform, halves(drawn, selection) if split else selection)
+    if getattr(entry, "selects", False):
+        selection = Private(selection)
     if not scenario.has_server:
         return Network(drawn, _weights(scenario, drawn), selection)
     chosen = sampled(scenario.nodes, streams, participation=scenario.topology.participation)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from netdfl.algorithms.fitness import Fits
 from netdfl.core.errors import Problem
 from netdfl.links.schedule import ScheduleError
 from netdfl.links.spec import LinksSpec
@@ -87,12 +88,16 @@ def graph_fits(scenario: Scenario, document: Document) -> Iterator[Problem]:
         return
     if not scenario.has_server:
         yield from _matrix_suits(scenario, document, topology, network)
+    fits: Fits | None = getattr(scenario.algorithm.entry, "fits", None)
+    for misfit in fits(scenario.algorithm.params, network, scenario.rounds) if fits else ():
+        what = f"{scenario.algorithm.kind} on {scenario.topology.kind}: {misfit.what}"
+        yield document.problem(("algorithm", misfit.parameter), what, "", misfit.remedy)
 
 
 def _matrix_suits(scenario: Scenario, document: Document, topology: Topology, network: Network) -> Iterator[Problem]:
     needs = getattr(scenario.algorithm.entry, "needs", None)
     kind = _kind(network, range(min(_ROUNDS, scenario.rounds)) if topology.time_varying else range(1))
-    if needs is None or kind in needs:
+    if needs is None or kind in needs or "both_ways" in needs:
         return
     wanted = "column" if "column" in needs else "doubly"
     others = _alternatives(scenario, kind)
@@ -129,6 +134,25 @@ def _kind(network: Network, rounds: range) -> str:
             even = bool(np.allclose(total, 1, rtol=0, atol=_TOLERANCE))
             rows, columns = (rows and even, columns) if sums == "rows" else (rows, columns and even)
     return "doubly" if rows and columns else "row" if rows else "column" if columns else "none"
+
+
+def waits_can_end(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """Nodes that can't know who will send do not wait for all of them forever."""
+    wait = scenario.wait
+    if wait.need != "all" or wait.deadline is not None or wait.announce is not False or scenario.has_server:
+        return
+    try:
+        known = build_network(scenario).receivers_know
+    except (ValueError, OSError):
+        return
+    if not known:
+        yield document.problem(
+            ("wait",),
+            "nodes would wait for all who send, without end, and can't know who will",
+            "",
+            "set announce: true, a deadline, or for: {quorum: k}",
+            key=True,
+        )
 
 
 def local_sample(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -234,6 +258,7 @@ CHECKS: tuple[Check, ...] = (
         compression_fits,
         frozenset({"nodes", "seed", "rounds", "task", "algorithm", "topology", "compression", "wait"}),
     ),
+    Check(waits_can_end, frozenset({"nodes", "seed", "rounds", "algorithm", "topology", "wait"})),
     Check(local_sample, frozenset({"nodes", "evaluation"})),
     Check(events_can_be, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events"})),
     Check(layer_exists, frozenset({"world"})),

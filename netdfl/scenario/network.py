@@ -112,7 +112,11 @@ class Wait(Strict):
         "stop",
         description="What ends a wait that nothing ends any more: stop the run, skip the neighbor, send again.",
     )
-    announce: bool = Field(False, description="Tell every possible receiver who will send; the notices cost bytes.")
+    announce: bool | None = Field(
+        None,
+        description="Where receivers can't know who will send: tell those that get nothing, by notices that cost "
+        "bytes. By default where all are waited for without a fixed deadline.",
+    )
     stale: int = Field(0, ge=0, description="How many rounds old a gossip message may be and still be mixed.")
 
 

@@ -40,6 +40,16 @@ class Everyone:
         return candidates
 
 
+class Private:
+    """Another selection's choice, of which receivers can't know: for methods that choose again as they go."""
+
+    receivers_know = False
+
+    def __init__(self, among: Selection) -> None:
+        """Choose as `among`."""
+        self.select = among.select
+
+
 class RandomK:
     """Sends to `k` out-neighbors drawn each round from the seed, or to all where there are no more."""
 

@@ -7,9 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from netdfl.topology.weights import Matrix
+from netdfl.topology.weights import Matrix, MixingMatrix
 
 _TOLERANCE = 1e-9
+_DENSE = 1024
+_POWERS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +55,17 @@ def spectral_gap(matrix: Matrix) -> float:
     symmetric = np.array_equal(matrix, matrix.T)
     moduli = np.sort(np.abs(np.linalg.eigvalsh(matrix) if symmetric else np.linalg.eigvals(matrix)))
     return float(1 - moduli[-2])
+
+
+def smallest_eigenvalue(mixing: MixingMatrix) -> float:
+    """The smallest eigenvalue of a symmetric mixing matrix; of many nodes by powers of I - M, which come close."""
+    if mixing.graph.num_nodes <= _DENSE:
+        return float(np.linalg.eigvalsh(mixing.dense())[0])
+    graph, x = mixing.graph, np.random.default_rng(0).standard_normal(mixing.graph.num_nodes)
+    largest = 0.0
+    for _ in range(_POWERS):
+        x /= np.linalg.norm(x)
+        mixed = mixing.on_self * x
+        mixed += np.bincount(graph.dst, weights=mixing.on_edges * x[graph.src], minlength=len(x))
+        largest, x = float(x @ (x - mixed)), x - mixed
+    return 1 - largest

@@ -1,0 +1,121 @@
+"""The family in which messages travel while nodes compute: send round t, use what came of earlier rounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netdfl.algorithms.base import Algorithm, NodeState, RoundContext
+from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.parameters import Decay
+from netdfl.core.lazy import lazy_module
+from netdfl.core.types import Inbox, Outbox, View
+from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+
+if TYPE_CHECKING:
+    from netdfl.algorithms import parts
+    from netdfl.mixing import overlap as mixings
+    from netdfl.training import fixed_point
+    from netdfl.training.base import LocalSolver
+else:
+    parts = lazy_module("netdfl.algorithms.parts")
+    mixings = lazy_module("netdfl.mixing.overlap")
+    fixed_point = lazy_module("netdfl.training.fixed_point")
+
+
+async def overlap(ctx: RoundContext, alg: Algorithm) -> None:
+    """Give shares away, train while they travel (or first train, then give), add what came."""
+    s = ctx.begin(alg)
+    async for view in ctx.rounds(s.round):
+        began, early = s, alg.mixing.before_training
+        if early:
+            s = await _give(ctx, alg, s, view)
+        s, update = await ctx.train(s, alg, view)
+        s = s._replace(x=update.x)
+        if not early:
+            s = await _give(ctx, alg, s, view)
+        inbox = await ctx.collect(view, alg.wait, alg.mixing.lag)
+        s = await ctx.do(taken, alg, s, inbox)
+        s = s._replace(x=began.x).end_round(alg, update._replace(x=s.x), view)
+        await ctx.end_round(s, view)
+
+
+async def _give(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> NodeState:
+    s, outbox = await ctx.do(given, alg, s, view)
+    await ctx.send(view, 0, outbox)
+    return s
+
+
+def given(alg: Algorithm, s: NodeState, view: View) -> tuple[NodeState, Outbox]:
+    """A node's state once its neighbors' shares left, and the shares."""
+    mixing, x, outbox = alg.mixing.give(s.mixing, s.x, view)
+    return s._replace(mixing=mixing, x=x), outbox
+
+
+def taken(alg: Algorithm, s: NodeState, inbox: Inbox) -> NodeState:
+    """A node's state once it has added what came."""
+    mixing, x = alg.mixing.take(s.mixing, s.x, inbox)
+    return s._replace(mixing=mixing, x=x)
+
+
+def overlap_sgp(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 1,
+    local_steps: PositiveInt | None = 1,
+    tau: PositiveInt = 1,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = None,
+) -> Algorithm:
+    """Overlap-SGP: shares leave before the gradient step and travel during it.
+
+    x_i+ = sum_j P_ij x_j - lr g_i(x_i / w_i), w_i+ = sum_j P_ij w_j for `tau` 1; a share may come up to
+    tau - 1 rounds later and is added then. Sends d + 1 numbers to each out-neighbor, keeps w. What is
+    conserved is the nodes' mass and what is in flight. Source: Assran et al. 2019.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    return _overlapping(exchange, local, before_training=True, lag=tau - 1)
+
+
+def asyng(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 1,
+    local_steps: PositiveInt | None = None,
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = 10.0,
+) -> Algorithm:
+    """AsyNG: all of a round's gradients at one z = x / w, then push-sum without waiting for anybody.
+
+    x <- x - lr sum_k g(z; xi_k), shares to the round's out-neighbors, and whatever came is added, of any
+    round. Sends d + 1 numbers to each out-neighbor, keeps w. Source: Chen et al. 2023, as DFedSGPSM
+    describes it; its own priorities among neighbors are not in it.
+    """
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    return _overlapping(exchange, fixed_point.FixedPoint(local), before_training=False, lag=None)
+
+
+def _overlapping(exchange: Exchange, local: LocalSolver, *, before_training: bool, lag: int | None) -> Algorithm:
+    if exchange.compressor is not None:
+        raise ValueError("shares that overlap with training travel whole; remove compression, or use sgp")
+    mixing = mixings.Overlapped(before_training=before_training, lag=lag)
+    return Algorithm(family="overlap", start=parts.Plain(), local=local, mixing=mixing, wait=exchange.wait)

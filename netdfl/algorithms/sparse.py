@@ -1,0 +1,65 @@
+"""Methods whose nodes train sparse models, one function each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netdfl.algorithms.base import Algorithm
+from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.parameters import Decay, Layout, Regrow, Share
+from netdfl.core.lazy import lazy_module
+from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+
+if TYPE_CHECKING:
+    from netdfl.algorithms import parts
+    from netdfl.mixing import masked as masked_mixing
+    from netdfl.training import masked
+else:
+    parts = lazy_module("netdfl.algorithms.parts")
+    masked_mixing = lazy_module("netdfl.mixing.masked")
+    masked = lazy_module("netdfl.training.masked")
+
+
+def dispfl(
+    exchange: Exchange,
+    /,
+    *,
+    lr: PositiveFloat = 0.1,
+    lr_decay: Decay = 1.0,
+    local_epochs: PositiveInt = 5,
+    local_steps: PositiveInt | None = None,
+    density: Share = 0.5,
+    layout: Layout = "erk",
+    anneal: Share = 0.5,
+    anneal_rounds: PositiveInt = 500,
+    regrow: Regrow = "gradient",
+    weight_decay: NonNegativeFloat = 0.0,
+    clip_norm: PositiveFloat | None = None,
+) -> Algorithm:
+    """DisPFL: each node trains under a sparse mask of its own, pruned and regrown every round.
+
+    y <- y - lr g M_i, then the mask moves, then x_i = (sum_j x_j M_j / sum_j M_j) M_i over the node and its
+    neighbors. Sends the nonzero coordinates and d bits to each neighbor, keeps M_i. `anneal_rounds` is after
+    how many rounds masks stand still. The published code averages before it trains: half a round's shift.
+    Source: Dai et al. 2022.
+    """
+    if exchange.compressor is not None:
+        raise ValueError("dispfl sends sparse vectors already; remove compression")
+    local = parts.local_sgd(
+        lr=lr,
+        lr_decay=lr_decay,
+        local_epochs=local_epochs,
+        local_steps=local_steps,
+        weight_decay=weight_decay,
+        clip_norm=clip_norm,
+    )
+    solver = masked.Masked(
+        sgd=local,
+        density=density,
+        layout=layout,
+        anneal=anneal,
+        anneal_rounds=anneal_rounds,
+        regrow=regrow,
+        streams=exchange.streams,
+    )
+    return parts.gossip(exchange, solver, mixing=masked_mixing.MaskedAverage())

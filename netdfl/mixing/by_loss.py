@@ -1,0 +1,149 @@
+"""Receivers chosen by loss: a node sends to those whose training loss differs most from its own.
+
+    p(i -> j) = exp(|f_i - f_j| / T) / sum over the candidates j != i,   k of them without replacement
+
+drawn by adding Gumbel noise to |f_i - f_j| / T and taking the k largest, so no exponential is ever taken.
+Losses spread on the messages themselves: each carries the sender's board, with the newest loss that it
+knows of every node and the round it is from. A candidate whose loss is unknown or too old counts as if it
+were equal to the node's own. Source: DFedSGPSM-S, Eq. 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.rng import Streams
+from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
+from netdfl.mixing.base import Mixed, Mixing
+from netdfl.topology.network import without
+from netdfl.training.base import Update
+
+BOARD = "board"
+_LARGEST = 1e300
+
+
+class Posted(NamedTuple):
+    """A node's training loss, and the round that it is from."""
+
+    round: int
+    loss: float
+
+
+class ByLossState(NamedTuple):
+    """The wrapped mixing's state, the newest losses known, and whom this round's shares go to."""
+
+    inner: Any
+    board: Mapping[NodeId, Posted]
+    chosen: tuple[NodeId, ...]
+
+
+def draw_by_loss(
+    own: float, losses: Mapping[NodeId, float], candidates: Sequence[NodeId], k: int, temperature: float, noise: Any
+) -> tuple[NodeId, ...]:
+    """Choose `k` of `candidates` without replacement, or all where there are no more.
+
+    `losses` are those that are known, `noise` one draw of a standard Gumbel variable per candidate.
+    """
+    if len(candidates) <= k:
+        return tuple(candidates)
+    apart = [_apart(own, losses.get(node, own)) / temperature for node in candidates]
+    best = np.argsort(-(np.minimum(apart, _LARGEST) + noise), kind="stable")[:k]
+    return tuple(candidates[place] for place in np.sort(best).tolist())
+
+
+def _apart(a: float, b: float) -> float:
+    return abs(a - b) if math.isfinite(a) and math.isfinite(b) else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByLoss:
+    """Wraps a push-sum mixing: it sends to `neighbors` out-neighbors of the view, chosen by loss, and to no others.
+
+    `max_age` is how many rounds old a loss on the board may be; older ones are neither used nor sent.
+    """
+
+    inner: Mixing
+    neighbors: int
+    temperature: float
+    max_age: int
+    streams: Streams
+
+    @property
+    def push(self) -> bool:
+        """As the wrapped mixing."""
+        return self.inner.push
+
+    def init(self, x: Any, view: View) -> ByLossState:
+        """Nobody's loss is known."""
+        return ByLossState(self.inner.init(x, view), {}, ())
+
+    def weight(self, state: ByLossState) -> float:
+        """As the wrapped mixing."""
+        return self.inner.weight(state.inner)
+
+    def num_steps(self, round: int, view: View) -> int:
+        """As the wrapped mixing."""
+        return self.inner.num_steps(round, view)
+
+    def outgoing(self, state: ByLossState, update: Update, step: int, view: View) -> tuple[ByLossState, Outbox]:
+        """The wrapped mixing's messages to the chosen ones, each with the board."""
+        board = {node: posted for node, posted in state.board.items() if posted.round >= view.round - self.max_age}
+        if math.isfinite(update.loss):
+            board[view.node] = Posted(view.round, update.loss)
+        chosen = self._choose(update.loss, board, step, view)
+        inner, outbox = self.inner.outgoing(state.inner, update, step, narrowed(view, chosen))
+        return ByLossState(inner, board, chosen), _with_board(outbox, board)
+
+    def _choose(self, own: float, board: Mapping[NodeId, Posted], step: int, view: View) -> tuple[NodeId, ...]:
+        noise = self.streams.rng("by_loss", view.node, view.round, step).gumbel(size=view.num_nodes)
+        losses = {node: posted.loss for node, posted in board.items()}
+        candidates = view.out_neighbors
+        return draw_by_loss(own, losses, candidates, self.neighbors, self.temperature, noise[list(candidates)])
+
+    def mix(self, state: ByLossState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """Mix as the wrapped mixing, and keep the newest loss of every node."""
+        board = dict(state.board)
+        for message in inbox:
+            for node, posted in _board_of(message, view.num_nodes).items():
+                if node not in board or posted.round > board[node].round:
+                    board[node] = posted
+        mixed = self.inner.mix(state.inner, update, inbox, step, narrowed(view, state.chosen))
+        return mixed._replace(state=ByLossState(mixed.state, board, state.chosen))
+
+
+def narrowed(view: View, chosen: tuple[NodeId, ...]) -> View:
+    """The view of a node that sends to `chosen` alone: what it keeps and sends still sums to 1."""
+    return without(view, frozenset(view.out_neighbors) - frozenset(chosen), keep="columns")
+
+
+def _with_board(outbox: Outbox, board: Mapping[NodeId, Posted]) -> Outbox:
+    posts = [[node, posted.round, posted.loss] for node, posted in sorted(board.items())]
+    made: dict[int, Payload] = {}
+    for payload in outbox.values():
+        made.setdefault(id(payload), Payload(payload.arrays, {**payload.meta, BOARD: posts}))
+    return {node: made[id(payload)] for node, payload in outbox.items()}
+
+
+def _board_of(message: Message, num_nodes: int) -> dict[NodeId, Posted]:
+    """The board that came with a message. Raises MalformedMessage."""
+    posts = message.payload.meta.get(BOARD)
+    if not isinstance(posts, list | tuple) or not all(_is_post(post, message.round, num_nodes) for post in posts):
+        raise MalformedMessage(
+            f"message {message.src}->{message.dst} of round {message.round}: expected a board of "
+            f"[node, round, finite loss], got {str(posts)[:80]}",
+            message,
+        )
+    return {node: Posted(round, float(loss)) for node, round, loss in posts}
+
+
+def _is_post(post: object, latest: int, num_nodes: int) -> bool:
+    match post:
+        case [int(node), int(round), float(loss) | int(loss)]:
+            return 0 <= node < num_nodes and 0 <= round <= latest and math.isfinite(loss)
+    return False

@@ -1,0 +1,74 @@
+"""Averaging of sparse vectors, coordinate by coordinate over those nodes that have it: masks travel too.
+
+    x_i = (sum_j x_j M_j / sum_j M_j) M_i       j over the node and its neighbors
+
+A message holds the nonzero coordinates and the mask, one bit for each. Source: DisPFL.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from netdfl.compression.arrays import snapshot, to_tensor
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.types import Inbox, Message, Outbox, Payload, View
+from netdfl.mixing.base import Mixed
+from netdfl.mixing.payloads import MODEL, to_all, vector
+from netdfl.training.base import Update
+
+MASK = "mask"
+
+
+class MaskedState(NamedTuple):
+    """Nothing is kept between rounds."""
+
+
+class MaskedAverage:
+    """The solver's mask comes in `Update.extras`, of dtype bool. A neighbor that is missing does not count."""
+
+    push = False
+
+    def init(self, x: Tensor, view: View) -> MaskedState:
+        """Nothing to keep."""
+        return MaskedState()
+
+    def weight(self, state: MaskedState) -> float:
+        """Always 1."""
+        return 1.0
+
+    def num_steps(self, round: int, view: View) -> int:
+        """One exchange a round."""
+        return 1
+
+    def outgoing(self, state: MaskedState, update: Update, step: int, view: View) -> tuple[MaskedState, Outbox]:
+        """The coordinates of the own mask, and the mask."""
+        mask = update.extras[MASK]
+        bits = torch.from_numpy(np.packbits(mask.cpu().numpy(), bitorder="little"))
+        return state, to_all(view, Payload({MODEL: snapshot(update.x[mask]), MASK: snapshot(bits)}))
+
+    def mix(self, state: MaskedState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """The mean of each coordinate over those that have it, on the own mask."""
+        own = update.extras[MASK]
+        total, count = update.x * own, own.to(update.x.dtype)
+        for message in inbox:
+            mask = _mask(message, own)
+            total[mask] += vector(message, total[mask])
+            count += mask
+        return Mixed(state, update._replace(x=total.div_(count.clamp_(min=1)).mul_(own)))
+
+
+def _mask(message: Message, like: Tensor) -> Tensor:
+    """The sender's mask, shaped as `like`. Raises MalformedMessage."""
+    array, size = message.payload.arrays.get(MASK), like.numel()
+    if array is None or array.dtype != "uint8" or array.shape != (-(-size // 8),):
+        got = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
+        raise MalformedMessage(
+            f"message {message.src}->{message.dst} of round {message.round}: expected a mask of {size} bits, got {got}",
+            message,
+        )
+    bits = np.unpackbits(to_tensor(array).numpy(), count=size, bitorder="little")
+    return torch.from_numpy(bits.view(np.bool_)).to(like.device)

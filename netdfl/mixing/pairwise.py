@@ -1,0 +1,78 @@
+"""Pairwise averaging: two nodes meet and both leave with their mean, X+ = (I - (e_i - e_j)(e_i - e_j)' / 2) X.
+
+What is exchanged is by how much each moves: i asks with x_i, j answers with h = (x_i - x_j) / 2, j becomes
+x_j + h and i becomes x_i - h. So the sum over the nodes is the same whenever i learns of h, and an answer
+that comes late is mass, settled whenever it comes. Source: AD-PSGD, Lian et al. 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from torch import Tensor
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import Inbox, Message, NodeId, Payload, View
+from netdfl.mixing.payloads import pack, vector
+
+Order = Literal["random", "successor"]
+
+
+class PairwiseState(NamedTuple):
+    """Nothing is kept between rounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairwise:
+    """Whom to ask, and what an exchange does at its two ends.
+
+    `random` draws a peer each round. `successor` asks the peer with the next higher number first, then
+    the others in turn, and a node answers nobody before it has asked once.
+    """
+
+    order: Order
+    streams: Streams
+    push = True
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether a node answers nobody before its first own exchange."""
+        return self.order == "successor"
+
+    def init(self, x: Tensor, view: View) -> PairwiseState:
+        """Nothing to keep."""
+        return PairwiseState()
+
+    def weight(self, state: PairwiseState) -> float:
+        """Always 1."""
+        return 1.0
+
+    def peer(self, view: View) -> NodeId | None:
+        """Whom to ask in the view's round; None: this node only answers."""
+        peers = sorted(view.out_neighbors)
+        if not peers:
+            return None
+        if self.order == "random":
+            return peers[self.streams.integer("pair", view.node, view.round) % len(peers)]
+        return peers[(_successor(view.node, peers) + view.round) % len(peers)]
+
+    def request(self, x: Tensor) -> Payload:
+        """What to ask with: x_i."""
+        return pack(x)
+
+    def answer(self, x: Tensor, request: Message) -> tuple[Tensor, Payload]:
+        """The asked node's new vector, and its reply h. Raises MalformedMessage."""
+        half = (vector(request, x) - x).div_(2)
+        return x + half, pack(half)
+
+    def settle(self, x: Tensor, replies: Inbox) -> Tensor:
+        """The asking node's new vector: what came moves it, whenever it was asked for. Raises MalformedMessage."""
+        for reply in replies:
+            x = x - vector(reply, x)
+        return x
+
+
+def _successor(node: NodeId, peers: Sequence[NodeId]) -> int:
+    return next((place for place, peer in enumerate(peers) if peer > node), 0)

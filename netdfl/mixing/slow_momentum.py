@@ -1,0 +1,78 @@
+"""Slow momentum: every `every` rounds the exact average, and a step of momentum over those rounds.
+
+    x_tau = (1/n) sum_j x_j                after `every` rounds of the base, gamma their step size
+    u    <- beta u + (x_0 - x_tau) / gamma
+    x_0  <- x_0 - alpha gamma u            where the next rounds begin
+
+u is kept and not sent. With alpha = 1 and beta = 0 it is the base with exact averaging. Source: SlowMo,
+Wang et al. 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from netdfl.core.types import Inbox, Outbox, View
+from netdfl.mixing.base import Mixed, Mixing
+from netdfl.training.base import Update
+
+
+class SlowState(NamedTuple):
+    """The base's state, u, and x_0, both of shape (d,)."""
+
+    inner: Any
+    momentum: Tensor
+    anchor: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowMomentum:
+    """Wraps a mixing. When the average is due, the view's graph must be one on which `inner` is exact.
+
+    `base_mixes` says whether the rounds between mix as well, or train locally alone. `rate` is the step
+    size of a round.
+    """
+
+    inner: Mixing
+    every: int
+    alpha: float
+    beta: float
+    base_mixes: bool
+    rate: Callable[[View], float]
+    push = False
+
+    def init(self, x: Tensor, view: View) -> SlowState:
+        """No momentum; the rounds begin at `x`."""
+        return SlowState(self.inner.init(x, view), x.new_zeros(x.shape), x)
+
+    def weight(self, state: SlowState) -> float:
+        """As the wrapped mixing."""
+        return self.inner.weight(state.inner)
+
+    def is_due(self, round: int) -> bool:
+        """Whether `round` ends with the exact average."""
+        return (round + 1) % self.every == 0
+
+    def num_steps(self, round: int, view: View) -> int:
+        """The base's; none in a round that only trains."""
+        return self.inner.num_steps(round, view) if self.base_mixes or self.is_due(round) else 0
+
+    def outgoing(self, state: SlowState, update: Update, step: int, view: View) -> tuple[SlowState, Outbox]:
+        """As the wrapped mixing."""
+        inner, outbox = self.inner.outgoing(state.inner, update, step, view)
+        return state._replace(inner=inner), outbox
+
+    def mix(self, state: SlowState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """Mix as the base; after the last step of a round in which the average is due, the slow step."""
+        mixed = self.inner.mix(state.inner, update, inbox, step, view)
+        state = state._replace(inner=mixed.state)
+        if not self.is_due(view.round) or step + 1 < self.num_steps(view.round, view):
+            return mixed._replace(state=state)
+        gamma, average = self.rate(view), mixed.update.x
+        momentum = self.beta * state.momentum + (state.anchor - average) / gamma
+        x = state.anchor - self.alpha * gamma * momentum
+        return mixed._replace(state=SlowState(state.inner, momentum, x), update=mixed.update._replace(x=x))

@@ -1,0 +1,137 @@
+"""Local SGD on a sparse vector: a node's own mask, pruned and regrown after every local round.
+
+    y <- y M at first, gradients g M         so that only coordinates of the mask ever move
+    prune    in each layer the ceil(r_t n) smallest |y| of its n active coordinates
+    regrow   as many that were inactive: those with the largest |gradient| of the last minibatch, or any
+    r_t      (anneal / 2) (1 + cos(pi t / T)) for t < T, then 0
+
+Layers of fewer than two dimensions (biases, norms) stay dense, unless there are no others. With `erk` a
+layer's density goes by the sum of its dimensions over their product, scaled to the density asked for; with
+`uniform` all are equally dense. Source: DisPFL; ERK from RigL, Evci et al. 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import View
+from netdfl.training.base import Gradient, LocalData, Received, Update
+from netdfl.training.sgd import LocalSgd
+from netdfl.training.wrapped import Wrapped
+
+MASK = "mask"
+Shapes = Sequence[tuple[int, ...]]
+
+
+class MaskState(NamedTuple):
+    """The node's mask, bool, shape (d,); None before its first local round."""
+
+    mask: Tensor | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked:
+    """Wraps local SGD. Each node draws a mask of its own; it travels in `Update.extras`."""
+
+    sgd: LocalSgd
+    density: float
+    layout: Literal["erk", "uniform"]
+    anneal: float
+    anneal_rounds: int
+    regrow: Literal["gradient", "random"]
+    streams: Streams
+
+    def init(self, x: Tensor, view: View) -> MaskState:
+        """The mask is drawn once the layers are known."""
+        return MaskState(None)
+
+    def train(
+        self, state: MaskState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[MaskState, Update]:
+        """The local steps on the mask, then prune and regrow."""
+        mask = state.mask if state.mask is not None else self.first_mask(data.shapes, view).to(y.device)
+        last: list[Gradient] = []
+
+        def masked(gradient: Gradient) -> Gradient:
+            last[:] = [gradient]
+            return lambda at: gradient(at).mul_(mask)
+
+        x, steps = self.sgd.run(y * mask, weight, Wrapped(data, masked), view)
+        if steps:
+            slopes = last[0](x).abs() if self.regrow == "gradient" else self._noise(x, view)
+            mask = self.evolved(mask, x.abs(), slopes, data.shapes, view.round)
+            x = x * mask
+        return MaskState(mask), Update(y, x, {MASK: mask})
+
+    def after_mix(self, state: MaskState, before: Tensor, after: Tensor, received: Received, view: View) -> MaskState:
+        """Nothing changes."""
+        return state
+
+    def first_mask(self, shapes: Shapes, view: View) -> Tensor:
+        """Random coordinates of each layer, as many as its density says."""
+        mask = torch.ones(sum(math.prod(shape) for shape in shapes), dtype=torch.bool)
+        for (start, size), density in zip(layers(shapes), self.densities(shapes), strict=True):
+            rng = self.streams.rng("mask", view.node, start)
+            off = rng.permutation(size)[round(density * size) :]
+            mask[start + torch.from_numpy(off)] = False
+        return mask
+
+    def densities(self, shapes: Shapes) -> list[float]:
+        """The density of each layer that is sparse."""
+        sparse = [shapes[place] for place in _sparse(shapes)]
+        return _erk(sparse, self.density) if self.layout == "erk" else [self.density] * len(sparse)
+
+    def evolved(self, mask: Tensor, sizes: Tensor, slopes: Tensor, shapes: Shapes, round: int) -> Tensor:
+        """The mask with, in each layer, the smallest `sizes` given up for the largest `slopes`: as many as before."""
+        rate = 0.5 * self.anneal * (1 + math.cos(math.pi * min(round / self.anneal_rounds, 1.0)))
+        mask = mask.clone()
+        for start, size in layers(shapes):
+            layer = slice(start, start + size)
+            active = mask[layer].clone()
+            num = int(active.sum())
+            change = min(math.ceil(rate * num), size - num)
+            if change > 0:
+                drop = torch.where(active, sizes[layer], torch.inf).topk(change, largest=False).indices
+                grow = torch.where(active, -torch.inf, slopes[layer]).topk(change).indices
+                mask[start + drop], mask[start + grow] = False, True
+        return mask
+
+    def _noise(self, like: Tensor, view: View) -> Tensor:
+        draws = self.streams.rng("regrow", view.node, view.round).random(like.numel())
+        return torch.from_numpy(draws).to(like)
+
+
+def layers(shapes: Shapes) -> Iterator[tuple[int, int]]:
+    """(start, size) in the flat vector of each layer that is sparse."""
+    starts, at = [], 0
+    for shape in shapes:
+        starts.append(at)
+        at += math.prod(shape)
+    return ((starts[place], math.prod(shapes[place])) for place in _sparse(shapes))
+
+
+def _sparse(shapes: Shapes) -> list[int]:
+    large = [place for place, shape in enumerate(shapes) if len(shape) >= 2]
+    return large or list(range(len(shapes)))
+
+
+def _erk(shapes: Shapes, density: float) -> list[float]:
+    """Densities by ERK: in proportion to sum(dims) / prod(dims), none above 1, `density` over all."""
+    raw = [sum(shape) / math.prod(shape) for shape in shapes]
+    sizes = [math.prod(shape) for shape in shapes]
+    dense: set[int] = set()
+    while True:
+        free = [place for place in range(len(shapes)) if place not in dense]
+        left = density * sum(sizes) - sum(sizes[place] for place in dense)
+        scale = left / sum(raw[place] * sizes[place] for place in free) if free else 0.0
+        full = {place for place in free if scale * raw[place] > 1}
+        if not full:
+            return [1.0 if place in dense else scale * raw[place] for place in range(len(shapes))]
+        dense |= full
