@@ -48,8 +48,6 @@ class NamespaceLauncher(Launcher):
         try:
             await asyncio.to_thread(self.network.ready)
             self.links["engine"] = self.network.engine
-            if "loss_layer" not in self.world.model_fields_set:
-                self.note(f"links act on each {self.world.loss_layer} (world.loss_layer says on what)")
             watching = asyncio.create_task(self.watch())
             outcome = await super().run()
         finally:

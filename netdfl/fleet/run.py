@@ -94,10 +94,18 @@ def run(
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
         prepare(scenario, directory)
         with view or nullcontext(Silent()) as shown:
+            say_layer(scenario, shown)
             return WORLDS[world](scenario, directory, shown, nursery)
     finally:
         if nursery is not None:
             nursery.close()
+
+
+def say_layer(scenario: Scenario, view: View) -> None:
+    """Say what links act on where the scenario has rules for them and does not say it."""
+    options: Any = scenario.world
+    if (scenario.links or scenario.events) and "loss_layer" not in options.model_fields_set:
+        view.note(f"links act on each {options.loss_layer}; world.loss_layer would say so")
 
 
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:
