@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from netdfl.core.errors import RunError
 from netdfl.diagnosis.finding import Finding
@@ -29,3 +31,9 @@ def keep_stall(run: Path, finding: Finding, snapshot: Snapshot) -> Path | None:
     nodes = [asdict(node) for node in snapshot.nodes.values()]
     found = {"at_ns": snapshot.at_ns, "nodes": nodes, "edges": edges}
     return RunDirectory(folder).write_json(f"{number:03d}.json", plain({"finding": finding.to_json(), **found}))
+
+
+def kept_stalls(run: Path) -> list[dict[str, Any]]:
+    """What `keep_stall` wrote, those that nothing ends first, then in the order in which they were found."""
+    kept = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((run / FOLDER).glob("*.json"))]
+    return sorted(kept, key=lambda each: not each["finding"]["permanent"])

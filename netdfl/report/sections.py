@@ -7,13 +7,15 @@ A section is a function from a run to a `Section` or None. To add one, write it 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_bytes
+from netdfl.diagnosis.keep import kept_stalls
 from netdfl.record.result import count_messages, evaluations, find_deaths
 from netdfl.record.run import Run
 from netdfl.report.figures import (
@@ -25,10 +27,13 @@ from netdfl.report.figures import (
     draw_timeline,
 )
 from netdfl.report.graph import draw_graph
+from netdfl.report.stall_figures import MOST_LIFELINES, Arrow, draw_messages, draw_waits, shown_nodes
 
 MOST_ROWS = 12
 MOST_BARS = 150
 MOST_EVENTS = 200
+MOST_STALLS = 3
+MOST_ARROWS_AROUND = 40
 ROUTINE = ("start", "finish", "round_begin", "round_end")
 
 
@@ -69,6 +74,57 @@ def deaths(run: Run) -> Section | None:
         rows.append([f"node {death['node']}", str(death["round"]), death["reason"], _some(waiters) or "nobody"])
     table = Table(("who", "round", "of what", "who waited for it"), rows)
     return Section("Nodes that died", "These nodes ended without being told to.", tables=[table]) if rows else None
+
+
+def stalls(run: Run) -> Section | None:
+    """Why the fleet stood, or stands: a sentence, the wait-for graph, the messages around it."""
+    result = run.result if run.finished else {}
+    listed = [*result.get("deadlocks", ()), *result.get("stalls", ())]
+    if not listed:
+        return None
+    figures = [figure for kept in kept_stalls(run.path)[:MOST_STALLS] for figure in _stall_figures(run, kept)]
+    rows = [
+        [
+            found["cause"].replace("_", " "),
+            "suspected"
+            if found["suspected"]
+            else "over"
+            if found["over"]
+            else "for good"
+            if found["permanent"]
+            else "stands",
+            str(found["round"]),
+            f"{found['began_s']:.3f} s",
+            f"{found['detection_s']:.3g} s",
+            found["text"],
+        ]
+        for found in listed
+    ]
+    table = Table(("cause", "state", "round", "since", "found after", "what"), rows)
+    return Section("Why nodes waited", str(listed[0]["text"]), figures, [table])
+
+
+def _stall_figures(run: Run, kept: Mapping[str, Any]) -> list[Figure]:
+    found = kept["finding"]
+    waits = [
+        (now["node"], int(source))
+        for now in kept["nodes"]
+        if now["wait"] is not None
+        for source in now["wait"]["awaited"]
+    ]
+    nodes = ", ".join(map(str, shown_nodes(found, MOST_LIFELINES)))
+    rows = run.rows(
+        "SELECT src, dst, round, sent_s, arrived_s, fate FROM messages "
+        f"WHERE src IN ({nodes}) AND dst IN ({nodes}) AND kind <> 'heartbeat' AND sent_s <= {found['found_s']} "
+        f"ORDER BY abs(sent_s - {found['began_s']}) LIMIT {MOST_ARROWS_AROUND}"
+    )
+    arrows = sorted((Arrow(*row) for row in rows), key=lambda arrow: arrow.sent_s)
+    return [
+        Figure(draw_waits(found, waits), f"Who waits for whom: {found['text']}."),
+        Figure(
+            draw_messages(found, arrows), "The messages around the beginning of the stall, by node and time.", wide=True
+        ),
+    ]
 
 
 def learning(run: Run) -> Section | None:
@@ -240,6 +296,7 @@ def _num_nodes(run: Run) -> int:
 
 SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
     deaths,
+    stalls,
     learning,
     time_spent,
     graph_and_links,
