@@ -82,7 +82,7 @@ class Faults:
     def die(self, node: NodeId, reason: str) -> None:
         """`node` ended for a reason that nobody scripted."""
         here = self.fleet.nodes[node]
-        self._tell(node, "training_error", reason=reason)
+        self.tell(node, "training_error", reason=reason)
         self.fleet.note(f"node {node}, round {here.status.round}: {reason}")
         here.status.phase = Phase.DIED
         self._lose(node)
@@ -91,7 +91,7 @@ class Faults:
         here = self.fleet.nodes[node]
         if node in self.gone:
             return
-        self._tell(node, "crash", state=event.parameters.get("state", "kept"))
+        self.tell(node, "crash", state=event.parameters.get("state", "kept"))
         if here.running:
             here.status.phase = Phase.CRASHED
         here.cancel()
@@ -104,24 +104,24 @@ class Faults:
             return
         self.gone.discard(node)
         here.restart(self.group, keep_state=event.parameters.get("state", "kept") == "kept")
-        self._tell(node, "restart", epoch=here.epoch)
+        self.tell(node, "restart", epoch=here.epoch)
         if self.oracle:
             here.node.waits.gone |= self.gone
             for other in self._others(node):
                 other.node.waits.set_returned(node)
-                self._tell(other.id, "returned", peer=node)
+                self.tell(other.id, "returned", peer=node)
 
     def _pause(self, node: NodeId, event: CompiledEvent) -> None:
-        self._tell(node, "pause")
+        self.tell(node, "pause")
         self.fleet.nodes[node].pause()
 
     def _resume(self, node: NodeId, event: CompiledEvent) -> None:
-        self._tell(node, "resume")
+        self.tell(node, "resume")
         self.fleet.nodes[node].resume()
 
     def _slow_down(self, node: NodeId, event: CompiledEvent) -> None:
         factor = float(event.parameters["factor"])
-        self._tell(node, "slow_down", factor=factor)
+        self.tell(node, "slow_down", factor=factor)
         self.fleet.nodes[node].worker.factor = factor
 
     def _lose(self, node: NodeId) -> None:
@@ -129,12 +129,13 @@ class Faults:
         self.fleet.fabric.detach(node)
         if self.oracle:
             for other in self._others(node):
-                self._tell(other.id, "gone", peer=node)
+                self.tell(other.id, "gone", peer=node)
                 other.node.waits.set_gone(node)
         self.fleet.node_ended()
 
     def _others(self, node: NodeId) -> Sequence[SimulatedNode]:
         return [each for each in self.fleet.nodes.values() if each.id != node and each.running]
 
-    def _tell(self, node: NodeId, kind: str, **details: str | int | float) -> None:
+    def tell(self, node: NodeId, kind: str, **details: str | int | float) -> None:
+        """Record what happened to `node`."""
         self.fleet.store.event(self.fleet.loop.now_ns, node, self.fleet.nodes[node].status.round, kind, **details)

@@ -17,6 +17,7 @@ from netdfl.fleet.script import fresh_round
 from netdfl.fleet.simulated_ledger import SimulatedLedger
 from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.node.gate import Gate
+from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.runtime import Node
 from netdfl.record.status import NodeStatus, Phase
 from netdfl.transport.simulated import SimulatedTransport
@@ -52,6 +53,7 @@ class SimulatedNode:
         self.kept: NodeState | None = None
         self.gone: set[NodeId] = set()
         self.task: asyncio.Task[None] | None = None
+        self.beating: asyncio.Task[None] | None = None
         self.node, self.gate = self._live()
 
     def _live(self) -> tuple[Node, Gate]:
@@ -78,11 +80,15 @@ class SimulatedNode:
         """Begin to run."""
         self.status.phase = Phase.RUNNING
         self.task = group.create_task(self._run(self.node, self.gate))
+        heartbeats = self._heartbeats()
+        if heartbeats is not None:
+            self.beating = group.create_task(heartbeats.run())
 
     def cancel(self) -> None:
-        """End the run of this node."""
-        if self.task is not None:
-            self.task.cancel()
+        """End the run of this node, and its heartbeats."""
+        for task in (self.task, self.beating):
+            if task is not None:
+                task.cancel()
 
     async def _run(self, node: Node, gate: Gate) -> None:
         try:
@@ -93,6 +99,35 @@ class SimulatedNode:
         self.status.phase = Phase.FINISHED
         self.status.round = node.round
         self.fleet.node_ended()
+
+    # a failure detector of the nodes' own
+
+    def _heartbeats(self) -> Heartbeats | None:
+        detector: Any = self.fleet.scenario.failure_detector
+        if detector.kind != "heartbeat":
+            return None
+        gate = self.gate
+        return Heartbeats(
+            self.id,
+            self.fleet.blueprint.possible_neighbors(self.id),
+            every_ns=detector.every,
+            misses=detector.misses,
+            clock=self.fleet.clock,
+            transport=self.transport,
+            mailbox=self.node.mailbox,
+            gone=self._silent,
+            returned=self._heard,
+            still=lambda: gate.closed,
+            epoch=self.epoch,
+        )
+
+    def _silent(self, peer: NodeId) -> None:
+        self.fleet.faults.tell(self.id, "gone", peer=peer, detector="heartbeat")
+        self.node.waits.set_gone(peer)
+
+    def _heard(self, peer: NodeId) -> None:
+        self.fleet.faults.tell(self.id, "returned", peer=peer, detector="heartbeat")
+        self.node.waits.set_returned(peer)
 
     # lives
 

@@ -163,3 +163,20 @@ def test_arithmetic_is_pinned_and_put_back() -> None:
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before[0])
     assert torch.are_deterministic_algorithms_enabled() == before[1]
+
+
+def test_heartbeats_cross_the_links_cost_bytes_and_tell_who_is_gone(simulated: Run) -> None:
+    finished = simulated(
+        "world.compute=300ms",
+        "rounds=20",
+        "wait.deadline=5s",
+        "failure_detector={kind: heartbeat, every: 200ms, misses: 3}",
+        "links={default: {latency: 20ms}}",
+        "events=[{at: 2s, crash: 1}]",
+    )
+    told = finished.run.rows("SELECT node, at_s FROM events WHERE kind = 'gone' ORDER BY node")
+    assert [node for node, _ in told] == [0, 2]
+    assert all(2.4 <= at_s <= 3.0 for _, at_s in told)
+    kinds = dict(finished.run.rows("SELECT kind, sum(nbytes) FROM messages GROUP BY kind"))
+    assert kinds["heartbeat"] > 0
+    assert finished.result["virtual_duration_s"] < 10
