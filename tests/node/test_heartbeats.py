@@ -1,0 +1,134 @@
+"""Heartbeats: who falls silent is named once, who is heard again returns, and a paused node judges nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.node.heartbeats import Heartbeats
+from netdfl.node.mailbox import Mailbox
+
+EVERY = 100
+
+
+class HandClock:
+    """Time that moves to the next sleeper when everybody sleeps."""
+
+    def __init__(self) -> None:
+        self.now, self.sleepers = 0, []
+
+    def now_ns(self) -> int:
+        return self.now
+
+    async def sleep_until(self, at_ns: int) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        heappush(self.sleepers, (at_ns, id(waiter), waiter))
+        await waiter
+
+    async def move(self, to_ns: int) -> None:
+        await self.settle()
+        while self.sleepers and self.sleepers[0][0] <= to_ns:
+            self.now, _, waiter = heappop(self.sleepers)
+            waiter.set_result(None)
+            await self.settle()
+        self.now = to_ns
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+class Sent:
+    """A transport that keeps what is sent; a send to `stuck` never ends."""
+
+    def __init__(self, stuck: int = -1) -> None:
+        self.messages: list[Message] = []
+        self.stuck = stuck
+
+    def attach(self, sink: object) -> None: ...
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        self.messages += messages
+        if messages[0].dst == self.stuck:
+            await asyncio.get_running_loop().create_future()
+
+    async def aclose(self) -> None: ...
+
+
+class Watch:
+    """Node 0 with peers 1 and 2, its news, and its clock."""
+
+    def __init__(self, stuck: int = -1) -> None:
+        self.clock, self.transport, self.mailbox = HandClock(), Sent(stuck), Mailbox(keep_late=False)
+        self.news: list[tuple[int, str, int]] = []
+        self.still = False
+        self.heartbeats = Heartbeats(
+            0,
+            (2, 1),
+            every_ns=EVERY,
+            misses=3,
+            clock=self.clock,
+            transport=self.transport,
+            mailbox=self.mailbox,
+            gone=lambda peer: self.news.append((self.clock.now, "gone", peer)),
+            returned=lambda peer: self.news.append((self.clock.now, "returned", peer)),
+            still=lambda: self.still,
+        )
+
+    def hear(self, peer: int, number: int) -> None:
+        assert self.mailbox.deliver(Message(peer, 0, Kind.HEARTBEAT, 0, number, 0, 0, Payload())) == "delivered"
+
+    async def until(self, to_ns: int, *heard: int) -> None:
+        while self.clock.now < to_ns:
+            for peer in heard:
+                self.hear(peer, self.clock.now)
+            await self.clock.move(self.clock.now + EVERY)
+
+
+async def run(watch: Watch, *steps: tuple[int, tuple[int, ...]]) -> None:
+    task = asyncio.create_task(watch.heartbeats.run())
+    for to_ns, heard in steps:
+        await watch.until(to_ns, *heard)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_silent_peer_is_named_once_and_returns_once_when_heard():
+    watch = Watch()
+    await run(watch, (1000, (1, 2)), (2000, (1,)), (3000, (1, 2)))
+    assert [(what, peer) for _, what, peer in watch.news] == [("gone", 2), ("returned", 2)]
+    assert watch.news[0][0] == 900 + 4 * EVERY
+    assert watch.heartbeats.silent == set()
+
+
+async def test_a_beat_goes_to_every_peer_every_interval_with_numbers_of_its_own():
+    watch = Watch()
+    await run(watch, (500, (1, 2)))
+    for peer in (1, 2):
+        beats = [m for m in watch.transport.messages if m.dst == peer]
+        assert [m.round for m in beats] == [0, 1, 2, 3, 4, 5]
+        assert {m.kind for m in beats} == {Kind.HEARTBEAT}
+
+
+async def test_a_peer_that_takes_nothing_does_not_silence_the_node_for_the_others():
+    watch = Watch(stuck=1)
+    await run(watch, (500, (1, 2)))
+    assert [m.dst for m in watch.transport.messages].count(2) == 6
+    assert [m.dst for m in watch.transport.messages].count(1) == 1
+
+
+async def test_a_paused_node_neither_beats_nor_judges_and_begins_anew():
+    watch = Watch()
+    watch.still = True
+    task = asyncio.create_task(watch.heartbeats.run())
+    await watch.until(1000)
+    assert (watch.transport.messages, watch.news) == ([], [])
+    watch.still = False
+    await watch.until(1300, 1)
+    assert watch.news == []
+    await watch.until(1600, 1)
+    assert [(what, peer) for _, what, peer in watch.news] == [("gone", 2)]
+    task.cancel()
+    await asyncio.wait([task])
