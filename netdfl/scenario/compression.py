@@ -18,7 +18,9 @@ GOSSIP = ("choco", "deepsqueeze", "unsafe")
 PUSH = ("edge", "push_sum")
 SERVER = ("plain", "ef14", "ef21")
 _OWN = {"choco_sgd": "choco", "delicoco": "choco", "qdfedavgm": "choco", "deepsqueeze": "deepsqueeze"}
+_WHOLE = {"dispfl": "dispfl sends sparse vectors already", "slowmo": "slowmo needs the exact average"}
 _UNIONS = 256
+_MOST = 0.5
 
 
 def scheme_of(scenario: Scenario, topology: Topology | None = None) -> str:
@@ -67,6 +69,8 @@ def _unsuitable(scenario: Scenario) -> tuple[str, str] | None:
     scheme = compression.scheme
     if getattr(entry, "family", "gossip") not in ("gossip", "server"):
         return f"{name} exchanges whole models, one pair at a time or late", "remove compression"
+    if name in _WHOLE:
+        return _WHOLE[name], "remove compression"
     if name == "lian_dpsgd":
         return "lian_dpsgd averages whole models", "use choco_sgd, its compressed counterpart"
     known = SERVER if scenario.has_server else PUSH if is_push(scenario) else GOSSIP
@@ -113,12 +117,9 @@ def warnings(scenario: Scenario) -> Iterator[str]:
             f"{compression.kind} as set here adds {lost:.2g} times the energy of what it compresses, with which "
             f"{scheme} diverges; use scaled: true, norm: max, more bits or smaller buckets"
         )
-    slow = compression.kind in ("top_k", "random_k", "chain", "low_rank", "sign")
-    if scheme == "edge" and slow:
-        yield (
-            f"edge-referenced push-sum with {compression.kind} agrees very slowly, because every edge's reference "
-            "fills by itself; qsgd agrees in a few rounds"
-        )
+    sparse = compression.kind in ("top_k", "random_k", "chain", "low_rank")
+    if sparse and scheme in ("choco", "edge", "push_sum") and compression.gamma != "auto" and compression.gamma > _MOST:
+        yield f"{compression.kind} with gamma {compression.gamma} may diverge under {scheme}; gamma: auto chooses less"
 
 
 def _noise(kind: str, params: dict[str, Any]) -> float:

@@ -88,7 +88,7 @@ def test_a_full_reference_settles_what_waited_backwards() -> None:
     stream.asked()
     stream.close(stream.hear(stream.say()), 4, 3, 5)
     assert torch.equal(stream.heard.copies[0].vector, stream.exact[5])
-    assert stream.heard.tally.lost == 0
+    assert stream.heard.tally.lost_w == 0
     assert stream.owed.tally == (0, 0, 1, 9 * 8)
     (after,) = stream.hear(stream.say())
     assert torch.equal(after, stream.exact[6])
@@ -102,7 +102,7 @@ def test_what_lies_behind_a_second_gap_is_lost_and_counted() -> None:
     stream.hear(stream.say())
     stream.asked()
     stream.close(stream.hear(stream.say()), 4, 5)
-    assert stream.heard.tally.lost == 1
+    assert stream.heard.tally.lost_w == 0.25
 
 
 def test_a_late_difference_closes_its_gap() -> None:
@@ -119,7 +119,7 @@ def test_a_difference_that_comes_after_its_resynchronisation_is_lost_mass() -> N
     stream.asked()
     stream.close(stream.hear(stream.say()), 2)
     assert stream.hear(late) == []
-    assert stream.heard.tally.lost == 1
+    assert stream.heard.tally.lost_w == 0.25
     assert torch.equal(stream.heard.copies[0].vector, stream.exact[2])
 
 
@@ -149,7 +149,7 @@ def test_no_more_than_a_few_differences_wait() -> None:
     for _ in range(11):
         stream.hear(stream.say())
     assert len(stream.heard.copies[0].pending) == 8
-    assert stream.heard.tally.lost == 3
+    assert stream.heard.tally.lost_w == 0.75
 
 
 def test_gossip_keeps_no_differences_that_it_can_not_decode() -> None:
@@ -175,22 +175,17 @@ def test_choco_recovers_from_loss(on_missing: Any) -> None:
     assert sum(t.resync_bytes for t in tallies) == 64 * 8 * sum(t.resyncs for t in tallies)
 
 
-@pytest.mark.parametrize(
-    ("mixing", "graph"), [(EDGE, {"out_neighbors": 3}), (STATIC, {"out_neighbors": 3, "redraw_every": 0})]
-)
+@pytest.mark.parametrize(("mixing", "graph"), [(EDGE, {}), (STATIC, {"redraw_every": 0})])
 def test_push_sum_loses_what_the_network_loses_and_nothing_else(mixing: Any, graph: dict[str, Any]) -> None:
-    """Nodes, what waits, and the lost messages hold all mass: w to rounding, at every round."""
+    """Nodes, what waits, lost messages, and the little behind a second gap hold all of w, at every round."""
     fleet = Fleet(mixing, net("random_push", 8, out_neighbors=3, **graph), normal(8, 32), each_lost(0.1, 60))
-    checked = 0
     for _ in range(80):
         fleet.play(1)
         lost = sum(float(m.payload.meta.get("w", 0.0)) for m in fleet.lost_messages)
         waits = sum(p.share.w for s in fleet.states for c in s.heard.copies.values() for p in c.pending)
-        behind = sum(s.heard.tally.lost for s in fleet.states)
-        if not behind:
-            checked += 1
-            assert float(fleet.weights.sum()) + waits + lost == pytest.approx(8, abs=1e-12)
-    assert checked > 10
+        behind = sum(s.heard.tally.lost_w for s in fleet.states)
+        assert float(fleet.weights.sum()) + waits + lost + behind == pytest.approx(8, abs=1e-12)
+    assert behind < 0.2 * lost
     assert sum(s.heard.tally.gaps for s in fleet.states) > 5
     z = torch.stack(fleet.x) / fleet.weights[:, None]
     assert float((z - z.mean(0)).abs().max()) < 1e-3

@@ -39,7 +39,7 @@ def mixings(name: str, **options: Any) -> dict[str, Any]:
         "delicoco": MultiGossip(Choco(differences=differences(name, **options)), 3),
         "deepsqueeze": DeepSqueeze(compressor=compressor),
         "edge": EdgePushSum(differences=differences(name, mass=True, **options)),
-        "push_sum": QuantizedPushSum(differences=differences(name, mass=True, **options), gamma=0.2),
+        "push_sum": QuantizedPushSum(differences=differences(name, mass=True, **options)),
     }
 
 
@@ -70,11 +70,11 @@ def test_choco_on_a_grid_contracts_at_the_measured_rate() -> None:
 def test_edge_referenced_push_sum_on_a_graph_redrawn_every_round(bits: int, below: float) -> None:
     """Over seeds of the graph: a rarely drawn edge's old reference costs some seeds a few digits."""
     mixing, errors = EdgePushSum(differences=differences("qsgd", mass=True, bits=bits)), []
-    for seed in range(5):
-        fleet = Fleet(mixing, net("random_push", 16, seed=seed, out_neighbors=4), normal(16, 256)).play(60)
+    for seed in range(3):
+        fleet = Fleet(mixing, net("random_push", 16, seed=seed, out_neighbors=4), normal(16, 128)).play(60)
         torch.testing.assert_close(fleet.total, fleet.start.sum(0), rtol=0, atol=1e-12)
         errors.append(fleet.error())
-    assert sorted(errors)[2] < below
+    assert sorted(errors)[1] < below
     assert max(errors) < 100 * below
 
 
@@ -89,6 +89,7 @@ def test_edge_referenced_push_sum_on_a_graph_redrawn_every_round(bits: int, belo
         ("push_sum", "qsgd", {"bits": 8}, 1e-6),
         ("push_sum", "top_k", {"fraction": 0.25}, 1e-3),
         ("edge", "float16", {}, 1e-6),
+        ("edge", "top_k", {"fraction": 0.25}, 1e-2),
     ],
 )
 def test_nodes_agree_without_gradient(scheme: str, name: str, options: dict[str, Any], below: float) -> None:

@@ -8,9 +8,10 @@ up exactly what the receiver gains, so the sums of x and of w never change, for 
     edge                             one reference h_ij of z = x / w per used edge
         x_i+ = x_i + sum_j P'_ij w_j h_ij - sum_k P'_ki w_i h_ki,    w_i+ = sum_j P'_ij w_j
 
-P' = I + gamma (P - I) is P made lazier: what damps x damps w too. Static copies are what the first
-asks for. The second serves graphs that change every round, and costs a vector for every edge in use
-at both of its ends.
+P' = I + gamma (P - I) is P made lazier: what damps x damps w too. Sparse compressors need that; `auto`
+takes gamma from the compressor alone, as CHOCO does. Static copies are what the first asks for. The
+second serves graphs that change every round, and costs a vector for every edge in use at both of its
+ends.
 
 Loss is as in plain push-sum: a lost message is lost mass, of x and of w. A message that arrives but
 can't be decoded, because an earlier one was lost, waits with its mass for the full reference that it
@@ -28,13 +29,15 @@ from torch import Tensor
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Mixed
 from netdfl.mixing.compressed.references import Came, Differences, Heard, Reference, address, ask_others
+from netdfl.mixing.compressed.step_size import Gamma, first_step_size
 from netdfl.training.base import Update
 
 
 class QuantizedState(NamedTuple):
-    """w, the node's own reference, and what it knows of the others'."""
+    """w, gamma, the node's own reference, and what it knows of the others'."""
 
     weight: float
+    gamma: float
     own: Reference
     heard: Heard
 
@@ -44,13 +47,13 @@ class QuantizedPushSum:
     """Push-sum with one reference per node, for static directed graphs. `gamma` damps x and w alike."""
 
     differences: Differences
-    gamma: float = 1.0
+    gamma: Gamma = "auto"
     push = True
 
     def init(self, x: Tensor, view: View) -> QuantizedState:
         """Weight 1, references where all start."""
         heard = self.differences.first(x)
-        return QuantizedState(1.0, Reference(heard.start), heard)
+        return QuantizedState(1.0, _gamma(self, x), Reference(heard.start), heard)
 
     def weight(self, state: QuantizedState) -> float:
         """w: gradients are taken at x / w."""
@@ -70,27 +73,28 @@ class QuantizedPushSum:
         heard, outbox = state.heard, dict[NodeId, Payload]()
         for share in sorted(set(view.out_weights.values())):
             to = [j for j in view.out_neighbors if view.out_weights[j] == share]
-            meta = {"share": self.gamma * share, "w": self.gamma * share * state.weight}
+            meta = {"share": state.gamma * share, "w": state.gamma * share * state.weight}
             heard, some = address(heard, state.own, code, meta, to)
             outbox |= some
         heard, asking = ask_others(heard, outbox)
-        return QuantizedState(state.weight, own, heard), asking
+        return state._replace(own=own, heard=heard), asking
 
     def mix(self, state: QuantizedState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """Give up what was sent, gain what came, of this round or an earlier one."""
         heard, came = self.differences.receive(state.heard, inbox, view)
         x, weight = update.x.clone(), state.weight
         for j in view.out_neighbors:
-            x.sub_(state.own.vector * (self.gamma * view.out_weights[j]))
-            weight -= self.gamma * view.out_weights[j] * state.weight
+            x.sub_(state.own.vector * (state.gamma * view.out_weights[j]))
+            weight -= state.gamma * view.out_weights[j] * state.weight
         x, weight = _gain(x, weight, came)
-        return Mixed(QuantizedState(weight, state.own, heard), update._replace(x=x))
+        return Mixed(state._replace(weight=weight, heard=heard), update._replace(x=x))
 
 
 class EdgeState(NamedTuple):
-    """w, the references of z by receiver, and what is known of others' by sender."""
+    """w, gamma, the references of z by receiver, and what is known of others' by sender."""
 
     weight: float
+    gamma: float
     sent: Mapping[NodeId, Reference]
     heard: Heard
 
@@ -100,12 +104,12 @@ class EdgePushSum:
     """Push-sum with a reference of z = x / w per used edge, for graphs of any kind."""
 
     differences: Differences
-    gamma: float = 1.0
+    gamma: Gamma = "auto"
     push = True
 
     def init(self, x: Tensor, view: View) -> EdgeState:
         """Weight 1, no edge used yet."""
-        return EdgeState(1.0, {}, self.differences.first(x))
+        return EdgeState(1.0, _gamma(self, x), {}, self.differences.first(x))
 
     def weight(self, state: EdgeState) -> float:
         """w: gradients are taken at x / w."""
@@ -126,25 +130,30 @@ class EdgePushSum:
         for j in view.out_neighbors:
             before = sent.get(j) or Reference(heard.start)
             sent[j], code = self.differences.send(before, z, view, step, j)
-            share = self._share(state.weight, j, view)
+            share = _share(state, j, view)
             heard, one = address(heard, before, code, {"share": share, "w": share}, [j])
             outbox |= one
         heard, asking = ask_others(heard, outbox)
-        return EdgeState(state.weight, sent, heard), asking
+        return state._replace(sent=sent, heard=heard), asking
 
     def mix(self, state: EdgeState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """Give up what was sent, gain what came, of this round or an earlier one."""
         heard, came = self.differences.receive(state.heard, inbox, view)
         x, weight = update.x.clone(), state.weight
         for j in view.out_neighbors:
-            share = self._share(state.weight, j, view)
+            share = _share(state, j, view)
             x.sub_(state.sent[j].vector * share)
             weight -= share
         x, weight = _gain(x, weight, came)
-        return Mixed(EdgeState(weight, state.sent, heard), update._replace(x=x))
+        return Mixed(state._replace(weight=weight, heard=heard), update._replace(x=x))
 
-    def _share(self, weight: float, j: NodeId, view: View) -> float:
-        return self.gamma * view.out_weights[j] * weight
+
+def _gamma(mixing: QuantizedPushSum | EdgePushSum, x: Tensor) -> float:
+    return first_step_size(mixing.gamma, mixing.differences.compressor, x.numel()).gamma
+
+
+def _share(state: EdgeState, j: NodeId, view: View) -> float:
+    return state.gamma * view.out_weights[j] * state.weight
 
 
 def _gain(x: Tensor, weight: float, came: Mapping[NodeId, Iterable[Came]]) -> tuple[Tensor, float]:

@@ -78,12 +78,12 @@ class Copy(NamedTuple):
 class Tally(NamedTuple):
     """What desynchronised references have cost so far.
 
-    `gaps` counts differences that could not be decoded when they came, `lost` those of them whose mass
-    is gone for good, `resyncs` the full references sent and `resync_bytes` their bytes.
+    `gaps` counts differences that could not be decoded when they came, `lost_w` is the weight of those
+    of them that are gone for good, `resyncs` the full references sent and `resync_bytes` their bytes.
     """
 
     gaps: int = 0
-    lost: int = 0
+    lost_w: float = 0.0
     resyncs: int = 0
     resync_bytes: int = 0
 
@@ -111,7 +111,7 @@ class _Step(NamedTuple):
 
     copy: Copy
     came: tuple[Came, ...] = ()
-    lost: int = 0
+    lost_w: float = 0.0
     ask: bool = False
 
 
@@ -165,7 +165,7 @@ class Differences:
             step = self._follow(known, message, heard.start)
             copies[message.src] = step.copy
             came[message.src] = (*came.get(message.src, ()), *step.came)
-            tally = tally._replace(gaps=tally.gaps + (not step.came), lost=tally.lost + step.lost)
+            tally = tally._replace(gaps=tally.gaps + (not step.came), lost_w=tally.lost_w + step.lost_w)
             asks += [message.src] * step.ask
         return Heard(heard.start, copies, _unique(asks), _unique(owed), tally), came
 
@@ -174,23 +174,25 @@ class Differences:
         if FULL in message.payload.arrays:
             return self._full(copy, message, version, share, like)
         if message.epoch < copy.epoch:
-            return _Step(copy, lost=self.mass)
+            return _Step(copy, lost_w=share.w)
         waiting = Pending(version, encoded_vector(message, self.compressor, like), share)
         if version == copy.version + 1:
             return _catch_up(copy._replace(epoch=message.epoch, pending=(waiting, *copy.pending)))
         if message.epoch == copy.epoch and version <= copy.version:
-            return _Step(copy, lost=self.mass)
+            return _Step(copy, lost_w=share.w)
         return self._wait(copy, message.epoch, waiting)
 
     def _wait(self, copy: Copy, epoch: int, waiting: Pending) -> _Step:
         """Keep a difference whose reference is not known; ask again where an answer should have come."""
+        gone = 0.0
         if epoch != copy.epoch:
-            copy = copy._replace(version=UNKNOWN, epoch=epoch, asked=0)
+            gone = _weight(copy.pending)
+            copy = copy._replace(version=UNKNOWN, epoch=epoch, pending=(), asked=0)
         ask = not copy.asked or waiting.version >= copy.asked + 2
         pending = (*copy.pending, waiting) if self.mass else ()
         dropped = max(0, len(pending) - KEPT)
         copy = copy._replace(pending=pending[dropped:], asked=waiting.version if ask else copy.asked)
-        return _Step(copy, lost=dropped, ask=ask)
+        return _Step(copy, lost_w=gone + _weight(pending[:dropped]), ask=ask)
 
     def _full(self, copy: Copy, message: Message, version: int, share: Share, like: Tensor) -> _Step:
         base = vector(message, like, FULL)
@@ -200,8 +202,10 @@ class Differences:
         now = base + encoded_vector(message, self.compressor, like)
         if message.epoch == copy.epoch and version <= copy.version:
             return _Step(copy, (Came(now, share),))
-        settled, lost = _walk_back([p for p in copy.pending if p.version < version], base, version - 1)
-        ahead = tuple(p for p in copy.pending if p.version > version)
+        pending = copy.pending if message.epoch == copy.epoch else ()
+        settled, lost = _walk_back([p for p in pending if p.version < version], base, version - 1)
+        lost += _weight(copy.pending) - _weight(pending)
+        ahead = tuple(p for p in pending if p.version > version)
         after = _catch_up(Copy(now, version, message.epoch, ahead))
         return _Step(after.copy, (*settled, Came(now, share), *after.came), lost)
 
@@ -216,14 +220,18 @@ def _catch_up(copy: Copy) -> _Step:
     return _Step(copy._replace(pending=tuple(waiting), asked=copy.asked if waiting else 0), tuple(came))
 
 
-def _walk_back(waiting: list[Pending], base: Tensor, version: int) -> tuple[list[Came], int]:
-    """Settle what waited, from `base` at `version` backwards; count what is behind another gap."""
+def _walk_back(waiting: list[Pending], base: Tensor, version: int) -> tuple[list[Came], float]:
+    """Settle what waited, from `base` at `version` backwards; weigh what is behind another gap."""
     settled = []
     while waiting and waiting[-1].version == version:
         last = waiting.pop()
         settled.append(Came(base, last.share))
         base, version = base - last.difference, version - 1
-    return settled, len(waiting)
+    return settled, _weight(waiting)
+
+
+def _weight(waiting: Iterable[Pending]) -> float:
+    return sum(each.share.w for each in waiting)
 
 
 def compress(
