@@ -36,7 +36,7 @@ from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.mixing.push_sum import PushSum
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.runtime import NoHooks, Node
+from netdfl.node.runtime import Node, NoHooks
 from netdfl.node.waits import Waits
 from netdfl.record.base import Recorder
 from netdfl.record.event_log import EventLog, LoggingRecorder

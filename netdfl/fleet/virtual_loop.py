@@ -115,7 +115,8 @@ class VirtualLoop(base_events.BaseEventLoop):
     def _run_once(self) -> None:
         """Run what can run; where nothing can, jump until something can."""
         if self._refused is not None:
-            raise self._refused
+            refused, self._refused = self._refused, None
+            raise refused
         ready: Any = self._ready  # type: ignore[attr-defined]
         while not ready and not self._stopping:  # type: ignore[attr-defined]
             self._jump()

@@ -17,6 +17,8 @@ from netdfl.core.clock import Clock
 from netdfl.core.types import Message, NodeId, Payload, Scalar
 from netdfl.record.base import Recorder
 
+MOST_LINES = 1000
+
 
 class Lines(Protocol):
     """Where the lines of a kept log go."""
@@ -35,6 +37,7 @@ class EventLog:
         self._hash = xxh3_128()
         self._at_ns = 0
         self._entries: list[tuple[str, str]] = []
+        self._lines: list[str] = []
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message's end."""
@@ -51,24 +54,30 @@ class EventLog:
     def _add(self, about: str, rest: str) -> None:
         now = self._clock.now_ns()
         if now != self._at_ns:
-            self._flush()
+            self._end_instant()
             self._at_ns = now
         self._entries.append((about, rest))
 
-    def _flush(self) -> None:
-        entries = self._entries
+    def _end_instant(self) -> None:
+        entries, at_ns = self._entries, self._at_ns
         if len(entries) > 1:
             seed = self._seed
             entries.sort(key=lambda entry: (xxh3_64_intdigest(entry[0].encode(), seed), entry))
-        text = "".join([f"{self._at_ns} {about} {rest}\n" for about, rest in entries])
+        self._lines += [f"{at_ns} {about} {rest}\n" for about, rest in entries]
+        self._entries = []
+        if len(self._lines) >= MOST_LINES:
+            self._digest()
+
+    def _digest(self) -> None:
+        text, self._lines = "".join(self._lines), []
         self._hash.update(text.encode())
         if self._kept is not None:
             self._kept.write(text)
-        self._entries = []
 
     def hexdigest(self) -> str:
         """The hash of all entries so far, 32 hex digits."""
-        self._flush()
+        self._end_instant()
+        self._digest()
         return self._hash.hexdigest()
 
 

@@ -254,9 +254,12 @@ class Fabric:
     def next_ns(self) -> int | None:
         """When something is due, or None."""
         times = self._times
-        while times and all(_void(entry) for entry in self._due[times[0]]):
+        while times:
+            entries = self._due[times[0]]
+            if (entries and not _void(entries[0])) or not all(map(_void, entries)):
+                return times[0]
             del self._due[heappop(times)]
-        return times[0] if times else None
+        return None
 
     def run(self, now_ns: int) -> None:
         """Do what is due at `now_ns`, which `next_ns` gave."""
