@@ -1,0 +1,254 @@
+"""When to look, what is news, how accounts become a snapshot, and what ends a stall."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from wait_graphs import fleet, is_, lost, waits
+
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
+from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.causes import find_stuck
+from netdfl.diagnosis.diagnose import is_over
+from netdfl.diagnosis.finding import Cause
+from netdfl.diagnosis.outages import Outage, Outages
+from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.diagnosis.recover import MOST_RESENDS, Recovery, Resend, Skip
+from netdfl.diagnosis.snapshot import Fate, State, What
+from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, Pace, Watch
+from netdfl.links.events import CompiledEvent
+from netdfl.links.selectors import Block
+
+SECOND = 10**9
+
+
+def wait(sources: Sequence[int] | None, *, round: int = 3, need: int = 1, what: What = What.MESSAGE) -> WaitAccount:
+    whom = None if sources is None else tuple(sources)
+    return WaitAccount(
+        what=what, round=round, step=0, sources=whom, need=need, have=(), left_out=(), since_ns=5, deadline_ns=None
+    )
+
+
+def account(node: int, state: State = State.RUNNING, *, round: int = 3, epoch: int = 0, **more: Any) -> Account:
+    return Account(node=node, epoch=epoch, at_ns=SECOND, state=state, round=round, since_ns=0, **more)
+
+
+def edge(
+    *, flying: str | None = None, lost: int | None = None, came: bool = False, kind: Kind = Kind.DATA
+) -> EdgeAccount:
+    """One message of round 3: in flight, lost in the sender's epoch `lost`, or delivered."""
+    key = (str(kind), lost or 0, 3, 0, 0)
+    return EdgeAccount(
+        sent=1,
+        delivered=int(came),
+        dropped={} if lost is None else {"dropped:loss": 1},
+        in_flight=int(flying is not None),
+        flying=[(key, 7)] if flying is not None else [],
+        last=[(key, 7, 9, "delivered")] if came else [],
+        lost=[] if lost is None else [(key, 7, None, "dropped:loss")],
+    )
+
+
+def fate_of(giver: Account | None) -> Fate:
+    accounts = {0: account(0, State.WAITING, wait=wait([1]))} | ({} if giver is None else {1: giver})
+    gone = {1: Down(State.CRASHED, 3, 0)} if giver is None else {}
+    now = assemble(SECOND, accounts, gone, Outages([])).nodes[0].wait
+    assert now is not None
+    return now.awaited[1].fate
+
+
+@pytest.mark.parametrize(
+    ("giver", "fate"),
+    [
+        (account(1), Fate.UNSENT),
+        (account(1, round=4), Fate.NEVER),
+        (account(1, State.FINISHED), Fate.NEVER),
+        (account(1, edges={0: edge(flying="yes")}), Fate.IN_FLIGHT),
+        (account(1, round=4, edges={0: edge(came=True)}), Fate.IN_FLIGHT),
+        (account(1, edges={0: edge(lost=0)}), Fate.LOST),
+        (account(1, epoch=1, edges={0: edge(lost=0)}), Fate.UNSENT),
+        (account(1, epoch=1, round=4, edges={0: edge(lost=0)}), Fate.LOST),
+        (account(1, epoch=1, round=4), Fate.LOST),
+        (None, Fate.UNSENT),
+    ],
+    ids=[
+        "not yet",
+        "past",
+        "finished",
+        "flying",
+        "just came",
+        "lost",
+        "sends again after its restart",
+        "lost before its restart",
+        "unknown before its restart",
+        "crashed",
+    ],
+)
+def test_the_fate_of_an_awaited_message(giver: Account | None, fate: Fate) -> None:
+    assert fate_of(giver) is fate
+
+
+@pytest.mark.parametrize(
+    ("giver", "asked", "fate"),
+    [
+        (account(1, serves=True), {}, Fate.IN_FLIGHT),
+        (account(1, State.WAITING, wait=wait([0])), {}, Fate.UNSENT),
+        (account(1, edges={0: edge(lost=0, kind=Kind.REPLY)}), {}, Fate.LOST),
+        (account(1), {1: edge(lost=0, kind=Kind.REQUEST)}, Fate.LOST),
+        (account(1), {1: edge(came=True, kind=Kind.REQUEST)}, Fate.UNSENT),
+        (account(1), {1: edge(flying="yes", kind=Kind.REQUEST)}, Fate.IN_FLIGHT),
+    ],
+    ids=[
+        "who serves answers",
+        "who asks itself does not",
+        "reply lost",
+        "request lost",
+        "request kept",
+        "request flying",
+    ],
+)
+def test_the_fate_of_a_reply(giver: Account, asked: dict[int, EdgeAccount], fate: Fate) -> None:
+    asking = account(0, State.WAITING, wait=wait([1], what=What.REPLY), edges=asked)
+    now = assemble(SECOND, {0: asking, 1: giver}, {}, Outages([])).nodes[0].wait
+    assert now is not None
+    assert now.awaited[1].fate is fate
+
+
+def test_an_account_survives_json() -> None:
+    own = account(1, State.WAITING, wait=wait([0, 2]), edges={0: edge(lost=0), 2: edge(flying="yes")}, stack="here")
+    read = Account.from_json(json.loads(json.dumps(own.to_json())))
+    accounts = {0: account(0, State.WAITING, wait=wait([1]))}
+    snapshots = [assemble(SECOND, accounts | {1: each, 2: account(2)}, {}, Outages([])) for each in (own, read)]
+    assert snapshots[0] == snapshots[1]
+    assert json.dumps(read.to_json()) == json.dumps(own.to_json())
+
+
+def test_where_nobody_knows_the_senders_any_node_may_end_the_wait() -> None:
+    accounts = {0: account(0, State.WAITING, wait=wait(None)), 1: account(1), 2: account(2)}
+    now = assemble(SECOND, accounts, {}, Outages([])).nodes[0].wait
+    assert now is not None
+    assert set(now.awaited) == {1, 2}
+
+
+def cut(at_ns: int, state: str | None, cause: int = 0) -> CompiledEvent:
+    blocks = (Block(frozenset([1]), frozenset([0])),)
+    action, changes = ("unset", {}) if state is None else ("set", {"state": state})
+    return CompiledEvent(action, 0, at_ns=at_ns, cause=cause, blocks=blocks, parameters=changes)
+
+
+def test_outages_tell_when_a_link_heals() -> None:
+    outages = Outages([cut(10, "down_drop"), cut(30, "down_hold", 1), cut(40, None), cut(50, None, 1)])
+    states = [outages.edge((1, 0), at_ns) for at_ns in (5, 10, 35, 45, 50)]
+    assert states == [Outage(), Outage(False, 50), Outage(False, 50), Outage(False, 50, True), Outage()]
+    assert outages.edge((0, 1), 35) == Outage()
+    assert Outages([cut(10, "down_hold")]).edge((1, 0), 20) == Outage(False, None, True)
+
+
+def test_pace_follows_the_median_node() -> None:
+    pace = Pace(range(3))
+    assert pace.patience_ns == FIRST_NS
+    for round in range(1, 11):
+        for node in (0, 1):
+            pace.at(node, round, round * SECOND)
+    assert (pace.round_ns, pace.patience_ns) == (SECOND, 10 * SECOND)
+    assert not pace.quiet(9 * SECOND, [0, 1, 2])
+    assert pace.quiet(10 * SECOND, [0, 1, 2])
+    assert not pace.quiet(10 * SECOND, [0, 1])
+    assert pace.quiet(11 * SECOND, [0], LEAST_NS)
+
+
+def test_a_finding_is_news_once_and_over_when_it_is_gone() -> None:
+    stuck = fleet(waits(0, {1: lost(1, 0)}), is_(1, State.RUNNING))
+    (found,) = find_stuck(stuck)
+    watch = Watch()
+    assert watch.take([replace(found, suspected=True)]) == [replace(found, suspected=True)]
+    assert watch.take([found]) == [found]
+    assert watch.take([replace(found, behind=(4,), found_ns=9)]) == []
+    (kept,) = watch.findings
+    assert (kept.behind, kept.found_ns, kept.over) == ((4,), found.found_ns, False)
+    assert watch.take([]) == []
+    assert [each.over for each in watch.findings] == [True]
+    assert [len(watch.to_result()[name]) for name in ("deadlocks", "stalls")] == [0, 1]
+
+
+def test_what_was_only_suspected_leaves_nothing_behind() -> None:
+    (found,) = find_stuck(fleet(waits(0, [1]), waits(1, [0])))
+    watch = Watch()
+    watch.take([replace(found, suspected=True)])
+    watch.take([])
+    assert watch.findings == []
+
+
+def test_a_run_is_over_when_every_running_node_is_held_for_good() -> None:
+    (found,) = find_stuck(fleet(waits(0, [1]), waits(1, [0]), waits(2, [1]), is_(3, State.RUNNING)))
+    assert is_over([found], [0, 1, 2])
+    assert not is_over([found], [0, 1, 2, 3])
+    assert not is_over([replace(found, suspected=True)], [0, 1, 2])
+
+
+def test_skip_leaves_the_culprits_out_and_stop_does_nothing() -> None:
+    snapshot = fleet(waits(0, {1: lost(1, 0)}, round=7), is_(1, State.RUNNING))
+    (found,) = find_stuck(snapshot)
+    assert Recovery("skip", lambda step: True).steps(found, snapshot) == [Skip(0, frozenset([1]))]
+    assert Recovery("stop", lambda step: True).steps(found, snapshot) == []
+    assert Recovery("skip", lambda step: True).steps(replace(found, suspected=True), snapshot) == []
+
+
+def test_resend_is_bounded_and_needs_a_message_that_is_still_kept() -> None:
+    snapshot = fleet(waits(0, {1: lost(1, 0)}, round=7), is_(1, State.RUNNING))
+    (found,) = find_stuck(snapshot)
+    again = Recovery("resend", lambda step: True)
+    steps = [again.steps(found, snapshot) for _ in range(MOST_RESENDS + 1)]
+    assert steps == [[Resend(1, 0, 7, 0)]] * MOST_RESENDS + [[]]
+    assert Recovery("resend", lambda step: False).steps(found, snapshot) == []
+    knot = fleet(waits(0, [1]), waits(1, [0]))
+    assert find_stuck(knot)[0].cause is Cause.DEADLOCK
+    assert again.steps(find_stuck(knot)[0], knot) == []
+
+
+class Post:
+    """A transport that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+        self.while_sending: list[int] = []
+        self.outgoing: Outgoing | None = None
+
+    def attach(self, sink: Any) -> None:
+        raise NotImplementedError
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        self.sent += messages
+        assert self.outgoing is not None
+        self.while_sending.append(len(self.outgoing.sending))
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+
+class Noon:
+    """A clock that stands still."""
+
+    def now_ns(self) -> int:
+        return 12
+
+
+async def test_outgoing_shows_what_it_is_held_up_with_and_sends_again_under_the_next_attempt() -> None:
+    post = Post()
+    outgoing = post.outgoing = Outgoing(post, Noon(), keep=3)  # type: ignore[arg-type]
+    messages = [Message(0, dst, Kind.DATA, 0, 4, 0, 0, Payload()) for dst in range(1, 5)]
+    await outgoing.send(messages)
+    assert post.while_sending == [4]
+    assert (outgoing.sending, outgoing.since_ns) == ((), 12)
+    assert [outgoing.can_send_again(dst, 4, 0) for dst in range(1, 5)] == [False, True, True, True]
+    for _ in range(2):
+        await outgoing.send_again(3, 4, 0)
+    assert [(m.dst, m.attempt) for m in post.sent[4:]] == [(3, 1), (3, 2)]
+    assert post.sent[4].payload is messages[2].payload
+    assert Counter(m.kind for m in post.sent) == {Kind.DATA: 6}
