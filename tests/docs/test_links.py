@@ -1,0 +1,45 @@
+"""Every example of docs/links.md runs, and no rule, action or key of a schedule is without one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import netdfl
+from netdfl.links.actions import ACTIONS
+from netdfl.links.spec import LINK_KEYS, NODE_KEYS, SLOTS
+from netdfl.links.state import STATES
+from netdfl.links.when import KEYS
+from netdfl.scenario.load import loads
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "links.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+) ?([\w.]*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+BASE = next(body for kind, name, body in BLOCKS if name == "base")
+FILES = {name: body for kind, name, body in BLOCKS if kind in ("csv", "text")}
+EXAMPLES = [(name or "simulated", body) for kind, name, body in BLOCKS if kind == "yaml" and name != "base"]
+
+
+@pytest.mark.parametrize(("world", "example"), EXAMPLES, ids=[body.split("\n")[0][:60] for _, body in EXAMPLES])
+def test_the_example_runs(world: str, example: str, tmp_path: Path) -> None:
+    for name, body in FILES.items():
+        (tmp_path / name).write_text(body)
+    own = {line.split(":")[0] for line in example.splitlines() if re.match(r"\w", line)}
+    base = "".join(line for line in BASE.splitlines(keepends=True) if line.split(":")[0] not in own)
+    scenario = loads(base + example, on=world, directory=tmp_path)
+    finished = netdfl.run(scenario, out=tmp_path / "run")
+    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["messages"]["delivered"] > 100
+
+
+def mentioned(name: str) -> bool:
+    return any(re.search(rf"\b{name}\b", body) for _, body in EXAMPLES)
+
+
+def test_no_rule_is_without_an_example() -> None:
+    short = {"bernoulli", "constant", "serial", "keyed"}
+    names = {name for slot in SLOTS.values() for name in slot.table} - short
+    wanted = names | set(ACTIONS) | set(LINK_KEYS) | set(NODE_KEYS) | set(KEYS.values())
+    assert sorted(name for name in wanted if not mentioned(name)) == []
+    assert [state for state in STATES[1:] if state not in TEXT] == []
