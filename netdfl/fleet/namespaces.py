@@ -35,7 +35,7 @@ class NamespaceLauncher(Launcher):
         self.control = ControlServer(self.token, self.on_report, self.on_lost, socket)
         source = self.scenario.file.parent if self.scenario.file else Path.cwd()
         self.network = PacketNetwork(run / "scenario.yaml", source)
-        self.links: dict[str, Any] = {"layer": self.world.loss_layer}
+        self.links: dict[str, Any] = {"layer": self.world.loss_layer, "tcp": self.world.tcp}
 
     @property
     def world(self) -> Any:

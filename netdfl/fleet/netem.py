@@ -119,11 +119,14 @@ class Netem:
 
     name: ClassVar[str] = "netem"
 
-    def __init__(self, spec: LinksSpec, events: Sequence[CompiledEvent], num_nodes: int) -> None:
-        """Make a namespace for each of `num_nodes`, and the links between all of them, in this thread's namespace."""
+    def __init__(self, spec: LinksSpec, events: Sequence[CompiledEvent], num_nodes: int, tcp: str) -> None:
+        """Make a namespace for each of `num_nodes`, and the links between all of them, in this thread's namespace.
+
+        `tcp` names the nodes' congestion control.
+        """
         from pyroute2 import IPRoute
 
-        self._spec, self._overlays = spec, Overlays()
+        self._spec, self._overlays, self._tcp = spec, Overlays(), tcp
         self._events = deque(event for event in events if event.at_ns is not None)
         self._set: dict[Edge, dict[str, Any]] = {}
         self.namespaces = {node: new_namespace() for node in range(num_nodes)}
@@ -149,7 +152,7 @@ class Netem:
         self._hub.link("set", index=self._index(f"n{node}"), master=bridge, state="up")
         offloads_off(f"n{node}")
         uplink, _ = _serial(_built(Effective(self._spec.node(node).uplink), "uplink"))
-        inside(self.namespaces[node], lambda: _equip(address_of(node), uplink))
+        inside(self.namespaces[node], lambda: _equip(address_of(node), self._tcp, uplink))
 
     def _sort(self, node: NodeId) -> None:
         """Give every link to `node` its class, and all of them the node's downlink."""
@@ -221,11 +224,11 @@ def _class(src: NodeId) -> int:
     return _ROOT + src + 2
 
 
-def _equip(address: str, uplink: float | None) -> None:
+def _equip(address: str, tcp: str, uplink: float | None) -> None:
     """In a node's namespace: its address, no offloads, and its uplink."""
     from pyroute2 import IPRoute
 
-    configure(address)
+    configure(address, tcp)
     offloads_off(DEVICE)
     if uplink is not None:
         with IPRoute() as ip:

@@ -36,6 +36,7 @@ def main() -> None:
     """Serve commands until the input ends."""
     from netdfl.fleet import preload
 
+    follow_parent()
     preload.warm()
     Nursery().serve()
 
@@ -173,12 +174,17 @@ def say(answer: dict[str, Any]) -> None:
         sys.stdout.flush()
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux)."""
+def follow_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux), even before it reads its input."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1:
-            os._exit(1)
+
+
+def die_with_parent() -> None:
+    """Follow the parent, also where it died before this was asked."""
+    follow_parent()
+    if sys.platform == "linux" and os.getppid() == 1:
+        os._exit(1)
 
 
 def redirect(log: Path) -> None:

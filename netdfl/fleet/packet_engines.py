@@ -55,10 +55,13 @@ class Tun(Forwarder):
 
     name: ClassVar[str] = "tun"
 
-    def __init__(self, links: Links, events: list[CompiledEvent], num_nodes: int) -> None:
-        """Make a namespace with a device for each of `num_nodes`. Raises MachineError."""
+    def __init__(self, links: Links, events: list[CompiledEvent], num_nodes: int, tcp: str) -> None:
+        """Make a namespace with a device for each of `num_nodes`, whose congestion control is `tcp`.
+
+        Raises MachineError.
+        """
         self.namespaces = {node: new_namespace() for node in range(num_nodes)}
-        devices = {node: open_tun(namespace, node) for node, namespace in self.namespaces.items()}
+        devices = {node: open_tun(namespace, node, tcp) for node, namespace in self.namespaces.items()}
         super().__init__(links, events, devices, address_of)
         self.places: Mapping[NodeId, Place] = places(self.namespaces)
 
@@ -72,16 +75,19 @@ class Tun(Forwarder):
             os.close(fd)
 
 
-def open_engine(scenario: Scenario) -> PacketEngine:
-    """The engine for `scenario`, its namespaces made. Raises MachineError where this machine can't."""
+def open_engine(scenario: Scenario, *, trusted: bool = False) -> PacketEngine:
+    """The engine for `scenario`, its namespaces made; the forwarder where the caller is `trusted` with the load.
+
+    Raises MachineError where this machine can't.
+    """
     world: Any = scenario.world
     size, streams = scenario.num_nodes, Streams(scenario.seed)
     if world.loss_layer == "message":
-        return Tun(Links(LinksSpec({}, {}, size), streams), [], size)
+        return Tun(Links(LinksSpec({}, {}, size), streams), [], size, world.tcp)
     spec, events = build_links(scenario), compile_schedule(scenario)
-    if choose(scenario, spec, events) == "netem":
-        return Netem(spec, events, size)
-    return Tun(Links(spec, streams, events), events, size)
+    if not trusted and choose(scenario, spec, events) == "netem":
+        return Netem(spec, events, size, world.tcp)
+    return Tun(Links(spec, streams, events), events, size, world.tcp)
 
 
 def choose(scenario: Scenario, spec: LinksSpec, events: Sequence[CompiledEvent]) -> str:

@@ -19,8 +19,11 @@ from netdfl.fleet.tun import Place
 class PacketNetwork:
     """Namespaces with a scenario's links between them, made and held by a process of their own."""
 
-    def __init__(self, scenario: Path, directory: Path) -> None:
-        """Begin to make the network of the scenario in the file `scenario`; `directory` is where it came from."""
+    def __init__(self, scenario: Path, directory: Path, *, trusted: bool = False) -> None:
+        """Begin to make the network of the scenario in the file `scenario`; `directory` is where it came from.
+
+        `trusted` says that the caller keeps the load within what the engine carries, whatever the rates add up to.
+        """
         self.process = subprocess.Popen(
             [sys.executable, "-m", "netdfl.fleet.packet_process"],
             stdin=subprocess.PIPE,
@@ -29,7 +32,7 @@ class PacketNetwork:
         )
         self.engine = ""
         self.places: Mapping[NodeId, Place] = {}
-        self._tell({"scenario": str(scenario), "directory": str(directory)})
+        self._tell({"scenario": str(scenario), "directory": str(directory), "trusted": trusted})
 
     def ready(self) -> None:
         """Wait until it is made. Raises MachineError with what this machine lacks."""

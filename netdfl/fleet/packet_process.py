@@ -2,7 +2,8 @@
 
 `python -m netdfl.fleet.packet_process` reads one JSON command per line and answers in the same way:
 
-    {"scenario": PATH, "directory": DIR}  -> {"ready": {"engine": "tun", "places": {"0": {...}}}}
+    {"scenario": PATH, "directory": DIR, "trusted": false}
+                                          -> {"ready": {"engine": "tun", "places": {"0": {...}}}}
                                              or {"error": "..."}
     {"start_ns": 4711}                       packets flow from this moment of the monotonic clock on
     {"stop": true}                        -> {"counts": {...}}, and it ends
@@ -24,10 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import InputError
+from netdfl.fleet.nursery import follow_parent
 
 
 def main() -> None:
     """Serve one run."""
+    follow_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     commands = _commands()
     plan = next(commands, None)
@@ -60,7 +63,7 @@ def _open(plan: dict[str, Any]) -> Any:
     text = Path(plan["scenario"]).read_text(encoding="utf-8")
     scenario = loads(text, file="scenario.yaml", directory=plan["directory"])
     leave_host()
-    return open_engine(scenario)
+    return open_engine(scenario, trusted=plan["trusted"])
 
 
 def _hurry() -> None:

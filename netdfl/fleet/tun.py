@@ -24,6 +24,8 @@ _QUEUE = 4096  # packets that wait for the forwarder; what does not fit is count
 
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
+_NEW_ROUTE, _REPLACE_AND_ANSWER = 24, 0x505
+_RTA_DST, _RTA_OIF, _RTA_SOURCE, _RTA_METRICS, _RTAX_CC = 1, 4, 7, 8, 16
 _ETHTOOL = 0x8946
 _SET_TX_CHECKSUM, _SET_GATHER, _SET_TSO, _SET_GSO, _SET_GRO = 0x17, 0x19, 0x1F, 0x24, 0x2C
 _SET_ADDRESS, _SET_NETMASK, _SET_MTU, _SET_QUEUE = 0x8916, 0x891C, 0x8922, 0x8943
@@ -47,13 +49,14 @@ def address_of(node: NodeId) -> str:
     return str(_NETWORK[node + 1])
 
 
-def open_tun(namespace: int, node: NodeId) -> int:
+def open_tun(namespace: int, node: NodeId, tcp: str) -> int:
     """Make the device of `node` in `namespace`, with address and route; returns its descriptor, non-blocking.
 
-    It has no offloads: TCP cuts its data into packets of the MTU, each with its checksum, as they would
-    leave a network card. Raises MachineError where the kernel has no TUN.
+    `tcp` names the congestion control of whoever lives there. The device has no offloads: TCP cuts its
+    data into packets of the MTU, each with its checksum, as they would leave a network card. Raises
+    MachineError where the kernel has no TUN, or no such congestion control.
     """
-    return inside(namespace, lambda: _open(address_of(node)))
+    return inside(namespace, lambda: _open(address_of(node), tcp))
 
 
 def dropped(namespace: int) -> int:
@@ -69,7 +72,7 @@ def dropped(namespace: int) -> int:
     return inside(namespace, count)
 
 
-def _open(address: str) -> int:
+def _open(address: str, tcp: str) -> int:
     try:
         tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH14x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
@@ -78,12 +81,15 @@ def _open(address: str) -> int:
             f"/dev/net/tun can't be used ({error.strerror}); load it (modprobe tun) or let the container have it, "
             "or run it --on processes"
         ) from error
-    configure(address)
+    configure(address, tcp)
     return tun
 
 
-def configure(address: str) -> None:
-    """Give this namespace's device its address, route and MTU, and bring it up; no IPv6, it looks for routers."""
+def configure(address: str, tcp: str) -> None:
+    """Give this namespace's device its address, route and MTU, and bring it up; no IPv6, it looks for routers.
+
+    Raises MachineError where the kernel has no congestion control `tcp`.
+    """
     for setting in ("all", "default"):
         with suppress(OSError):
             Path(f"/proc/sys/net/ipv6/conf/{setting}/disable_ipv6").write_text("1")
@@ -94,6 +100,7 @@ def configure(address: str) -> None:
         _address(control, _SET_NETMASK, str(_NETWORK.netmask))
         for device in ("lo", DEVICE):
             _raise(control, device)
+    _route(address, tcp)
 
 
 def _number(control: socket.socket, request: int, value: int) -> None:
@@ -117,3 +124,28 @@ def offloads_off(device: str) -> None:
         for command in (_SET_TX_CHECKSUM, _SET_GATHER, _SET_TSO, _SET_GSO, _SET_GRO):
             value = array.array("I", [command, 0])
             fcntl.ioctl(control, _ETHTOOL, struct.pack("16sP16x", device.encode(), value.buffer_info()[0]))
+
+
+def _route(address: str, tcp: str) -> None:
+    """Give the route to the fleet its congestion control: the namespace's own default may only be an allowed one."""
+    metrics = _attribute(_RTAX_CC, tcp.encode() + b"\0")
+    attributes = (
+        _attribute(_RTA_DST, _NETWORK.network_address.packed)
+        + _attribute(_RTA_OIF, struct.pack("i", socket.if_nametoindex(DEVICE)))
+        + _attribute(_RTA_SOURCE, socket.inet_aton(address))
+        + _attribute(_RTA_METRICS, metrics)
+    )
+    route = struct.pack("8BI", socket.AF_INET, _NETWORK.prefixlen, 0, 0, 254, 2, 253, 1, 0) + attributes
+    header = struct.pack("IHHII", 16 + len(route), _NEW_ROUTE, _REPLACE_AND_ANSWER, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as netlink:
+        netlink.send(header + route)
+        error = -struct.unpack_from("i", netlink.recv(4096), 16)[0]
+    if error:
+        raise MachineError(
+            f"this kernel has no TCP congestion control {tcp!r} ({os.strerror(error)}); "
+            f"load it (modprobe tcp_{tcp}), or use world.tcp: reno"
+        )
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)

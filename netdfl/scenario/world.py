@@ -71,6 +71,7 @@ class Namespaces(World):
     engine: Literal["auto", "tun", "netem"] = Field(
         "auto", description="What carries the packets: netdfl's forwarder, or the kernel's own queues."
     )
+    tcp: Literal["cubic", "reno", "bbr"] = Field("cubic", description="TCP's congestion control on every node.")
     fidelity: Fidelity = Field({}, validate_default=True, description="When links on messages are not to be trusted.")
     start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
 

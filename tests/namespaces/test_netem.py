@@ -80,7 +80,7 @@ def test_the_wiring_carries_each_direction_by_its_own_queue(monkeypatch: pytest.
 
     def run() -> None:
         leave_host()
-        engine = netem.Netem(spec, [], 3)
+        engine = netem.Netem(spec, [], 3, "reno")
         for edge in ((0, 1), (1, 0), (0, 2), (2, 1)):
             probe = Probe(engine, *edge)  # type: ignore[arg-type]
             probe.burst(20)

@@ -30,7 +30,7 @@ def missing() -> str:
     except MachineError as error:
         return str(error)
     try:
-        os.close(open_tun(namespace, 0))
+        os.close(open_tun(namespace, 0, "cubic"))
     except MachineError as error:
         return str(error)
     finally:
