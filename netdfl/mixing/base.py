@@ -104,8 +104,8 @@ class Remembering(Protocol):
         """A client's state once the broadcast came."""
         ...
 
-    def report_from(self, state: Any, update: Update, received: Received, view: View) -> tuple[Any, Outbox]:
-        """A client's new state, and what it sends back."""
+    def report_from(self, state: Any, update: Update, received: Received, view: View) -> tuple[Any, Outbox, Tensor]:
+        """A client's new state, what it sends back, and its model as the server will read it, shape (d,)."""
         ...
 
 

@@ -30,9 +30,13 @@ class Update(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What mixing, or the server, handed to the local solver beside the model: named vectors."""
+    """What mixing, or the server, handed to the local solver beside the model: named vectors.
+
+    After a round, `read` is the node's own model as the server read it, where compression changed it.
+    """
 
     extras: Extras = NO_EXTRAS
+    read: Tensor | None = None
 
 
 class Gradient(Protocol):

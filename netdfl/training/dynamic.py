@@ -3,8 +3,9 @@
     y <- y - lr (g + lambda (y - w) + lambda h_i);   h_i+ = h_i + (y_K - w)
 
 The pull is weight decay of lambda and a constant, lambda (h_i - w), so any local SGD can do it. -lambda
-h_i follows the client's gradient at the optimum of the fleet. The server's side is
-`netdfl.mixing.dynamic`. Source: Acar et al. 2021.
+h_i follows the client's gradient at the optimum of the fleet. Where reports are compressed, y_K in h_i is
+what the server reads, so that both ends count the same. The server's side is `netdfl.mixing.dynamic`.
+Source: Acar et al. 2021.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class Dynamic:
     def train(
         self, state: DynamicState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[DynamicState, Update]:
-        """The regularised steps; where they led is added to h_i."""
+        """The regularised steps."""
         pulled = replace(self.sgd, weight_decay=self.sgd.weight_decay + self.penalty)
         x, _ = pulled.run(y, weight, data, view, correction=self.penalty * (state.drift - y))
-        return DynamicState(state.drift + (x - y)), Update(y, x)
+        return state, Update(y, x)
 
     def after_mix(
         self, state: DynamicState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> DynamicState:
-        """Nothing changes."""
-        return state
+        """Add to h_i where the steps led, as the server has read it."""
+        return DynamicState(state.drift + ((after if received.read is None else received.read) - before))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
-from algorithm_fleets import DIM, EXCHANGE, N, network, quadratics
+from algorithm_fleets import DIM, EXCHANGE, STREAMS, N, network, quadratics
 from torch import Tensor
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.algorithms.exchange import Exchange
+from netdfl.compression.sparsify import TopK
 from netdfl.core.types import Message
 from netdfl.testing.loopback import LastState, run_fleet
 from netdfl.testing.rounds import first_states, play_rounds
@@ -64,12 +68,19 @@ def test_the_first_three_rounds_are_the_papers(smoo: bool) -> None:
         torch.testing.assert_close(states[N].mixing.shared, shared, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_the_server_knows_the_mean_drift_though_nobody_sends_it(participation: float) -> None:
-    kept = play(method("feddyn"), quadratics(N + 1), 8, participation=participation)
+@pytest.mark.parametrize("scheme", [None, "plain", "ef14", "ef21"])
+@pytest.mark.parametrize(("name", "participation"), [("feddyn", 1.0), ("feddyn", 0.5), ("fedlesam_d", 0.5)])
+def test_the_server_knows_the_mean_drift_though_nobody_sends_it(
+    name: str, participation: float, scheme: Literal["plain", "ef14", "ef21"] | None
+) -> None:
+    exchange = Exchange(compressor=TopK(0.0, 2), scheme=scheme, streams=STREAMS) if scheme else EXCHANGE
+    alg = ALGORITHMS[name].build(exchange, lr=LR, local_steps=STEPS)
+    kept = play(alg, quadratics(N + 1), 8, participation=participation)
     for round in range(8):
-        drifts = torch.stack([kept[i].states[round].local.drift for i in range(N)])
-        torch.testing.assert_close(kept[N].states[round].mixing.drift, drifts.mean(0), rtol=0, atol=1e-13)
+        locals_ = [kept[i].states[round].local for i in range(N)]
+        drifts = torch.stack([getattr(local, "inner", local).drift for local in locals_])
+        mixing = kept[N].states[round].mixing
+        torch.testing.assert_close(getattr(mixing, "inner", mixing).drift, drifts.mean(0), rtol=0, atol=1e-13)
     assert float(drifts.norm()) > 1e-2
 
 

@@ -82,25 +82,27 @@ class CompressedReports:
 
     def report_from(
         self, state: ClientState, update: Update, received: Received, view: View
-    ) -> tuple[ClientState, Outbox]:
-        """The wrapped one's report, with the compressed difference in place of the model."""
-        state, code = self._encode(state, update.x - update.before, view)
-        return state, {
+    ) -> tuple[ClientState, Outbox, Tensor]:
+        """The wrapped one's report, with the compressed difference in place of the model; and y^."""
+        state, code, said = self._encode(state, update.x - update.before, view)
+        outbox = {
             j: Payload(_without_model(payload) | dict(code[j].arrays), {**payload.meta, **code[j].meta})
             for j, payload in self.inner.report(update, received, view).items()
         }
+        return state, outbox, update.before + said
 
-    def _encode(self, state: ClientState, difference: Tensor, view: View) -> tuple[ClientState, Outbox]:
+    def _encode(self, state: ClientState, difference: Tensor, view: View) -> tuple[ClientState, Outbox, Tensor]:
+        """The new state, the difference as code, and what the server makes of that."""
         if self.feedback == "ef21":
             memory, code = self.differences.send(state.memory, difference, view, UP)
             heard, outbox = address(state.heard, state.memory, code, {}, view.out_neighbors)
-            return ClientState(memory, heard), outbox
+            return ClientState(memory, heard), outbox, memory.vector
         meant = difference + state.memory.vector
         code = compress(self.differences.compressor, meant, self.differences.streams, view, UP)
+        said = unpack_encoded(code, self.differences.compressor, meant)
         if self.feedback == "ef14":
-            said = unpack_encoded(code, self.differences.compressor, meant)
             state = state._replace(memory=Reference(meant - said, state.memory.version + 1))
-        return state, to_all(view, code)
+        return state, to_all(view, code), said
 
     def aggregate(self, state: HubState, x: Tensor, inbox: Inbox, view: View) -> tuple[HubState, Tensor]:
         """Put y^ in place of y in every report that can be decoded, and aggregate those."""
