@@ -15,6 +15,7 @@ from netdfl.mixing.compressed.references import Differences
 from netdfl.mixing.compressed.server import CompressedReports, Feedback
 from netdfl.mixing.gossip import Gossip
 from netdfl.mixing.push_sum import PushSum
+from netdfl.mixing.running_sums import RunningSums
 
 
 def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
@@ -29,9 +30,10 @@ def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
 
 def choco(exchange: Exchange, *, gamma: Any = None) -> Choco:
     """CHOCO. Raises ValueError where a missing neighbor can't be treated as asked."""
-    if exchange.on_missing == "renormalise":
-        raise ValueError("choco can't scale up what came, because references would no longer agree; use self or last")
-    return Choco(differences=differences(exchange), gamma=gamma or exchange.gamma, on_missing=exchange.on_missing)
+    on_missing = exchange.on_missing
+    if on_missing == "renormalise" or on_missing == "undo":
+        raise ValueError(f"choco can't {on_missing}, because references would no longer agree; use self or last")
+    return Choco(differences=differences(exchange), gamma=gamma or exchange.gamma, on_missing=on_missing)
 
 
 def deepsqueeze(exchange: Exchange) -> DeepSqueeze:
@@ -59,13 +61,16 @@ def undirected(exchange: Exchange) -> Mixing:
 
 def directed(exchange: Exchange) -> Mixing:
     """Push-sum, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
+    if exchange.delivery == "running_sums":
+        if exchange.compressor is not None:
+            raise ValueError("running sums grow without end, so they can't be compressed; remove compression")
+        return RunningSums()
     if exchange.compressor is None:
         return PushSum()
-    gamma = 1.0 if exchange.gamma == "auto" else exchange.gamma
     if exchange.scheme in ("auto", "edge"):
-        return EdgePushSum(differences=differences(exchange, mass=True), gamma=gamma)
+        return EdgePushSum(differences=differences(exchange, mass=True), gamma=exchange.gamma)
     if exchange.scheme == "push_sum":
-        return QuantizedPushSum(differences=differences(exchange, mass=True), gamma=gamma)
+        return QuantizedPushSum(differences=differences(exchange, mass=True), gamma=exchange.gamma)
     raise ValueError(f"scheme {exchange.scheme} is not for push-sum; use edge, push_sum or auto")
 
 

@@ -11,7 +11,8 @@ from netdfl.core.rng import Streams
 if TYPE_CHECKING:
     from netdfl.compression.base import Compressor
 
-OnMissing = Literal["self", "renormalise", "last"]
+OnMissing = Literal["self", "renormalise", "last", "undo"]
+Delivery = Literal["plain", "acknowledged", "running_sums"]
 Scheme = Literal["auto", "choco", "deepsqueeze", "edge", "push_sum", "plain", "ef14", "ef21", "unsafe"]
 
 
@@ -19,12 +20,14 @@ Scheme = Literal["auto", "choco", "deepsqueeze", "edge", "push_sum", "plain", "e
 class Exchange:
     """The wait, what to do about a neighbor that did not arrive, and the compression of messages.
 
-    `common_start` says that all nodes start from the same parameters. `streams` is where compressors
+    `delivery` is what becomes of a message that is lost: nothing, or it is sent again until it is
+    answered, or push-sum sends running sums that make up for it. `common_start` says that all nodes start from the same parameters. `streams` is where compressors
     draw from.
     """
 
     wait: WaitPolicy = field(default_factory=WaitPolicy)
     on_missing: OnMissing = "self"
+    delivery: Delivery = "plain"
     compressor: Compressor | None = None
     scheme: Scheme = "auto"
     gamma: float | Literal["auto"] = "auto"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 NodeId: TypeAlias = int
 Edge: TypeAlias = tuple[NodeId, NodeId]
@@ -85,21 +85,45 @@ Outbox: TypeAlias = Mapping[NodeId, Payload]
 
 
 _in_order = attrgetter("src", "round", "step", "epoch", "attempt")
+_answers_in_order = attrgetter("message.dst", "message.round", "message.step", "message.epoch")
+
+
+class Answer(NamedTuple):
+    """What a receiver said of one of this node's own messages: that it took it, or that it never will."""
+
+    message: Message
+    taken: bool
 
 
 class Inbox:
-    """The messages that one wait collected, iterated by (src, round, step), never by arrival."""
+    """The messages that one wait collected, iterated by (src, round, step), never by arrival.
 
-    __slots__ = ("messages", "missing")
+    `answers` are what has been said of this node's own messages since its last wait, where delivery is
+    acknowledged.
+    """
 
-    def __init__(self, messages: Sequence[Message] = (), missing: Sequence[NodeId] = ()) -> None:
+    __slots__ = ("answers", "messages", "missing")
+
+    def __init__(
+        self,
+        messages: Sequence[Message] = (),
+        missing: Sequence[NodeId] = (),
+        answers: Sequence[Answer] = (),
+    ) -> None:
         """Sort `messages`; `missing` are the awaited nodes from which nothing came in time."""
         self.messages = tuple(sorted(messages, key=_in_order))
         self.missing = tuple(sorted(missing))
+        self.answers = tuple(sorted(answers, key=_answers_in_order))
+
+    @property
+    def returned(self) -> Iterator[Message]:
+        """This node's own messages that their receivers refused: what is in them is this node's again."""
+        return (answer.message for answer in self.answers if not answer.taken)
 
     def without(self, message: Message) -> Inbox:
         """The same, with `message` counted as missing."""
-        return Inbox([m for m in self.messages if m is not message], (*self.missing, message.src))
+        left = [m for m in self.messages if m is not message]
+        return Inbox(left, (*self.missing, message.src), self.answers)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)

@@ -16,6 +16,7 @@ from netdfl.core.types import NodeId, View
 from netdfl.fleet.problems import Problem, make_problem
 from netdfl.links.events import CompiledEvent
 from netdfl.links.spec import LinksSpec
+from netdfl.node.delivery import Resending
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Hooks, Node
@@ -33,9 +34,11 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
     wait: Any = scenario.wait
     announce = wait.need == "all" and not isinstance(wait.deadline, int) if wait.announce is None else wait.announce
     policy = WaitPolicy(need=wait.need, deadline_ns=wait.deadline, stale=wait.stale, announce=announce)
+    delivery: Any = scenario.delivery
     exchange = Exchange(
         wait=policy,
         on_missing=wait.on_missing,
+        delivery=delivery.kind,
         common_start=scenario.task.kind == "train",
         streams=Streams(scenario.seed),
     )
@@ -46,6 +49,14 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
     part: Any = scenario.algorithm
     algorithm: Algorithm = part.build(exchange)
     return algorithm
+
+
+def resending(scenario: Scenario) -> Resending | None:
+    """How nodes send again what is not answered; None where nobody answers."""
+    delivery: Any = scenario.delivery
+    if delivery.kind != "acknowledged":
+        return None
+    return Resending(timeout_ns=delivery.timeout, attempts=delivery.attempts)
 
 
 @dataclass(frozen=True)
@@ -153,4 +164,5 @@ class Blueprint:
             mailbox=Mailbox(keep_late=self.push),
             hooks=hooks,
             epoch=epoch,
+            resending=resending(self.scenario),
         )

@@ -46,7 +46,9 @@ class Life:
         """Live as `node`; `rejoin` says with which state a later life begins, and in which round."""
         self.node, self.transport, self.meter, self.rejoin = node, transport, meter, rejoin
         self.door = Door(node.mailbox)
-        transport.attach(self.door)
+        node.transport.attach(self.door)
+        if node.delivery is not None:
+            node.delivery.still = lambda: self.gate.closed
         self.heartbeats = self._make_heartbeats()
         if rejoin is not None:
             node.kept = self._restored(keep=rejoin["keep_state"], round=rejoin["round"])

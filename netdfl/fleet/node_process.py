@@ -208,6 +208,8 @@ class NodeProcess(Attendant):
     async def leave(self, code: int) -> None:
         """Settle what is in flight, flush, say goodbye."""
         crash = self.life.crashed_by
+        if self.node.delivery is not None:
+            self.node.delivery.close()
         await (self.transport.aclose() if crash is None else self.transport.hand_over())
         with suppress(RunError):
             self.life.leave()

@@ -69,7 +69,10 @@ class SimulatedNode:
             hooks=self,
             epoch=self.epoch,
         )
-        return node, Gate()
+        gate = Gate()
+        if node.delivery is not None:
+            node.delivery.still = lambda: gate.closed
+        return node, gate
 
     @property
     def running(self) -> bool:
@@ -85,7 +88,9 @@ class SimulatedNode:
             self.beating = group.create_task(heartbeats.run())
 
     def cancel(self) -> None:
-        """End the run of this node, and its heartbeats."""
+        """End the run of this node, its heartbeats, and what it would send again."""
+        if self.node.delivery is not None:
+            self.node.delivery.close()
         for task in (self.task, self.beating):
             if task is not None:
                 task.cancel()
@@ -94,6 +99,8 @@ class SimulatedNode:
         try:
             await gate.run(node.run())
         except TrainingError as error:
+            if node.delivery is not None:
+                node.delivery.close()
             self.fleet.faults.die(self.id, str(error))
             return
         self.status.phase = Phase.FINISHED
@@ -151,7 +158,7 @@ class SimulatedNode:
 
     def resume(self) -> None:
         """Go on."""
-        self.transport.attach(self.node.mailbox)
+        self.node.transport.attach(self.node.mailbox)
         self.fleet.training.resume(self.id)
         self.gate.open()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -19,13 +20,19 @@ from netdfl.mixing.base import Counting, Mixed, Mixing
 from netdfl.mixing.payloads import pack, to_all, vector
 from netdfl.training.base import Update
 
-OnMissing = Literal["self", "renormalise", "last"]
+OnMissing = Literal["self", "renormalise", "last", "undo"]
+NOTHING_OPEN: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class GossipState(NamedTuple):
-    """The neighbors' last vectors, kept only where a missing one is replaced by its last."""
+    """The neighbors' last vectors, and what exchanges changed here that may yet have to be undone.
+
+    `last` is kept only where a missing neighbor is replaced by its last vector, `open` only where a
+    failed exchange is undone: by neighbor, round and step.
+    """
 
     last: dict[int, Tensor]
+    open: Mapping[str, Tensor] = NOTHING_OPEN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +42,10 @@ class Gossip:
     A neighbor that did not arrive gives its weight to the node itself (`self`: rows still sum to 1,
     but the mean is no longer preserved), the rest is scaled up (`renormalise`), or its last vector
     stands in (`last`; its weight goes to self until there is one).
+
+    `undo` is for acknowledged delivery on links that work both ways with a symmetric W. An exchange of two
+    neighbors counts where both vectors arrived in time: who took its neighbor's, and hears that its own was
+    refused, takes back what it did. The mean is that of the start once every message has been answered.
     """
 
     on_missing: OnMissing = "self"
@@ -63,9 +74,11 @@ class Gossip:
 
     def average(self, state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
         """The weighted mean of `own` and what came, with the missing treated as asked."""
+        if self.on_missing == "undo":
+            return exchanged(state, own, inbox, view)
         came = {message.src: vector(message, own) for message in inbox}
         if self.on_missing == "last":
-            state = GossipState(state.last | {j: v.clone() for j, v in came.items()})
+            state = state._replace(last=state.last | {j: v.clone() for j, v in came.items()})
             came = state.last
         weights, self_weight = row(view, came)
         missing = sum(w for j, w in weights.items() if j not in came)
@@ -75,6 +88,28 @@ class Gossip:
         if self.on_missing == "renormalise" and missing:
             mixed.div_(1.0 - missing)
         return state, mixed
+
+
+def exchanged(state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
+    """x + sum_j W_ij (x_j - x) over the exchanges that are not known to have failed; those that failed are undone."""
+    mixed, still_open = own.clone(), dict(state.open)
+    heard = {_exchange(m.dst, m.round, m.step): taken for m, taken in inbox.answers}
+    for key in sorted(heard.keys() & still_open.keys()):
+        change = still_open.pop(key)
+        if not heard[key]:
+            mixed.sub_(change)
+    for message in inbox:
+        key = _exchange(message.src, message.round, message.step)
+        if heard.get(key, True):
+            change = (vector(message, own) - own) * view.in_weights.get(message.src, 0.0)
+            mixed.add_(change)
+            if key not in heard:
+                still_open[key] = change
+    return state._replace(open=still_open), mixed
+
+
+def _exchange(peer: int, round: int, step: int) -> str:
+    return f"{peer} {round} {step}"
 
 
 def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:

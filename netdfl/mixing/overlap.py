@@ -47,7 +47,7 @@ class Overlapped:
     def take(self, state: PushSumState, x: Tensor, inbox: Inbox) -> tuple[PushSumState, Tensor]:
         """Add what came. Raises MalformedMessage."""
         x, weight = x.clone(), state.weight
-        for message in inbox:
+        for message in (*inbox, *inbox.returned):
             share, w = vector(message, x), number(message, "w")
             x.add_(share)
             weight += w

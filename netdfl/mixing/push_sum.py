@@ -55,9 +55,9 @@ class PushSum:
         return state, {j: payloads[view.out_weights[j]] for j in view.out_neighbors}
 
     def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Keep the own share, add every share that came, of this round or an earlier one."""
+        """Keep the own share, add every share that came, of this round or an earlier one, or that was refused."""
         x, weight = update.x * view.self_weight, state.weight * view.self_weight
-        for message in inbox:
+        for message in (*inbox, *inbox.returned):
             x.add_(vector(message, x))
             weight += number(message, "w")
         return Mixed(PushSumState(weight), update._replace(x=x))

@@ -30,6 +30,7 @@ class Mailbox:
         self._slots: dict[Slot, dict[NodeId, Message]] = {}
         self._taken: dict[Slot, set[NodeId]] = {}
         self._closed: Slot = (-1, 0)
+        self._shut = False
         self._seen: dict[NodeId, set[int]] = {}
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
@@ -51,6 +52,8 @@ class Mailbox:
         if self._other and message.kind in self._other:
             return self._other[message.kind](message)
         slot = (message.round, message.step)
+        if self._shut and not self._has_seen(message.src, slot):
+            return Fate.REFUSED
         if slot <= self._closed:
             return self._take_late(message)
         awaited = slot == self._awaited
@@ -66,6 +69,13 @@ class Mailbox:
         if awaited and self._on_awaited is not None:
             self._on_awaited(message)
         return Fate.DELIVERED
+
+    def shut(self) -> None:
+        """Refuse what has not come yet: its reader has gone home."""
+        self._shut = True
+
+    def _has_seen(self, src: NodeId, slot: Slot) -> bool:
+        return (slot[0] << 32 | slot[1]) in self._seen.get(src, ())
 
     def num_from(self, src: NodeId) -> int:
         """How many different messages of `src` have ever come."""

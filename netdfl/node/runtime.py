@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Protocol, TypeVar
@@ -15,6 +15,7 @@ from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Counting
+from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.requests import Requests
@@ -68,6 +69,7 @@ class Node:
     hooks: Hooks
     epoch: int = 0
     kept: NodeState | None = None
+    resending: Resending | None = None
 
     def __post_init__(self) -> None:
         """Put the mailbox at the transport's end."""
@@ -78,11 +80,17 @@ class Node:
         self.round = -1
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
+        self.delivery: Acknowledged | None = None
+        if self.resending is not None:
+            self.delivery = Acknowledged(self.id, self.epoch, self.transport, self.clock, self.resending)
+            self.transport = self.delivery
         self.transport.attach(self.mailbox)
 
     async def run(self) -> None:
         """Run the algorithm to its last round."""
         await FAMILIES[self.algorithm.family](self, self.algorithm)
+        if self.delivery is not None and self.mailbox.keep_late:
+            self.mailbox.shut()
 
     def begin(self, alg: Algorithm) -> NodeState:
         """The state kept over a restart, or the first."""
@@ -166,7 +174,7 @@ class Node:
             awaited, last = view.round - lag, (view.round, 0)
             gone = frozenset(self.waits.gone)
             inbox = await self.gather(self.view_of(awaited, gone), 0, wait) if awaited >= 0 else Inbox()
-        return Inbox((*inbox, *self.mailbox.take_early(last)), inbox.missing)
+        return Inbox((*inbox, *self.mailbox.take_early(last)), inbox.missing, inbox.answers)
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
         """Hand requests to `answer`, those that came already first; None: keep them for later."""
@@ -198,6 +206,8 @@ class Node:
             self.recorder.event(
                 self.clock.now_ns(), self.id, view.round, "missing", step=step, awaited=list(inbox.missing)
             )
+        if self.delivery is not None:
+            return Inbox(inbox.messages, inbox.missing, self.delivery.take_answers())
         return inbox
 
     async def end_round(self, state: NodeState, view: View) -> None:
@@ -214,8 +224,16 @@ class Node:
             figures["train_loss"] = self.task.last_loss
         if self.mailbox.keep_late:
             figures["weight"] = weight
+        if self.delivery is not None:
+            figures |= limbo(self.delivery.unanswered())
         if isinstance(self.algorithm.mixing, Counting):
             figures |= self.algorithm.mixing.figures(state.mixing)
         for name, value in figures.items():
             self.recorder.metric(now, self.id, view.round, name, value)
         await self.hooks.end_round(state, view, weight)
+
+
+def limbo(unanswered: Sequence[Message]) -> dict[str, float]:
+    """How many messages a node has in limbo, and the push-sum weight in them; some of it may have been taken."""
+    weights = [message.payload.meta.get("w", 0.0) for message in unanswered]
+    return {"limbo": float(len(unanswered)), "limbo_weight": float(sum(w for w in weights if isinstance(w, float)))}

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from netdfl.core.errors import InputError
+from netdfl.scenario.delivery import DELIVERY
 from netdfl.scenario.links import link_slot
 from netdfl.scenario.network import COMPRESSION, TOPOLOGY
 from netdfl.scenario.parts import Part
@@ -28,6 +29,7 @@ CATALOGUE: Mapping[str, Slot] = {
     "augmentations": AUGMENTATIONS,
     "models": MODELS,
     "compressors": COMPRESSION,
+    "deliveries": DELIVERY,
     "losses": link_slot("loss"),
     "latencies": link_slot("latency"),
     "rates": link_slot("rate"),

@@ -17,6 +17,7 @@ from netdfl.scenario.document import Document, Path
 from netdfl.scenario.links import block
 from netdfl.scenario.parts import Part
 from netdfl.scenario.schema import Scenario
+from netdfl.scenario.survival import survives
 from netdfl.scenario.tables import ALGORITHMS
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
@@ -259,6 +260,7 @@ CHECKS: tuple[Check, ...] = (
         frozenset({"nodes", "seed", "rounds", "task", "algorithm", "topology", "compression", "wait"}),
     ),
     Check(waits_can_end, frozenset({"nodes", "seed", "rounds", "algorithm", "topology", "wait"})),
+    Check(survives, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait", "delivery"})),
     Check(local_sample, frozenset({"nodes", "evaluation"})),
     Check(events_can_be, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events"})),
     Check(layer_exists, frozenset({"world"})),

@@ -105,7 +105,7 @@ class Wait(Strict):
 
     need: Need = Field("all", alias="for", description="all, any, none, or {quorum: k}.")
     deadline: Deadline = Field("auto", description="auto adapts to recent rounds; none never gives up; or a time.")
-    on_missing: Literal["self", "renormalise", "last"] = Field(
+    on_missing: Literal["self", "renormalise", "last", "undo"] = Field(
         "self", description="Where the weight of a neighbor goes that did not arrive in time."
     )
     on_stall: Literal["stop", "skip", "resend"] = Field(

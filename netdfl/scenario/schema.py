@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, create_model, model_validator
 
 from netdfl.record.judge import FIGURES
+from netdfl.scenario.delivery import DELIVERY
 from netdfl.scenario.events import EVENT
 from netdfl.scenario.fields import Choice, Strict
 from netdfl.scenario.links import LinkEntry
@@ -94,6 +95,9 @@ class Scenario(Strict):
     algorithm: Annotated[Part, ALGORITHMS] = Field(description="The algorithm and its parameters.")
     topology: Annotated[TopologyPart, TOPOLOGY] = Field(description="The graph of each round.")
     compression: Annotated[CompressionPart | None, COMPRESSION] = Field(None, description="None by default.")
+    delivery: Annotated[Choice, DELIVERY] = Field(
+        {"kind": "plain"}, validate_default=True, description="What becomes of a message that is lost."
+    )
     wait: Wait = Field({}, validate_default=True, description="What a node waits for in a round.")
     links: dict[str, LinkEntry] = Field(
         {}, description="Rules by selector: default, `3->5` (directed), `0--1` (both ways), a node, groups, ranges."

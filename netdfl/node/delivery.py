@@ -1,0 +1,201 @@
+"""Delivery that is acknowledged: a data message is sent again until its receiver has said what it did with it.
+
+The answer is a message over the reverse link, with that link's faults and bytes. A message's id is (sender,
+epoch, round, step, receiver); whatever its attempt, the receiver takes an id once, and answers every
+copy. Until the answer comes the message is in limbo: neither its sender's nor lost. Time alone never gives it
+back to the sender, who can't know whether it was the message or the answer that was lost: what is given
+back and has arrived all the same would be there twice. Only a refusal gives it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from typing import Literal, TypeAlias
+
+from netdfl.core.clock import Clock, Timer
+from netdfl.core.types import Answer, Kind, Message, NodeId, Payload
+from netdfl.transport.base import Fate, Sink, Transport
+
+Id: TypeAlias = tuple[NodeId, int, int, int]
+"""A message's peer, its sender's epoch, its round and step."""
+
+FIRST_NS = 500_000_000
+LEAST_NS = 20_000_000
+FACTOR = 3
+DOUBLINGS = 5
+_REFUSALS = (Fate.LATE, Fate.REFUSED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resending:
+    """How long to wait for an answer, and how many times a message is sent again before it is left in limbo.
+
+    The time doubles with each attempt, five times at most. `auto` is three times the median of the last
+    answers, at least 20 ms; before the first answer half a second.
+    """
+
+    timeout_ns: int | Literal["auto"] = "auto"
+    attempts: int = 20
+
+
+@dataclass(slots=True)
+class _Unanswered:
+    message: Message
+    sent_ns: list[int]
+    timer: Timer | None = None
+
+
+class Acknowledged:
+    """A `Transport` around another, and the `Sink` at its end. Everything but data goes through untouched."""
+
+    def __init__(self, node: NodeId, epoch: int, inner: Transport, clock: Clock, how: Resending) -> None:
+        """Deliver for `node`, which lives for the `epoch`-th time, through `inner`."""
+        self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
+        self.still: Callable[[], bool] = lambda: False
+        self.num_given_up = 0
+        self._limbo: dict[Id, _Unanswered] = {}
+        self._answers: list[Answer] = []
+        self._refused: set[Id] = set()
+        self._took: deque[int] = deque(maxlen=16)
+        self._sink: Sink | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    # as a transport
+
+    def attach(self, sink: Sink) -> None:
+        """Deliver what arrives into `sink`, and answer it."""
+        self._sink = sink
+        self.inner.attach(self)
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """Hand the messages over; what is data stays in limbo until it is answered."""
+        now = self.clock.now_ns()
+        data = [message for message in messages if message.kind is Kind.DATA]
+        for message in data:
+            self._limbo[_id(message.dst, message)] = _Unanswered(message, [now])
+        await self.inner.send(messages)
+        for message in data:
+            self._arm(_id(message.dst, message))
+
+    async def aclose(self) -> None:
+        """Let nothing more in or out."""
+        self.close()
+        await self.inner.aclose()
+
+    def close(self) -> None:
+        """Send nothing again from now on."""
+        self._closed = True
+        for entry in self._limbo.values():
+            if entry.timer is not None:
+                entry.timer.cancel()
+
+    # what is in limbo
+
+    def unanswered(self) -> list[Message]:
+        """The messages that are in limbo, in the order in which they were sent."""
+        return [entry.message for entry in self._limbo.values()]
+
+    def take_answers(self) -> list[Answer]:
+        """What was said of this node's messages since the last time, once."""
+        answers, self._answers = self._answers, []
+        return answers
+
+    def adopt(self, messages: Sequence[Message]) -> None:
+        """Go on with what an earlier life of this node had in limbo."""
+        now = self.clock.now_ns()
+        for message in messages:
+            self._limbo[_id(message.dst, message)] = _Unanswered(message, [now])
+            self._arm(_id(message.dst, message))
+
+    def _arm(self, id: Id) -> None:
+        entry = self._limbo.get(id)
+        if entry is None or self._closed:
+            return
+        attempt = len(entry.sent_ns) - 1
+        due_ns = self.clock.now_ns() + self._timeout_ns() * 2 ** min(attempt, DOUBLINGS)
+        entry.timer = self.clock.call_at(due_ns, ("again", self.node, *id, attempt), partial(self._again, id))
+
+    def _timeout_ns(self) -> int:
+        if self.how.timeout_ns != "auto":
+            return self.how.timeout_ns
+        return max(LEAST_NS, FACTOR * int(median(self._took))) if self._took else FIRST_NS
+
+    def _again(self, id: Id) -> None:
+        entry = self._limbo.get(id)
+        if entry is None or self._closed:
+            return
+        if self.still():
+            self._arm(id)
+            return
+        if len(entry.sent_ns) > self.how.attempts:
+            entry.timer = None
+            self.num_given_up += 1
+            return
+        entry.message = replace(entry.message, attempt=entry.message.attempt + 1)
+        entry.sent_ns.append(self.clock.now_ns())
+        self._arm(id)
+        self._post(entry.message)
+
+    def _post(self, message: Message) -> None:
+        """Send beside whatever the node does now."""
+        task = asyncio.get_running_loop().create_task(self.inner.send([message]))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # as a sink
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back when the mailbox has room. See `Sink`."""
+        if self._sink is not None:
+            self._sink.when_room(callback)
+
+    def deliver(self, message: Message) -> Fate | None:
+        """Take a message and answer it, or take an answer. See `Sink`."""
+        if message.kind is Kind.ACK:
+            return self._answered(message)
+        fate = self._sink.deliver(message) if self._sink is not None else None
+        if fate is None or message.kind is not Kind.DATA:
+            return fate
+        id = _id(message.src, message)
+        if fate in _REFUSALS:
+            self._refused.add(id)
+        meta = {"taken": id not in self._refused, "epoch": message.epoch}
+        if not self._closed:
+            self._post(
+                Message(
+                    self.node,
+                    message.src,
+                    Kind.ACK,
+                    self.epoch,
+                    message.round,
+                    message.step,
+                    message.attempt,
+                    Payload(meta=meta),
+                )
+            )
+        return fate
+
+    def _answered(self, ack: Message) -> Fate:
+        taken, epoch = ack.payload.meta.get("taken"), ack.payload.meta.get("epoch")
+        if type(taken) is not bool or type(epoch) is not int:
+            return Fate.REFUSED
+        entry = self._limbo.pop((ack.src, epoch, ack.round, ack.step), None)
+        if entry is None:
+            return Fate.DUPLICATE
+        if entry.timer is not None:
+            entry.timer.cancel()
+        first = entry.message.attempt + 1 - len(entry.sent_ns)
+        if 0 <= ack.attempt - first < len(entry.sent_ns):
+            self._took.append(self.clock.now_ns() - entry.sent_ns[ack.attempt - first])
+        self._answers.append(Answer(entry.message, taken))
+        return Fate.DELIVERED
+
+
+def _id(peer: NodeId, message: Message) -> Id:
+    return peer, message.epoch, message.round, message.step

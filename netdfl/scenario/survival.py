@@ -1,0 +1,87 @@
+"""Where a way to survive loss can't be: on this graph, with this algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netdfl.core.errors import Problem
+from netdfl.scenario.build import build_topology
+from netdfl.scenario.compression import is_push, is_static
+from netdfl.scenario.document import Document
+from netdfl.scenario.schema import Scenario
+from netdfl.topology.base import Topology
+
+_ROUNDS = 64
+_ANYBODY = ("random_push", "random_pull")
+_OWN_EXCHANGE = ("choco_sgd", "delicoco", "qdfedavgm", "deepsqueeze", "dispfl")
+
+Found = tuple[tuple[str | int, ...], str, str]
+
+
+def survives(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """The delivery and what is done about missing neighbors suit the algorithm and the graph."""
+    try:
+        topology = build_topology(scenario)
+    except (ValueError, OSError):
+        return
+    finders = {"acknowledged": _acknowledged, "running_sums": _running_sums}
+    found = [*finders.get(scenario.delivery.kind, _nothing)(scenario, topology), *_undo(scenario, topology)]
+    for path, what, remedy in found:
+        yield document.problem(path, what, "", remedy)
+
+
+def _nothing(scenario: Scenario, topology: Topology) -> Iterator[Found]:
+    return iter(())
+
+
+def _running_sums(scenario: Scenario, topology: Topology) -> Iterator[Found]:
+    path = ("delivery", "kind")
+    name, graph = scenario.algorithm.kind, scenario.topology.kind
+    if getattr(scenario.algorithm.entry, "family", "gossip") != "gossip" or not is_push(scenario):
+        yield path, f"running sums are sums of push-sum shares, and {name} sends none", "use acknowledged, or sgp"
+    elif not is_static(scenario, topology):
+        yield (
+            path,
+            f"running sums keep a counter per edge, and on {graph} neighbors change: most mass would lie in counters",
+            "use delivery: acknowledged, or a static graph such as random_push with redraw_every: 0",
+        )
+    elif scenario.compression is not None:
+        yield path, "running sums grow without end, so they can't be compressed", "remove compression"
+
+
+def _acknowledged(scenario: Scenario, topology: Topology) -> Iterator[Found]:
+    path = ("delivery", "kind")
+    name, graph = scenario.algorithm.kind, scenario.topology.kind
+    if getattr(scenario.algorithm.entry, "family", "gossip") == "bilateral":
+        yield path, f"in {name} a reply already answers each request", "use delivery: plain"
+        return
+    edge = _one_way(scenario, topology)
+    if edge is not None:
+        yield (
+            path,
+            f"{edge[0]} sends to {edge[1]}, and {graph} has no link {edge[1]}->{edge[0]} for the answer",
+            "use running_sums, or a graph whose links work both ways",
+        )
+
+
+def _one_way(scenario: Scenario, topology: Topology) -> tuple[int, int] | None:
+    """An edge without a reverse one in any round; where senders pick anybody, there is every link."""
+    if topology.time_varying and scenario.topology.kind in _ANYBODY:
+        return None
+    rounds = min(scenario.rounds, _ROUNDS) if topology.time_varying else 1
+    edges = {edge for round in range(rounds) for edge in topology.graph(round).edges}
+    return min((edge for edge in edges if edge[::-1] not in edges), default=None)
+
+
+def _undo(scenario: Scenario, topology: Topology) -> Iterator[Found]:
+    if scenario.wait.on_missing != "undo":
+        return
+    path, name = ("wait", "on_missing"), scenario.algorithm.kind
+    if scenario.delivery.kind != "acknowledged":
+        yield path, "undo needs to know which vectors were refused", "add delivery: acknowledged"
+    if getattr(scenario.algorithm.entry, "family", "gossip") != "gossip" or is_push(scenario):
+        yield path, f"undo is for exchanges of gossip, and {name} has none", "use on_missing: self"
+    elif scenario.compression is not None or name in _OWN_EXCHANGE:
+        yield path, f"undo is for whole vectors, and here {name} sends something else", "use on_missing: self"
+    elif topology.directed:
+        yield path, f"undo is for links that work both ways, and {scenario.topology.kind} has others", "use self"

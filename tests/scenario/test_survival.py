@@ -1,0 +1,63 @@
+"""Ways to survive loss are refused where they can't be, with the place and a remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from netdfl.core.errors import ScenarioError
+from netdfl.scenario.load import loads
+
+BASE = """
+schema: netdfl/1
+name: survival
+nodes: 8
+rounds: 4
+task: consensus
+algorithm: sgp
+topology: {kind: random_push, out_neighbors: 3}
+"""
+
+REFUSED = {
+    "counters on a graph that changes": (["delivery=running_sums"], "redraw_every: 0"),
+    "counters for gossip": (["delivery=running_sums", "algorithm=dpsgd", "topology=ring"], "dpsgd sends none"),
+    "compressed counters": (
+        ["delivery=running_sums", "topology.redraw_every=0", "compression=qsgd"],
+        "can't be compressed",
+    ),
+    "answers on a one-way ring": (
+        ["delivery=acknowledged", "topology=directed_ring"],
+        "directed_ring has no link 1->0 for the answer",
+    ),
+    "answers on one-way links in turn": (
+        ["delivery=acknowledged", "topology=one_peer_exponential", "nodes=16"],
+        "for the answer",
+    ),
+    "answers to requests": (["delivery=acknowledged", "algorithm=ad_psgd", "topology=ring"], "already answers"),
+    "undo without answers": (
+        ["wait.on_missing=undo", "algorithm=dpsgd", "topology=ring"],
+        "add delivery: acknowledged",
+    ),
+    "undo for push-sum": (["wait.on_missing=undo", "delivery=acknowledged"], "sgp has none"),
+    "a timeout of nothing": (["delivery={kind: acknowledged, timeout: 0s}"], "send without end"),
+}
+
+ALLOWED = {
+    "answers on random push": ["delivery=acknowledged"],
+    "answers with a bound": ["delivery={kind: acknowledged, attempts: 3, timeout: 200ms}"],
+    "counters on a fixed graph": ["delivery=running_sums", "topology.redraw_every=0"],
+    "undo": ["wait.on_missing=undo", "delivery=acknowledged", "algorithm=dpsgd", "topology=ring"],
+    "answers to a server": ["delivery=acknowledged", "algorithm=fedavg", "topology=star"],
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str) -> None:
+    sets, expected = REFUSED[case]
+    with pytest.raises(ScenarioError) as error:
+        loads(BASE, sets)
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize("case", ALLOWED)
+def test_allowed(case: str) -> None:
+    assert loads(BASE, ALLOWED[case]).delivery.kind in ("acknowledged", "running_sums")
