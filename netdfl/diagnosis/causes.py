@@ -13,7 +13,7 @@ import networkx as nx
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
-from netdfl.diagnosis.finding import Cause, Finding, last_messages
+from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies
 from netdfl.diagnosis.snapshot import Fate, Snapshot, State, WaitNow, What
 
@@ -245,7 +245,6 @@ def make_finding(
         culprits=tuple(sorted({culprit for _, culprit in pairs})),
         behind=behind,
         witness=tuple(pairs),
-        messages=last_messages(snapshot, tuple(pairs)),
         began_ns=max(wait.since_ns for wait in waits),
         found_ns=snapshot.at_ns,
         until_ns=until_ns,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Edge, NodeId
-from netdfl.diagnosis.snapshot import MessageNow, Snapshot
 
 
 class Cause(StrEnum):
@@ -28,8 +27,8 @@ class Cause(StrEnum):
 class Finding:
     """One stall. `roots` wait first, for `culprits`; `behind` are the nodes that wait for them in turn.
 
-    `witness` is the smallest part of the wait-for graph that proves it, as (who waits, for whom);
-    `messages` the last ones on its edges. `permanent`: nothing that can still happen ends it.
+    `witness` is the smallest part of the wait-for graph that proves it, as (who waits, for whom).
+    `permanent`: nothing that can still happen ends it.
     `suspected`: seen in one snapshot of a fleet that moved meanwhile. `until_ns`: when the scenario or
     a deadline ends it. `text` is the whole in one sentence.
     """
@@ -41,7 +40,6 @@ class Finding:
     culprits: tuple[NodeId, ...] = ()
     behind: tuple[NodeId, ...] = ()
     witness: tuple[Edge, ...] = ()
-    messages: tuple[MessageNow, ...] = ()
     began_ns: int = 0
     found_ns: int = 0
     until_ns: int | None = None
@@ -59,6 +57,16 @@ class Finding:
         """Seconds from the beginning of the stall to the moment when it was found."""
         return (self.found_ns - self.began_ns) / NS_PER_S
 
+    def to_event(self) -> dict[str, Any]:
+        """What the record's events `stall` and `recovered` hold of it."""
+        return {
+            "cause": self.cause.value,
+            "roots": list(self.roots),
+            "culprits": list(self.culprits),
+            "behind": list(self.behind),
+            "text": self.text,
+        }
+
     def to_json(self) -> dict[str, Any]:
         """What `result.json` holds of it."""
         return {
@@ -69,7 +77,6 @@ class Finding:
             "culprits": list(self.culprits),
             "behind": list(self.behind),
             "witness": [list(edge) for edge in self.witness],
-            "messages": [asdict(message) for message in self.messages],
             "began_s": self.began_ns / NS_PER_S,
             "found_s": self.found_ns / NS_PER_S,
             "detection_s": self.detection_s,
@@ -86,13 +93,3 @@ def by_verdict(findings: Mapping[Any, Finding] | list[Finding]) -> dict[str, lis
     deadlocks = [f.to_json() for f in listed if f.cause is Cause.DEADLOCK and not f.suspected and not f.over]
     stalls = [f.to_json() for f in listed if f.cause is not Cause.DEADLOCK or f.suspected or f.over]
     return {"deadlocks": deadlocks, "stalls": stalls}
-
-
-MOST_MESSAGES = 12
-
-
-def last_messages(snapshot: Snapshot, edges: tuple[Edge, ...]) -> tuple[MessageNow, ...]:
-    """The last messages on `edges` and their reverses, by the time when they were sent."""
-    both = sorted({*edges, *((b, a) for a, b in edges)})
-    messages = [message for edge in both for message in snapshot.edge(*edge).last]
-    return tuple(sorted(messages, key=lambda m: (m.sent_ns, m.src, m.dst))[-MOST_MESSAGES:])

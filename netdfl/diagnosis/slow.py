@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Iterator, Sequence
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.causes import describe_culprits, make_finding, wait_of
-from netdfl.diagnosis.finding import Cause, Finding, last_messages
+from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.snapshot import Fate, Snapshot, State, WaitNow, What
 
 LIVELOCK_MESSAGES = 3
@@ -163,7 +163,6 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
         round=min(now.nodes[node].round for node in alive),
         behind=tuple(sorted(set(alive) - set(busy))),
         witness=edges,
-        messages=last_messages(now, edges),
         began_ns=before.at_ns,
         found_ns=now.at_ns,
     )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.finding import Cause, Finding, by_verdict
 
-FIRST_NS = 5 * NS_PER_S
+FIRST_NS = 30 * NS_PER_S
+FIRST_LOOK_NS = 2 * NS_PER_S
 LEAST_NS = NS_PER_S
 ROUNDS_QUIET = 10
 ROUNDS_LIVELOCK = 100
@@ -36,14 +36,18 @@ class Pace:
 
     @property
     def round_ns(self) -> int | None:
-        """What a round takes the median node; None before the first ends."""
-        took = [since_ns // round for round, since_ns in self.rounds.values() if round > 0]
-        return int(median(took)) if took else None
+        """What a round takes the slowest node on average; None before the first round ends."""
+        return max((since_ns // round for round, since_ns in self.rounds.values() if round > 0), default=None)
 
     @property
     def patience_ns(self) -> int:
         """How long a wait may last and be nothing to speak of."""
         return FIRST_NS if self.round_ns is None else max(LEAST_NS, ROUNDS_QUIET * self.round_ns)
+
+    @property
+    def look_ns(self) -> int:
+        """How long to wait between two looks at a fleet."""
+        return FIRST_LOOK_NS if self.round_ns is None else self.patience_ns // 2
 
     @property
     def livelock_ns(self) -> int:

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.diagnosis.fidelity import judge_fidelity
+from netdfl.diagnosis.messages import with_messages
 from netdfl.fleet.spawn import Nursery
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
@@ -145,7 +146,8 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
 def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
     """Judge what was recorded, write `result.json` and the report; who interrupts a run waits for no report."""
     found = open_run(directory.path)
-    summary = summarize(found, facts)
+    stalls, deadlocks = (with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
+    summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
     exit_code = summary.judgement.exit_code
     try:
         directory.write_json("result.json", summary.result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import give_account, stack_of
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from netdfl.fleet.simulated import SimulatedFleet
     from netdfl.fleet.simulated_node import SimulatedNode
 
-LOOKS = 2  # per patience
-
 
 class Stalls:
     """Watches a `SimulatedFleet`. A `Source` around the fabric: at the time of a look, it looks."""
@@ -38,7 +36,7 @@ class Stalls:
         self.pace = Pace(fleet.blueprint.node_ids)
         self.watch = Watch()
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
-        self._look_ns = self.pace.patience_ns // LOOKS
+        self._look_ns = self.pace.look_ns
         self._window: Snapshot | None = None
 
     # a source of the loop
@@ -53,8 +51,8 @@ class Stalls:
     def run(self, now_ns: int) -> None:
         """Look where it is time to, then let the fabric do what is due."""
         if now_ns == self._look_ns:
-            self._look_ns = now_ns + self.pace.patience_ns // LOOKS
-            if self.pace.quiet(now_ns, self._running()):
+            self._look_ns = now_ns + self.pace.look_ns
+            if self.pace.quiet(now_ns, self._running(), 2 * self.pace.look_ns):
                 self.look(now_ns)
             else:
                 self.watch.take(())
@@ -143,7 +141,7 @@ class Stalls:
     def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
         for finding in self.watch.take(found):
             now = snapshot.at_ns
-            self.fleet.store.event(now, finding.roots[0], finding.round, "stall", **_details(finding))
+            self.fleet.store.event(now, finding.roots[0], finding.round, "stall", **finding.to_event())
             self.fleet.note(finding.text)
             keep_stall(self.fleet.directory.path, finding, self._with_stacks(finding, snapshot))
 
@@ -164,7 +162,7 @@ class Stalls:
             if steps:
                 acted = True
                 self.watch.close(finding, self.recovery.choice)
-                details = _details(finding) | {"how": self.recovery.choice}
+                details = finding.to_event() | {"how": self.recovery.choice}
                 self.fleet.store.event(snapshot.at_ns, finding.roots[0], finding.round, "recovered", **details)
         return acted
 
@@ -187,13 +185,3 @@ def _state(node: SimulatedNode) -> State | None:
     if node.status.phase in (Phase.CRASHED, Phase.DIED):
         return State.CRASHED
     return State.PAUSED if node.running and node.gate.closed else None
-
-
-def _details(finding: Finding) -> dict[str, Any]:
-    return {
-        "cause": finding.cause.value,
-        "roots": list(finding.roots),
-        "culprits": list(finding.culprits),
-        "behind": list(finding.behind),
-        "text": finding.text,
-    }

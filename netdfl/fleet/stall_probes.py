@@ -165,18 +165,8 @@ class StallProbes:
             keep_stall(self.launcher.directory.path, finding, snapshot)
 
     def _record(self, kind: str, finding: Finding, snapshot: Snapshot, **more: Any) -> None:
-        self.launcher.store.event(
-            snapshot.at_ns,
-            finding.roots[0],
-            finding.round,
-            kind,
-            cause=finding.cause.value,
-            roots=list(finding.roots),
-            culprits=list(finding.culprits),
-            behind=list(finding.behind),
-            text=finding.text,
-            **more,
-        )
+        details = finding.to_event() | more
+        self.launcher.store.event(snapshot.at_ns, finding.roots[0], finding.round, kind, **details)
 
     def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
         """Order what ends the findings; whether anything was ordered."""

@@ -33,6 +33,7 @@ MOST_ROWS = 12
 MOST_BARS = 150
 MOST_EVENTS = 200
 MOST_STALLS = 3
+STALL_STATES = (("suspected", "suspected"), ("over", "over"), ("permanent", "for good"))
 MOST_ARROWS_AROUND = 40
 ROUTINE = ("start", "finish", "round_begin", "round_end")
 
@@ -86,13 +87,7 @@ def stalls(run: Run) -> Section | None:
     rows = [
         [
             found["cause"].replace("_", " "),
-            "suspected"
-            if found["suspected"]
-            else "over"
-            if found["over"]
-            else "for good"
-            if found["permanent"]
-            else "stands",
+            next((word for key, word in STALL_STATES if found[key]), "stands"),
             str(found["round"]),
             f"{found['began_s']:.3f} s",
             f"{found['detection_s']:.3g} s",

@@ -1,0 +1,27 @@
+"""The last messages on the edges of a stall, read from the run's record once it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from netdfl.record.run import Run
+
+MOST_MESSAGES = 12
+
+
+def with_messages(run: Run, findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each of `findings` with the last messages on the edges of its witness, both ways, before it was found."""
+    return [{**finding, "messages": _last(run, finding)} for finding in findings]
+
+
+def _last(run: Run, finding: Mapping[str, Any]) -> list[dict[str, Any]]:
+    edges = ", ".join(f"({a}, {b}), ({b}, {a})" for a, b in finding["witness"])
+    if not edges:
+        return []
+    columns = ("src", "dst", "kind", "round", "step", "attempt", "sent_s", "arrived_s", "fate")
+    rows = run.rows(
+        f"SELECT {', '.join(columns)} FROM messages WHERE (src, dst) IN ({edges}) AND kind <> 'heartbeat' "
+        f"AND sent_s <= {finding['found_s']} ORDER BY sent_s DESC, src, dst LIMIT {MOST_MESSAGES}"
+    )
+    return [dict(zip(columns, row, strict=True)) for row in reversed(rows)]
