@@ -1,5 +1,8 @@
 """Methods whose server distils synthetic examples from its model's trajectory, one function each.
 
+The distillation keeps the server busy for a while, once: give clients a `wait.deadline` above that, or none,
+or they go on without it and lose those rounds.
+
 A function's keyword parameters are what a scenario may write under `algorithm`.
 """
 
