@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -16,16 +19,21 @@ from typing import Any, Protocol, TypeVar
 from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.diagnosis.fidelity import judge_fidelity
 from netdfl.diagnosis.messages import with_messages
+from netdfl.fleet.compute import COMPUTE_FILE
 from netdfl.fleet.spawn import Nursery
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
-from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
 from netdfl.record.status import FleetStatus
 from netdfl.scenario.build import build_network
+from netdfl.scenario.load import load
 from netdfl.scenario.resolved import to_yaml
 from netdfl.scenario.schema import Scenario
 
 T = TypeVar("T")
+ORIGIN = "origin.json"
+KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE)
+"""What a resumed run takes over of the run that was killed."""
 
 
 class View(Protocol):
@@ -93,13 +101,45 @@ def run(
         raise InputError(f"world {world!r} can't be run here; use one of {', '.join(WORLDS)}")
     try:
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
-        prepare(scenario, directory)
-        with view or nullcontext(Silent()) as shown:
-            say_layer(scenario, shown)
-            return WORLDS[world](scenario, directory, shown, nursery)
+        return _run_in(scenario, directory, view, nursery)
     finally:
         if nursery is not None:
             nursery.close()
+
+
+def _run_in(
+    scenario: Scenario, directory: RunDirectory, view: AbstractContextManager[View] | None, nursery: Nursery | None
+) -> Finished:
+    prepare(scenario, directory)
+    with view or nullcontext(Silent()) as shown:
+        say_layer(scenario, shown)
+        return WORLDS[scenario.world.kind](scenario, directory, shown, nursery)
+
+
+def resume(path: str | Path, *, view: AbstractContextManager[View] | None = None) -> Finished:
+    """Go on with the simulated run in the directory `path`, which was killed or interrupted, and judge it.
+
+    It is played again from its start, with the local rounds that its checkpoints hold; see `netdfl.fleet.replay`.
+
+    Raises:
+        InputError: there is no such run, it has ended, or it is of another world.
+    """
+    found = open_run(path)
+    if found.finished and found.result["verdict"] != "unknown":
+        raise InputError(f"{path} has ended with verdict {found.result['verdict']}; run its scenario.yaml anew instead")
+    origin = found.path / ORIGIN
+    if origin.exists():
+        sys.path.append(json.loads(origin.read_text(encoding="utf-8"))["directory"])
+    scenario = load(found.path / "scenario.yaml")
+    if scenario.world.kind != "simulated":
+        raise InputError(
+            f"{path} is a run of world {scenario.world.kind}, which can't be resumed as a whole; "
+            "only simulated runs can, and a single node by `restart` with its state kept"
+        )
+    for each in found.path.iterdir():
+        if each.name not in KEPT:
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    return _run_in(scenario, RunDirectory(found.path), view, None)
 
 
 def say_layer(scenario: Scenario, view: View) -> None:
@@ -112,6 +152,8 @@ def say_layer(scenario: Scenario, view: View) -> None:
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:
     """Write what is known before the run: the resolved scenario and the graph of round 0."""
     directory.write("scenario.yaml", to_yaml(scenario))
+    if scenario.file is not None and not (directory.path / ORIGIN).exists():
+        directory.write_json(ORIGIN, {"directory": str(scenario.file.parent)})
     network = build_network(scenario)
     graph = network.graph(0)
     directory.write_json(
@@ -236,6 +278,7 @@ def run_simulated(scenario: Scenario, directory: RunDirectory, view: View, nurse
     from netdfl.fleet.simulated import simulate
 
     status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
+    world: Any = scenario.world
     outcome = simulate(scenario, directory, status, view)
     facts = facts_of(
         scenario,
@@ -243,6 +286,7 @@ def run_simulated(scenario: Scenario, directory: RunDirectory, view: View, nurse
         virtual_duration_s=outcome.virtual_duration_s,
         event_log_hash=outcome.event_log_hash,
         **outcome.stalled,
+        links={"layer": world.loss_layer} | ({"engine": "tcp model"} if world.loss_layer == "packet" else {}),
         interrupted=outcome.interrupted,
         broke=outcome.broke,
     )

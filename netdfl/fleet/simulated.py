@@ -30,6 +30,7 @@ from netdfl.fleet.simulated_stalls import Stalls
 from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
 from netdfl.fleet.virtual_training import Training
 from netdfl.links.channel import Links
+from netdfl.links.tcp import default_table
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import EvaluationStatus, FleetStatus, Phase
@@ -122,7 +123,9 @@ class SimulatedFleet:
         self.recorder = LoggingRecorder(self.store, log)
         schedule = compile_schedule(scenario)
         directory.write_events([event.to_json() for event in schedule])
-        links = Links(build_links(scenario), blueprint.streams, schedule)
+        world: Any = scenario.world
+        tcp = default_table() if world.loss_layer == "packet" else None
+        links = Links(build_links(scenario), blueprint.streams, schedule, tcp)
         clocked = any(event.at_ns is not None and event.action in ("set", "unset") for event in schedule)
         self.fabric = Fabric(self.clock, blueprint.streams.integer("ties"), links, changing=clocked)
         self.training = Training(self.clock)
@@ -245,7 +248,8 @@ def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
     model: ComputeTime | Measured = world.compute.build(streams)
     if isinstance(model, Measured):
         path = directory.path / COMPUTE_FILE
-        record(path, [measure(blueprint, node) for node in blueprint.node_ids])
+        if not path.exists():  # else this run is resumed
+            record(path, [measure(blueprint, node) for node in blueprint.node_ids])
         model = replay(path, model.scale)
     for node in blueprint.node_ids:
         model(node, 0)  # what it can't tell is said before the run

@@ -16,6 +16,7 @@ from netdfl.links.overlay import UNSAID, Effective, Piece
 from netdfl.links.rate import Rate, Shape
 from netdfl.links.rounds import ByRound
 from netdfl.links.state import State
+from netdfl.links.tcp import Table, Tcp
 
 _NO_RULE: Mapping[str, Any] = {
     "loss": None,
@@ -66,6 +67,14 @@ class Maker:
         for key in ("state", "loss", "duplicate", "corrupt", "rate", "latency", "reorder"):
             if key in used:
                 yield self._stage(key, self.value(key, base[key].value), pieces)
+
+    def tcp(self, base: Mapping[str, Effective], used: Collection[str], table: Table) -> Iterator[Stage]:
+        """The stages of a link whose units are messages over TCP, where any key is in `used`."""
+        if "state" in used:
+            yield self._stage("state", self.value("state", base["state"].value), ())
+        if used:
+            loss, rate, latency = (self.value(key, base[key].value) for key in ("loss", "rate", "latency"))
+            yield Tcp(self.seed("tcp"), table, loss, rate, latency)
 
     def _stage(self, key: str, value: Any, pieces: Sequence[Piece]) -> Stage:
         seed = self.seed(key)

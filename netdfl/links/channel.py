@@ -20,6 +20,7 @@ from netdfl.links.mahimahi import rate_stage
 from netdfl.links.overlay import ByTarget, Effective, Overlays, by_rounds, effective, few_edges
 from netdfl.links.path import INSTANT_CHANGES, Path, fuse
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec
+from netdfl.links.tcp import Table
 
 
 class Step(NamedTuple):
@@ -55,11 +56,18 @@ class Links:
         "_shared",
         "_spec",
         "_streams",
+        "_tcp",
         "_values",
     )
 
-    def __init__(self, spec: LinksSpec, streams: Streams, events: Sequence[CompiledEvent] = ()) -> None:
-        """`events` is the compiled schedule: what it will change decides how each path is built."""
+    def __init__(
+        self, spec: LinksSpec, streams: Streams, events: Sequence[CompiledEvent] = (), tcp: Table | None = None
+    ) -> None:
+        """`events` is the compiled schedule: what it will change decides how each path is built.
+
+        With `tcp`, units are messages over TCP, and loss, rate and latency are what its packets meet.
+        """
+        self._tcp = tcp
         self._spec = spec
         self._streams = streams
         self._overlays = Overlays()
@@ -152,9 +160,10 @@ class Links:
         pieces = by_rounds(list(self._by_round.of(edge)))
         used = changing | {key for piece in pieces for key in piece.values}
         used |= {key for key, now in base.items() if now.value not in (None, "up")}
-        own = list(Maker(self._streams, edge).stages(base, used, pieces))
+        maker = Maker(self._streams, edge)
+        own = list(maker.stages(base, used, pieces) if self._tcp is None else maker.tcp(base, used, self._tcp))
         last = [Checksum(stage) for stage in own if isinstance(stage, Corrupt)]
-        rules = fuse(own) if changing <= INSTANT_CHANGES else tuple(own)
+        rules = fuse(own) if changing <= INSTANT_CHANGES and self._tcp is None else tuple(own)
         path = Path(edge, rules, self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink"), last)
         self._paths[edge] = path
         self._values[edge] = base

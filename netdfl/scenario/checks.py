@@ -199,9 +199,9 @@ def events_can_be(scenario: Scenario, document: Document) -> Iterator[Problem]:
 
 
 def layer_exists(scenario: Scenario, document: Document) -> Iterator[Problem]:
-    """Only worlds with a network of their own have packets."""
+    """Only worlds with a network of their own have packets, or a model of what TCP makes of them."""
     world: Any = scenario.world
-    if world.loss_layer == "packet" and world.kind not in ("namespaces", "containers"):
+    if world.loss_layer == "packet" and world.kind not in ("namespaces", "containers", "simulated"):
         yield document.problem(
             ("world", "loss_layer"),
             f"{world.kind} has no packets, its links act on messages",
@@ -217,7 +217,7 @@ def packets_can(scenario: Scenario, document: Document) -> Iterator[Problem]:
         return
     for selector, entry in block(scenario.links).items():
         for key, part in entry.items():
-            if what := _no_packet(key, part):
+            if what := _no_packet(key, part) or _no_model(scenario, key):
                 yield document.problem(("links", selector, key), what, "", _AT_MESSAGES)
     try:
         events = compile_schedule(scenario)
@@ -228,10 +228,15 @@ def packets_can(scenario: Scenario, document: Document) -> Iterator[Problem]:
         if event.action == "set" and event.at_round is not None:
             wrong.setdefault(event.source, "a packet belongs to no round: at_round can't act on links")
         for key, value in event.parameters.items():
-            if event.action == "set" and (what := _no_packet(key, value)):
+            if event.action == "set" and (what := _no_packet(key, value) or _no_model(scenario, key)):
                 wrong.setdefault(event.source, what)
     for index, what in sorted(wrong.items()):
         yield document.problem(("events", index), what, "", _AT_MESSAGES)
+
+
+def _no_model(scenario: Scenario, key: str) -> str:
+    unknown = scenario.world.kind == "simulated" and key in ("duplicate", "corrupt", "reorder")
+    return f"the simulated world's model of TCP knows no {key}" if unknown else ""
 
 
 _AT_MESSAGES = "use another rule, or world.loss_layer: message"

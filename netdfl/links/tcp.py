@@ -1,0 +1,202 @@
+"""TCP over a link that loses packets, as one stage for whole messages.
+
+Below TCP, loss takes no message away: it takes time. A message's delivery is its way and its bytes at
+the link's rate, and an excess: windows that open, retransmissions, time-outs with back-off. The excess is
+drawn from what was measured over real TCP (`netdfl calibrate`, `tcp_table.json`), by size, loss,
+round-trip time and rate, and interpolated between. Successive messages draw independently.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate, product
+from pathlib import Path
+from typing import Any, ClassVar
+
+from netdfl.links.base import DROPPED, Departure, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.draws import unit_uniform
+from netdfl.links.flight import Flight
+from netdfl.links.latency import Delay
+from netdfl.links.rate import Shape
+from netdfl.links.state import resets
+
+SEGMENT = 1448
+HEADERS = 52
+TABLE = Path(__file__).parent / "tcp_table.json"
+_NS_BITS = 8 * 10**9
+
+
+@dataclass(frozen=True)
+class Table:
+    """Excess times of messages above one segment, and the time-outs of those within one.
+
+    `excess_ns` holds, for each (size, loss, round-trip time, rate) in order, the quantiles at `levels`.
+    A lost segment that nothing follows is sent again after `timeout_ns` + `timeout_rtts` round-trip
+    times, and each further time after twice as long. What would take longer than `dead_ns` never comes.
+    """
+
+    sizes: tuple[int, ...]
+    losses: tuple[float, ...]
+    rtts_ns: tuple[int, ...]
+    rates_bps: tuple[float, ...]
+    levels: tuple[float, ...]
+    excess_ns: tuple[tuple[int, ...], ...]
+    timeout_ns: int
+    timeout_rtts: float
+    dead_ns: int
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Table:
+        """Read what `to_json` wrote."""
+        plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+        plain["excess_ns"] = tuple(map(tuple, data["excess_ns"]))
+        return cls(**plain)
+
+    def curve(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> list[float]:
+        """The quantiles, at `levels`, of the excess of a message above one segment, in nanoseconds.
+
+        Linear in loss and round-trip time, also beyond the table; in the rate's logarithm within it; in
+        the size's logarithm up to the second size, in the size itself above.
+        """
+        rate = min(max(rate_bps, self.rates_bps[0]), self.rates_bps[-1])
+        middle = self.sizes[1]
+
+        def stretched(size: float) -> float:
+            return math.log(size) if size <= middle else math.log(middle) + size / middle - 1
+
+        axes = (
+            _weights([stretched(size) for size in self.sizes], stretched(nbytes)),
+            _weights(self.losses, loss),
+            _weights(self.rtts_ns, rtt_ns),
+            _weights([math.log(each) for each in self.rates_bps], math.log(rate)),
+        )
+        found = [0.0] * len(self.levels)
+        for corner in product(*axes):
+            place, weight = 0, 1.0
+            for (index, share), axis in zip(corner, self._shape, strict=True):
+                place, weight = place * axis + index, weight * share
+            for level, excess_ns in enumerate(self.excess_ns[place]):
+                found[level] += weight * excess_ns
+        return list(accumulate((max(0.0, each) for each in found), max))
+
+    @property
+    def _shape(self) -> tuple[int, int, int, int]:
+        return len(self.sizes), len(self.losses), len(self.rtts_ns), len(self.rates_bps)
+
+    def one_segment(self, u: float, loss: float, rtt_ns: float) -> float:
+        """The excess of a message of one segment at the quantile `u`: none, or its time-outs."""
+        if u < 1 - loss:
+            return 0.0
+        times = int(math.log((1 - u) or 1e-300) / math.log(loss)) if loss < 1 else 64
+        return (self.timeout_ns + self.timeout_rtts * rtt_ns) * 2.0 ** (min(times, 64) - 1)
+
+
+def _weights(axis: Sequence[float], x: float) -> list[tuple[int, float]]:
+    """The two points of `axis` between which `x` lies, or nearest to it, and their shares in a straight line."""
+    left = min(max(bisect_right(axis, x) - 1, 0), len(axis) - 2)
+    share = (x - axis[left]) / (axis[left + 1] - axis[left])
+    return [(left, 1 - share), (left + 1, share)]
+
+
+@cache
+def default_table() -> Table:
+    """The table that is shipped."""
+    return Table.of(json.loads(TABLE.read_text(encoding="utf-8")))
+
+
+class Tcp(Stage):
+    """A link's loss, rate and latency as messages over TCP meet them. In order; nothing is lost but the dead.
+
+    A message's bytes wait for those before it at the link's rate. A change acts on messages that enter
+    after it; a reset drops what is under way. What never comes is dropped (`dead`).
+    """
+
+    __slots__ = ("_curves", "_flight", "_free_ns", "_last_ns", "_table", "delay", "loss", "rate", "scales", "seed")
+    reason: ClassVar[str] = "dead"
+    instant: ClassVar[bool] = False
+
+    def __init__(self, seed: int, table: Table, loss: object, rate: object, delay: Delay) -> None:
+        """`seed` is the edge's. Raises ValueError for a loss or a rate that comes from a trace."""
+        self.seed = seed
+        self._table = table
+        self._flight = Flight()
+        self._free_ns = self._last_ns = -(1 << 61)
+        self.scales = {"rate": 1.0, "latency": 1.0}
+        self._take({"loss": loss, "rate": rate, "latency": delay})
+
+    def _take(self, values: Mapping[str, Any]) -> None:
+        if "loss" in values:
+            self.loss = _share(values["loss"])
+        if "rate" in values:
+            self.rate = _bits(values["rate"])
+        if "latency" in values:
+            self.delay: Delay = values["latency"]
+        for key in self.scales:
+            self.scales[key] = values.get(f"{key}_scale", self.scales[key])
+        self._curves: dict[int, list[float]] = {}
+
+    def advance(self, unit: Transit, now_ns: int) -> int:
+        """The time at which the last byte of `unit` has come, or `DROPPED`."""
+        u, table = unit_uniform(self.seed, unit), self._table
+        way_ns = (
+            self.delay.constant_ns
+            if self.delay.quantile is None
+            else int(self.delay.quantile(unit_uniform(self.seed ^ 1, unit)))
+        )
+        way_ns = int(way_ns * self.scales["latency"])
+        rate_bps = self.rate * self.scales["rate"]
+        if unit.nbytes <= SEGMENT:
+            excess_ns = table.one_segment(u, self.loss, 2 * way_ns)
+        else:
+            excess_ns = self._excess_ns(unit.nbytes, u, 2 * way_ns, rate_bps)
+        if excess_ns > table.dead_ns:
+            return DROPPED
+        self._free_ns = max(now_ns, self._free_ns) + on_the_line_ns(unit.nbytes, rate_bps)
+        self._last_ns = max(self._last_ns, self._free_ns + way_ns + int(excess_ns))
+        return self._last_ns
+
+    def _excess_ns(self, nbytes: int, u: float, rtt_ns: float, rate_bps: float) -> float:
+        curve = self._curves.get(nbytes)
+        if curve is None or self.delay.quantile is not None:
+            curve = self._curves[nbytes] = self._table.curve(nbytes, self.loss, rtt_ns, rate_bps)
+        return sum(curve[level] * share for level, share in _weights(self._table.levels, u))
+
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+        """Take `unit` at `now_ns`; it leaves when its last byte has come."""
+        outcomes = super().enter(unit, now_ns)
+        for outcome in outcomes:
+            if isinstance(outcome, Departure):
+                self._flight.add(unit, outcome.at_ns, now_ns)
+        return outcomes
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+        """Take new parameters; drop what is under way at a reset."""
+        self._take(dict(event.changes))
+        if not resets(event):
+            return ()
+        self._free_ns = self._last_ns = now_ns
+        return self._flight.drop(now_ns, "reset")
+
+
+def on_the_line_ns(nbytes: int, rate_bps: float) -> int:
+    """What the bytes of a message and the headers of its packets take at a rate."""
+    packets = -(-nbytes // SEGMENT)
+    return math.ceil((nbytes + packets * HEADERS) * _NS_BITS / rate_bps)
+
+
+def _share(loss: Any) -> float:
+    found = 0.0 if loss is None else getattr(loss, "probability", getattr(loss, "stationary_loss", None))
+    if found is None:
+        raise ValueError("the tcp model knows no loss from a trace; give a probability, or use loss_layer: message")
+    return float(found)
+
+
+def _bits(rate: Any) -> float:
+    if not isinstance(rate, Shape) or rate.rate_bps == 0:
+        raise ValueError("the tcp model knows no rate of 0 or from a trace; give a rate, or use loss_layer: message")
+    return rate.rate_bps or 100e9

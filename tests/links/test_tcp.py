@@ -1,0 +1,111 @@
+"""The model of TCP: exact where nothing is lost, and at the table's own points; in order; nothing lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import Kind
+from netdfl.links.base import DROPPED, Departure, Dropped, LinkEvent, Transit
+from netdfl.links.channel import Links
+from netdfl.links.latency import constant
+from netdfl.links.loss import Bernoulli, DropList, Match
+from netdfl.links.rate import serial
+from netdfl.links.spec import LinksSpec
+from netdfl.links.tcp import HEADERS, SEGMENT, Table, Tcp, default_table
+
+MS = 10**6
+TABLE = Table(
+    sizes=(1000, 100_000, 1_000_000),
+    losses=(0.0, 0.1),
+    rtts_ns=(40 * MS, 100 * MS),
+    rates_bps=(1e7, 1e8),
+    levels=(0.0, 0.5, 1.0),
+    excess_ns=tuple((place * MS, 2 * place * MS, 5 * place * MS) for place in range(24)),
+    timeout_ns=200 * MS,
+    timeout_rtts=1.0,
+    dead_ns=10**11,
+)
+
+
+def message(number: int, nbytes: int = 1000) -> Transit:
+    return Transit(0, 1, Kind.DATA, number, 0, 0, nbytes)
+
+
+def stage(loss: float = 0.0, rate_bps: float = 8e6, delay_ms: int = 20) -> Tcp:
+    return Tcp(7, TABLE, Bernoulli(0, probability=loss), serial(rate=rate_bps), constant(delay=delay_ms * MS))
+
+
+def test_without_loss_a_segment_takes_its_way_and_its_bytes() -> None:
+    assert stage().advance(message(0, 948), 5) == 5 + 20 * MS + 1000 * 1000
+    assert stage().advance(message(0, SEGMENT), 0) == 20 * MS + (SEGMENT + HEADERS) * 1000
+
+
+def test_a_lost_segment_comes_after_timeouts_that_double() -> None:
+    tcp, count = stage(loss=0.1), 20_000
+    excess = [tcp.advance(message(n, 948), n * 10**12) - n * 10**12 - 21 * MS for n in range(count)]
+    late = [each for each in excess if each]
+    assert abs(len(late) - 0.1 * count) < 4 * (count * 0.09) ** 0.5
+    assert set(late) <= {240 * MS * 2**k for k in range(9)}
+    twice = sum(each > 240 * MS for each in late)
+    assert abs(twice - 0.01 * count) < 4 * (count * 0.0099) ** 0.5
+
+
+@given(st.integers(0, 2), st.integers(0, 1), st.integers(0, 1), st.integers(0, 1))
+def test_at_its_own_points_the_table_says_what_was_measured(size: int, loss: int, rtt: int, rate: int) -> None:
+    found = TABLE.curve(TABLE.sizes[size], TABLE.losses[loss], TABLE.rtts_ns[rtt], TABLE.rates_bps[rate])
+    assert found == pytest.approx(TABLE.excess_ns[((size * 2 + loss) * 2 + rtt) * 2 + rate], abs=1)
+
+
+@given(st.integers(1449, 10**8), st.floats(0, 0.6), st.integers(0, 10**9), st.floats(1e3, 1e11))
+def test_everywhere_the_quantiles_are_times_that_rise(nbytes: int, loss: float, rtt_ns: int, rate: float) -> None:
+    for table in (TABLE,):
+        found = table.curve(nbytes, loss, rtt_ns, rate)
+        assert found == sorted(found)
+        assert found[0] >= 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**9)), max_size=30))
+def test_messages_keep_their_order_and_share_the_rate(sent: list[tuple[int, int]]) -> None:
+    tcp, now, last, nbytes = stage(loss=0.05), 0, 0, 0
+    for number, (size, pause) in enumerate(sent):
+        now += pause
+        nbytes += size
+        at = tcp.advance(message(number, size), now)
+        assert at >= max(last, now + 20 * MS)
+        last = at
+    assert last >= 20 * MS + nbytes * 1000 if sent else last == 0
+
+
+def test_what_would_take_too_long_is_dead() -> None:
+    tcp = stage(loss=1.0)
+    assert tcp.advance(message(0), 0) == DROPPED
+    assert isinstance(tcp.enter(message(1), 0)[0], Dropped)
+
+
+def test_a_change_acts_on_what_enters_later_and_a_reset_drops_the_rest() -> None:
+    tcp = stage()
+    assert isinstance(tcp.enter(message(0, 948), 0)[0], Departure)
+    tcp.changed(LinkEvent((("latency", constant(delay=5 * MS)), ("rate_scale", 0.5))), 100 * MS)
+    assert tcp.advance(message(1, 948), 10**9) == 10**9 + 5 * MS + 2 * MS
+    tcp.enter(message(2, 948), 2 * 10**9)
+    dropped = tcp.changed(LinkEvent((("state", "down_reset"),)), 2 * 10**9 + MS)
+    assert [(each.unit.round, each.reason) for each in dropped if isinstance(each, Dropped)] == [(2, "reset")]
+
+
+def test_what_it_does_not_know_is_refused() -> None:
+    with pytest.raises(ValueError, match="trace"):
+        Tcp(1, TABLE, DropList(0, messages=[Match(round=3)]), serial(rate=1e6), constant(delay=0))
+    with pytest.raises(ValueError, match="rate"):
+        Tcp(1, TABLE, None, serial(rate=0), constant(delay=0))
+
+
+def test_links_over_tcp_lose_nothing() -> None:
+    spec = LinksSpec({"default": {"loss": 0.1, "latency": "20ms", "rate": "10Mbit"}}, {}, 2)
+    for _ in range(2):
+        path = Links(spec, Streams(1), (), TABLE).path(0, 1)
+        times = [path.stages[0].enter(message(n), n * 10**11)[0] for n in range(200)]
+        assert all(isinstance(each, Departure) for each in times)
+    assert len(path.stages) == 1
