@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -48,6 +52,42 @@ def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:
     result = run(FAULTS / "resend.yaml", tmp_path / "run")
     assert causes(result) == []
     assert result["verdict"] == "pass", result["reasons"]
+
+
+def test_a_process_that_stands_still_is_a_blocked_loop(tmp_path: Path) -> None:
+    """Stop node 2 as a debugger would; its neighbors wait for it, and the launcher gets no answer."""
+    out, file = tmp_path / "run", FAULTS / "quorum_survives.yaml"
+    long = ["--set", "rounds=1000000", "--set", "wait.for=all", "--set", "events=[]"]
+    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), "--on", "processes", "--out", str(out), *long]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        pid = _until(lambda: _pid_in_round(out, node=2, round=20))
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            kept = _until(lambda: _first_stall(out))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+            running.send_signal(signal.SIGINT)
+    assert (kept["cause"], kept["roots"], kept["culprits"]) == ("blocked_loop", [1, 3], [2])
+
+
+T = TypeVar("T")
+
+
+def _until(look: Callable[[], T | None]) -> T:
+    while (found := look()) is None:
+        time.sleep(0.1)
+    return found
+
+
+def _pid_in_round(out: Path, node: int, round: int) -> int | None:
+    path = out / "fleet.json"
+    nodes = json.loads(path.read_text())["nodes"] if path.exists() else []
+    return next((int(n["pid"]) for n in nodes if n["node"] == node and n["round"] >= round), None)
+
+
+def _first_stall(out: Path) -> dict[str, Any] | None:
+    found = [json.loads(path.read_text())["finding"] for path in sorted((out / "stalls").glob("*.json"))]
+    return next((each for each in found if each["cause"] != "straggler"), None)
 
 
 @pytest.mark.soak
