@@ -25,9 +25,9 @@ class World(Choice):
 
 
 class Fidelity(Strict):
-    """How far the mean delay of a link may be from its schedule: whichever of the two is more."""
+    """How late half of a link's messages may be: whichever of the two is more."""
 
-    relative: float = Field(0.25, ge=0, description="Share of the scheduled delay.")
+    relative: float = Field(0.25, ge=0, description="Share of the mean scheduled delay.")
     slack: Duration = Field(50_000_000, description="At least this much is allowed.")
 
 
