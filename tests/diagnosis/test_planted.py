@@ -49,11 +49,13 @@ def crash(name: str, *expected: Expected, **keys: Any) -> Planted:
     return gossip(name, *expected, **{"failure_detector": {"kind": "none"}} | keys)
 
 
-def asking(name: str, asks: Mapping[int, tuple[Sequence[int], int]], *expected: Expected, nodes: int = 6) -> Planted:
+def asking(
+    name: str, asks: Mapping[int, tuple[Sequence[int], int]], *expected: Expected, nodes: int = 6, **keys: Any
+) -> Planted:
     """Nodes that wait for others before they send, on a full graph."""
     written = repr({node: (tuple(sources), need) for node, (sources, need) in asks.items()})
     algorithm = {"name": "wait_first:wait_first", "asks": written}
-    return gossip(name, *expected, nodes=nodes, algorithm=algorithm, topology="full", rounds=4)
+    return gossip(name, *expected, nodes=nodes, algorithm=algorithm, topology="full", rounds=4, **keys)
 
 
 def cycle(size: int) -> dict[int, tuple[Sequence[int], int]]:
@@ -76,6 +78,7 @@ def down(roots: Sequence[int], culprits: Sequence[int], over: bool = False) -> E
     return Expected(Cause.UNREACHABLE, roots, culprits, over)
 
 
+BEATS = {"kind": "heartbeat", "every": "200ms", "misses": 3}
 SYMMETRIC = {"kind": "exponential", "symmetric": True}
 
 CASES = (
@@ -154,6 +157,10 @@ CASES = (
         lost(3, 2),
         events=[{"at": "35ms", "for": "100ms", "link": "2->3", "state": "down_drop"}],
     ),
+    # heartbeats: nothing is ever idle, and what they name is not waited for
+    crash("crash that heartbeats tell", failure_detector=BEATS, events=[{"at_round": 5, "crash": 4}]),
+    gossip("lost among heartbeats", lost(3, 2), failure_detector=BEATS, events=[lose(2, 3, 5)]),
+    asking("cycle among heartbeats", cycle(3), deadlock(0, 1, 2), failure_detector=BEATS),
     # stragglers
     gossip("pause", down([0, 3], [4], over=True), events=[{"at": "35ms", "for": "20s", "pause": 4}]),
     gossip(
