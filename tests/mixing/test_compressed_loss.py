@@ -12,7 +12,7 @@ from compressed_fleets import Fleet, differences, each_lost, net, normal
 from compressed_server import CLIENTS, fleet_under_loss, optimum
 
 from netdfl.core.errors import MalformedMessage, TrainingError
-from netdfl.core.types import Inbox, Kind, Message, Payload, View
+from netdfl.core.types import Answer, Inbox, Kind, Message, Payload, View
 from netdfl.mixing.compressed.choco import Choco
 from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
@@ -32,7 +32,7 @@ class Stream:
 
     def __init__(self, mass: bool = True) -> None:
         self.differences: Differences = differences("qsgd", mass=mass)
-        self.x = normal(12, 9)
+        self.x = normal(16, 9)
         self.heard = self.differences.first(self.x[0])
         self.reference, self.owed, self.round = Reference(self.heard.start), self.heard, 0
         self.exact: dict[int, torch.Tensor] = {}
@@ -94,7 +94,7 @@ def test_a_full_reference_settles_what_waited_backwards() -> None:
     assert torch.equal(after, stream.exact[6])
 
 
-def test_what_lies_behind_a_second_gap_is_lost_and_counted() -> None:
+def test_what_lies_behind_a_second_gap_waits_for_it_and_is_lost_at_last() -> None:
     stream = Stream()
     stream.say()
     stream.hear(stream.say())
@@ -102,7 +102,26 @@ def test_what_lies_behind_a_second_gap_is_lost_and_counted() -> None:
     stream.hear(stream.say())
     stream.asked()
     stream.close(stream.hear(stream.say()), 4, 5)
+    for version in range(6, 12):
+        stream.close(stream.hear(stream.say()), version)
+    assert stream.heard.tally.lost_w == 0
+    stream.close(stream.hear(stream.say()), 12)
     assert stream.heard.tally.lost_w == 0.25
+    assert stream.heard.copies[0].hole == ()
+
+
+def test_in_any_order_everything_is_settled_once() -> None:
+    stream = Stream()
+    m = {version: stream.say() for version in range(1, 6)}
+    assert stream.hear(m[2]) == []
+    stream.asked()
+    m[6] = stream.say()
+    stream.close(stream.hear(m[4]))
+    stream.close(stream.hear(m[6]), 6)
+    stream.close(stream.hear(m[5]), 5, 4)
+    assert stream.hear(m[1]) == []
+    stream.close(stream.hear(m[3]), 3, 2, 1)
+    assert stream.heard.tally.lost_w == 0
 
 
 def test_a_late_difference_closes_its_gap() -> None:
@@ -113,13 +132,12 @@ def test_a_late_difference_closes_its_gap() -> None:
     assert stream.heard.copies[0].pending == ()
 
 
-def test_a_difference_that_comes_after_its_resynchronisation_is_lost_mass() -> None:
+def test_a_difference_that_comes_after_its_resynchronisation_still_counts() -> None:
     stream = Stream()
     late = stream.say()
     stream.asked()
     stream.close(stream.hear(stream.say()), 2)
-    assert stream.hear(late) == []
-    assert stream.heard.tally.lost_w == 0.25
+    stream.close(stream.hear(late), 1)
     assert torch.equal(stream.heard.copies[0].vector, stream.exact[2])
 
 
@@ -271,3 +289,26 @@ def test_a_model_that_is_not_finite_is_named() -> None:
     x = torch.tensor([1.0, float("inf")])
     with pytest.raises(TrainingError, match="node 0, round 0"):
         CHOCO.outgoing(CHOCO.init(x, HERE), Update(x, x), 0, HERE)
+
+
+def test_what_a_receiver_refuses_is_the_senders_again() -> None:
+    """Three versions refused in a row, and one that was taken before: the sums are exact."""
+    x, view = normal(1, 12)[0], HERE
+    state = EDGE.init(x, view)
+    refused: list[Message] = []
+    current = Update(x, x)
+    taken_x, taken_w = torch.zeros_like(x), 0.0
+    for round in range(4):
+        now = replace(view, round=round)
+        state, outbox = EDGE.outgoing(state, current, 0, now)
+        message = Message(0, 1, Kind.DATA, 0, round, 0, 0, outbox[1])
+        if round == 0:
+            share = float(message.payload.meta["w"])  # type: ignore[arg-type]
+            taken_x, taken_w = state.sent[1].vector * share, share
+        else:
+            refused.append(message)
+        answers = [Answer(message, False) for message in refused] if round == 3 else []
+        mixed = EDGE.mix(state, current, Inbox(answers=answers), 0, now)
+        state, current = mixed.state, mixed.update
+    torch.testing.assert_close(current.x + taken_x, x, rtol=0, atol=1e-14)
+    assert state.weight + taken_w == pytest.approx(1.0, abs=1e-14)

@@ -13,14 +13,15 @@ takes gamma from the compressor alone, as CHOCO does. Static copies are what the
 second serves graphs that change every round, and costs a vector for every edge in use at both of its
 ends.
 
-Loss is as in plain push-sum: a lost message is lost mass, of x and of w. A message that arrives but
-can't be decoded, because an earlier one was lost, waits with its mass for the full reference that it
-makes its receiver ask for; its mass is neither node's meanwhile.
+Loss is as in plain push-sum: a lost message is lost mass, of x and of w; with acknowledged delivery it
+is sent again, and what is refused is the sender's again. A message that arrives but can't be decoded,
+because an earlier one was lost or is late, waits with its mass for that one, or for the full reference
+that it makes its receiver ask for; its mass is neither node's meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,8 +29,18 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Mixed
-from netdfl.mixing.compressed.references import Came, Differences, Heard, Reference, address, ask_others
+from netdfl.mixing.compressed.references import (
+    FULL,
+    Came,
+    Differences,
+    Heard,
+    Reference,
+    address,
+    ask_others,
+    share_of,
+)
 from netdfl.mixing.compressed.step_size import Gamma, first_step_size
+from netdfl.mixing.payloads import encoded_vector, natural, vector
 from netdfl.training.base import Update
 
 
@@ -86,7 +97,7 @@ class QuantizedPushSum:
         for j in view.out_neighbors:
             x.sub_(state.own.vector * (state.gamma * view.out_weights[j]))
             weight -= state.gamma * view.out_weights[j] * state.weight
-        x, weight = _gain(x, weight, came)
+        x, weight = _gain(x, weight, came, _refused(self.differences, inbox, lambda j: state.own))
         return Mixed(state._replace(weight=weight, heard=heard), update._replace(x=x))
 
 
@@ -144,7 +155,7 @@ class EdgePushSum:
             share = _share(state, j, view)
             x.sub_(state.sent[j].vector * share)
             weight -= share
-        x, weight = _gain(x, weight, came)
+        x, weight = _gain(x, weight, came, _refused(self.differences, inbox, state.sent.__getitem__))
         return Mixed(state._replace(weight=weight, heard=heard), update._replace(x=x))
 
 
@@ -156,10 +167,33 @@ def _share(state: EdgeState, j: NodeId, view: View) -> float:
     return state.gamma * view.out_weights[j] * state.weight
 
 
-def _gain(x: Tensor, weight: float, came: Mapping[NodeId, Iterable[Came]]) -> tuple[Tensor, float]:
-    """Add the shares that came, in the senders' order; each product is rounded as its sender rounded it."""
-    for j in sorted(came):
-        for vector, share in came[j]:
-            x.add_(vector * share.x)
-            weight += share.w
+def _refused(differences: Differences, inbox: Inbox, reference: Callable[[NodeId], Reference]) -> list[Came]:
+    """What this node's own messages held that their receivers refused: it is this node's again.
+
+    Exact where all since the first refused were refused too, else to within what the reference moved since.
+    """
+    returned = [m for m in inbox.returned if "version" in m.payload.meta]
+    back: list[Came] = []
+    at: dict[NodeId, Reference] = {}
+    for message in sorted(returned, key=lambda m: -natural(m, "version")):
+        now = at.get(message.dst) or reference(message.dst)
+        if differences.lossless(now.vector.numel()):
+            now = Reference(vector(message, now.vector, FULL))
+        back.append(Came(now.vector, share_of(message)))
+        if now.version == natural(message, "version"):
+            earlier = now.vector - encoded_vector(message, differences.compressor, now.vector)
+            at[message.dst] = Reference(earlier, now.version - 1)
+    return back
+
+
+def _gain(
+    x: Tensor, weight: float, came: Mapping[NodeId, Iterable[Came]], back: Iterable[Came]
+) -> tuple[Tensor, float]:
+    """Add the shares that came, in the senders' order, and those that came back.
+
+    Each product is rounded as its sender rounded it.
+    """
+    for h, share in (*(each for j in sorted(came) for each in came[j]), *back):
+        x.add_(h * share.x)
+        weight += share.w
     return x, weight

@@ -8,7 +8,8 @@ computed on both ends from the same bytes in the same order, so the copies agree
 difference shows as a gap in the versions: the receiver then asks, in the next message that it sends,
 and the sender's next message carries h_(v-1) in full beside the difference. Until then differences
 that can't be decoded are kept where they are mass (push-sum), and settled backwards from the full
-reference: h_(v-2) = h_(v-1) - C_(v-1), as long as no second message is missing between them.
+reference, h_(v-2) = h_(v-1) - C_(v-1), as far as no other message is missing; should that one still
+come, late, the walk goes on.
 
 A compressor that loses nothing needs no reference: what travels is the vector itself.
 """
@@ -63,9 +64,10 @@ class Pending(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """The receiver's end: h at `version`, what waits for a later one, and the version last asked about.
+    """The receiver's end: h at `version`, what waits for another one, and the version last asked about.
 
-    `epoch` counts the sender's restarts: what it sent before one says nothing of what comes after.
+    `epoch` counts the sender's restarts: what it sent before one says nothing of what comes after. `hole`
+    is the reference of the last message that a resynchronisation jumped over, should it still come.
     """
 
     vector: Tensor
@@ -73,6 +75,7 @@ class Copy(NamedTuple):
     epoch: int = 0
     pending: tuple[Pending, ...] = ()
     asked: int = 0
+    hole: tuple[Reference, ...] = ()
 
 
 class Tally(NamedTuple):
@@ -170,7 +173,7 @@ class Differences:
         return Heard(heard.start, copies, _unique(asks), _unique(owed), tally), came
 
     def _follow(self, copy: Copy, message: Message, like: Tensor) -> _Step:
-        version, share = natural(message, "version"), _share(message)
+        version, share = natural(message, "version"), share_of(message)
         if FULL in message.payload.arrays:
             return self._full(copy, message, version, share, like)
         if message.epoch < copy.epoch:
@@ -179,7 +182,7 @@ class Differences:
         if version == copy.version + 1:
             return _catch_up(copy._replace(epoch=message.epoch, pending=(waiting, *copy.pending)))
         if message.epoch == copy.epoch and version <= copy.version:
-            return _Step(copy, lost_w=share.w)
+            return _settle(_with(copy, waiting)) if copy.hole else _Step(copy, lost_w=share.w)
         return self._wait(copy, message.epoch, waiting)
 
     def _wait(self, copy: Copy, epoch: int, waiting: Pending) -> _Step:
@@ -187,12 +190,15 @@ class Differences:
         gone = 0.0
         if epoch != copy.epoch:
             gone = _weight(copy.pending)
-            copy = copy._replace(version=UNKNOWN, epoch=epoch, pending=(), asked=0)
+            copy = Copy(copy.vector, UNKNOWN, epoch)
         ask = not copy.asked or waiting.version >= copy.asked + 2
-        pending = (*copy.pending, waiting) if self.mass else ()
-        dropped = max(0, len(pending) - KEPT)
-        copy = copy._replace(pending=pending[dropped:], asked=waiting.version if ask else copy.asked)
-        return _Step(copy, lost_w=gone + _weight(pending[:dropped]), ask=ask)
+        copy = copy._replace(asked=waiting.version if ask else copy.asked)
+        if not self.mass:
+            return _Step(copy, ask=ask)
+        kept = _with(copy, waiting)
+        dropped = max(0, len(kept.pending) - KEPT)
+        gone += _weight(kept.pending[:dropped])
+        return _Step(kept._replace(pending=kept.pending[dropped:]), lost_w=gone, ask=ask)
 
     def _full(self, copy: Copy, message: Message, version: int, share: Share, like: Tensor) -> _Step:
         base = vector(message, like, FULL)
@@ -203,31 +209,43 @@ class Differences:
         if message.epoch == copy.epoch and version <= copy.version:
             return _Step(copy, (Came(now, share),))
         pending = copy.pending if message.epoch == copy.epoch else ()
-        settled, lost = _walk_back([p for p in pending if p.version < version], base, version - 1)
-        lost += _weight(copy.pending) - _weight(pending)
-        ahead = tuple(p for p in pending if p.version > version)
-        after = _catch_up(Copy(now, version, message.epoch, ahead))
-        return _Step(after.copy, (*settled, Came(now, share), *after.came), lost)
+        before = (Reference(base, version - 1),) if self.mass else ()
+        back = _settle(Copy(now, version, message.epoch, pending, hole=before))
+        after = _catch_up(back.copy)
+        lost = _weight(copy.pending) - _weight(pending) + after.lost_w
+        return _Step(after.copy, (*back.came, Came(now, share), *after.came), lost)
+
+
+def _with(copy: Copy, waiting: Pending) -> Copy:
+    return copy._replace(pending=tuple(sorted((*copy.pending, waiting), key=lambda each: each.version)))
 
 
 def _catch_up(copy: Copy) -> _Step:
-    """Decode what waited, as far as no version is missing."""
-    came, waiting = [], list(copy.pending)
+    """Decode what waited for the copy's version, as far as none is missing; forget a hole that is long past."""
+    came: list[Came] = []
+    waiting = [each for each in copy.pending if each.version > copy.version]
+    behind = tuple(each for each in copy.pending if each.version <= copy.version)
     while waiting and waiting[0].version == copy.version + 1:
         first = waiting.pop(0)
         copy = copy._replace(vector=copy.vector + first.difference, version=first.version)
         came.append(Came(copy.vector, first.share))
-    return _Step(copy._replace(pending=tuple(waiting), asked=copy.asked if waiting else 0), tuple(came))
+    lost = 0.0
+    if copy.hole and copy.version > copy.hole[0].version + KEPT:
+        copy, lost, behind = copy._replace(hole=()), _weight(behind), ()
+    return _Step(copy._replace(pending=(*behind, *waiting), asked=copy.asked if waiting else 0), tuple(came), lost)
 
 
-def _walk_back(waiting: list[Pending], base: Tensor, version: int) -> tuple[list[Came], float]:
-    """Settle what waited, from `base` at `version` backwards; weigh what is behind another gap."""
-    settled = []
-    while waiting and waiting[-1].version == version:
-        last = waiting.pop()
-        settled.append(Came(base, last.share))
-        base, version = base - last.difference, version - 1
-    return settled, _weight(waiting)
+def _settle(copy: Copy) -> _Step:
+    """Walk back from the hole through the differences that waited, h_(v-1) = h_v - C_v, to the next missing one."""
+    came: list[Came] = []
+    waiting = [*copy.pending]
+    for h, version in copy.hole:
+        while (last := next((each for each in waiting if each.version == version), None)) is not None:
+            waiting.remove(last)
+            came.append(Came(h, last.share))
+            h, version = h - last.difference, version - 1
+        copy = copy._replace(hole=(Reference(h, version),))
+    return _Step(copy._replace(pending=tuple(waiting)), tuple(came))
 
 
 def _weight(waiting: Iterable[Pending]) -> float:
@@ -274,7 +292,8 @@ def ask_others(heard: Heard, outbox: Outbox) -> tuple[Heard, Outbox]:
     return heard._replace(asks=()), {**outbox, **others}
 
 
-def _share(message: Message) -> Share:
+def share_of(message: Message) -> Share:
+    """The share that goes with a message's reference. Raises MalformedMessage."""
     meta = message.payload.meta
     return Share(number(message, "share") if "share" in meta else 1.0, number(message, "w") if "w" in meta else 0.0)
 
