@@ -48,7 +48,11 @@ class EdgeAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A node's answer to a probe. `serves`: it answers peers' requests now, whatever it waits for."""
+    """A node's answer to a probe.
+
+    `serves`: it answers peers' requests now, whatever it waits for. `again` are the messages that it
+    will send again by itself, as (destination, round, step).
+    """
 
     node: NodeId
     epoch: int
@@ -58,6 +62,7 @@ class Account:
     since_ns: int
     mailbox_full: bool = False
     serves: bool = False
+    again: tuple[tuple[NodeId, int, int], ...] = ()
     wait: WaitAccount | None = None
     edges: Mapping[NodeId, EdgeAccount] = field(default_factory=dict)
     stack: str = ""
@@ -71,7 +76,8 @@ class Account:
         """What `to_json` gave, through JSON or not."""
         wait = data["wait"]
         edges = {int(dst): EdgeAccount(**_edge(edge)) for dst, edge in data["edges"].items()}
-        own = dict(data) | {"state": State(data["state"]), "edges": edges}
+        again = tuple(tuple(message) for message in data["again"])
+        own = dict(data) | {"state": State(data["state"]), "edges": edges, "again": again}
         return cls(**own | {"wait": None if wait is None else WaitAccount(**_wait(wait))})
 
 
@@ -114,6 +120,7 @@ def give_account(
         round=max(node.round, 0),
         since_ns=node.waits.went_on_ns if wait is None else wait.since_ns,
         serves=node.requests.serving,
+        again=node.delivery.due_again if node.delivery is not None else (),
         mailbox_full=node.mailbox.num_kept >= node.mailbox.bound,
         wait=wait,
         edges={

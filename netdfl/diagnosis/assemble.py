@@ -156,7 +156,8 @@ class _Fleet:
             if fate in ARRIVED:
                 return Awaited(Fate.IN_FLIGHT) if arrived else None
             if any_epoch or key[1] == account.epoch:
-                return Awaited(Fate.LOST, fate.removeprefix("dropped:"), edge)
+                again = kind is Kind.DATA and (edge[1], *slot) in account.again
+                return Awaited(Fate.LOST, fate.removeprefix("dropped:"), edge, again)
         return None
 
     def edge(self, edge: Edge) -> EdgeNow:

@@ -132,7 +132,9 @@ def describe_culprits(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge]) -
     if cause is Cause.LOST_MESSAGE:
         reasons = {wait_of(snapshot, root).awaited[culprit].reason for root, culprit in pairs} - {"", "loss"}
         why = f" ({words.listed(sorted(reasons))})" if reasons else ""
-        return f"whose message{'s were' if len(pairs) > 1 else ' was'} lost on {arrows}{why}"
+        again = all(wait_of(snapshot, root).awaited[culprit].resent for root, culprit in pairs)
+        sent = ", and will be sent again" if again else ""
+        return f"whose message{'s were' if len(pairs) > 1 else ' was'} lost on {arrows}{why}{sent}"
     if cause is Cause.UNREACHABLE:
         return _describe_unreachable(snapshot, culprits, edges, arrows)
     if any(wait_of(snapshot, root).need > len(snapshot.nodes) for root, _ in pairs):

@@ -101,6 +101,12 @@ class Acknowledged:
         """The messages that are in limbo, in the order in which they were sent."""
         return [entry.message for entry in self._limbo.values()]
 
+    @property
+    def due_again(self) -> tuple[tuple[NodeId, int, int], ...]:
+        """What is sent again unless an answer comes first, as (receiver, round, step)."""
+        waiting = [(id[0], id[2], id[3]) for id, entry in self._limbo.items() if entry.timer is not None]
+        return () if self._closed else tuple(waiting)
+
     def take_answers(self) -> list[Answer]:
         """What was said of this node's messages since the last time, once."""
         answers, self._answers = self._answers, []

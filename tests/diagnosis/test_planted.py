@@ -161,6 +161,18 @@ CASES = (
     crash("crash that heartbeats tell", failure_detector=BEATS, events=[{"at_round": 5, "crash": 4}]),
     gossip("lost among heartbeats", lost(3, 2), failure_detector=BEATS, events=[lose(2, 3, 5)]),
     asking("cycle among heartbeats", cycle(3), deadlock(0, 1, 2), failure_detector=BEATS),
+    # acknowledged delivery sends again by itself
+    gossip(
+        "lost and sent again",
+        delivery={"kind": "acknowledged"},
+        events=[{"at": "35ms", "for": "100ms", "link": "2->3", "state": "down_drop"}],
+    ),
+    gossip(
+        "cut for longer, and sent again",
+        down([3], [2], over=True),
+        delivery={"kind": "acknowledged"},
+        events=[{"at": "35ms", "for": "5s", "link": "2->3", "state": "down_drop"}],
+    ),
     # stragglers
     gossip("pause", down([0, 3], [4], over=True), events=[{"at": "35ms", "for": "20s", "pause": 4}]),
     gossip(

@@ -94,6 +94,14 @@ def test_the_fate_of_an_awaited_message(giver: Account | None, fate: Fate) -> No
     assert fate_of(giver) is fate
 
 
+def test_a_lost_message_that_its_sender_will_send_again_holds_nobody_for_good() -> None:
+    giver = account(1, edges={0: edge(lost=0)})
+    accounts = {0: account(0, State.WAITING, wait=wait([1]))}
+    for again, stuck in (((), [0]), (((0, 3, 0),), []), (((0, 4, 0),), [0]), (((2, 3, 0),), [0])):
+        snapshot = assemble(SECOND, accounts | {1: replace(giver, again=again)}, {}, Outages([]))
+        assert [root for found in find_stuck(snapshot) for root in found.roots] == stuck
+
+
 @pytest.mark.parametrize(
     ("giver", "asked", "fate"),
     [
