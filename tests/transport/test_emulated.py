@@ -194,6 +194,35 @@ async def test_a_link_that_holds_lets_everything_go_when_the_schedule_heals_it()
     assert all(row.arrived_ns >= 150 * MS for row in ledger.rows)
 
 
+async def test_a_new_rate_of_a_downlink_frees_what_waits_there():
+    ledger = KeptLedger()
+    entries = [{"at": "150ms", "node": 1, "downlink": "100Mbit"}]
+    async with emulated_fleet(2, ledger, {"1": {"downlink": "1bit"}}, entries) as (a, b):
+        b.attach(KeptSink())
+        await a.send(messages(3))
+        await ledger.until_settled(3)
+    assert [row.fate for row in ledger.rows] == ["delivered"] * 3
+    assert all(row.arrived_ns >= 150 * MS for row in ledger.rows)
+
+
+async def test_a_message_is_handed_over_before_it_is_due_but_not_past_a_change():
+    ledger, ahead = KeptLedger(), []
+    entries = [{"at": "30s", "link": "0->2", "state": "down_drop"}]
+    block = {"0->1": {"latency": "100ms"}, "0->2": {"latency": "1h"}}
+    async with emulated_fleet(3, ledger, block, entries) as (a, b, _):
+        b.attach(KeptSink())
+        carry, clock = a.carrier.carry, a._clock
+        a.carrier.carry = lambda message, stamp: (
+            ahead.append((message.dst, read_stamp(stamp).due_ns - clock.now_ns())),
+            carry(message, stamp),
+        )
+        a._lead_ns = 2 * 3600 * 1000 * MS
+        await a.send([*messages(1), *messages(1, (0, 2))])
+        assert [dst for dst, _ in ahead] == [1]
+        assert ahead[0][1] > 0
+        await ledger.until_settled(1)
+
+
 async def test_a_reset_drops_what_is_under_way():
     ledger = KeptLedger()
     entries = [{"at": "150ms", "link": "0->1", "state": "down_reset"}]
@@ -269,3 +298,19 @@ async def test_a_report_that_is_none_is_refused_and_changes_nothing(meta):
         await ledger.until_refused(1)
         assert [(edge, reason) for edge, reason, _ in ledger.refusals] == [((1, 0), "malformed")]
         assert ledger.rows == []
+
+
+async def test_nobody_reports_what_was_sent_to_another():
+    ledger = KeptLedger()
+    async with emulated_fleet(3, ledger, {"1": {"downlink": "1bit"}}) as (a, b, c):
+        b.attach(KeptSink())
+        receipt, there = a.receipt, asyncio.Event()
+        a.receipt = lambda *news: (receipt(*news), there.set())
+        await a.send(messages(1))
+        await there.wait()
+        for liar, fate in ((c, "late"), (b, "delivered")):
+            claim = Payload(meta={"fates": [[1, fate, 5]]})
+            liar.carrier.carry(replace(messages(1, (liar.node, 0))[0], payload=claim), b"")
+            await liar.carrier.hand_over()
+        await ledger.until_settled(1)
+    assert [(row.fate, row.arrived_ns) for row in ledger.rows] == [("delivered", 5)]
