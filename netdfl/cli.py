@@ -96,12 +96,24 @@ def list_parts(
 
 @app.command()
 def run(
-    scenario: ScenarioFile,
+    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="The scenario file.")] = None,
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run directory to make.")] = None,
+    check_determinism: Annotated[
+        bool, typer.Option("--check-determinism", help="Simulate it twice, and name the first event that differs.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a simulated run that was killed.")
+    ] = None,
 ) -> None:
     """Run a scenario and judge it; the exit code is the verdict."""
+    if resume is not None:
+        raise typer.Exit(_resume(resume, scenario is None and not sets and on is None and out is None))
+    if scenario is None:
+        raise InputError("which scenario? name its file, or a run to --resume")
+    if check_determinism:
+        raise typer.Exit(_check_determinism(load_scenario(scenario, sets, on), out))
     from netdfl.fleet.spawn import Nursery
 
     nursery = Nursery.open()
@@ -114,9 +126,44 @@ def run(
         finished = run_scenario(loaded, out=out, view=view, nursery=nursery)
     finally:
         nursery.close()
+    raise typer.Exit(_sum_up(view, finished))
+
+
+def _sum_up(view: Any, finished: Any) -> int:
+    """Print what a run came to; return its exit code."""
     page = finished.path / "report.html"
     view.summary(finished.result, finished.path, page if page.exists() else None)
-    raise typer.Exit(int(finished.exit_code))
+    return int(finished.exit_code)
+
+
+def _resume(path: Path, alone: bool) -> int:
+    """Go on with the run at `path`, as it was. Raises InputError where something would be changed."""
+    if not alone:
+        raise InputError("--resume goes on with a run as it was: give no scenario, --set, --on or --out with it")
+    from netdfl.fleet.run import resume
+    from netdfl.report.live import open_view
+
+    view = open_view()
+    return _sum_up(view, resume(path, view=view))
+
+
+def _check_determinism(scenario: Any, out: Path | None) -> int:
+    """Print the hashes of two runs and where they part; 0: they are equal, 1: they are not."""
+    import shutil
+    import tempfile
+
+    from netdfl.fleet.determinism import check_determinism
+
+    path = out or Path(tempfile.mkdtemp(prefix="netdfl-determinism-"))
+    found = check_determinism(scenario, path)
+    print(f"first run   {found.hashes[0]}\nsecond run  {found.hashes[1]}")
+    if found.difference is not None:
+        print(f"they differ at {found.difference}; both logs are in {path}")
+        return 1
+    print("they are equal")
+    if out is None:
+        shutil.rmtree(path)
+    return 0
 
 
 @app.command()
@@ -139,6 +186,25 @@ def export(
     from netdfl.record.run import open_run
 
     print(export_table(open_run(run), table, format, out or Path(f"{table}.{format}")))  # type: ignore[arg-type]
+
+
+@app.command()
+def calibrate(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the fitted table goes.")] = Path(
+        "tcp_table.json"
+    ),
+    messages: Annotated[int, typer.Option("--messages", help="Messages of each cell, twice.")] = 96,
+    seed: Annotated[int, typer.Option("--seed", help="Of the fit's losses; the check's have the next one.")] = 1,
+) -> None:
+    """Time messages over real TCP in namespaces, fit the tcp link model to them, and check it on a repeat."""
+    from netdfl.fleet.calibrate import GRID, measure
+    from netdfl.fleet.tcp_fit import compare, fit, markdown, write
+
+    table = fit(measure(GRID, messages, seed))
+    write(table, out)
+    rows = compare(table, measure(GRID, messages, seed + 1))
+    print(markdown(rows))
+    print(f"{sum(row.kept for row in rows)} of {len(rows)} cells within the bounds; the table is {out}")
 
 
 @data.command("get")

@@ -13,12 +13,14 @@ from netdfl.core.types import Message, NodeId, View
 from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.compute import ComputeTime
 from netdfl.fleet.evaluation import Snapshot
+from netdfl.fleet.replay import Memory, RememberingWorker
 from netdfl.fleet.script import fresh_round
 from netdfl.fleet.simulated_ledger import SimulatedLedger
 from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.node.gate import Gate
 from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.runtime import Node
+from netdfl.record.run import CHECKPOINTS
 from netdfl.record.status import NodeStatus, Phase
 from netdfl.transport.simulated import SimulatedTransport
 
@@ -46,7 +48,7 @@ class SimulatedNode:
         self.transport = SimulatedTransport(fleet.fabric, node, self.ledger)
         keep = MOST_KEPT if fleet.scenario.wait.on_stall == "resend" else 0
         self.outgoing = Outgoing(self.transport, fleet.clock, keep=keep)
-        self.worker = VirtualWorker(node, fleet.training, compute)
+        self.worker = self._worker(compute)
         self.worker.round = lambda: self.node.round
         self.status = NodeStatus(node)
         self.epoch = self.joined = 0
@@ -55,6 +57,15 @@ class SimulatedNode:
         self.task: asyncio.Task[None] | None = None
         self.beating: asyncio.Task[None] | None = None
         self.node, self.gate = self._live()
+
+    def _worker(self, compute: ComputeTime) -> VirtualWorker:
+        every = self.fleet.scenario.checkpoint.every
+        if every is None:
+            return VirtualWorker(self.id, self.fleet.training, compute)
+        worker = RememberingWorker(self.id, self.fleet.training, compute)
+        worker.memory = Memory(self.fleet.directory.path / CHECKPOINTS, self.id, every)
+        worker.task = lambda: self.node.task
+        return worker
 
     def _live(self) -> tuple[Node, Gate]:
         fleet = self.fleet

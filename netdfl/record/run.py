@@ -18,6 +18,7 @@ from netdfl.record.store import STORE
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
+CHECKPOINTS = "checkpoints"
 Table: TypeAlias = Literal["messages", "metrics", "events"]
 
 COLUMNS: Mapping[Table, Mapping[str, str]] = {

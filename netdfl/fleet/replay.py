@@ -1,0 +1,105 @@
+"""Local rounds on disk: a simulated run that was killed is played again without training again.
+
+A checkpoint of a simulated fleet is the outcome of every local round so far, of each node, in the order in which
+it trained. Everything else a simulated run does follows from the scenario and its seed: so a resumed run begins
+at time 0, plays every message again, takes each local round from disk while there is one, and trains from there on.
+It is exact by construction, and costs the network's part of the time that was lost, not the training's. One file
+holds `checkpoint.every` local rounds of a node; what had not filled a file is trained again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from torch import Tensor
+
+from netdfl.algorithms.base import NodeState
+from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
+from netdfl.fleet.virtual_training import VirtualWorker
+from netdfl.node.checkpoint import load_state, save_state
+from netdfl.training.base import Task, Update
+
+T = TypeVar("T")
+
+
+class Trained(NamedTuple):
+    """What a local round leaves, beside what was known before it."""
+
+    start: Any
+    local: Any
+    x: Tensor
+    extras: dict[str, Tensor]
+    loss: float
+    last_loss: float
+
+
+class Memory:
+    """The local rounds of one node: those on disk are read, later ones are written, `every` to a file."""
+
+    def __init__(self, folder: Path, node: NodeId, every: int) -> None:
+        """Keep the rounds of `node` below `folder`."""
+        self.folder, self.node, self.every = folder, node, every
+        self.num_read = 0
+        self._number = 0
+        self._read: list[Trained] = []
+        self._fresh: list[Trained] = []
+
+    def run(self, state: NodeState, task: Task, train: Callable[[], tuple[NodeState, Update]]) -> Any:
+        """The next local round, begun at `state`: from disk, or by `train`. Raises RunError for a full disk."""
+        number, self._number = self._number, self._number + 1
+        if number % self.every == 0:
+            self._read = self._load(number // self.every, state)
+        if self._read:
+            self.num_read += 1
+            return _recalled(self._read[number % self.every], state, task)
+        after, update = train()
+        extras = dict(update.extras)
+        self._fresh.append(Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss))
+        if len(self._fresh) == self.every:
+            self._save(number // self.every)
+        return after, update
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{self.node:03d}-{number:06d}.safetensors"
+
+    def _load(self, number: int, state: NodeState) -> list[Trained]:
+        path = self._path(number)
+        if not path.exists():
+            return []
+        like = Trained(state.start, state.local, state.x, {}, 0.0, 0.0)
+        return load_state(path, [like] * self.every)
+
+    def _save(self, number: int) -> None:
+        path = self._path(number)
+        try:
+            self.folder.mkdir(exist_ok=True)
+            save_state(self._fresh, path)
+        except OSError as error:
+            raise RunError(f"{path} can't be written: {error.strerror}") from error
+        self._fresh = []
+
+
+def _recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState, Update]:
+    task.last_loss = trained.last_loss  # type: ignore[misc]
+    after = state._replace(start=trained.start, local=trained.local)
+    return after, Update(state.x, trained.x, trained.extras, trained.loss)
+
+
+class RememberingWorker(VirtualWorker):
+    """A worker in virtual time whose local rounds go through a `Memory`."""
+
+    memory: Memory
+    task: Callable[[], Task]
+
+    async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
+        """As `VirtualWorker.run`."""
+        state = getattr(function, "__self__", None)
+        if what != "train" or not isinstance(state, NodeState):
+            return await super().run(what, function, *args)
+        return await super().run(what, self._train, state, function, args)
+
+    def _train(self, state: NodeState, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        return self.memory.run(state, self.task(), lambda: function(*args))

@@ -1,0 +1,80 @@
+"""A simulated run that was killed goes on to the hash of the run left alone, and trains no round twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from conftest import small
+
+from netdfl.core.errors import InputError
+from netdfl.fleet.run import resume, run
+from netdfl.training.sgd import LocalSgd
+from tests.soak.resume import trial
+
+SETS = (
+    "task={kind: quadratic, dim: 8, noise: 0.1}",
+    "algorithm={name: dfedavgm, local_epochs: 2}",
+    "rounds=10",
+    "world.compute=100ms",
+    "links={default: {loss: 10%, latency: 5ms}}",
+    "wait.deadline=200ms",
+    "checkpoint.every=3",
+)
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of local rounds that were computed."""
+    monkeypatch.setattr("netdfl.report.html.write_report", lambda path: path)
+    trained, train = [0], LocalSgd.train
+
+    def counting(*args: object) -> object:
+        trained[0] += 1
+        return train(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LocalSgd, "train", counting)
+    return trained
+
+
+def test_local_rounds_that_fill_a_file_are_not_computed_again(count: list[int], tmp_path: Path) -> None:
+    first = run(small(*SETS), out=tmp_path / "run")
+    assert count == [40]
+    (first.path / "result.json").unlink()
+    again = resume(first.path)
+    assert count == [40 + 4]
+    assert again.result["event_log_hash"] == first.result["event_log_hash"]
+    assert {k: v for k, v in again.result.items() if k != "duration_s"} == {
+        k: v for k, v in first.result.items() if k != "duration_s"
+    }
+
+
+def test_any_part_of_the_files_will_do(count: list[int], tmp_path: Path) -> None:
+    first = run(small(*SETS), out=tmp_path / "run")
+    (first.path / "result.json").unlink()
+    for file in sorted((first.path / "checkpoints").glob("*-000002.safetensors"))[:3]:
+        file.unlink()
+    (first.path / "checkpoints" / "000-000001.safetensors").unlink()
+    assert resume(first.path).result["event_log_hash"] == first.result["event_log_hash"]
+
+
+def test_without_checkpoints_a_run_begins_again(count: list[int], tmp_path: Path) -> None:
+    first = run(small(*SETS[:-1]), out=tmp_path / "run")
+    (first.path / "result.json").unlink()
+    assert not (first.path / "checkpoints").exists()
+    assert resume(first.path).result["event_log_hash"] == first.result["event_log_hash"]
+    assert count == [80]
+
+
+def test_a_run_that_has_ended_is_not_resumed(count: list[int], tmp_path: Path) -> None:
+    first = run(small(*SETS), out=tmp_path / "run")
+    with pytest.raises(InputError, match="has ended with verdict"):
+        resume(first.path)
+    with pytest.raises(InputError, match="is not a run"):
+        resume(tmp_path)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_killed_at_a_random_moment(number: int) -> None:
+    assert trial(Random(f"ci-{number}"), number) is None
