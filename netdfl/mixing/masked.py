@@ -28,7 +28,10 @@ class MaskedState(NamedTuple):
 
 
 class MaskedAverage:
-    """The solver's mask comes in `Update.extras`, of dtype bool. A neighbor that is missing does not count."""
+    """The solver's mask comes in `Update.extras`, of dtype bool; without one all of the vector is active.
+
+    A neighbor that is missing does not count.
+    """
 
     push = False
 
@@ -46,19 +49,24 @@ class MaskedAverage:
 
     def outgoing(self, state: MaskedState, update: Update, step: int, view: View) -> tuple[MaskedState, Outbox]:
         """The coordinates of the own mask, and the mask."""
-        mask = update.extras[MASK]
+        mask = _own(update)
         bits = torch.from_numpy(np.packbits(mask.cpu().numpy(), bitorder="little"))
         return state, to_all(view, Payload({MODEL: snapshot(update.x[mask]), MASK: snapshot(bits)}))
 
     def mix(self, state: MaskedState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """The mean of each coordinate over those that have it, on the own mask."""
-        own = update.extras[MASK]
+        own = _own(update)
         total, count = update.x * own, own.to(update.x.dtype)
         for message in inbox:
             mask = _mask(message, own)
             total[mask] += vector(message, total[mask])
             count += mask
         return Mixed(state, update._replace(x=total.div_(count.clamp_(min=1)).mul_(own)))
+
+
+def _own(update: Update) -> Tensor:
+    mask = update.extras.get(MASK)
+    return torch.ones_like(update.x, dtype=torch.bool) if mask is None else mask
 
 
 def _mask(message: Message, like: Tensor) -> Tensor:

@@ -19,20 +19,24 @@ from torch import Tensor
 
 from netdfl.algorithms.base import Algorithm, Entry, NodeState
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId, View
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.testing.equal import equal
 from netdfl.testing.loopback import run_fleet
-from netdfl.testing.rounds import States, exchange, first_states, play_rounds
+from netdfl.testing.rounds import States, exchange, first_states, in_step, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
-from netdfl.topology.selection import sampled
+from netdfl.topology.pairing import halves
+from netdfl.topology.selection import Everyone, Private, sampled
+from netdfl.topology.weights import uniform
 from netdfl.training.base import Update
 from netdfl.training.toy import Quadratic, consensus
 
 NODES, DIM = 8, 6
 EXACT = 1e-12
+EXCHANGE = Exchange(wait=WaitPolicy(announce=True))
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,12 @@ def network_for(entry: Entry, streams: Streams) -> Network:
     if "server" in entry.needs:
         star = TOPOLOGIES["star"](NODES + 1, streams)
         return Network(star, server=NODES, participants=sampled(NODES, streams, participation=0.5))
-    name = "random_push" if "column" in entry.needs else "random_sym"
+    if entry.selects:
+        return Network(TOPOLOGIES["full"](NODES, streams), selection=Private(Everyone()))
+    if "both_ways" in entry.needs:
+        topology = TOPOLOGIES["random_sym"](NODES, streams)
+        return Network(topology, uniform, halves(topology))
+    name = "random_push" if "column" in entry.needs else "full" if "average" in entry.needs else "random_sym"
     return Network(TOPOLOGIES[name](NODES, streams))
 
 
@@ -83,16 +92,16 @@ def _around_three(node: NodeId, streams: Streams, noise: float) -> Quadratic:
 
 def agrees_without_gradient(entry: Entry) -> None:
     """With no gradient the models of all nodes meet; where there is a server, at the server's."""
-    alg, fleet = entry.build(Exchange()), consensus_fleet(entry)
+    alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry)
     before = _spread(alg, first_states(alg, fleet.tasks, fleet.network.view))
-    states = _run(alg, fleet, 60)
+    states = _after(alg, fleet, 60)
     spread = _spread(alg, states)
     assert spread <= 1e-3 * before, f"after 60 rounds without gradient the models are still {spread:.2g} apart"
 
 
 def preserves_the_mean(entry: Entry) -> None:
     """With no gradient the sums of x and of w never change; a server's model stays where it is."""
-    alg, fleet = entry.build(Exchange()), consensus_fleet(entry)
+    alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry)
     states = first_states(alg, fleet.tasks, fleet.network.view)
     kept_x, kept_w = _conserved(alg, fleet, states)
     for round in range(20):
@@ -106,13 +115,16 @@ def mixes_as_the_matrix(entry: Entry) -> None:
     """Uncompressed mixing is the matrix product X+ = M X, once for each of its steps.
 
     X stands for both the vectors before and after training, so it holds for either order of mixing
-    and stepping; a server's row of M is the mean of the participants.
+    and stepping; a server's row of M is the mean of the participants. Where pairs meet, M is the product
+    of their averages; where nodes choose their receivers themselves, it is what they chose.
     """
-    alg, fleet = entry.build(Exchange()), consensus_fleet(entry, seed=1)
+    alg, fleet = entry.build(EXCHANGE), consensus_fleet(entry, seed=1)
     states, views = first_states(alg, fleet.tasks, fleet.network.view), _views(fleet, 0)
     if fleet.server is not None:
         return _averages_reports(alg, fleet, states)
-    matrix = torch.from_numpy(fleet.network.matrix(0))
+    if alg.family in ("bilateral", "overlap"):
+        return _mixes_in_a_round(alg, fleet, states)
+    matrix = _chosen_matrix(alg, states, views) if entry.selects else torch.from_numpy(fleet.network.matrix(0))
     steps = alg.mixing.num_steps(0, views[0])
     expected = torch.linalg.matrix_power(matrix, steps) @ _stack(states)
     updates = {i: Update(s.x, s.x.clone()) for i, s in states.items()}
@@ -121,6 +133,29 @@ def mixes_as_the_matrix(entry: Entry) -> None:
     assert off <= EXACT, f"{steps} steps of mixing differ from M^{steps} X by {off:.2g}"
     for i, update in updates.items():
         assert torch.equal(update.x, states[i].x), f"mixing wrote to the update's vector of node {i}; make a new one"
+
+
+def _chosen_matrix(alg: Algorithm, states: States, views: Mapping[NodeId, View]) -> Tensor:
+    """Equal shares to whom each node sends, and to itself."""
+    matrix = torch.eye(len(states), dtype=torch.float64)
+    for i, s in states.items():
+        _, outbox = s.outgoing(alg, Update(s.x, s.x), 0, views[i])
+        matrix[list(outbox), i] = 1.0
+    return matrix / matrix.sum(0)
+
+
+def _mixes_in_a_round(alg: Algorithm, fleet: Fleet, states: States) -> None:
+    if alg.family == "overlap":
+        matrix = torch.from_numpy(fleet.network.matrix(0))
+    else:
+        matrix = torch.eye(len(states), dtype=torch.float64)
+        for i, view in sorted(_views(fleet, 0).items()):
+            peer = alg.mixing.peer(view)
+            if peer is not None:
+                matrix[[i, peer]] = matrix[[i, peer]].mean(0)
+    mixed = play_rounds(alg, states, fleet.tasks, fleet.network.view, 1)
+    off = float((_stack(mixed) - matrix @ _stack(states)).abs().max())
+    assert off <= EXACT, f"a round without gradient differs from M X by {off:.2g}"
 
 
 def _averages_reports(alg: Algorithm, fleet: Fleet, states: States) -> None:
@@ -133,15 +168,15 @@ def _averages_reports(alg: Algorithm, fleet: Fleet, states: States) -> None:
 
 def converges_on_a_quadratic(entry: Entry) -> None:
     """The average model comes to within 1 % of the optimum of the mean of quadratics that disagree."""
-    alg, fleet = entry.build(Exchange()), quadratic_fleet(entry)
+    alg, fleet = entry.build(EXCHANGE), quadratic_fleet(entry)
     first = _gap(alg, fleet, first_states(alg, fleet.tasks, fleet.network.view))
-    gap = _gap(alg, fleet, _run(alg, fleet, 60))
+    gap = _gap(alg, fleet, _after(alg, fleet, 60))
     assert gap <= 0.01 * first, f"after 60 rounds the loss is {gap:.3g} above the optimum, from {first:.3g} at first"
 
 
 def survives_save_and_load(entry: Entry) -> None:
     """Four rounds with the states saved and loaded after two equal four rounds in one go, bit for bit."""
-    alg, fleet = entry.build(Exchange()), quadratic_fleet(entry, noise=0.1)
+    alg, fleet = entry.build(EXCHANGE), quadratic_fleet(entry, noise=0.1)
     view_of = fleet.network.view
     first = first_states(alg, fleet.tasks, view_of)
     half = play_rounds(alg, first, fleet.tasks, view_of, 2)
@@ -155,12 +190,13 @@ def survives_save_and_load(entry: Entry) -> None:
 
 def same_seed_same_result(entry: Entry) -> None:
     """Two runs from one seed are equal bit for bit, another seed's is not, and the loop is the parts' sum."""
-    alg = entry.build(Exchange())
+    alg = entry.build(EXCHANGE)
     fleet, again, other = (quadratic_fleet(entry, seed, noise=0.1) for seed in (5, 5, 6))
     states = _run(alg, fleet, 4)
     _same(states, _run(alg, again, 4), "a second run from the same seed")
-    first = first_states(alg, again.tasks, again.network.view)
-    _same(states, play_rounds(alg, first, again.tasks, again.network.view, 4), "the rounds played by hand")
+    if in_step(alg):
+        first = first_states(alg, again.tasks, again.network.view)
+        _same(states, play_rounds(alg, first, again.tasks, again.network.view, 4), "the rounds played by hand")
     assert not torch.equal(_stack(states), _stack(_run(alg, other, 4))), "another seed gives the same result"
 
 
@@ -182,6 +218,15 @@ def check_algorithm(entry: Entry) -> None:
 
 def _run(alg: Algorithm, fleet: Fleet, num_rounds: int) -> States:
     return {i: kept.states[-1] for i, kept in run_fleet(alg, fleet.network.view, fleet.tasks, num_rounds).items()}
+
+
+def _after(alg: Algorithm, fleet: Fleet, num_rounds: int) -> States:
+    """By the loop, or, where nodes may be rounds apart, by hand: so that all are judged in the same round."""
+    if in_step(alg):
+        return _run(alg, fleet, num_rounds)
+    return play_rounds(
+        alg, first_states(alg, fleet.tasks, fleet.network.view), fleet.tasks, fleet.network.view, num_rounds
+    )
 
 
 def _views(fleet: Fleet, round: int) -> dict[NodeId, View]:

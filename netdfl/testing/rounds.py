@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from netdfl.algorithms.base import Algorithm, NodeState
+from netdfl.algorithms.base import Algorithm, FamilyName, NodeState
 from netdfl.algorithms.families import DOWN, UP, first_state, noticed, reported
+from netdfl.algorithms.overlap import given, taken
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Role, View
 from netdfl.training.base import Task, Update
 
@@ -26,12 +27,19 @@ def first_states(alg: Algorithm, tasks: Tasks, view_of: ViewOf) -> States:
 
 
 def play_rounds(alg: Algorithm, states: States, tasks: Tasks, view_of: ViewOf, num_rounds: int) -> States:
-    """Every node's state `num_rounds` rounds on, for the families gossip and server."""
-    play = _server_round if alg.family == "server" else _gossip_round
+    """Every node's state `num_rounds` rounds on.
+
+    Pairs meet one after the other, in the order of who asks; what overlaps comes within its round.
+    """
     for _ in range(num_rounds):
         views = {i: view_of(i, s.round) for i, s in states.items()}
-        states = play(alg, states, tasks, views)
+        states = _PLAYED[alg.family](alg, states, tasks, views)
     return states
+
+
+def in_step(alg: Algorithm) -> bool:
+    """Whether every node's round waits for its neighbors', so that the loop gives what rounds by hand give."""
+    return alg.family in ("gossip", "server") or (alg.family == "overlap" and alg.mixing.lag == 0)
 
 
 def exchange(alg: Algorithm, states: States, updates: Updates, views: Views) -> tuple[States, Updates]:
@@ -46,11 +54,47 @@ def exchange(alg: Algorithm, states: States, updates: Updates, views: Views) -> 
     return states, updates
 
 
-def _gossip_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
+def _train(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> tuple[States, Updates]:
     trained = {i: s.train(alg, tasks[i].data(s.round), views[i]) for i, s in states.items()}
-    locally = {i: update._replace(loss=tasks[i].last_loss) for i, (_, update) in trained.items()}
-    states, mixed = exchange(alg, {i: s for i, (s, _) in trained.items()}, locally, views)
+    updates = {i: update._replace(loss=tasks[i].last_loss) for i, (_, update) in trained.items()}
+    return {i: s for i, (s, _) in trained.items()}, updates
+
+
+def _gossip_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
+    states, mixed = exchange(alg, *_train(alg, states, tasks, views), views)
     return {i: s.end_round(alg, mixed[i], views[i]) for i, s in states.items()}
+
+
+def _bilateral_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
+    states, updates = _train(alg, states, tasks, views)
+    x = {i: s.x + (updates[i].x - updates[i].before) for i, s in states.items()}
+    for i in sorted(states):
+        peer = alg.mixing.peer(views[i])
+        if peer is not None:
+            asked = Message(i, peer, Kind.REQUEST, 0, views[i].round, 0, 0, alg.mixing.request(x[i]))
+            x[peer], reply = alg.mixing.answer(x[peer], asked)
+            told = Message(peer, i, Kind.REPLY, 0, views[i].round, 0, 0, reply)
+            x[i] = alg.mixing.settle(x[i], Inbox([told]))
+    return {i: s.end_round(alg, updates[i]._replace(x=x[i]), views[i]) for i, s in states.items()}
+
+
+def _overlap_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
+    began, early = states, alg.mixing.before_training
+    sent: Mapping[NodeId, Outbox] = {}
+    if early:
+        states, sent = _give(alg, states, views)
+    states, updates = _train(alg, states, tasks, views)
+    states = {i: s._replace(x=updates[i].x) for i, s in states.items()}
+    if not early:
+        states, sent = _give(alg, states, views)
+    inboxes = _deliver(sent, next(iter(views.values())).round, 0)
+    after = {i: taken(alg, s, inboxes[i]) for i, s in states.items()}
+    return {i: s._replace(x=began[i].x).end_round(alg, updates[i]._replace(x=s.x), views[i]) for i, s in after.items()}
+
+
+def _give(alg: Algorithm, states: States, views: Views) -> tuple[States, Mapping[NodeId, Outbox]]:
+    parted = {i: given(alg, s, views[i]) for i, s in states.items()}
+    return {i: s for i, (s, _) in parted.items()}, {i: outbox for i, (_, outbox) in parted.items()}
 
 
 def _server_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
@@ -84,3 +128,11 @@ def _deliver(outboxes: Mapping[NodeId, Outbox], round: int, step: int) -> dict[N
         for dst, payload in outbox.items():
             inboxes.setdefault(dst, []).append(Message(src, dst, Kind.DATA, 0, round, step, 0, payload))
     return {i: Inbox(messages) for i, messages in inboxes.items()}
+
+
+_PLAYED: Mapping[FamilyName, Callable[[Algorithm, States, Tasks, Views], States]] = {
+    "gossip": _gossip_round,
+    "server": _server_round,
+    "bilateral": _bilateral_round,
+    "overlap": _overlap_round,
+}

@@ -1,0 +1,123 @@
+"""AD-PSGD: pairs meet and keep the mean; without the bipartite fix a ring of waits closes, with it none can."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from algorithm_fleets import DIM, EXCHANGE, STREAMS, N
+from hypothesis import given
+from hypothesis import strategies as st
+
+import netdfl
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.core.errors import MalformedMessage, ScenarioError
+from netdfl.core.types import Inbox, Kind, Message, Payload
+from netdfl.mixing.payloads import pack
+from netdfl.testing.rounds import first_states, play_rounds
+from netdfl.topology.catalog import TOPOLOGIES
+from netdfl.topology.network import Network
+from netdfl.topology.pairing import halves, inside
+from netdfl.topology.weights import uniform
+from netdfl.training.toy import consensus
+
+MIXING = ALGORITHMS["ad_psgd"].build(EXCHANGE).mixing
+
+
+def asked(x: torch.Tensor, src: int = 0, dst: int = 1) -> Message:
+    return Message(src, dst, Kind.REQUEST, 0, 0, 0, 0, pack(x))
+
+
+def test_both_ends_of_an_exchange_get_the_mean() -> None:
+    a, b = torch.randn(2, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    after_b, reply = MIXING.answer(b, asked(a))
+    after_a = MIXING.settle(a, Inbox([Message(1, 0, Kind.REPLY, 0, 0, 0, 0, reply)]))
+    torch.testing.assert_close(after_a, (a + b) / 2, rtol=0, atol=1e-15)
+    torch.testing.assert_close(after_b, (a + b) / 2, rtol=0, atol=1e-15)
+
+
+def test_a_reply_that_comes_after_the_asker_moved_on_still_keeps_the_sum() -> None:
+    a, b, step = torch.randn(3, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    after_b, reply = MIXING.answer(b, asked(a))
+    after_a = MIXING.settle(a + step, Inbox([Message(1, 0, Kind.REPLY, 0, 0, 0, 0, reply)]))
+    torch.testing.assert_close(after_a + after_b, a + b + step, rtol=0, atol=1e-14)
+
+
+def test_a_request_of_another_shape_is_refused() -> None:
+    with pytest.raises(MalformedMessage):
+        MIXING.answer(torch.zeros(3), Message(0, 1, Kind.REQUEST, 0, 0, 0, 0, Payload()))
+
+
+def test_rounds_of_meetings_keep_the_mean_and_bring_nodes_together() -> None:
+    topology = TOPOLOGIES["ring"](N, STREAMS)
+    net = Network(topology, uniform, halves(topology))
+    tasks = {i: consensus(i, STREAMS, dim=DIM) for i in range(N)}
+    alg = ALGORITHMS["ad_psgd"].build(EXCHANGE)
+    first = first_states(alg, tasks, net.view)
+    start = torch.stack([s.x for s in first.values()])
+    x = torch.stack([s.x for s in play_rounds(alg, first, tasks, net.view, 80).values()])
+    torch.testing.assert_close(x, start.mean(0).expand_as(x), rtol=0, atol=1e-6)
+
+
+@given(st.integers(3, 12), st.sampled_from(["ring", "full", "random_sym", "grid"]))
+def test_an_active_node_asks_passive_ones_alone_and_they_ask_nobody(n: int, kind: str) -> None:
+    n = 2 * n
+    topology = TOPOLOGIES[kind](n, STREAMS)
+    split = halves(topology)
+    for round in range(3):
+        graph = topology.graph(round)
+        for node in range(n):
+            chosen = split.select(node, round, graph.out_neighbors(node))
+            assert all(peer in split.passive for peer in chosen)
+            assert node not in split.passive or not chosen
+
+
+@pytest.mark.parametrize(("n", "unused"), [(8, ()), (7, ((3, 4),))])
+def test_a_ring_of_odd_length_has_one_link_inside_a_half(n: int, unused: tuple[Any, ...]) -> None:
+    topology = TOPOLOGIES["ring"](n, STREAMS)
+    assert inside(topology.graph(0), halves(topology)) == unused
+
+
+def ring(folder: Path, n: int = 8, deadline: str = "none", **algorithm: Any) -> dict[str, Any]:
+    """Every node first asks its successor."""
+    file = folder / "scenario.yaml"
+    file.write_text(
+        json.dumps(
+            {
+                "schema": "netdfl/1",
+                "name": "rendezvous",
+                "nodes": n,
+                "rounds": 5,
+                "world": {"kind": "simulated"},
+                "task": {"kind": "consensus"},
+                "algorithm": {"name": "ad_psgd", "order": "successor"} | algorithm,
+                "topology": {"kind": "ring"},
+                "wait": {"deadline": deadline},
+            }
+        )
+    )
+    return netdfl.run(netdfl.load(file), out=folder / "run").result
+
+
+def test_a_ring_whose_nodes_first_ask_their_successors_deadlocks(tmp_path: Path) -> None:
+    result = ring(tmp_path, bipartite=False)
+    assert result["verdict"] == "fail"
+    assert len(result["deadlocks"]) == 1
+    assert "0 for 1" in result["deadlocks"][0]["text"]
+
+
+def test_with_the_bipartite_fix_it_finishes(tmp_path: Path) -> None:
+    assert ring(tmp_path, bipartite=True)["verdict"] == "pass"
+
+
+def test_a_deadline_ends_the_waits(tmp_path: Path) -> None:
+    assert ring(tmp_path, bipartite=False, deadline="1s")["verdict"] == "pass"
+
+
+def test_on_an_odd_ring_the_fix_is_refused_with_the_link_unless_it_may_be_left_out(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="3--4"):
+        ring(tmp_path, n=7, bipartite=True)
+    assert ring(tmp_path, n=7, bipartite=True, leave_out=True)["verdict"] == "pass"
