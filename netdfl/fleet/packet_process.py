@@ -17,6 +17,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,8 @@ def _open(plan: dict[str, Any]) -> Any:
 
     text = Path(plan["scenario"]).read_text(encoding="utf-8")
     scenario = loads(text, file="scenario.yaml", directory=plan["directory"])
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # two descriptors a node
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     leave_host()
     return open_engine(scenario, trusted=plan["trusted"])
 
