@@ -194,15 +194,16 @@ async def test_a_link_that_holds_lets_everything_go_when_the_schedule_heals_it()
     assert all(row.arrived_ns >= 150 * MS for row in ledger.rows)
 
 
-async def test_a_new_rate_of_a_downlink_frees_what_waits_there():
+@pytest.mark.parametrize(("link", "fate"), [({"latency": "1ms"}, "delivered"), ({"corrupt": 1.0}, "dropped:corrupt")])
+async def test_a_new_rate_of_a_downlink_frees_what_waits_there(link, fate):
     ledger = KeptLedger()
     entries = [{"at": "150ms", "node": 1, "downlink": "100Mbit"}]
-    async with emulated_fleet(2, ledger, {"1": {"downlink": "1bit"}}, entries) as (a, b):
+    async with emulated_fleet(2, ledger, {"1": {"downlink": "1bit"}, "0->1": link}, entries) as (a, b):
         b.attach(KeptSink())
         await a.send(messages(3))
         await ledger.until_settled(3)
-    assert [row.fate for row in ledger.rows] == ["delivered"] * 3
-    assert all(row.arrived_ns >= 150 * MS for row in ledger.rows)
+    assert [row.fate for row in ledger.rows] == [fate] * 3
+    assert all(row.arrived_ns is None or row.arrived_ns >= 150 * MS for row in ledger.rows)
 
 
 async def test_a_message_is_handed_over_before_it_is_due_but_not_past_a_change():
