@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from netdfl.core.types import Kind, Message, Payload
+from netdfl.diagnosis.causes import find_stuck
+from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.keep import keep_stall
+from netdfl.diagnosis.snapshot import Awaited, Fate, NodeNow, Snapshot, State, WaitNow
 from netdfl.record import Run, RunDirectory, StoreWriter, open_run
 from netdfl.record.result import RunFacts, summarize
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
@@ -41,6 +46,7 @@ def fabricate_run(path: Path, nodes: int = 16, rounds: int = 50, dead: int | Non
                     writer.event(round((late * 0.4 + 0.9) * SECOND), node, late, "missing", awaited=[dead])
                 writer.event(round(rounds * 0.23 * SECOND), node, rounds // 2 + 1, "gone", peer=dead)
     directory.write_json("fleet.json", make_status(nodes, rounds).to_json())
+    stall = _keep_a_stall(directory)
     facts = RunFacts(
         scenario="ring-under-loss",
         seed=7,
@@ -50,10 +56,21 @@ def fabricate_run(path: Path, nodes: int = 16, rounds: int = 50, dead: int | Non
         rounds=rounds,
         duration_s=rounds * 0.4 + 1.3,
         targets=(0.5, 0.8, 0.99),
+        stalls=[stall.to_json()],
         expect={"test_accuracy": {"at_least": 0.95}},
     )
     directory.write_json("result.json", summarize(open_run(directory.path), facts).result)
     return open_run(directory.path)
+
+
+def _keep_a_stall(directory: RunDirectory) -> Finding:
+    """Node 1 waited for a message of node 0 that was lost, and was let go."""
+    wait = WaitNow(round=3, need=1, awaited={0: Awaited(Fate.LOST, "loss", (0, 1))}, since_ns=SECOND)
+    nodes = {0: NodeNow(node=0, state=State.RUNNING), 1: NodeNow(node=1, state=State.WAITING, round=3, wait=wait)}
+    snapshot = Snapshot(at_ns=2 * SECOND, nodes=nodes)
+    (found,) = find_stuck(snapshot)
+    keep_stall(directory.path, found, snapshot)
+    return replace(found, over=True)
 
 
 def _write_fleet(writer: StoreWriter, rounds: int, rng: np.random.Generator) -> None:
