@@ -75,7 +75,7 @@ def test_without_the_privilege_one_line_says_what_to_do(tmp_path: Path) -> None:
     def drop() -> None:
         assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) == 0
 
-    run = start(tmp_path, "--on=namespaces", links="{}", preexec_fn=drop)
+    run = start(tmp_path, "--on=namespaces", "--set=world.loss_layer=packet", preexec_fn=drop)
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 2
     assert said.strip().count("\n") == 0
