@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.errors import MalformedMessage
@@ -27,7 +27,7 @@ from netdfl.links.events import CompiledEvent
 from netdfl.links.path import Path
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.damage import damaged
-from netdfl.transport.stamp import Stamp, read_stamp
+from netdfl.transport.stamp import Carrier, Stamp, read_stamp
 from netdfl.transport.wire import frame_size
 
 GONE = f"{Fate.FAILED}:gone"
@@ -38,46 +38,6 @@ _FOREVER = 1 << 62
 
 Measure = Callable[[NodeId, int, int, int, int], None]
 """Told of every arrival: source, bytes, when it was sent, should arrive and did, in nanoseconds."""
-
-
-class Carrier(Protocol):
-    """The real transport beneath: one that carries stamps beside messages."""
-
-    async def start(self) -> str:
-        """Listen; return the address."""
-        ...
-
-    def attach(self, sink: Sink) -> None:
-        """Deliver into `sink`, a `StampedSink`."""
-        ...
-
-    def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Reach `node` at `address` from now on."""
-        ...
-
-    def set_gone(self, node: NodeId) -> None:
-        """Give `node` up."""
-        ...
-
-    def carry(self, message: Message, stamp: bytes) -> None:
-        """Queue one message with a stamp."""
-        ...
-
-    def has_room(self, message: Message) -> bool:
-        """Whether the queue to the message's destination takes it now."""
-        ...
-
-    async def room(self, message: Message) -> None:
-        """Return when it does."""
-        ...
-
-    async def hand_over(self) -> None:
-        """Let what is queued leave within a grace, and send nothing more."""
-        ...
-
-    async def aclose(self) -> None:
-        """Let nothing more in or out."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
