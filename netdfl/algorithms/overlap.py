@@ -90,18 +90,20 @@ def asyng(
     exchange: Exchange,
     /,
     *,
-    lr: PositiveFloat = 0.1,
+    lr: PositiveFloat = 0.02,
     lr_decay: Decay = 1.0,
     local_epochs: PositiveInt = 1,
     local_steps: PositiveInt | None = None,
+    tau: PositiveInt | None = 2,
     weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = 10.0,
+    clip_norm: PositiveFloat | None = 1.0,
 ) -> Algorithm:
-    """AsyNG: all of a round's gradients at one z = x / w, then push-sum without waiting for anybody.
+    """AsyNG: all of a round's gradients at one z = x / w, then push-sum with what has come so far.
 
-    x <- x - lr sum_k g(z; xi_k), shares to the round's out-neighbors, and whatever came is added, of any
-    round. Sends d + 1 numbers to each out-neighbor, keeps w. Source: Chen et al. 2023, as DFedSGPSM
-    describes it; its own priorities among neighbors are not in it.
+    x <- x - lr sum_k g(z; xi_k), shares to the round's out-neighbors, and what came is added, up to
+    tau - 1 rounds late; with `tau` null no node ever waits, and the w of one that is fast goes to 0. Sends
+    d + 1 numbers to each out-neighbor, keeps w. Source: Chen et al. 2023, as DFedSGPSM describes it; its
+    own priorities among neighbors are not in it.
     """
     local = parts.local_sgd(
         lr=lr,
@@ -111,7 +113,7 @@ def asyng(
         weight_decay=weight_decay,
         clip_norm=clip_norm,
     )
-    return _overlapping(exchange, fixed_point.FixedPoint(local), before_training=False, lag=None)
+    return _overlapping(exchange, fixed_point.FixedPoint(local), before_training=False, lag=None if tau is None else tau - 1)
 
 
 def _overlapping(exchange: Exchange, local: LocalSolver, *, before_training: bool, lag: int | None) -> Algorithm:

@@ -27,6 +27,7 @@ _DISTIL: dict[str, Any] = {"warmup_rounds": 2, "per_class": 2, "distil_steps": 2
 _DYNAFED = _DISTIL | {"distil_gap": 2, "input_lr": 0.5, "rate": 0.3, "rate_lr": 0.02, "tuning_lr": 0.05}
 SMALL: dict[str, dict[str, Any]] = {
     "fedsynsam": _DISTIL | {"input_lr": 0.5, "synthetic_batch": 1},
+    "asyng": {"lr": 0.1, "clip_norm": 10.0},
     "dispfl": {"density": 1.0},
     "slowmo": {"every": 2},
     "dynafed": _DYNAFED,

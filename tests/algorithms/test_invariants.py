@@ -399,3 +399,23 @@ def test_dispfl_sends_what_its_mask_keeps_and_averages_each_coordinate_over_thos
         total = sum(trained[j][1].x * masks[j] for j in near)
         count = sum(masks[j].double() for j in near)
         torch.testing.assert_close(after[i].x, total / count.clamp(min=1) * masks[i], rtol=0, atol=1e-15)
+
+
+# reductions of methods that the lattice's loop does not run
+
+
+def test_sending_to_everybody_dfedsgpsm_s_is_dfedsgpsm() -> None:
+    topology, tasks = TOPOLOGIES["full"](N, STREAMS), quadratics()
+    private = Network(topology, selection=Private(Everyone()))
+    chosen, plain = ALGORITHMS["dfedsgpsm_s"].build(EXCHANGE, neighbors=N), ALGORITHMS["dfedsgpsm"].build(EXCHANGE)
+    left = play_rounds(chosen, first_states(chosen, tasks, private.view), tasks, private.view, 4)
+    right = play_rounds(plain, first_states(plain, tasks, private.view), tasks, private.view, 4)
+    assert torch.equal(stack(left), stack(right))
+
+
+def test_with_one_gradient_a_round_asyng_is_osgp() -> None:
+    net, tasks, params = network("random_push", out_neighbors=2), quadratics(), {"local_steps": 1, "clip_norm": None}
+    late, plain = (ALGORITHMS[name].build(EXCHANGE, **params) for name in ("asyng", "osgp"))
+    left = play_rounds(late, first_states(late, tasks, net.view), tasks, net.view, 4)
+    right = play_rounds(plain, first_states(plain, tasks, net.view), tasks, net.view, 4)
+    assert torch.equal(stack(left), stack(right))

@@ -52,6 +52,8 @@ ROWS = [
     Row("dfedsgpm", {"momentum": 0.0, "clip_norm": None}, "osgp", {}, PUSH),
     Row("dfedsgpsm", {"rho": 0.0}, "dfedsgpm", {}, PUSH),
     Row("dfedsgpsm", {"rho": 0.0, "momentum": 0.0, "clip_norm": None}, "osgp", {}, PUSH),
+    Row("dispfl", {"density": 1.0}, "dfedavg", {}, SYM, within=1e-12),
+    Row("slowmo", {"every": 1, "beta": 0.0}, "dfedavg", {"local_epochs": 1}, FULL, within=1e-12),
     # push-sum on a doubly stochastic matrix is gossip
     Row("osgp", {}, "dfedavg", {}, SYM, within=1e-12),
     Row("osgp", {}, "dfedavg", {}, RING, within=1e-12),
@@ -101,6 +103,8 @@ FREE: Params = {
     "beta": 0.5,
     "gossip_steps": 2,
     "alpha": 0.5,
+    "every": 3,
+    "density": 0.5,
     "local_epochs": 3,
     "warmup_rounds": 2,
     "clip_norm": 0.1,
