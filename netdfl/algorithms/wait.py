@@ -17,12 +17,14 @@ class WaitPolicy:
     None never ends the wait. `stale` is how many rounds old a gossip message may be and still be
     mixed; a push-sum share is mass, and mixed at any age. `announce` says that, where receivers can't
     know who will send, a node tells those that it sends nothing to, so that `all` means something.
+    `resent` says that what is lost is sent again, so that it is worth waiting for.
     """
 
     need: Literal["all", "any", "none"] | int = "all"
     deadline_ns: int | Literal["auto"] | None = AUTO
     stale: int = 0
     announce: bool = False
+    resent: bool = False
 
     def count(self, num_sources: int) -> int:
         """How many of `num_sources` nodes suffice."""

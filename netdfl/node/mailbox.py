@@ -34,7 +34,7 @@ class Mailbox:
         self._seen: dict[NodeId, set[int]] = {}
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
-        self._awaited: Slot | None = None
+        self._awaited: Slot = (-1, 0)
         self._on_awaited: Callable[[Message], None] | None = None
         self._on_late: Callable[[Message], None] | None = None
         self._other: dict[Kind, Callable[[Message], Fate]] = {}
@@ -66,7 +66,7 @@ class Mailbox:
             kept = self._slots[slot] = {}
         kept[message.src] = message
         self._size += 1
-        if awaited and self._on_awaited is not None:
+        if self._on_awaited is not None and (awaited or slot > self._awaited):
             self._on_awaited(message)
         return Fate.DELIVERED
 
@@ -108,14 +108,14 @@ class Mailbox:
         self._waiters.append(callback)
 
     def open(self, slot: Slot, on_message: Callable[[Message], None]) -> dict[NodeId, Message]:
-        """Await `slot`: what came early, and `on_message` for what still comes."""
+        """Await `slot`: what came early, and `on_message` for what still comes, for it or for a later one."""
         self._awaited, self._on_awaited = slot, on_message
         self._make_room()
         return self._slots.get(slot, {})
 
     def close(self, slot: Slot) -> list[Message]:
         """Stop awaiting `slot` and take its messages; whatever still comes for it is late."""
-        self._awaited, self._on_awaited = None, None
+        self._awaited, self._on_awaited = (-1, 0), None
         self._closed = max(self._closed, slot)
         taken = list(self._slots.pop(slot, {}).values())
         self._size -= len(taken)
@@ -144,6 +144,10 @@ class Mailbox:
     def taken(self, slot: Slot) -> frozenset[NodeId]:
         """Whose messages for `slot` were taken early."""
         return frozenset(self._taken.get(slot, ()))
+
+    def ahead(self, slot: Slot) -> frozenset[NodeId]:
+        """Who has sent something for a later slot already."""
+        return frozenset(src for later, messages in self._slots.items() if later > slot for src in messages)
 
     def is_over(self, slot: Slot) -> bool:
         """Whether what comes for `slot` is late."""

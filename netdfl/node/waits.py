@@ -23,7 +23,7 @@ from netdfl.transport.base import Fate
 class Wait:
     """What a node waits for now: messages of `kind`.
 
-    `have` has come; `silent` is not waited for, though it may still come.
+    `have` has come, the last of it at `last_ns`; `silent` is not waited for, though it may still come.
     """
 
     round: int
@@ -35,15 +35,16 @@ class Wait:
     have: set[NodeId]
     silent: frozenset[NodeId] = frozenset()
     kind: Kind = Kind.DATA
+    last_ns: int | None = None
 
 
 class AutoDeadline:
-    """A deadline that follows what waits take: eight times the median of the last 16, at least 2 s.
+    """A deadline that follows when messages come: eight times the median of the last 16 waits, at least 2 s.
 
-    The median, because one node's time-out is its neighbors' long wait: a deadline that followed the
-    longest would grow from node to node. Waits that ended by the deadline don't count, but a message
-    that comes late tells how long its wait would have taken, so that a network that became slower is
-    followed. Before the first complete wait: 30 s.
+    What counts of a wait is when the last of its messages came, whether or not some were missing. The
+    median, because one node's time-out is its neighbors' long wait: a deadline that followed the
+    longest would grow from node to node. A message that comes late counts too, so that a network that
+    became slower is followed. Before the first message: 30 s.
     """
 
     FIRST_NS = 30 * NS_PER_S
@@ -59,8 +60,8 @@ class AutoDeadline:
         """A wait began."""
         self._began.append((round, step, at_ns))
 
-    def complete(self, took_ns: int) -> None:
-        """A wait got all it needed after `took_ns`."""
+    def came(self, took_ns: int) -> None:
+        """The last message of a wait came `took_ns` after it began."""
         self._took.append(took_ns)
 
     def late(self, round: int, step: int, now_ns: int) -> None:
@@ -132,7 +133,9 @@ class Waits:
         """Wait for the step's messages from `sources` (None: from whoever sends) as `policy` says.
 
         A node that the failure detector calls gone is not waited for, nor is one whose notice says that
-        it sends nothing. Returns what came, with the awaited nodes that are missing.
+        it sends nothing. Links keep order, so under an automatic deadline neither is one that has already
+        sent for a later step: what it sent for this one is lost, unless it is sent again. Returns what
+        came, with the awaited nodes that are missing.
         """
         slot = (round, step)
         if sources is not None:
@@ -140,6 +143,10 @@ class Waits:
         wait = self._begin(round, step, sources, policy, kind)
         early = self.mailbox.open(slot, self._arrived).keys() | self.mailbox.taken(slot)
         wait.have.update(src for src in early if sources is None or src in sources)
+        if wait.have:
+            wait.last_ns = wait.since_ns
+        if self._tells_loss:
+            wait.silent |= self.mailbox.ahead(slot)
         timed_out = False
         if not self._satisfied(wait):
             timed_out = await self._until(wait)
@@ -164,6 +171,11 @@ class Waits:
             return False
         return wait.sources <= wait.have | self.gone | wait.silent
 
+    @property
+    def _tells_loss(self) -> bool:
+        """Whether a message for a later step tells that the one for this step is lost."""
+        return self._policy.deadline_ns == "auto" and not self._policy.resent
+
     async def _until(self, wait: Wait) -> bool:
         self._done = done = asyncio.get_running_loop().create_future()
         timer = None
@@ -186,7 +198,11 @@ class Waits:
     def _arrived(self, message: Message) -> None:
         wait = self.current
         if wait is not None and (wait.sources is None or message.src in wait.sources):
-            wait.have.add(message.src)
+            if (message.round, message.step) == (wait.round, wait.step):
+                wait.have.add(message.src)
+                wait.last_ns = self.clock.now_ns()
+            elif self._tells_loss:
+                wait.silent |= {message.src}
             if len(wait.have) >= wait.need or self.gone or wait.silent:
                 self._check()
 
@@ -211,8 +227,8 @@ class Waits:
 
     def _end(self, wait: Wait, timed_out: bool) -> tuple[Inbox, Wait]:
         self.current, self.went_on_ns = None, self.clock.now_ns()
-        if not timed_out and wait.sources is not None and wait.need:
-            self.auto.complete(self.clock.now_ns() - wait.since_ns)
+        if wait.last_ns is not None:
+            self.auto.came(wait.last_ns - wait.since_ns)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
         missing = sorted((wait.sources or frozenset()) - wait.have)
         for slot in [s for s in self._declined if self.mailbox.is_over(s)]:

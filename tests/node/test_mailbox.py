@@ -37,7 +37,7 @@ def test_early_messages_wait_for_their_slot() -> None:
     assert mailbox.num_kept == 0
 
 
-def test_awaited_messages_are_told_of_once_each() -> None:
+def test_awaited_and_later_messages_are_told_of_once_each() -> None:
     mailbox, told = box(), list[NodeId]()
     mailbox.deliver(message(4, 0))
     early = mailbox.open((0, 0), lambda m: told.append(m.src))
@@ -45,7 +45,8 @@ def test_awaited_messages_are_told_of_once_each() -> None:
     mailbox.deliver(message(5, 0))
     mailbox.deliver(message(5, 0))
     mailbox.deliver(message(6, 1))
-    assert told == [5]
+    assert told == [5, 6]
+    assert mailbox.ahead((0, 0)) == {6}
     assert {m.src for m in mailbox.close((0, 0))} == {4, 5}
 
 

@@ -262,11 +262,11 @@ def test_auto_is_eight_times_the_median_of_recent_waits_within_bounds() -> None:
     auto = AutoDeadline()
     assert auto.ns() == 30 * NS_PER_S
     for _ in range(3):
-        auto.complete(5 * MS)
-    auto.complete(4 * NS_PER_S)
+        auto.came(5 * MS)
+    auto.came(4 * NS_PER_S)
     assert auto.ns() == 2 * NS_PER_S
     for _ in range(16):
-        auto.complete(1 * NS_PER_S)
+        auto.came(1 * NS_PER_S)
     assert auto.ns() == 8 * NS_PER_S
 
 
@@ -287,7 +287,7 @@ async def test_auto_stops_waiting_for_a_neighbor_missed_twice_until_it_is_heard_
     assert desk.waits.silence.nodes() == frozenset()
 
 
-async def test_auto_learns_from_complete_waits_and_from_late_messages_not_from_deadlines() -> None:
+async def test_auto_learns_from_what_came_in_time_and_late_not_from_deadlines() -> None:
     desk = Desk()
     task = desk.start(1, deadline_ns="auto")
     await settle()
@@ -305,6 +305,32 @@ async def test_auto_learns_from_complete_waits_and_from_late_messages_not_from_d
     desk.clock.move_to(6 * NS_PER_S)
     desk.arrive(1, round=1)
     assert desk.waits.auto.ns() == 24 * NS_PER_S
+
+
+@pytest.mark.parametrize(
+    ("deadline_ns", "resent", "goes_on"), [("auto", False, True), ("auto", True, False), (None, False, False)]
+)
+async def test_a_later_message_tells_that_the_awaited_one_is_lost(
+    deadline_ns: Literal["auto"] | None, resent: bool, goes_on: bool
+) -> None:
+    desk = Desk()
+    policy = WaitPolicy(deadline_ns=deadline_ns, resent=resent)
+    task = asyncio.create_task(desk.waits.messages(0, 0, frozenset({1, 2}), policy))
+    desk.arrive(1)
+    desk.arrive(2, round=1)
+    await settle()
+    assert task.done() == goes_on
+    if goes_on:
+        assert task.result()[0].missing == (2,)
+    task.cancel()
+
+
+async def test_one_that_is_ahead_before_the_wait_begins_is_not_waited_for() -> None:
+    desk = Desk()
+    desk.arrive(2, round=1)
+    desk.arrive(1)
+    inbox, _ = await desk.start(1, 2, deadline_ns="auto")
+    assert inbox.missing == (2,)
 
 
 def test_policies_count() -> None:
