@@ -113,7 +113,8 @@ def asyng(
         weight_decay=weight_decay,
         clip_norm=clip_norm,
     )
-    return _overlapping(exchange, fixed_point.FixedPoint(local), before_training=False, lag=None if tau is None else tau - 1)
+    lag = None if tau is None else tau - 1
+    return _overlapping(exchange, fixed_point.FixedPoint(local), before_training=False, lag=lag)
 
 
 def _overlapping(exchange: Exchange, local: LocalSolver, *, before_training: bool, lag: int | None) -> Algorithm:

@@ -414,7 +414,11 @@ def test_sending_to_everybody_dfedsgpsm_s_is_dfedsgpsm() -> None:
 
 
 def test_with_one_gradient_a_round_asyng_is_osgp() -> None:
-    net, tasks, params = network("random_push", out_neighbors=2), quadratics(), {"local_steps": 1, "clip_norm": None}
+    net, tasks, params = (
+        network("random_push", out_neighbors=2),
+        quadratics(),
+        {"lr": 0.1, "local_steps": 1, "clip_norm": None},
+    )
     late, plain = (ALGORITHMS[name].build(EXCHANGE, **params) for name in ("asyng", "osgp"))
     left = play_rounds(late, first_states(late, tasks, net.view), tasks, net.view, 4)
     right = play_rounds(plain, first_states(plain, tasks, net.view), tasks, net.view, 4)

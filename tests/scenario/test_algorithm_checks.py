@@ -1,0 +1,80 @@
+"""Algorithms on networks, and with parameters, that they are not defined for: refused when the scenario is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netdfl
+from netdfl.core.errors import ScenarioError
+
+
+def problems(folder: Path, algorithm: dict[str, Any], topology: dict[str, Any], **more: Any) -> str:
+    """What loading says; nothing where all is well."""
+    file = folder / "scenario.yaml"
+    written = {"schema": "netdfl/1", "name": "t", "nodes": 8, "rounds": 4, "task": {"kind": "consensus"}} | more
+    file.write_text(json.dumps(written | {"algorithm": algorithm, "topology": topology}))
+    try:
+        netdfl.load(file)
+    except ScenarioError as error:
+        return str(error)
+    return ""
+
+
+LAZY = {"kind": "ring", "weights": {"kind": "metropolis", "lazy": True}}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "topology", "said"),
+    [
+        (
+            {"name": "oledfl_sgd", "beta": 0.8},
+            {"kind": "ring"},
+            "beta 0.8 is at or beyond the limit of this graph, 0.5",
+        ),
+        ({"name": "oledfl_sam", "beta": 0.49}, {"kind": "ring"}, ""),
+        ({"name": "oledfl_sam", "beta": 0.9}, LAZY, ""),
+        ({"name": "oledfl_sgd", "beta": 0.99}, {"kind": "random_sym", "neighbors": 4}, ""),
+        ({"name": "dfedsam", "rho": -0.1}, {"kind": "ring"}, "rho"),
+        ({"name": "dfedavgm", "momentum": 1.0}, {"kind": "ring"}, "momentum"),
+        ({"name": "fedavg"}, {"kind": "star", "participation": 0}, "participation"),
+        ({"name": "fedavg"}, {"kind": "star", "participation": 9}, "participation"),
+        ({"name": "dfedavg"}, {"kind": "random_push", "out_neighbors": 2}, "needs a doubly stochastic W"),
+        ({"name": "ad_psgd"}, {"kind": "directed_ring"}, "both directions"),
+        ({"name": "ad_psgd"}, {"kind": "full"}, "leave_out"),
+        ({"name": "ad_psgd", "leave_out": True}, {"kind": "full"}, ""),
+        ({"name": "ad_psgd", "bipartite": False}, {"kind": "full"}, ""),
+        ({"name": "slowmo", "every": 2}, {"kind": "ring"}, "exact average is due in round 1"),
+        ({"name": "slowmo", "every": 2}, {"kind": "full"}, ""),
+    ],
+)
+def test_what_does_not_go_together_is_said(
+    algorithm: dict[str, Any], topology: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    found = problems(tmp_path, algorithm, topology)
+    assert said in found if said else found == ""
+
+
+@pytest.mark.parametrize(
+    ("wait", "ends"),
+    [
+        ({"deadline": "none", "announce": False}, False),
+        ({"deadline": "none"}, True),
+        ({"deadline": "1s", "announce": False}, True),
+        ({"for": {"quorum": 1}, "deadline": "none", "announce": False}, True),
+    ],
+)
+def test_nobody_waits_without_end_for_all_of_those_it_can_not_know(
+    wait: dict[str, Any], ends: bool, tmp_path: Path
+) -> None:
+    found = problems(tmp_path, {"name": "dfedsgpsm_s", "neighbors": 2}, {"kind": "full"}, wait=wait)
+    assert ("announce: true" in found) is not ends
+
+
+def test_sparse_vectors_and_pairs_are_not_compressed(tmp_path: Path) -> None:
+    for name in ("dispfl", "ad_psgd", "slowmo"):
+        topology = {"kind": "full" if name == "slowmo" else "ring"}
+        assert "remove compression" in problems(tmp_path, {"name": name}, topology, compression={"kind": "qsgd"})
