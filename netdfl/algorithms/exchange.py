@@ -21,8 +21,8 @@ class Exchange:
     """The wait, what to do about a neighbor that did not arrive, and the compression of messages.
 
     `delivery` is what becomes of a message that is lost: nothing, or it is sent again until it is
-    answered, or push-sum sends running sums that make up for it. `common_start` says that all nodes start from the same parameters. `streams` is where compressors
-    draw from.
+    answered, or push-sum sends running sums that make up for it. `common_start` says that all nodes
+    start from the same parameters. `streams` is where compressors draw from.
     """
 
     wait: WaitPolicy = field(default_factory=WaitPolicy)

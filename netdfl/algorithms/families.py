@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -29,6 +30,7 @@ async def gossip(ctx: RoundContext, alg: Algorithm) -> None:
 
 
 DOWN, UP = 0, 1
+PATIENCE = 4  # a client's wait contains the server's own
 
 
 async def server(ctx: RoundContext, alg: Algorithm) -> None:
@@ -53,7 +55,7 @@ async def _serve(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) ->
 
 
 async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> NodeState:
-    inbox = await ctx.gather(view, DOWN, alg.wait)
+    inbox = await ctx.gather(view, DOWN, replace(alg.wait, patience=PATIENCE))
     adopted = await ctx.do(alg.mixing.adopt, inbox, s.x, view)
     if adopted is None:
         return s

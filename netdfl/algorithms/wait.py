@@ -17,6 +17,7 @@ class WaitPolicy:
     None never ends the wait. `stale` is how many rounds old a gossip message may be and still be
     mixed; a push-sum share is mass, and mixed at any age. `announce` says that, where receivers can't
     know who will send, a node tells those that it sends nothing to, so that `all` means something.
+    `patience` multiplies the automatic deadline, for a wait that contains the waits of others.
     `resent` says that what is lost is sent again, so that it is worth waiting for.
     """
 
@@ -24,6 +25,7 @@ class WaitPolicy:
     deadline_ns: int | Literal["auto"] | None = AUTO
     stale: int = 0
     announce: bool = False
+    patience: int = 1
     resent: bool = False
 
     def count(self, num_sources: int) -> int:

@@ -33,8 +33,14 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
     """The algorithm with the scenario's wait and compression."""
     wait: Any = scenario.wait
     announce = wait.need == "all" and not isinstance(wait.deadline, int) if wait.announce is None else wait.announce
-    policy = WaitPolicy(need=wait.need, deadline_ns=wait.deadline, stale=wait.stale, announce=announce)
     delivery: Any = scenario.delivery
+    policy = WaitPolicy(
+        need=wait.need,
+        deadline_ns=wait.deadline,
+        stale=wait.stale,
+        announce=announce,
+        resent=delivery.kind == "acknowledged",
+    )
     exchange = Exchange(
         wait=policy,
         on_missing=wait.on_missing,

@@ -70,6 +70,7 @@ class Launcher:
         self.changed = asyncio.Event()
         self.snapshots: dict[int, dict[NodeId, str]] = {}
         self.judged: set[int] = set()
+        self.server_done_ns: int | None = None
         self.ordered: set[int] = set()
         self.start_ns: int | None = None
         self.stopping = False
@@ -214,7 +215,9 @@ class Launcher:
 
     @property
     def all_ended(self) -> bool:
-        """Whether no node has rounds before it, nor will have."""
+        """Whether no node has rounds before it, nor will have: its clients have none once a server is done."""
+        if self.server_done_ns is not None and self.now_ns() > self.server_done_ns + NS_PER_S:
+            return True
         return not self.returns.due and all(s.phase in ENDED for s in self.status.nodes.values())
 
     @property
@@ -252,6 +255,8 @@ class Launcher:
         self.stalls.on_progress(node, progress.round, self.now_ns())
         if progress.phase == "end" and status.phase is Phase.RUNNING:
             status.phase = Phase.FINISHED
+            if self.scenario.has_server and node == self.scenario.nodes:
+                self.server_done_ns = self.now_ns()
             self.order_evaluations()
 
     def on_probe_reply(self, node: NodeId, reply: pb.ProbeReply) -> None:

@@ -181,8 +181,14 @@ class SimulatedFleet:
         self.end()
 
     def node_ended(self) -> None:
-        """A node has finished, crashed or died: judge what waits for nobody else, end after the last."""
+        """A node has finished, crashed or died: judge what waits for nobody else, end after the last.
+
+        Clients that still wait when their server has finished have nothing to wait for.
+        """
         self.judge_complete()
+        server = self.blueprint.network.server
+        if server is not None and self.nodes[server].status.phase is Phase.FINISHED:
+            self.clock.call_at(self.loop.now_ns + NS_PER_S, ("end",), self.end)
         if not any(node.running for node in self.nodes.values()) and not self.faults.restart_due:
             self.end()
 

@@ -13,7 +13,7 @@ from functools import partial
 from statistics import median
 
 from netdfl.algorithms.wait import WaitPolicy
-from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.clock import NS_PER_S, Clock, Timer
 from netdfl.core.types import Inbox, Kind, Message, NodeId
 from netdfl.node.mailbox import Mailbox, Slot
 from netdfl.transport.base import Fate
@@ -44,7 +44,8 @@ class AutoDeadline:
     What counts of a wait is when the last of its messages came, whether or not some were missing. The
     median, because one node's time-out is its neighbors' long wait: a deadline that followed the
     longest would grow from node to node. A message that comes late counts too, so that a network that
-    became slower is followed. Before the first message: 30 s.
+    became slower is followed. Before anything is known: 30 s, or, once half of the awaited messages of
+    the first wait have come, eight times what they took.
     """
 
     FIRST_NS = 30 * NS_PER_S
@@ -71,9 +72,18 @@ class AutoDeadline:
                 self._took.append(now_ns - began_ns)
                 return
 
+    @property
+    def knows(self) -> bool:
+        """Whether any wait has taught it something."""
+        return bool(self._took)
+
     def ns(self) -> int:
         """How long to wait now."""
-        return max(self.LEAST_NS, self.FACTOR * int(median(self._took))) if self._took else self.FIRST_NS
+        return self.after(int(median(self._took))) if self._took else self.FIRST_NS
+
+    def after(self, took_ns: int) -> int:
+        """How long to wait where messages usually take `took_ns`."""
+        return max(self.LEAST_NS, self.FACTOR * took_ns)
 
 
 class Silence:
@@ -117,6 +127,7 @@ class Waits:
         self.gone: set[NodeId] = set()
         self.silence = Silence(mailbox)
         self._done: asyncio.Future[None] | None = None
+        self._timer: Timer | None = None
         self._policy = WaitPolicy()
         self._declined: dict[Slot, set[NodeId]] = {}
         mailbox.on(Kind.NOTICE, self._noticed)
@@ -154,7 +165,7 @@ class Waits:
 
     def _begin(self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind) -> Wait:
         now = self.clock.now_ns()
-        limit = self.auto.ns() if policy.deadline_ns == "auto" else policy.deadline_ns
+        limit = policy.patience * self.auto.ns() if policy.deadline_ns == "auto" else policy.deadline_ns
         unknown = policy.need if isinstance(policy.need, int) else {"none": 0, "any": 1}.get(policy.need, 2**31)
         need = unknown if sources is None else policy.count(len(sources))
         self.auto.began(round, step, now)
@@ -178,17 +189,32 @@ class Waits:
 
     async def _until(self, wait: Wait) -> bool:
         self._done = done = asyncio.get_running_loop().create_future()
-        timer = None
-        if wait.deadline_ns is not None:
-            name = ("wait", self.node, wait.round, wait.step)
-            timer = self.clock.call_at(wait.deadline_ns, name, partial(self._expire, done))
+        self._hurry(wait)
+        self._set_timer(wait, done)
         try:
             await done
         finally:
             self._done = None
-            if timer is not None:
-                timer.cancel()
+            self._set_timer(None, done)
         return not self._satisfied(wait)
+
+    def _set_timer(self, wait: Wait | None, done: asyncio.Future[None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if wait is not None and wait.deadline_ns is not None:
+            name = ("wait", self.node, wait.round, wait.step)
+            self._timer = self.clock.call_at(wait.deadline_ns, name, partial(self._expire, done))
+
+    def _hurry(self, wait: Wait) -> bool:
+        """Bring the deadline forward in a first wait of which half has come; say whether it moved."""
+        if self.auto.knows or self._policy.deadline_ns != "auto" or wait.last_ns is None or wait.deadline_ns is None:
+            return False
+        known = wait.since_ns + self._policy.patience * self.auto.after(wait.last_ns - wait.since_ns)
+        if 2 * len(wait.have) < wait.need or known >= wait.deadline_ns:
+            return False
+        wait.deadline_ns = known
+        return True
 
     @staticmethod
     def _expire(done: asyncio.Future[None]) -> None:
@@ -201,6 +227,8 @@ class Waits:
             if (message.round, message.step) == (wait.round, wait.step):
                 wait.have.add(message.src)
                 wait.last_ns = self.clock.now_ns()
+                if not self.auto.knows and self._done is not None and self._hurry(wait):
+                    self._set_timer(wait, self._done)
             elif self._tells_loss:
                 wait.silent |= {message.src}
             if len(wait.have) >= wait.need or self.gone or wait.silent:
