@@ -103,6 +103,7 @@ def run(
     check_determinism: Annotated[
         bool, typer.Option("--check-determinism", help="Simulate it twice, and name the first event that differs.")
     ] = False,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Write report.html at the end.")] = True,
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a simulated run that was killed.")
     ] = None,
@@ -123,7 +124,7 @@ def run(
         from netdfl.report.live import open_view
 
         view = open_view()
-        finished = run_scenario(loaded, out=out, view=view, nursery=nursery)
+        finished = run_scenario(loaded, out=out, page=page, view=view, nursery=nursery)
     finally:
         nursery.close()
     raise typer.Exit(_sum_up(view, finished))
@@ -164,6 +165,65 @@ def _check_determinism(scenario: Any, out: Path | None) -> int:
     if out is None:
         shutil.rmtree(path)
     return 0
+
+
+@app.command()
+def sweep(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario, or a study with its own grids.")],
+    vary: Annotated[
+        list[str], typer.Option("--vary", metavar="PATH=A,B,...", help="Values, like links.default.loss=0,0.1.")
+    ] = [],  # noqa: B006 - typer reads it only
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Runs of each point; 5 by default.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many runs at a time.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default sweeps/NAME.")] = None,
+) -> None:
+    """Run a grid of scenarios, resume it where it was left, and write one table and figures."""
+    from rich.console import Console
+
+    from netdfl.study.sweep import sweep as run_sweep
+
+    folder = out or Path("sweeps") / scenario.stem
+    failed = run_sweep(scenario, vary, out=folder, seeds=seeds, jobs=jobs, console=Console())
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="The paper's number or name: 003, FedSynSAM.")],
+    table: Annotated[str, typer.Argument(help="As printed: TII, T1.")],
+    cells: Annotated[
+        list[str],
+        typer.Option("--cells", metavar="GLOB", help="Only cells with such a name, or a part of it, like 'MNIST/*'."),
+    ] = [],  # noqa: B006 - typer reads it only
+    seeds: Annotated[str, typer.Option("--seeds", metavar="N|LIST", help="How many, or which: 3, or 4,7.")] = "1",
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="By default the paper's.")] = None,
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: Annotated[str, typer.Option("--on", metavar="WORLD", help="Where the fleets run.")] = "simulated",
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many runs at a time.")] = 1,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where runs and tables go.")] = Path(
+        "reproductions"
+    ),
+    scenarios: Annotated[
+        Path | None, typer.Option("--scenarios", metavar="DIR", help="The papers' scenarios; scenarios/papers.")
+    ] = None,
+) -> None:
+    """Run a published table's cells, resume where it was left, and set published and measured side by side."""
+    from rich.console import Console
+
+    from netdfl.study.reproduce import SCENARIOS, Request, parse_seeds
+    from netdfl.study.reproduce import reproduce as run_table
+
+    request = Request(
+        paper=paper,
+        table=table,
+        globs=cells,
+        seeds=parse_seeds(seeds),
+        rounds=rounds,
+        sets=tuple(sets),
+        world=on,
+        scenarios=scenarios or SCENARIOS,
+    )
+    raise typer.Exit(run_table(request, out, jobs=jobs, console=Console()))
 
 
 @app.command()

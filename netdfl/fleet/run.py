@@ -81,6 +81,7 @@ def run(
     *,
     out: str | Path | None = None,
     root: str | Path = "runs",
+    page: bool = True,
     view: AbstractContextManager[View] | None = None,
     nursery: Nursery | None = None,
 ) -> Finished:
@@ -90,6 +91,7 @@ def run(
         scenario: As loaded by `netdfl.load`.
         out: The run directory; by default a new one below `root`.
         root: Where runs are kept.
+        page: Whether to write `report.html`.
         view: Shows the fleet while it runs.
         nursery: One opened earlier, so that torch was imported meanwhile; it is closed here.
 
@@ -101,7 +103,7 @@ def run(
         raise InputError(f"world {world!r} can't be run here; use one of {', '.join(WORLDS)}")
     try:
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
-        return _run_in(scenario, directory, view, nursery)
+        return _run_in(scenario, replace(directory, page=page), view, nursery)
     finally:
         if nursery is not None:
             nursery.close()
@@ -193,7 +195,7 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
     exit_code = summary.judgement.exit_code
     try:
         directory.write_json("result.json", summary.result)
-        if not facts.interrupted:
+        if directory.page and not facts.interrupted:
             from netdfl.report.html import write_report
 
             write_report(directory.path)

@@ -42,9 +42,13 @@ COLUMNS: Mapping[Table, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """Where one run writes. Every file but the store appears whole or not at all."""
+    """Where one run writes. Every file but the store appears whole or not at all.
+
+    `page` says that the run ends with a report.
+    """
 
     path: Path
+    page: bool = True
 
     @classmethod
     def create(cls, root: Path | str, scenario_name: str, seed: int, out: Path | str | None = None) -> Self:

@@ -1,0 +1,74 @@
+"""What one cell came to, as numbers by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from netdfl.study.cells import Ran
+
+SHARES = ("deadlock", "stalled", "failed", "died")
+"""Figures that are 0 or 1 in a cell, and a share of the cells together."""
+
+
+def figures_of(ran: Ran) -> dict[str, float]:
+    """The figures of a cell that left a result.
+
+    From `result.json`: test_accuracy, test_loss, train_loss, consensus_distance, weight_sum, bytes_sent,
+    duration_s, virtual_duration_s, lost (the share of messages that were not delivered). `deadlock` is 1 where
+    there was one, `stalled` where nodes still stood at the end, `failed` where the verdict is not pass, `died`
+    where a node did. `rounds` is how many each node has finished on average, `rounds_per_s` by the fleet's
+    time. And the last value of each of the fleet's own metrics, such as `error`.
+    """
+    result = ran.result or {}
+    figures = _last_metrics(ran.path)
+    names = (
+        "test_loss",
+        "train_loss",
+        "consensus_distance",
+        "weight_sum",
+        "bytes_sent",
+        "virtual_duration_s",
+        "duration_s",
+    )
+    figures |= {name: result[name] for name in names if result.get(name) is not None}
+    accuracy = (result.get("test_accuracy") or {}).get("average_model", {}).get("last")
+    if accuracy is not None:
+        figures["test_accuracy"] = accuracy
+    stalls, deadlocks = result.get("stalls", ()), result.get("deadlocks", ())
+    figures |= {
+        "deadlock": float(bool(deadlocks)),
+        "stalled": float(any(not stall.get("over") for stall in (*stalls, *deadlocks))),
+        "failed": float(result.get("verdict") != "pass"),
+        "died": float(bool(result.get("died"))),
+    }
+    sent = result.get("messages", {}).get("sent", 0)
+    if sent:
+        figures["lost"] = 1 - result["messages"]["delivered"] / sent
+    return figures | _pace(ran.path, result)
+
+
+def _pace(path: Path, result: Mapping[str, Any]) -> dict[str, float]:
+    try:
+        nodes = json.loads((path / "fleet.json").read_text(encoding="utf-8"))["nodes"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    rounds = sum(node["round"] + (node["phase"] == "finished") for node in nodes) / max(1, len(nodes))
+    seconds = result.get("virtual_duration_s") or result.get("duration_s") or 0.0
+    return {"rounds": rounds} | ({"rounds_per_s": rounds / seconds} if seconds else {})
+
+
+def _last_metrics(path: Path) -> dict[str, float]:
+    """The last value of each metric of the fleet; those that were not finite are left out."""
+    found: dict[str, float | None] = {}
+    try:
+        with (path / "store" / "metrics-fleet.jsonl").open(encoding="utf-8") as lines:
+            for line in lines:
+                row = json.loads(line)
+                if row["node"] is None:
+                    found[row["name"]] = row["value"]
+    except (OSError, ValueError):
+        return {}
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,153 @@
+"""What a sweep runs: a scenario, its cases, what varies, how many seeds; from the command line or a study's file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from netdfl.core.errors import InputError
+from netdfl.record.plain_json import dump_json
+from netdfl.scenario.document import parse
+from netdfl.scenario.fields import Strict
+
+SCHEMA = "netdfl/study/1"
+Values = tuple[tuple[str, str], ...]
+"""What is varied: each path with its value as text."""
+
+
+class Drawn(Strict):
+    """One figure of a sweep: `y` against `x`, a line for each combination of all else that varies."""
+
+    y: str
+    x: str
+    log: bool = Field(False, description="Whether y is drawn and averaged by its logarithm.")
+    label: str = ""
+
+
+class Sweep(Strict):
+    """One grid: every case, at every combination of what varies, with every seed."""
+
+    scenario: dict[str, Any] = Field(description="The scenario that all cells share.")
+    cases: dict[str, dict[str, Any]] = Field({}, description="By name: what a case overrides.")
+    vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({}, description="By path: its values.")
+    seeds: int = Field(5, ge=1)
+    figures: list[Drawn] = Field([], description="What is drawn.")
+
+
+class StudyFile(Strict):
+    """A study: sweeps by name."""
+
+    schema_: Literal["netdfl/study/1"] = Field(alias="schema")
+    name: str
+    sweeps: dict[str, Sweep]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One grid, ready to run. `scenario` is the file; each case is a name with its overrides."""
+
+    name: str
+    scenario: Path
+    cases: Mapping[str, Sequence[str]]
+    vary: Mapping[str, Sequence[str]]
+    seeds: int
+    figures: Sequence[Drawn]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid: its case, the values of what varies, its seed, and the overrides that say so."""
+
+    case: str
+    values: Values
+    seed: int
+    sets: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """Which cell it is, in words."""
+        return ", ".join(
+            [*filter(None, [self.case]), *(f"{path}={value}" for path, value in self.values), f"seed={self.seed}"]
+        )
+
+
+def cells_of(plan: Plan, first_seed: int) -> Iterator[Cell]:
+    """Every cell of a grid; seeds count from `first_seed`."""
+    for case, sets in plan.cases.items():
+        for combination in product(*plan.vary.values()):
+            values = tuple(zip(plan.vary, combination, strict=True))
+            for seed in range(first_seed, first_seed + plan.seeds):
+                varied = [f"{path}={value}" for path, value in values]
+                yield Cell(case, values, seed, (*sets, *varied, f"seed={seed}"))
+
+
+def split_values(text: str) -> list[str]:
+    """The values of `a,b,{kind: c, d: 1}`: commas inside brackets or quotes do not part."""
+    parts, depth, quote, current = [], 0, "", ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "{[":
+            depth += 1
+        elif char in "}]":
+            depth -= 1
+        elif char == "," and not depth:
+            parts.append(current.strip())
+            current = ""
+            continue
+        current += char
+    parts.append(current.strip())
+    return parts
+
+
+def parse_vary(text: str) -> tuple[str, list[str]]:
+    """Read `path=v1,v2,...`. Raises InputError."""
+    path, equals, values = text.partition("=")
+    found = split_values(values)
+    if not equals or not path.strip() or not all(found):
+        raise InputError(f"--vary {text}: expected path=value,value,..., like links.default.loss=0,0.05,0.1")
+    return path.strip(), found
+
+
+def is_study(file: Path) -> bool:
+    """Whether a file is a study and no scenario."""
+    data = _read(file)
+    return isinstance(data, dict) and data.get("schema") == SCHEMA
+
+
+def load_study(file: Path, folder: Path) -> list[Plan]:
+    """The grids of a study; their scenarios are written to `folder`. Raises InputError."""
+    try:
+        study = StudyFile.model_validate(_read(file))
+    except ValidationError as exc:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
+        raise InputError(f"{file}: {wrong}") from exc
+    return [_plan(name, sweep, folder) for name, sweep in study.sweeps.items()]
+
+
+def _plan(name: str, sweep: Sweep, folder: Path) -> Plan:
+    folder.mkdir(parents=True, exist_ok=True)
+    scenario = folder / f"{name}.yaml"
+    scenario.write_text(dump_json(sweep.scenario, indent=1) + "\n", encoding="utf-8")
+    cases = {case: [f"{path}={_text(v)}" for path, v in sets.items()] for case, sets in sweep.cases.items()}
+    vary = {path: [_text(value) for value in values] for path, values in sweep.vary.items()}
+    return Plan(name, scenario, cases or {"": []}, vary, sweep.seeds, sweep.figures)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _read(file: Path) -> Any:
+    try:
+        return parse(file.read_text(encoding="utf-8"), str(file)).data
+    except OSError as exc:
+        raise InputError(f"{file}: can't be read: {exc.strerror}") from exc

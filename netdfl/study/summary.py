@@ -1,0 +1,117 @@
+"""Cells of one grid point together: means with 95 % confidence intervals, and the tables of a sweep."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from netdfl.study.cells import Ran
+from netdfl.study.outcome import SHARES, figures_of
+from netdfl.study.plan import Values
+
+# Student's t at 97.5 % by degrees of freedom
+_T = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+_Z = 1.96
+_LEAST = 1e-300
+
+
+class Estimate(NamedTuple):
+    """A mean over some cells and its 95 % confidence interval."""
+
+    cells: int
+    mean: float
+    low: float
+    high: float
+
+
+class Point(NamedTuple):
+    """A point of the grid: its case and values, how many cells failed, and the figures of the others."""
+
+    case: str
+    values: Values
+    num_failed: int
+    figures: Mapping[str, tuple[float, ...]]
+
+
+def estimate(numbers: Sequence[float]) -> Estimate:
+    """Mean and interval by Student's t; the interval of a single number is that number."""
+    mean = fmean(numbers)
+    if len(numbers) == 1:
+        return Estimate(1, mean, mean, mean)
+    t = _T[len(numbers) - 2] if len(numbers) - 2 < len(_T) else _Z
+    half = t * stdev(numbers) / math.sqrt(len(numbers))
+    return Estimate(len(numbers), mean, mean - half, mean + half)
+
+
+def estimate_share(numbers: Sequence[float]) -> Estimate:
+    """The share of ones, with Wilson's interval, which stays within 0 and 1 and is not empty at either end."""
+    n, p = len(numbers), fmean(numbers)
+    middle = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
+    return Estimate(n, p, min(p, max(0.0, middle - half)), max(p, min(1.0, middle + half)))
+
+
+def estimate_log(numbers: Sequence[float]) -> Estimate:
+    """The geometric mean and its interval: for errors over several orders of magnitude."""
+    logs = estimate([math.log(max(number, _LEAST)) for number in numbers])
+    return Estimate(logs.cells, math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high))
+
+
+def estimates(point: Point, name: str, *, log: bool = False) -> Estimate | None:
+    """The estimate of one figure at a point; None where no cell has it."""
+    numbers = point.figures.get(name, ())
+    if not numbers:
+        return None
+    return estimate_share(numbers) if name in SHARES else estimate_log(numbers) if log else estimate(numbers)
+
+
+def points_of(ran: Sequence[Ran]) -> list[Point]:
+    """The cells by their grid points, in the order of the grid."""
+    grouped: dict[tuple[str, Values], list[Ran]] = {}
+    for each in ran:
+        grouped.setdefault((each.cell.case, each.cell.values), []).append(each)
+    return [_point(case, values, cells) for (case, values), cells in grouped.items()]
+
+
+def _point(case: str, values: Values, cells: Sequence[Ran]) -> Point:
+    found = [figures_of(each) for each in cells if not each.failed]
+    names = sorted({name for figures in found for name in figures})
+    columns = {name: tuple(figures[name] for figures in found if name in figures) for name in names}
+    return Point(case, values, sum(each.failed for each in cells), columns)
+
+
+def write_cells(path: Path, ran: Sequence[Ran]) -> None:
+    """One row a cell: case, values, seed, exit code, what went wrong, its figures, its run directory."""
+    found = [figures_of(each) if not each.failed else {} for each in ran]
+    names = sorted({name for figures in found for name in figures})
+    varied = [name for name, _ in ran[0].cell.values] if ran else []
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["case", *varied, "seed", "exit_code", "failed", *names, "run"])
+        for each, figures in zip(ran, found, strict=True):
+            cell = each.cell
+            wrong = each.text if each.failed else ""
+            numbers = [figures.get(name, "") for name in names]
+            values = [value for _, value in cell.values]
+            writer.writerow([cell.case, *values, cell.seed, each.exit_code, wrong, *numbers, each.path.name])
+
+
+def write_points(path: Path, points: Sequence[Point], logs: frozenset[str]) -> None:
+    """One row for each point and figure, with its interval."""
+    varied = [name for name, _ in points[0].values] if points else []
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["case", *varied, "figure", "cells", "failed", "mean", "low", "high"])
+        for point in points:
+            for name in point.figures:
+                found = estimates(point, name, log=name in logs)
+                if found is not None:
+                    values = [value for _, value in point.values]
+                    writer.writerow([point.case, *values, name, found.cells, point.num_failed, *found[1:]])

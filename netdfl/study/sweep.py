@@ -1,0 +1,110 @@
+"""`netdfl sweep`: run a grid, resume it, and say what it came to in one table and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from netdfl.scenario.load import load
+from netdfl.study.cells import Ran, run_cells
+from netdfl.study.plan import Drawn, Plan, cells_of, is_study, load_study, parse_vary
+from netdfl.study.summary import Estimate, Point, estimates, points_of, write_cells, write_points
+
+SHOWN = ("test_accuracy", "error", "consensus_distance", "weight_sum", "deadlock", "stalled", "rounds_per_s", "lost")
+LOGS = frozenset({"error", "consensus_distance"})
+
+
+def sweep(
+    file: Path, vary: Sequence[str] = (), *, out: Path, seeds: int | None = None, jobs: int = 1, console: Console
+) -> int:
+    """Run every grid of `file`; return how many cells failed. Raises InputError.
+
+    A scenario is one grid, of `vary`; a study says what varies. Below `out` lie, for each grid, `cells/` with the
+    runs, `cells.csv` with a row for each, `table.csv` with means and intervals, `table.md`, and `figures/`.
+    A cell that has finished is not run again.
+    """
+    plans = load_study(file, out / "scenarios") if is_study(file) else [_plan_of(file, vary)]
+    return sum(_run(plan, out / plan.name, seeds, jobs, console) for plan in plans)
+
+
+def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
+    varied = dict(map(parse_vary, vary))
+    numeric = next(iter(varied), "")
+    names = ("test_accuracy", "error", "consensus_distance", "stalled")
+    drawn = [Drawn(y=name, x=numeric, log=name in LOGS) for name in names if numeric]
+    return Plan(load(file).name, file, {"": []}, varied, 5, drawn)
+
+
+def _run(plan: Plan, out: Path, seeds: int | None, jobs: int, console: Console) -> int:
+    chosen = plan if seeds is None else Plan(plan.name, plan.scenario, plan.cases, plan.vary, seeds, plan.figures)
+    cells = list(cells_of(chosen, load(plan.scenario).seed))
+    columns = (TextColumn(f"{plan.name}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
+        task = progress.add_task(plan.name, total=len(cells))
+
+        def done(ran: Ran) -> None:
+            progress.advance(task)
+            progress.refresh()
+            if ran.failed:
+                console.print(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}", markup=False)
+
+        ran = run_cells(plan.scenario, cells, out / "cells", jobs=jobs, done=done)
+    points = points_of(ran)
+    write_cells(out / "cells.csv", ran)
+    write_points(out / "table.csv", points, LOGS)
+    names = _worth_showing(points, plan.figures)
+    (out / "table.md").write_text(_markdown(points, names), encoding="utf-8")
+    _show(points, names, plan.name, console)
+    _draw(points, plan.figures, out / "figures")
+    num_failed = sum(each.failed for each in ran)
+    console.print(f"{len(ran)} cells, {num_failed} failed; tables and figures in {out}", markup=False)
+    return num_failed
+
+
+def _draw(points: Sequence[Point], figures: Sequence[Drawn], folder: Path) -> None:
+    from netdfl.study.plots import draw
+
+    for drawn in figures:
+        if any(drawn.y in point.figures for point in points):
+            draw(points, drawn, folder / f"{drawn.y}.png")
+
+
+def _worth_showing(points: Sequence[Point], figures: Sequence[Drawn]) -> list[str]:
+    asked = dict.fromkeys(drawn.y for drawn in figures)
+    known = {name for point in points for name in point.figures}
+    return [name for name in (asked or SHOWN) if name in known]
+
+
+def _show(points: Sequence[Point], names: Sequence[str], title: str, console: Console) -> None:
+    table = Table(title=title)
+    for heading in _headings(points, names):
+        table.add_column(heading)
+    for point in points:
+        table.add_row(*_row(point, names))
+    console.print(table)
+
+
+def _markdown(points: Sequence[Point], names: Sequence[str]) -> str:
+    headings = _headings(points, names)
+    lines = [headings, ["---"] * len(headings), *(_row(point, names) for point in points)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _headings(points: Sequence[Point], names: Sequence[str]) -> list[str]:
+    varied = [name for name, _ in points[0].values] if points else []
+    return ["case", *varied, "cells", *names]
+
+
+def _row(point: Point, names: Sequence[str]) -> list[str]:
+    found = [estimates(point, name, log=name in LOGS) for name in names]
+    count = max((e.cells for e in found if e is not None), default=0)
+    cells = f"{count}" if not point.num_failed else f"{count} ({point.num_failed} failed)"
+    return [point.case or "-", *(value for _, value in point.values), cells, *map(_words, found)]
+
+
+def _words(found: Estimate | None) -> str:
+    return "-" if found is None else f"{found.mean:.3g} ({found.low:.3g} to {found.high:.3g})"
