@@ -2,7 +2,8 @@
 
 Every cell has connections of its own, each between two namespaces, all at once. A connection carries one
 message at a time, after a pause, timed from the first write to the last byte read; its first message
-only warms it up. Losses act both ways, so on acknowledgements too; the rate acts on the data's way.
+only warms it up (or kills it, which counts). Losses act both ways, so on acknowledgements too; the rate
+acts on the data's way.
 """
 
 from __future__ import annotations
@@ -79,8 +80,10 @@ def _connections(cell: Cell) -> int:
     """How many connections share the messages of a cell: more where they take long."""
     large = cell.nbytes == SIZES[-1]
     if cell.loss >= 0.2:
-        return 8 if cell.nbytes == SIZES[0] else 24
-    return 8 if cell.loss >= 0.1 or (large and cell.loss) else 2 if large else 1
+        return 48 if large else 24 if cell.nbytes == SIZES[1] else 8
+    if cell.loss >= 0.1:
+        return 32 if large else 8
+    return 16 if large and cell.loss else 2 if large else 1
 
 
 def _measure(spread: Sequence[tuple[Cell, int]], seed: int, note: Callable[[str], None]) -> list[list[float]]:
@@ -128,6 +131,8 @@ def _times(network: PacketNetwork, src: int, nbytes: int, count: int) -> list[fl
         out, into = _connection(network, src)
         with out, into:
             took_s = _timed(out, into, nbytes)
+            if math.isinf(took_s):
+                times.append(took_s)
             while math.isfinite(took_s) and len(times) < count:
                 took_s = _timed(out, into, nbytes)
                 times.append(took_s)
