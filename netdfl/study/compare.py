@@ -1,0 +1,216 @@
+"""A published table beside what was measured: its rows, and how they are written as text, CSV, Markdown and JSON."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from io import StringIO
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from netdfl.core.errors import RunError
+from netdfl.record.plain_json import dump_json
+from netdfl.study.cells import Ran
+from netdfl.study.trials import Trial
+
+SCHEMA = "netdfl/reproduction/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One printed number and its measurement; accuracies in percent, `difference` is measured minus published.
+
+    `measured` is the mean over the seeds of each run's mean over its last five evaluations, `std` the deviation
+    of these means over the seeds; `last` and `best` are means over the seeds of the last and the best evaluation.
+    For `rounds_to_*` it is the mean number of rounds. Runs that did not pass count for nothing and stand in `note`.
+    `beyond` says that the printed number is a limit that was not reached.
+    """
+
+    cell: str
+    dataset: str
+    partition: str
+    topology: str
+    algorithm: str
+    compressor: str
+    metric: str
+    printed_note: str
+    published: float
+    beyond: bool
+    published_std: float | None
+    measured: float | None = None
+    std: float | None = None
+    seeds: tuple[int, ...] = ()
+    last: float | None = None
+    best: float | None = None
+    difference: float | None = None
+    rounds: int | None = None
+    rounds_of_paper: int | None = None
+    note: str = ""
+    runs: tuple[Mapping[str, Any], ...] = ()
+
+
+def row_of(trial: Trial, ran: Sequence[Ran], rounds_of_paper: int | None = None, why_not: str = "") -> Row:
+    """The row of `trial`, measured by the runs `ran`, of which there may be none yet."""
+    figure = trial.figure
+    row = Row(
+        cell=trial.label,
+        dataset=figure.dataset,
+        partition=figure.partition,
+        topology=figure.topology,
+        algorithm=figure.algorithm,
+        compressor=figure.compressor,
+        metric=figure.metric,
+        printed_note=figure.notes,
+        published=figure.value,
+        beyond=figure.beyond,
+        published_std=figure.std,
+        rounds_of_paper=rounds_of_paper,
+        note=trial.why_not or why_not,
+    )
+    return _measured(row, ran) if ran else row
+
+
+def _measured(row: Row, ran: Sequence[Ran]) -> Row:
+    notes = [_why_not_counted(each) for each in ran]
+    counted = [each for each, note in zip(ran, notes, strict=True) if not note]
+    values = {each.cell.seed: _value(row.metric, each.result or {}) for each in counted}
+    notes += [f"seed {seed}: not reached" for seed, value in values.items() if value is None]
+    numbers = [value for value in values.values() if value is not None]
+    whole = bool(numbers) and len(numbers) == len(values)
+    measured = fmean(numbers) if whole else None
+    is_accuracy = row.metric == "test_acc"
+    return replace(
+        row,
+        measured=measured,
+        std=stdev(numbers) if whole and len(numbers) > 1 else None,
+        seeds=tuple(values),
+        last=_mean(counted, "last") if is_accuracy else None,
+        best=_mean(counted, "best") if is_accuracy else None,
+        difference=None if measured is None or row.beyond else measured - row.published,
+        rounds=next((each.result["rounds"] for each in counted if each.result), None),
+        note="; ".join(filter(None, notes)),
+        runs=tuple(map(_run, ran)),
+    )
+
+
+def _why_not_counted(ran: Ran) -> str:
+    if ran.result is None or ran.failed:
+        return f"seed {ran.cell.seed}: {ran.text or f'exit code {ran.exit_code}'}"
+    if ran.result["verdict"] != "pass":
+        return f"seed {ran.cell.seed}: {ran.result['verdict']}: {'; '.join(ran.result['reasons'][:1])}"
+    return ""
+
+
+def _value(metric: str, result: Mapping[str, Any]) -> float | None:
+    """What a run measured; None where a target was not reached."""
+    if metric.startswith("rounds_to_"):
+        target = float(metric.removeprefix("rounds_to_")) / 100
+        reached = next(t["round"] for t in result["targets"] if abs(t["accuracy"] - target) < 1e-9)
+        return None if reached is None else float(reached + 1)
+    return 100 * float(result["test_accuracy"]["average_model"]["mean_last_5"])
+
+
+def _mean(ran: Sequence[Ran], which: str) -> float | None:
+    found = [100 * each.result["test_accuracy"]["average_model"][which] for each in ran if each.result]
+    return fmean(found) if found else None
+
+
+def _run(ran: Ran) -> Mapping[str, Any]:
+    result = ran.result or {}
+    kept = ("verdict", "reasons", "test_accuracy", "bytes_sent", "duration_s", "event_log_hash", "versions")
+    return {"seed": ran.cell.seed, "run": ran.path.name, "sets": ran.cell.sets} | {
+        name: result[name] for name in kept if name in result
+    }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table, by how it was run: rounds and overrides where they are not the paper's."""
+
+    paper: str
+    table: str
+    rounds: int | None
+    sets: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        """What is compared, and what was not as the paper has it."""
+        changed = [f"rounds={self.rounds}"] * (self.rounds is not None) + list(self.sets)
+        return f"{self.paper} {self.table}" + (f", not as printed: {', '.join(changed)}" if changed else "")
+
+    @property
+    def measured(self) -> list[Row]:
+        """The rows that have runs."""
+        return [row for row in self.rows if row.runs]
+
+    @property
+    def missing(self) -> dict[str, list[str]]:
+        """Cells without runs, by the reason."""
+        found: dict[str, list[str]] = {}
+        for row in self.rows:
+            if not row.runs:
+                found.setdefault(row.note or "not run yet", []).append(row.cell)
+        return found
+
+    def write(self, stem: Path) -> None:
+        """Write STEM.json, STEM.csv and STEM.md. Raises RunError where the disk refuses."""
+        texts = {"json": self._json(), "csv": self._csv(), "md": self.markdown()}
+        try:
+            stem.parent.mkdir(parents=True, exist_ok=True)
+            for ending, text in texts.items():
+                temporary = stem.with_name(f".{stem.name}.{ending}.tmp")
+                temporary.write_text(text, encoding="utf-8")
+                temporary.replace(stem.with_name(f"{stem.name}.{ending}"))
+        except OSError as exc:
+            raise RunError(f"{stem}.* can't be written: {exc.strerror}; the runs are kept") from exc
+
+    def _json(self) -> str:
+        head = {"schema": SCHEMA, "paper": self.paper, "table": self.table, "rounds": self.rounds, "sets": self.sets}
+        return dump_json({**head, "rows": [asdict(row) for row in self.rows]}, indent=1) + "\n"
+
+    def _csv(self) -> str:
+        out = StringIO()
+        names = [name for name in Row.__dataclass_fields__ if name != "runs"]
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow(names)
+        for row in self.rows:
+            values = [getattr(row, name) for name in names]
+            table.writerow([" ".join(map(str, v)) if isinstance(v, tuple) else v for v in values])
+        return out.getvalue()
+
+    def markdown(self) -> str:
+        """The table, and below it what is missing and why."""
+        lines = [list(HEADINGS), ["---"] * len(HEADINGS), *(shown(row) for row in self.measured)]
+        text = f"# {self.title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        for reason, cells in self.missing.items():
+            text += f"\nNot measured, {reason}: {', '.join(cells)}\n"
+        return text
+
+
+HEADINGS = ("cell", "published", "measured", "diff", "last", "best", "seeds", "rounds", "note")
+WORDS = ("cell", "note")
+
+
+def shown(row: Row) -> list[str]:
+    """A row as text, by `HEADINGS`."""
+    digits = 2 if row.metric == "test_acc" else 0
+    return [
+        row.cell,
+        (">" if row.beyond else "") + _number(row.published, row.published_std, digits),
+        _number(row.measured, row.std, digits),
+        "" if row.difference is None else f"{row.difference:+.{digits}f}",
+        _number(row.last, None, digits),
+        _number(row.best, None, digits),
+        " ".join(map(str, row.seeds)),
+        "" if row.rounds is None else f"{row.rounds}/{row.rounds_of_paper}",
+        row.note,
+    ]
+
+
+def _number(value: float | None, std: float | None, digits: int) -> str:
+    if value is None:
+        return ""
+    return f"{value:.{digits}f}" + ("" if std is None else f" ± {std:.{digits}f}")

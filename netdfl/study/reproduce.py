@@ -1,0 +1,215 @@
+"""`netdfl reproduce`: run the cells of a published table, resume where it was left, and set both side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from netdfl.core.errors import DatasetError, InputError
+from netdfl.scenario.load import load
+from netdfl.scenario.schema import Scenario
+from netdfl.study.cells import Ran, run_cells
+from netdfl.study.compare import HEADINGS, SCHEMA, WORDS, Comparison, Row, row_of, shown
+from netdfl.study.plan import Cell
+from netdfl.study.published import published
+from netdfl.study.trials import Trial, scenario_of, select, trials
+from netdfl.training.data.dataset import data_root
+
+SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "papers"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is to be reproduced, and how: `rounds` and `sets` change what the paper has."""
+
+    paper: str
+    table: str
+    globs: Sequence[str] = ()
+    seeds: Sequence[int] = (0,)
+    rounds: int | None = None
+    sets: tuple[str, ...] = ()
+    world: str = "simulated"
+    scenarios: Path = SCENARIOS
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """The overrides of every cell."""
+        rounds = () if self.rounds is None else (f"rounds={self.rounds}",)
+        return (*rounds, *self.sets, f"world.kind={self.world}")
+
+
+@dataclass
+class _Work:
+    """A trial with its runs: those to be made, or why there are none, and those made so far."""
+
+    trial: Trial
+    rounds_of_paper: int | None = None
+    why_not: str = ""
+    cells: list[Cell] = field(default_factory=list)
+    ran: list[Ran] = field(default_factory=list)
+
+    @property
+    def row(self) -> Row:
+        ran = sorted(self.ran, key=lambda each: each.cell.seed)
+        return row_of(self.trial, ran, self.rounds_of_paper, self.why_not)
+
+
+def reproduce(request: Request, out: Path, *, jobs: int = 1, console: Console) -> int:
+    """Run what `request` asks for, `jobs` runs at a time; return an exit code.
+
+    Below `out` lie `cells/` with the runs, which all tables share, and the table as JSON, CSV and Markdown, written
+    anew after each run; rows that an earlier call left there stay. A run that has finished is not run again.
+    Returns 0 where all ran that can be had, 1 where a run failed, 2 where none can be had.
+
+    Raises:
+        InputError: No such paper, table or cell, or no scenarios.
+    """
+    figures = published(request.paper, request.table)
+    if not request.scenarios.is_dir():
+        raise InputError(f"{request.scenarios} is no directory; name that of the papers' scenarios with --scenarios")
+    every = trials(figures)
+    works = [_work(trial, request) for trial in select(every, request.globs)]
+    book = _Book(request, figures[0].paper, figures[0].table, every, works, out)
+    by_scenario: dict[Path, dict[tuple[str, ...], Cell]] = {}
+    for work in works:
+        for cell in work.cells:
+            by_scenario.setdefault(scenario_of(work.trial, request.scenarios), {})[cell.sets] = cell
+    total, count = sum(map(len, by_scenario.values())), 0
+
+    def done(ran: Ran) -> None:
+        nonlocal count
+        count += 1
+        book.take(ran)
+        console.print(f"[{count}/{total}] {_line(ran)}", markup=False, highlight=False)
+
+    for file, cells in by_scenario.items():
+        run_cells(file, list(cells.values()), out / "cells", jobs=jobs, done=done)
+    comparison = book.write()
+    _show(comparison, console)
+    console.print(f"written: {book.stem}.md, .csv, .json", markup=False, highlight=False, soft_wrap=True)
+    return 2 if not total else int(any(ran.failed for work in works for ran in work.ran))
+
+
+def _work(trial: Trial, request: Request) -> _Work:
+    """What has to run for `trial`, or why nothing can."""
+    work = _Work(trial)
+    if trial.why_not:
+        return work
+    file = scenario_of(trial, request.scenarios)
+    try:
+        work.rounds_of_paper = load(file).rounds
+        scenario = load(file, (*trial.sets, *request.extra))
+    except InputError as error:
+        work.why_not = f"no valid scenario: {error}"
+        return work
+    work.why_not = _no_data(scenario)
+    if not work.why_not:
+        work.cells = [
+            Cell(trial.label, (), seed, (*trial.sets, *request.extra, f"seed={seed}")) for seed in request.seeds
+        ]
+    return work
+
+
+def _no_data(scenario: Scenario) -> str:
+    """Why the scenario's data can't be had; empty where it can."""
+    dataset: Any = getattr(scenario.task, "dataset", None)
+    return "" if dataset is None else _missing(type(dataset).function, json.dumps(dataset.params), data_root())
+
+
+@cache
+def _missing(load_data: Callable[..., Any], params: str, root: Path) -> str:
+    try:
+        load_data(root, **json.loads(params))
+    except DatasetError as error:
+        return str(error)
+    return ""
+
+
+@dataclass
+class _Book:
+    """The table as far as it is known, on disk and here."""
+
+    request: Request
+    paper: str
+    table: str
+    every: Sequence[Trial]
+    works: Sequence[_Work]
+    out: Path
+
+    def take(self, ran: Ran) -> None:
+        """Enter a run, and write the table."""
+        for work in self.works:
+            if any(cell.sets == ran.cell.sets for cell in work.cells):
+                work.ran.append(ran)
+        self.write()
+
+    @property
+    def stem(self) -> Path:
+        """The table's files without their endings; one name for each way to run it."""
+        name = f"{self.paper.partition('-')[0]}-{self.table}"
+        if self.request.rounds is not None:
+            name += f"-{self.request.rounds}-rounds"
+        changed = [*self.request.sets, *([self.request.world] * (self.request.world != "simulated"))]
+        if changed:
+            name += "-" + sha256("\n".join(changed).encode()).hexdigest()[:6]
+        return self.out / name
+
+    def write(self) -> Comparison:
+        """Write the table; cells that this call was not asked for keep the row that they had."""
+        rows = {work.trial.label: work.row for work in self.works}
+        kept = {row.cell: row for row in self._earlier()}
+        both = [rows.get(trial.label) or kept.get(trial.label) for trial in self.every]
+        found = tuple(row for row in both if row is not None)
+        comparison = Comparison(self.paper, self.table, self.request.rounds, self.request.sets, found)
+        comparison.write(self.stem)
+        return comparison
+
+    def _earlier(self) -> list[Row]:
+        try:
+            table = json.loads(self.stem.with_name(f"{self.stem.name}.json").read_text(encoding="utf-8"))
+            rows = table["rows"] if table["schema"] == SCHEMA else []
+            return [Row(**{**row, "seeds": tuple(row["seeds"]), "runs": tuple(row["runs"])}) for row in rows]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+
+def _line(ran: Ran) -> str:
+    words = ran.cell.words
+    if ran.result is None or ran.failed:
+        return f"{words}: failed: {ran.text or f'exit code {ran.exit_code}'}"
+    accuracy = ran.result["test_accuracy"]["average_model"]["mean_last_5"]
+    reached = "nothing measured" if accuracy is None else f"{100 * accuracy:.2f} %"
+    reasons = "".join(f", {ran.result['verdict']}: {reason}" for reason in ran.result["reasons"][:1])
+    return f"{words}: {reached} in {ran.result['duration_s']:.0f} s{reasons}"
+
+
+def _show(comparison: Comparison, console: Console) -> None:
+    table = Table(title=comparison.title)
+    for heading in HEADINGS:
+        table.add_column(heading, justify="left" if heading in WORDS else "right", no_wrap=heading not in WORDS)
+    for row in comparison.measured:
+        table.add_row(*shown(row))
+    console.print(table)
+    for reason, cells in comparison.missing.items():
+        console.print(f"Not measured: {reason}", markup=False, highlight=False, soft_wrap=True)
+        for cell in cells:
+            console.print(f"  {cell}", markup=False, highlight=False, soft_wrap=True)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """`3` is seeds 0, 1 and 2; `4,7` are these two, and `4,` is one. Raises InputError."""
+    try:
+        numbers = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 0 or ("," not in text and numbers[0] < 1):
+        raise InputError(f"--seeds {text}: expected how many, like 3, or a list, like 0,1,2")
+    return tuple(numbers) if "," in text else tuple(range(numbers[0]))
