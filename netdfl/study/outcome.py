@@ -9,7 +9,7 @@ from typing import Any
 
 from netdfl.study.cells import Ran
 
-SHARES = ("deadlock", "stalled", "failed", "died")
+SHARES = ("deadlock", "stalled", "not_passed", "died")
 """Figures that are 0 or 1 in a cell, and a share of the cells together."""
 
 
@@ -18,7 +18,7 @@ def figures_of(ran: Ran) -> dict[str, float]:
 
     From `result.json`: test_accuracy, test_loss, train_loss, consensus_distance, weight_sum, bytes_sent,
     duration_s, virtual_duration_s, lost (the share of messages that were not delivered). `deadlock` is 1 where
-    there was one, `stalled` where nodes still stood at the end, `failed` where the verdict is not pass, `died`
+    there was one, `stalled` where nodes still stood at the end, `not_passed` where the verdict is not pass, `died`
     where a node did. `rounds` is how many each node has finished on average, `rounds_per_s` by the fleet's
     time. And the last value of each of the fleet's own metrics, such as `error`.
     """
@@ -41,7 +41,7 @@ def figures_of(ran: Ran) -> dict[str, float]:
     figures |= {
         "deadlock": float(bool(deadlocks)),
         "stalled": float(any(not stall.get("over") for stall in (*stalls, *deadlocks))),
-        "failed": float(result.get("verdict") != "pass"),
+        "not_passed": float(result.get("verdict") != "pass"),
         "died": float(bool(result.get("died"))),
     }
     sent = result.get("messages", {}).get("sent", 0)

@@ -94,7 +94,7 @@ def write_cells(path: Path, ran: Sequence[Ran]) -> None:
     varied = [name for name, _ in ran[0].cell.values] if ran else []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["case", *varied, "seed", "exit_code", "failed", *names, "run"])
+        writer.writerow(["case", *varied, "seed", "exit_code", "wrong", *names, "run"])
         for each, figures in zip(ran, found, strict=True):
             cell = each.cell
             wrong = each.text if each.failed else ""

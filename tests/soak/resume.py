@@ -6,14 +6,21 @@ python -m tests.soak.resume --count 50
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 
+import torch
+
+from netdfl.fleet.run import resume, run
+from netdfl.scenario.load import load
+from netdfl.scenario.resolved import to_yaml
 from tests.soak.tally import ROOT, main
 
 SETS = (
@@ -32,26 +39,50 @@ SETS = (
 )
 
 
-def start(arguments: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "netdfl.cli", "run", *arguments]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def scenario(directory: Path) -> Path:
+    """The resolved scenario, as a file."""
+    file = directory / "scenario.yaml"
+    file.write_text(to_yaml(load(ROOT / "scenarios/quickstart.yaml", SETS)))
+    return file
 
 
-def begin(out: Path) -> subprocess.Popen[str]:
-    return start([str(ROOT / "scenarios/quickstart.yaml"), f"--out={out}", *(f"--set={s}" for s in SETS)])
+def fork(work: Callable[[], object]) -> int:
+    """Do `work` in a process of its own; it exits 0, or 1 for an error."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        work()
+        code = 0
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(code)
+
+
+def begin(out: Path) -> int:
+    """Start the run in `out`."""
+    return fork(lambda: run(load(scenario(out.parent)), out=out, page=False))
+
+
+def go_on(out: Path) -> int:
+    """Resume the run in `out`."""
+    return fork(lambda: resume(out))
+
+
+def hash_of(out: Path) -> str:
+    return json.loads((out / "result.json").read_text())["event_log_hash"]
 
 
 @lru_cache
 def left_alone() -> tuple[str, float]:
     """The hash of the run that nobody kills, and how long its rounds take."""
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "run"
-        run = begin(out)
-        text = run.communicate(timeout=600)[0]
-        if run.returncode not in (0, 1):
-            raise AssertionError(text)
-        result = json.loads((out / "result.json").read_text())
-        return result["event_log_hash"], result["duration_s"]
+        os.waitpid(begin(out), 0)
+        return hash_of(out), json.loads((out / "result.json").read_text())["duration_s"]
 
 
 def trial(rng: Random, number: int) -> str | None:
@@ -59,26 +90,27 @@ def trial(rng: Random, number: int) -> str | None:
     hash_, takes_s = left_alone()
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "run"
-        run = begin(out)
+        pid = begin(out)
         for _ in range(1 + number % 2):
-            _kill(run, out, rng.uniform(0, takes_s))
+            _kill(pid, out, rng.uniform(0, takes_s))
             if (out / "result.json").exists():
                 break
-            run = start(["--resume", str(out)])
-        text = run.communicate(timeout=600)[0]
-        if run.returncode not in (0, 1, -9):
-            return f"exit code {run.returncode} after resuming: {text[-500:]}"
-        found = json.loads((out / "result.json").read_text())["event_log_hash"]
+            pid = go_on(out)
+        else:
+            _, status = os.waitpid(pid, 0)
+            if status:
+                return f"exit status {status} after resuming"
+        found = hash_of(out)
         return None if found == hash_ else f"hash {found} after resuming, {hash_} of the run left alone"
 
 
-def _kill(run: subprocess.Popen[str], out: Path, delay: float) -> None:
+def _kill(pid: int, out: Path, delay: float) -> None:
     """`kill -9`, `delay` seconds after the fleet began, or after it ended where it was faster than the first."""
-    while run.poll() is None and not (out / "fleet.json").exists():
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and not (out / "fleet.json").exists():
         time.sleep(0.005)
     time.sleep(delay)
-    run.kill()
-    run.communicate()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":

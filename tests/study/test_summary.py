@@ -1,0 +1,54 @@
+"""Means and intervals, the grid, and what is read of a cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdfl.core.errors import InputError
+from netdfl.study.plan import Plan, cells_of, parse_vary, split_values
+from netdfl.study.summary import estimate, estimate_log, estimate_share
+
+
+def test_the_interval_is_students() -> None:
+    """Four numbers with deviation 2: 3.182 * 2 / 2 to either side."""
+    found = estimate([10 - 3**0.5, 10 - 3**0.5, 10 + 3**0.5, 10 + 3**0.5])
+    assert found.mean == pytest.approx(10)
+    assert (found.low, found.high) == pytest.approx((10 - 3.182, 10 + 3.182))
+    assert estimate([7.0]) == (1, 7.0, 7.0, 7.0)
+
+
+def test_a_share_of_none_or_all_is_not_certain() -> None:
+    none, every = estimate_share([0.0] * 5), estimate_share([1.0] * 5)
+    assert (none.mean, none.low, every.mean, every.high) == (0, 0, 1, 1)
+    assert none.high == pytest.approx(0.4345, abs=1e-3)
+    assert every.low == pytest.approx(1 - none.high)
+
+
+@given(st.lists(st.floats(1e-12, 1e3), min_size=2, max_size=9))
+def test_a_geometric_mean_lies_within_its_interval_and_its_numbers(numbers: list[float]) -> None:
+    found = estimate_log(numbers)
+    assert min(numbers) * (1 - 1e-9) <= found.mean <= max(numbers) * (1 + 1e-9)
+    assert found.low <= found.mean * (1 + 1e-12)
+    assert found.high >= found.mean * (1 - 1e-12)
+
+
+def test_commas_inside_brackets_do_not_part() -> None:
+    assert split_values("0, {kind: a, b: 1}, [1, 2], 'x,y', 5%") == ["0", "{kind: a, b: 1}", "[1, 2]", "'x,y'", "5%"]
+
+
+@pytest.mark.parametrize("bad", ["links", "=1,2", "nodes=", "nodes=1,,2"])
+def test_what_is_no_variation_is_refused(bad: str) -> None:
+    with pytest.raises(InputError, match="expected path=value"):
+        parse_vary(bad)
+
+
+def test_a_grid_is_every_case_at_every_value_with_every_seed() -> None:
+    plan = Plan("p", Path("x"), {"a": ["rounds=1"], "b": []}, {"nodes": ["2", "3"], "lr": ["1"]}, 2, [])
+    cells = list(cells_of(plan, 5))
+    assert len(cells) == len({cell.sets for cell in cells}) == 8
+    assert cells[0].sets == ("rounds=1", "nodes=2", "lr=1", "seed=5")
+    assert cells[-1].words == "b, nodes=3, lr=1, seed=6"

@@ -1,0 +1,77 @@
+"""A sweep runs every cell once, goes on where it was left, names what fails, and leaves tables and figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from netdfl.study.plan import is_study, load_study
+from netdfl.study.sweep import sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+BASE = """
+schema: netdfl/1
+name: swept
+nodes: 4
+rounds: 3
+world: simulated
+task: {kind: consensus, dim: 2}
+algorithm: dpsgd
+topology: ring
+wait: {deadline: 10ms}
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    file = tmp_path / "swept.yaml"
+    file.write_text(BASE)
+    return file
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    with file.open() as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_a_sweep_resumes_and_names_what_fails(scenario: Path, tmp_path: Path) -> None:
+    out, said = tmp_path / "out", io.StringIO()
+    console = Console(file=said, width=200)
+    vary = ["links.default.loss=0,0.3", "algorithm.name=dpsgd,no_such_method"]
+    assert sweep(scenario, vary, out=out, seeds=2, jobs=2, console=console) == 4
+    assert "failed: links.default.loss=0, algorithm.name=no_such_method, seed=0: " in said.getvalue()
+    assert "unknown algorithm 'no_such_method'" in said.getvalue()
+
+    cells = rows(out / "swept" / "cells.csv")
+    assert len(cells) == 8
+    ran = [row for row in cells if not row["wrong"]]
+    assert {(row["links.default.loss"], row["seed"]) for row in ran} == {(p, s) for p in ("0", "0.3") for s in "01"}
+    assert all(float(row["error"]) < 1e-12 for row in ran if row["links.default.loss"] == "0")
+    assert (out / "swept" / "figures" / "error.png").stat().st_size > 0
+    assert (out / "swept" / "table.md").read_text().startswith("| case | links.default.loss | algorithm.name |")
+
+    kept, lost = (out / "swept" / "cells" / row["run"] for row in ran[:2])
+    before = (kept / "result.json").stat().st_mtime_ns
+    (lost / "result.json").unlink()
+    sweep(scenario, vary, out=out, seeds=2, jobs=1, console=console)
+    assert (kept / "result.json").stat().st_mtime_ns == before
+    assert json.loads((lost / "result.json").read_text())["verdict"] == "pass"
+    assert not (kept / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["loss", "deadlock"])
+def test_every_cell_of_a_shipped_study_is_a_valid_scenario(name: str, tmp_path: Path) -> None:
+    from netdfl.scenario.load import load
+    from netdfl.study.plan import cells_of
+
+    file = ROOT / "scenarios" / "studies" / f"{name}.yaml"
+    assert is_study(file)
+    for plan in load_study(file, tmp_path):
+        for cell in cells_of(plan, 0):
+            if cell.seed == 0:
+                assert load(plan.scenario, cell.sets).world.kind == "simulated"
