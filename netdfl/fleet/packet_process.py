@@ -74,7 +74,7 @@ def _hurry() -> None:
     gc.collect()
     gc.freeze()
     with suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
 
 
 def _commands() -> Iterator[dict[str, Any]]:

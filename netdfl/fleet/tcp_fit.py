@@ -67,12 +67,19 @@ class Row(NamedTuple):
     @property
     def kept(self) -> bool:
         """Median within 15 %, mean within 20 %, late share within three standard errors of the difference."""
-        off = [abs(predicted / measured - 1) for measured, predicted in (self.median_s, self.mean_s)]
+        off = [_off(*self.median_s), _off(*self.mean_s)]
         return off[0] <= 0.15 and off[1] <= 0.2 and abs(self.late[0] - self.late[1]) <= self.sure
 
 
+def _off(measured: float, predicted: float) -> float:
+    """The relative error; none where both are infinite."""
+    if math.isinf(measured) or math.isinf(predicted):
+        return 0.0 if measured == predicted else math.inf
+    return abs(predicted / measured - 1)
+
+
 def compare(table: Table, times: Mapping[Cell, Sequence[float]]) -> list[Row]:
-    """What `table` predicts against what was measured, cell by cell. The dead are left out of medians and means."""
+    """What `table` predicts against what was measured, cell by cell. Means are of messages that came."""
     rows = []
     for cell, measured in times.items():
         predicted = predict(table, cell)
@@ -84,8 +91,8 @@ def compare(table: Table, times: Mapping[Cell, Sequence[float]]) -> list[Row]:
             Row(
                 cell,
                 len(measured),
-                (median(some), median(others)),
-                (fmean(some), fmean(others)),
+                (median(measured), median(predicted)),
+                (fmean(some) if some else math.inf, fmean(others) if others else math.inf),
                 (shares[0], shares[1]),
                 sure,
             )
@@ -102,7 +109,7 @@ def markdown(rows: Sequence[Row]) -> str:
     for row in rows:
         cell = row.cell
         what = f"{cell.nbytes >> 10} KiB | {cell.loss:.0%} | {cell.rtt_ns // 10**6} ms | {cell.rate_bps / 1e6:g} Mbit/s"
-        times = " | ".join(f"{each:.3f}" for each in (*row.median_s, *row.mean_s))
+        times = " | ".join(f"{each:.3f}" if each < math.inf else "dead" for each in (*row.median_s, *row.mean_s))
         lines.append(f"| {what} | {times} | {row.late[0]:.0%} | {row.late[1]:.0%} | {'' if row.kept else 'off'} |")
     return "\n".join(lines)
 
