@@ -191,6 +191,7 @@ class Comparison:
 
 
 HEADINGS = ("cell", "published", "measured", "diff", "last", "best", "seeds", "rounds", "note")
+TERMINAL = ("cell", "published", "measured", "diff", "seeds", "rounds", "note")
 WORDS = ("cell", "note")
 
 

@@ -17,7 +17,7 @@ from netdfl.core.errors import DatasetError, InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.schema import Scenario
 from netdfl.study.cells import Ran, run_cells
-from netdfl.study.compare import HEADINGS, SCHEMA, WORDS, Comparison, Row, row_of, shown
+from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, Row, row_of, shown
 from netdfl.study.plan import Cell
 from netdfl.study.published import published
 from netdfl.study.trials import Trial, scenario_of, select, trials
@@ -88,13 +88,13 @@ def reproduce(request: Request, out: Path, *, jobs: int = 1, console: Console) -
         nonlocal count
         count += 1
         book.take(ran)
-        console.print(f"[{count}/{total}] {_line(ran)}", markup=False, highlight=False)
+        _say(console, f"[{count}/{total}] {_line(ran)}")
 
     for file, cells in by_scenario.items():
         run_cells(file, list(cells.values()), out / "cells", jobs=jobs, done=done)
     comparison = book.write()
     _show(comparison, console)
-    console.print(f"written: {book.stem}.md, .csv, .json", markup=False, highlight=False, soft_wrap=True)
+    _say(console, f"written: {book.stem}.md, .csv, .json")
     return 2 if not total else int(any(ran.failed for work in works for ran in work.ran))
 
 
@@ -192,16 +192,24 @@ def _line(ran: Ran) -> str:
 
 
 def _show(comparison: Comparison, console: Console) -> None:
+    rows = [dict(zip(HEADINGS, shown(row), strict=True)) for row in comparison.measured]
+    headings = [name for name in TERMINAL if any(row[name] for row in rows)]
     table = Table(title=comparison.title)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading in WORDS else "right", no_wrap=heading not in WORDS)
-    for row in comparison.measured:
-        table.add_row(*shown(row))
-    console.print(table)
+    for heading in headings:
+        words = heading in WORDS
+        table.add_column(heading, justify="left" if words else "right", no_wrap=not words, overflow="fold")
+    for row in rows:
+        table.add_row(*(row[name] for name in headings))
+    if rows:
+        console.print(table)
     for reason, cells in comparison.missing.items():
-        console.print(f"Not measured: {reason}", markup=False, highlight=False, soft_wrap=True)
+        _say(console, f"not measured: {reason}")
         for cell in cells:
-            console.print(f"  {cell}", markup=False, highlight=False, soft_wrap=True)
+            _say(console, f"  {cell}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
