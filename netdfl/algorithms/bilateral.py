@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm, RoundContext
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Asked, Decay
+from netdfl.algorithms.parameters import Asked, Sgd
 from netdfl.core.lazy import lazy_module
 from netdfl.core.types import Message, NodeId, Payload
-from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,12 +64,7 @@ def ad_psgd(
     exchange: Exchange,
     /,
     *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 1,
-    local_steps: PositiveInt | None = None,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    sgd: Sgd = Sgd(local_epochs=1),
     order: Asked = "random",
     bipartite: bool = True,
     leave_out: bool = False,
@@ -85,13 +79,6 @@ def ad_psgd(
     """
     if exchange.compressor is not None:
         raise ValueError("ad_psgd exchanges whole vectors; remove compression, or use choco_sgd or deepsqueeze")
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     mixing = pairwise.Pairwise(order=order, streams=exchange.streams)
     return Algorithm(family="bilateral", start=parts.Plain(), local=local, mixing=mixing, wait=exchange.wait)

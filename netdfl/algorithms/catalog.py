@@ -5,6 +5,8 @@ The parts, and torch with them, are imported when an algorithm is built.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from netdfl.algorithms import (
     bilateral,
     central,
@@ -18,65 +20,64 @@ from netdfl.algorithms import (
     synthetic,
     undirected,
 )
-from netdfl.algorithms.base import Catalog, Entry
+from netdfl.algorithms.base import Algorithm, Catalog, Entry, FamilyName
+from netdfl.algorithms.fitness import Fits
+from netdfl.algorithms.parameters import flat
 
 DOUBLY = frozenset({"doubly", "row"})
 COLUMN = frozenset({"doubly", "column"})
 SERVER = frozenset({"server"})
 
+
+def _entry(
+    function: Callable[..., Algorithm],
+    family: FamilyName,
+    needs: frozenset[str],
+    source: str,
+    *,
+    fits: Fits | None = None,
+    selects: bool = False,
+) -> Entry:
+    return Entry(build=flat(function), family=family, needs=needs, source=source, fits=fits, selects=selects)
+
+
 ALGORITHMS: Catalog = {
-    "dpsgd": Entry(build=undirected.dpsgd, family="gossip", needs=DOUBLY, source="Lian et al. 2017; DFedSAM"),
-    "lian_dpsgd": Entry(build=undirected.lian_dpsgd, family="gossip", needs=DOUBLY, source="Lian et al. 2017"),
-    "dfedavg": Entry(build=undirected.dfedavg, family="gossip", needs=DOUBLY, source="Sun, Li, Wang 2022"),
-    "dfedavgm": Entry(build=undirected.dfedavgm, family="gossip", needs=DOUBLY, source="Sun, Li, Wang 2022"),
-    "dfedsam": Entry(build=undirected.dfedsam, family="gossip", needs=DOUBLY, source="DFedSAM"),
-    "dfedsam_mgs": Entry(build=undirected.dfedsam_mgs, family="gossip", needs=DOUBLY, source="DFedSAM"),
-    "oledfl_sgd": Entry(
-        build=undirected.oledfl_sgd, family="gossip", needs=DOUBLY, source="OledFL", fits=fitness.ole_is_stable
+    "dpsgd": _entry(undirected.dpsgd, "gossip", DOUBLY, "Lian et al. 2017; DFedSAM"),
+    "lian_dpsgd": _entry(undirected.lian_dpsgd, "gossip", DOUBLY, "Lian et al. 2017"),
+    "dfedavg": _entry(undirected.dfedavg, "gossip", DOUBLY, "Sun, Li, Wang 2022"),
+    "dfedavgm": _entry(undirected.dfedavgm, "gossip", DOUBLY, "Sun, Li, Wang 2022"),
+    "dfedsam": _entry(undirected.dfedsam, "gossip", DOUBLY, "DFedSAM"),
+    "dfedsam_mgs": _entry(undirected.dfedsam_mgs, "gossip", DOUBLY, "DFedSAM"),
+    "oledfl_sgd": _entry(undirected.oledfl_sgd, "gossip", DOUBLY, "OledFL", fits=fitness.ole_is_stable),
+    "oledfl_sam": _entry(undirected.oledfl_sam, "gossip", DOUBLY, "OledFL", fits=fitness.ole_is_stable),
+    "qg_dsgdm": _entry(undirected.qg_dsgdm, "gossip", DOUBLY, "Lin et al. 2021"),
+    "choco_sgd": _entry(compressed.choco_sgd, "gossip", DOUBLY, "Koloskova et al. 2019"),
+    "deepsqueeze": _entry(compressed.deepsqueeze, "gossip", DOUBLY, "Tang et al. 2019"),
+    "delicoco": _entry(compressed.delicoco, "gossip", DOUBLY, "Hashemi et al. 2022"),
+    "qdfedavgm": _entry(compressed.qdfedavgm, "gossip", DOUBLY, "Sun, Li, Wang 2022"),
+    "sgp": _entry(directed.sgp, "gossip", COLUMN, "Assran et al. 2019; DFedSGPSM"),
+    "osgp": _entry(directed.osgp, "gossip", COLUMN, "DFedSGPSM"),
+    "dfedsgpm": _entry(directed.dfedsgpm, "gossip", COLUMN, "DFedSGPSM"),
+    "dfedsgpsm": _entry(directed.dfedsgpsm, "gossip", COLUMN, "DFedSGPSM"),
+    "dfedsgpsm_s": _entry(directed.dfedsgpsm_s, "gossip", COLUMN, "DFedSGPSM", selects=True),
+    "overlap_sgp": _entry(overlap.overlap_sgp, "overlap", COLUMN, "Assran et al. 2019"),
+    "asyng": _entry(overlap.asyng, "overlap", COLUMN, "Chen et al. 2023; DFedSGPSM"),
+    "dispfl": _entry(sparse.dispfl, "gossip", DOUBLY, "Dai et al. 2022"),
+    "slowmo": _entry(slow.slowmo, "gossip", DOUBLY | {"average"}, "Wang et al. 2020", fits=fitness.averages_exactly),
+    "ad_psgd": _entry(
+        bilateral.ad_psgd, "bilateral", frozenset({"both_ways"}), "Lian et al. 2018", fits=fitness.pairs_can_meet
     ),
-    "oledfl_sam": Entry(
-        build=undirected.oledfl_sam, family="gossip", needs=DOUBLY, source="OledFL", fits=fitness.ole_is_stable
-    ),
-    "qg_dsgdm": Entry(build=undirected.qg_dsgdm, family="gossip", needs=DOUBLY, source="Lin et al. 2021"),
-    "choco_sgd": Entry(build=compressed.choco_sgd, family="gossip", needs=DOUBLY, source="Koloskova et al. 2019"),
-    "deepsqueeze": Entry(build=compressed.deepsqueeze, family="gossip", needs=DOUBLY, source="Tang et al. 2019"),
-    "delicoco": Entry(build=compressed.delicoco, family="gossip", needs=DOUBLY, source="Hashemi et al. 2022"),
-    "qdfedavgm": Entry(build=compressed.qdfedavgm, family="gossip", needs=DOUBLY, source="Sun, Li, Wang 2022"),
-    "sgp": Entry(build=directed.sgp, family="gossip", needs=COLUMN, source="Assran et al. 2019; DFedSGPSM"),
-    "osgp": Entry(build=directed.osgp, family="gossip", needs=COLUMN, source="DFedSGPSM"),
-    "dfedsgpm": Entry(build=directed.dfedsgpm, family="gossip", needs=COLUMN, source="DFedSGPSM"),
-    "dfedsgpsm": Entry(build=directed.dfedsgpsm, family="gossip", needs=COLUMN, source="DFedSGPSM"),
-    "dfedsgpsm_s": Entry(build=directed.dfedsgpsm_s, family="gossip", needs=COLUMN, source="DFedSGPSM", selects=True),
-    "overlap_sgp": Entry(build=overlap.overlap_sgp, family="overlap", needs=COLUMN, source="Assran et al. 2019"),
-    "asyng": Entry(build=overlap.asyng, family="overlap", needs=COLUMN, source="Chen et al. 2023; DFedSGPSM"),
-    "dispfl": Entry(build=sparse.dispfl, family="gossip", needs=DOUBLY, source="Dai et al. 2022"),
-    "slowmo": Entry(
-        build=slow.slowmo,
-        family="gossip",
-        needs=DOUBLY | {"average"},
-        source="Wang et al. 2020",
-        fits=fitness.averages_exactly,
-    ),
-    "ad_psgd": Entry(
-        build=bilateral.ad_psgd,
-        family="bilateral",
-        needs=frozenset({"both_ways"}),
-        source="Lian et al. 2018",
-        fits=fitness.pairs_can_meet,
-    ),
-    "fedavg": Entry(build=central.fedavg, family="server", needs=SERVER, source="McMahan et al. 2017"),
-    "fedsam": Entry(build=central.fedsam, family="server", needs=SERVER, source="Qu et al. 2022"),
-    "mofedsam": Entry(build=central.mofedsam, family="server", needs=SERVER, source="Qu et al. 2022"),
-    "scaffold": Entry(build=central.scaffold, family="server", needs=SERVER, source="Karimireddy et al. 2020"),
-    "fedgamma": Entry(build=central.fedgamma, family="server", needs=SERVER, source="Dai et al. 2023"),
-    "feddyn": Entry(build=corrected.feddyn, family="server", needs=SERVER, source="Acar et al. 2021"),
-    "fedsmoo": Entry(build=corrected.fedsmoo, family="server", needs=SERVER, source="Sun et al. 2023"),
-    "fedlesam": Entry(build=corrected.fedlesam, family="server", needs=SERVER, source="Fan et al. 2024"),
-    "fedlesam_s": Entry(build=corrected.fedlesam_s, family="server", needs=SERVER, source="Fan et al. 2024"),
-    "fedlesam_d": Entry(build=corrected.fedlesam_d, family="server", needs=SERVER, source="Fan et al. 2024"),
-    "dynafed": Entry(build=synthetic.dynafed, family="server", needs=SERVER, source="Pi et al. 2023"),
-    "dynafed_synonly": Entry(
-        build=synthetic.dynafed_synonly, family="server", needs=SERVER, source="Pi et al. 2023; FedSynSAM"
-    ),
-    "fedsynsam": Entry(build=synthetic.fedsynsam, family="server", needs=SERVER, source="FedSynSAM"),
+    "fedavg": _entry(central.fedavg, "server", SERVER, "McMahan et al. 2017"),
+    "fedsam": _entry(central.fedsam, "server", SERVER, "Qu et al. 2022"),
+    "mofedsam": _entry(central.mofedsam, "server", SERVER, "Qu et al. 2022"),
+    "scaffold": _entry(central.scaffold, "server", SERVER, "Karimireddy et al. 2020"),
+    "fedgamma": _entry(central.fedgamma, "server", SERVER, "Dai et al. 2023"),
+    "feddyn": _entry(corrected.feddyn, "server", SERVER, "Acar et al. 2021"),
+    "fedsmoo": _entry(corrected.fedsmoo, "server", SERVER, "Sun et al. 2023"),
+    "fedlesam": _entry(corrected.fedlesam, "server", SERVER, "Fan et al. 2024"),
+    "fedlesam_s": _entry(corrected.fedlesam_s, "server", SERVER, "Fan et al. 2024"),
+    "fedlesam_d": _entry(corrected.fedlesam_d, "server", SERVER, "Fan et al. 2024"),
+    "dynafed": _entry(synthetic.dynafed, "server", SERVER, "Pi et al. 2023"),
+    "dynafed_synonly": _entry(synthetic.dynafed_synonly, "server", SERVER, "Pi et al. 2023; FedSynSAM"),
+    "fedsynsam": _entry(synthetic.fedsynsam, "server", SERVER, "FedSynSAM"),
 }

@@ -1,6 +1,6 @@
 """Methods with a server, one function each: the paper's parts with the paper's defaults.
 
-A function's keyword parameters are what a scenario may write under `algorithm`.
+A function's keyword parameters, those of its records one by one, are what a scenario may write under `algorithm`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Decay, Radius, Share
+from netdfl.algorithms.parameters import Radius, Sgd, Share
 from netdfl.core.lazy import lazy_module
-from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+from netdfl.core.units import PositiveFloat
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts
@@ -19,75 +19,24 @@ else:
     parts = lazy_module("netdfl.algorithms.parts")
 
 
-def fedavg(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    server_lr: PositiveFloat = 1.0,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def fedavg(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd = Sgd()) -> Algorithm:
     """FedAvg: the server averages what the round's participants made of its model.
 
     Sends d numbers down and d up, keeps nothing. Source: McMahan et al. 2017; uniform weights.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
-    return parts.server(exchange, local, parts.Averaging(server_lr=server_lr))
+    return parts.server(exchange, parts.local_sgd(sgd), parts.Averaging(server_lr=server_lr))
 
 
-def fedsam(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    server_lr: PositiveFloat = 1.0,
-    rho: Radius = 0.05,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def fedsam(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.05, sgd: Sgd = Sgd()) -> Algorithm:
     """FedSAM: FedAvg with SAM's gradient, taken `rho` uphill on the same minibatch.
 
     Sends d numbers down and d up, keeps nothing. Source: Qu et al. 2022; uniform weights.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        rho=rho,
-    )
-    return parts.server(exchange, local, parts.Averaging(server_lr=server_lr))
+    return parts.server(exchange, parts.local_sgd(sgd, rho=rho), parts.Averaging(server_lr=server_lr))
 
 
 def mofedsam(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    server_lr: PositiveFloat = 1.0,
-    rho: Radius = 0.05,
-    alpha: Share = 0.1,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.05, alpha: Share = 0.1, sgd: Sgd = Sgd()
 ) -> Algorithm:
     """MoFedSAM: FedSAM whose every step is blended with the fleet's momentum m.
 
@@ -95,75 +44,31 @@ def mofedsam(
     Sends 2 d numbers down and d + 1 up, the server keeps m. alpha is written beta in the paper.
     Source: Qu et al. 2022.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        rho=rho,
-    )
+    local = parts.local_sgd(sgd, rho=rho)
     averaging = parts.Averaging(server_lr=server_lr)
     return parts.server(exchange, parts.Blended(local, alpha), parts.MomentumAveraging(averaging=averaging))
 
 
-def scaffold(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    server_lr: PositiveFloat = 1.0,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def scaffold(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd = Sgd()) -> Algorithm:
     """SCAFFOLD: every step is corrected by how the client's gradients differ from the fleet's.
 
     y <- y - lr (g - c_i + c), c_i+ = c_i - c + (w - y_i) / (K lr), w+ = w + server_lr mean(y_i - w),
     c+ = c + (1/n) sum(c_i+ - c_i). Sends 2 d numbers down and 2 d up, clients keep c_i, the server c.
     Source: Karimireddy et al. 2020, option II.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     averaging = parts.Averaging(server_lr=server_lr)
     return parts.server(exchange, parts.Controlled(local), parts.ControlAveraging(averaging=averaging))
 
 
 def fedgamma(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    server_lr: PositiveFloat = 1.0,
-    rho: Radius = 0.05,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.05, sgd: Sgd = Sgd()
 ) -> Algorithm:
     """FedGAMMA: SCAFFOLD with SAM's gradient, the ascent by the client's plain gradient.
 
     y <- y - lr (g~ - c_i + c); the rest, and what is sent and kept, as `scaffold`.
     Source: Dai et al. 2023.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        rho=rho,
-    )
+    local = parts.local_sgd(sgd, rho=rho)
     averaging = parts.Averaging(server_lr=server_lr)
     return parts.server(exchange, parts.Controlled(local), parts.ControlAveraging(averaging=averaging))

@@ -1,8 +1,8 @@
 """Methods that were published with compressed messages, one function each.
 
 They compress as the scenario's `compression` says and step by its `gamma`; without it they send vectors
-as they are, and are what they reduce to. A function's keyword parameters are what a scenario may write
-under `algorithm`.
+as they are, and are what they reduce to. A function's keyword parameters, those of its records one by one,
+are what a scenario may write under `algorithm`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Decay, Momentum
+from netdfl.algorithms.parameters import Momentum, Sgd
 from netdfl.core.lazy import lazy_module
-from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+from netdfl.core.units import PositiveInt
 
 if TYPE_CHECKING:
     from netdfl.algorithms import compressed_parts, parts
@@ -22,85 +22,33 @@ else:
     compressed_parts = lazy_module("netdfl.algorithms.compressed_parts")
 
 
-def choco_sgd(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 1,
-    local_steps: PositiveInt | None = 1,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def choco_sgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)) -> Algorithm:
     """CHOCO-SGD: one step of SGD, then x^ <- x^ + C(x - x^) and x <- x + gamma sum_j W_ij (x^_j - x^_i).
 
     Static undirected graphs. Sends one compressed vector to each neighbor, keeps its own reference and
     a copy per neighbor. Source: Koloskova, Stich, Jaggi 2019.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
-    return parts.gossip(exchange, local, mixing=compressed_parts.choco(exchange))
+    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=compressed_parts.choco(exchange))
 
 
-def deepsqueeze(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 1,
-    local_steps: PositiveInt | None = 1,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def deepsqueeze(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)) -> Algorithm:
     """DeepSqueeze: one step of SGD, then c = C(x + e), e <- x + e - c, x <- x + gamma (sum_j W_ij c_j - c).
 
     Graphs may change every round. Sends one compressed vector to each neighbor, keeps e.
     Source: Tang et al. 2019.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
-    return parts.gossip(exchange, local, mixing=compressed_parts.deepsqueeze(exchange))
+    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=compressed_parts.deepsqueeze(exchange))
 
 
 def delicoco(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 1,
-    local_steps: PositiveInt | None = 1,
-    gossip_steps: PositiveInt = 4,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    exchange: Exchange, /, *, gossip_steps: PositiveInt = 4, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)
 ) -> Algorithm:
     """DeLi-CoCo: one step of SGD, then Q exchanges of CHOCO.
 
     Static undirected graphs. Sends Q compressed vectors to each neighbor, keeps what `choco_sgd` keeps;
     Q = 1 is `choco_sgd`. Source: Hashemi et al. 2022.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     mixing = parts.MultiGossip(compressed_parts.choco(exchange), gossip_steps)
     return parts.gossip(exchange, local, mixing=mixing)
 
@@ -109,14 +57,9 @@ def qdfedavgm(
     exchange: Exchange,
     /,
     *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
     momentum: Momentum = 0.9,
     form: Literal["reference", "literal"] = "reference",
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    sgd: Sgd = Sgd(),
 ) -> Algorithm:
     """Quantized DFedAvgM: local SGD with momentum from x to z, then gossip of quantized differences.
 
@@ -125,15 +68,7 @@ def qdfedavgm(
     by at first then never shrinks. Sends one compressed vector to each neighbor.
     Source: Sun, Li, Wang 2022.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        momentum=momentum,
-    )
+    local = parts.local_sgd(sgd, momentum=momentum)
     if form == "literal":
         return parts.gossip(exchange, local, mixing=compressed_parts.literal(exchange))
     gamma = 1.0 if exchange.gamma == "auto" else exchange.gamma

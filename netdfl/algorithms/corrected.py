@@ -1,6 +1,6 @@
 """Methods with a server that counter client drift, or perturb as the fleet would: one function each.
 
-A function's keyword parameters are what a scenario may write under `algorithm`.
+A function's keyword parameters, those of its records one by one, are what a scenario may write under `algorithm`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Decay, Radius
+from netdfl.algorithms.parameters import Radius, Sgd
 from netdfl.core.lazy import lazy_module
-from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+from netdfl.core.units import PositiveFloat
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts
@@ -19,18 +19,7 @@ else:
     parts = lazy_module("netdfl.algorithms.parts")
 
 
-def feddyn(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    penalty: PositiveFloat = 0.1,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()) -> Algorithm:
     """FedDyn: clients are drawn to the server's model and pushed by how they drifted before.
 
     y <- y - lr (g + penalty (y - w) + penalty h_i), h_i+ = h_i + (y_i - w),
@@ -38,30 +27,10 @@ def feddyn(
     derive the mean h of all h_i from the models; clients keep h_i, the server h. penalty is written
     lambda (or alpha) in the papers. Source: Acar et al. 2021.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
-    return parts.server(exchange, parts.Dynamic(local, penalty), parts.DynamicAveraging())
+    return parts.server(exchange, parts.Dynamic(parts.local_sgd(sgd), penalty), parts.DynamicAveraging())
 
 
-def fedsmoo(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    rho: Radius = 0.1,
-    penalty: PositiveFloat = 0.1,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def fedsmoo(exchange: Exchange, /, *, rho: Radius = 0.1, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()) -> Algorithm:
     """FedSMOO: FedDyn with a perturbation that all clients are brought to agree on.
 
     s_k = rho (g - mu_i - s) / |g - mu_i - s|, mu_i <- mu_i + s_k - s, both at every step; the gradient is
@@ -69,30 +38,13 @@ def fedsmoo(
     and 2 d up (y_i, mu_i); clients keep h_i and mu_i, the server h and s. Source: Sun et al. 2023, with
     s as in its public code.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     solver = parts.Smoo(parts.Dynamic(local, penalty), rho)
     return parts.server(exchange, solver, parts.SmooAveraging(rho=rho))
 
 
 def fedlesam(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    server_lr: PositiveFloat = 1.0,
-    rho: Radius = 0.01,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.01, sgd: Sgd = Sgd()
 ) -> Algorithm:
     """FedLESAM: gradients are taken uphill, where uphill is back along the way of the server's model.
 
@@ -100,30 +52,13 @@ def fedlesam(
     it last took part (the first time y~ = y). One gradient a step. Sends d numbers down and d up, clients
     keep w_old. Source: Fan et al. 2024; not its published code, which divides by other norms.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     averaging = parts.Averaging(server_lr=server_lr)
     return parts.server(exchange, parts.Lesam(local, rho), averaging)
 
 
 def fedlesam_s(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    server_lr: PositiveFloat = 1.0,
-    rho: Radius = 0.01,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.01, sgd: Sgd = Sgd()
 ) -> Algorithm:
     """FedLESAM-S: SCAFFOLD's correction on FedLESAM's gradients.
 
@@ -131,31 +66,14 @@ def fedlesam_s(
     and 2 d up, clients keep c_i and w_old, the server c. Source: Fan et al. 2024; the correction has
     weight 1, where the published code has 0.1.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     averaging = parts.Averaging(server_lr=server_lr)
     solver = parts.Lesam(parts.Controlled(local), rho)
     return parts.server(exchange, solver, parts.ControlAveraging(averaging=averaging))
 
 
 def fedlesam_d(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    rho: Radius = 0.01,
-    penalty: PositiveFloat = 0.1,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    exchange: Exchange, /, *, rho: Radius = 0.01, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()
 ) -> Algorithm:
     """FedLESAM-D: FedDyn's terms on FedLESAM's gradients.
 
@@ -163,12 +81,5 @@ def fedlesam_d(
     Sends d numbers down and d up (FedSynSAM's tables say twice that), clients keep h_i and w_old, the
     server h. Source: Fan et al. 2024.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     return parts.server(exchange, parts.Lesam(parts.Dynamic(local, penalty), rho), parts.DynamicAveraging())

@@ -1,6 +1,6 @@
 """Methods by push-sum on one-way links, one function each: the paper's parts with the paper's defaults.
 
-A function's keyword parameters are what a scenario may write under `algorithm`.
+A function's keyword parameters, those of its records one by one, are what a scenario may write under `algorithm`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Decay, Momentum, Radius
+from netdfl.algorithms.parameters import Momentum, Radius, Sgd
 from netdfl.core.lazy import lazy_module
-from netdfl.core.units import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from netdfl.core.units import NonNegativeInt, PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts
@@ -22,101 +22,35 @@ else:
     by_loss = lazy_module("netdfl.mixing.by_loss")
 
 
-def sgp(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 1,
-    local_steps: PositiveInt | None = None,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def sgp(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm:
     """SGP as DFedSGPSM's experiments run it: one local epoch at z = x / w, then push-sum.
 
     Sends d + 1 numbers to each out-neighbor, keeps w. Source: Assran et al. 2019, DFedSGPSM Table 1.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
-    return parts.push_sum(exchange, local)
+    return parts.push_sum(exchange, parts.local_sgd(sgd))
 
 
-def osgp(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def osgp(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:
     """OSGP as DFedSGPSM's experiments run it: several local epochs at z = x / w, then push-sum.
 
     Sends d + 1 numbers to each out-neighbor, keeps w. The name is that paper's: nothing overlaps here.
     Source: DFedSGPSM Table 1.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
-    return parts.push_sum(exchange, local)
+    return parts.push_sum(exchange, parts.local_sgd(sgd))
 
 
-def dfedsgpm(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    momentum: Momentum = 0.9,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = 10.0,
-) -> Algorithm:
+def dfedsgpm(exchange: Exchange, /, *, momentum: Momentum = 0.9, sgd: Sgd = Sgd(clip_norm=10.0)) -> Algorithm:
     """DFedSGPM: OSGP with heavy-ball momentum, started anew every round.
 
     Local SGD with momentum on the numerator x, gradients at z = x / w, then push-sum. Sends d + 1
     numbers to each out-neighbor, keeps w. Without clipping it diverges where w gets small.
     Source: DFedSGPSM Table 1.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        momentum=momentum,
-    )
-    return parts.push_sum(exchange, local)
+    return parts.push_sum(exchange, parts.local_sgd(sgd, momentum=momentum))
 
 
 def dfedsgpsm(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    rho: Radius = 0.1,
-    momentum: Momentum = 0.9,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = 10.0,
+    exchange: Exchange, /, *, rho: Radius = 0.1, momentum: Momentum = 0.9, sgd: Sgd = Sgd(clip_norm=10.0)
 ) -> Algorithm:
     """DFedSGPSM: DFedSGPM with SAM's gradient, taken `rho` uphill of z on the same minibatch.
 
@@ -124,34 +58,19 @@ def dfedsgpsm(
     each out-neighbor, keeps w. Without clipping it diverges where w gets small.
     Source: DFedSGPSM Alg. 1.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        rho=rho,
-        momentum=momentum,
-    )
-    return parts.push_sum(exchange, local)
+    return parts.push_sum(exchange, parts.local_sgd(sgd, rho=rho, momentum=momentum))
 
 
 def dfedsgpsm_s(
     exchange: Exchange,
     /,
     *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
     rho: Radius = 0.1,
     momentum: Momentum = 0.9,
     neighbors: PositiveInt = 4,
     temperature: PositiveFloat = 1.0,
     max_age: NonNegativeInt = 10,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = 10.0,
+    sgd: Sgd = Sgd(clip_norm=10.0),
 ) -> Algorithm:
     """DFedSGPSM-S: DFedSGPSM whose nodes send to those whose loss differs most from their own.
 
@@ -160,17 +79,7 @@ def dfedsgpsm_s(
     Sends d + 1 numbers and the board (node, round, loss) to each chosen node, keeps w and the board.
     Source: DFedSGPSM Alg. 1 and Eq. 2; temperature 1 and 10 neighbors.
     """
-    plain = dfedsgpsm(
-        exchange,
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        rho=rho,
-        momentum=momentum,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    plain = dfedsgpsm(exchange, rho=rho, momentum=momentum, sgd=sgd)
     mixing = by_loss.ByLoss(
         inner=plain.mixing,
         neighbors=neighbors,

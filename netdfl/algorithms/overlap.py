@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm, NodeState, RoundContext
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Decay
+from netdfl.algorithms.parameters import Sgd
 from netdfl.core.lazy import lazy_module
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+from netdfl.core.units import PositiveInt
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts
@@ -58,16 +58,7 @@ def taken(alg: Algorithm, s: NodeState, inbox: Inbox) -> NodeState:
 
 
 def overlap_sgp(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 1,
-    local_steps: PositiveInt | None = 1,
-    tau: PositiveInt = 1,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    exchange: Exchange, /, *, tau: PositiveInt = 1, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)
 ) -> Algorithm:
     """Overlap-SGP: shares leave before the gradient step and travel during it.
 
@@ -75,28 +66,12 @@ def overlap_sgp(
     tau - 1 rounds later and is added then. Sends d + 1 numbers to each out-neighbor, keeps w. What is
     conserved is the nodes' mass and what is in flight. Source: Assran et al. 2019.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     return _overlapping(exchange, local, before_training=True, lag=tau - 1)
 
 
 def asyng(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.02,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 1,
-    local_steps: PositiveInt | None = None,
-    tau: PositiveInt | None = 2,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = 1.0,
+    exchange: Exchange, /, *, tau: PositiveInt | None = 2, sgd: Sgd = Sgd(lr=0.02, local_epochs=1, clip_norm=1.0)
 ) -> Algorithm:
     """AsyNG: all of a round's gradients at one z = x / w, then push-sum with what has come so far.
 
@@ -105,14 +80,7 @@ def asyng(
     d + 1 numbers to each out-neighbor, keeps w. Source: Chen et al. 2023, as DFedSGPSM describes it; its
     own priorities among neighbors are not in it.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     lag = None if tau is None else tau - 1
     return _overlapping(exchange, fixed_point.FixedPoint(local), before_training=False, lag=lag)
 

@@ -1,10 +1,14 @@
-"""The ranges of the catalog's parameters."""
+"""The parameters that methods share: their ranges, local SGD's in one record, and a record's flat form."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
 
-from netdfl.core.units import Bound
+from netdfl.core.units import Bound, NonNegativeFloat, PositiveFloat, PositiveInt
 
 Decay: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
 Momentum: TypeAlias = Annotated[float, Bound(ge=0, lt=1)]
@@ -17,3 +21,54 @@ Regrow: TypeAlias = Literal["gradient", "random"]
 Share: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
 Optimizer: TypeAlias = Literal["sgd", "adam"]
 DistilLoss: TypeAlias = Literal["normalised", "raw"]
+
+T = TypeVar("T")
+FIRST = ("lr", "lr_decay", "local_epochs", "local_steps")
+"""What a list of parameters begins with: how far a step goes, and how many there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgd:
+    """Local SGD as every method has it; `local_steps`, if given, counts instead of epochs."""
+
+    lr: PositiveFloat = 0.1
+    lr_decay: Decay = 1.0
+    local_epochs: PositiveInt = 5
+    local_steps: PositiveInt | None = None
+    weight_decay: NonNegativeFloat = 0.0
+    clip_norm: PositiveFloat | None = None
+
+
+def flat(function: Callable[..., T]) -> Callable[..., T]:
+    """`function` as scenarios and callers see it: a record among its parameters is written field by field.
+
+    `sgd: Sgd = Sgd(local_epochs=1)` becomes `lr`, `lr_decay`, `local_epochs = 1` and so on, each with its
+    type. What is not given is as the record that is the parameter's default says. The parameters of `FIRST`
+    come first, all others where they or their record stand.
+
+    Raises:
+        ValueError: A record and `function`, or two records, have a parameter of the same name.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    records: dict[str, Any] = {name: p.default for name, p in signature.parameters.items() if is_dataclass(p.default)}
+
+    @wraps(function)
+    def build(*context: Any, **given: Any) -> T:
+        for name, record in records.items():
+            own = {field.name: given.pop(field.name) for field in fields(record) if field.name in given}
+            given[name] = replace(record, **own)
+        return function(*context, **given)
+
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        parameters += _fields(records[name]) if name in records else (parameter,)
+    parameters.sort(key=lambda p: (p.kind, p.name not in FIRST))
+    build.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return build
+
+
+def _fields(record: Any) -> Iterator[inspect.Parameter]:
+    types = get_type_hints(type(record), include_extras=True)
+    for field in fields(record):
+        default, annotation = getattr(record, field.name), types[field.name]
+        yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.compressed_parts import directed, reports, undirected
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.parameters import Sgd
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Mixing, Refinement
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging
@@ -55,25 +56,15 @@ __all__ = [
 ]
 
 
-def local_sgd(
-    *,
-    lr: float,
-    lr_decay: float,
-    local_epochs: int,
-    local_steps: int | None,
-    weight_decay: float,
-    clip_norm: float | None,
-    momentum: float = 0.0,
-    rho: float = 0.0,
-) -> LocalSgd:
-    """Local SGD as the catalog's parameters describe it; `local_steps`, if given, counts instead of epochs."""
+def local_sgd(sgd: Sgd, *, momentum: float = 0.0, rho: float = 0.0) -> LocalSgd:
+    """Local SGD as the catalog's parameters describe it."""
     return LocalSgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        epochs=local_epochs if local_steps is None else None,
-        steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
+        lr=sgd.lr,
+        lr_decay=sgd.lr_decay,
+        epochs=sgd.local_epochs if sgd.local_steps is None else None,
+        steps=sgd.local_steps,
+        weight_decay=sgd.weight_decay,
+        clip_norm=sgd.clip_norm,
         momentum=momentum,
         rho=rho,
     )

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Between, Decay, Momentum
+from netdfl.algorithms.parameters import Between, Momentum, Sgd
 from netdfl.core.lazy import lazy_module
-from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+from netdfl.core.units import PositiveFloat, PositiveInt
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts
@@ -22,17 +22,12 @@ def slowmo(
     exchange: Exchange,
     /,
     *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 1,
-    local_steps: PositiveInt | None = None,
     momentum: Momentum = 0.0,
     every: PositiveInt = 4,
     between: Between = "train",
     alpha: PositiveFloat = 1.0,
     beta: Momentum = 0.5,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    sgd: Sgd = Sgd(local_epochs=1),
 ) -> Algorithm:
     """SlowMo: every few rounds the exact average, and a step of slow momentum over those rounds.
 
@@ -43,15 +38,7 @@ def slowmo(
     """
     if exchange.compressor is not None:
         raise ValueError("slowmo needs the exact average; remove compression")
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        momentum=momentum,
-    )
+    local = parts.local_sgd(sgd, momentum=momentum)
     mixing = slow_momentum.SlowMomentum(
         inner=parts.Gossip(on_missing=exchange.on_missing),
         every=every,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Decay, Layout, Regrow, Share
+from netdfl.algorithms.parameters import Layout, Regrow, Sgd, Share
 from netdfl.core.lazy import lazy_module
-from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+from netdfl.core.units import PositiveInt
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts
@@ -24,17 +24,12 @@ def dispfl(
     exchange: Exchange,
     /,
     *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
     density: Share = 0.5,
     layout: Layout = "erk",
     anneal: Share = 0.5,
     anneal_rounds: PositiveInt = 500,
     regrow: Regrow = "gradient",
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    sgd: Sgd = Sgd(),
 ) -> Algorithm:
     """DisPFL: each node trains under a sparse mask of its own, pruned and regrown every round.
 
@@ -45,14 +40,7 @@ def dispfl(
     """
     if exchange.compressor is not None:
         raise ValueError("dispfl sends sparse vectors already; remove compression")
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    local = parts.local_sgd(sgd)
     solver = masked.Masked(
         sgd=local,
         density=density,

@@ -3,16 +3,17 @@
 The distillation keeps the server busy for a while, once: give clients a `wait.deadline` above that, or none,
 or they go on without it and lose those rounds.
 
-A function's keyword parameters are what a scenario may write under `algorithm`.
+A function's keyword parameters, those of its records one by one, are what a scenario may write under `algorithm`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Decay, DistilLoss, Interpolation, Optimizer, Radius
+from netdfl.algorithms.parameters import DistilLoss, Interpolation, Optimizer, Radius, Sgd
 from netdfl.core.lazy import lazy_module
 from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -26,10 +27,6 @@ def fedsynsam(
     exchange: Exchange,
     /,
     *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
     server_lr: PositiveFloat = 1.0,
     rho: Radius = 0.05,
     beta: Interpolation = 0.9,
@@ -43,8 +40,7 @@ def fedsynsam(
     input_lr: PositiveFloat = 0.05,
     rate: PositiveFloat = 0.1,
     rate_lr: NonNegativeFloat = 1e-5,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
+    sgd: Sgd = Sgd(),
 ) -> Algorithm:
     """FedSynSAM: SAM whose ascent is part the gradient on synthetic examples of the whole fleet's data.
 
@@ -55,14 +51,6 @@ def fedsynsam(
     Defaults are Fashion-MNIST's; CIFAR-10 has 5 steps and sgd with input_lr 1000. Source: FedSynSAM
     Alg. 1; inputs start as Gaussian noise, with the normalised loss.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
     distiller = parts.Distiller(
         per_class=per_class,
         iterations=distil_iterations,
@@ -76,35 +64,31 @@ def fedsynsam(
     )
     averaging = parts.Averaging(server_lr=server_lr)
     synthesis = parts.SharedSynthesis(exchange=averaging, warmup=warmup_rounds, distiller=distiller)
-    solver = parts.Guided(sgd=local, rho=rho, beta=beta, batch=synthetic_batch)
+    solver = parts.Guided(sgd=parts.local_sgd(sgd), rho=rho, beta=beta, batch=synthetic_batch)
     return parts.server(exchange, solver, synthesis, refine=synthesis)
 
 
-def dynafed(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    server_lr: PositiveFloat = 1.0,
-    warmup_rounds: PositiveInt = 25,
-    per_class: PositiveInt = 20,
-    distil_iterations: PositiveInt = 3000,
-    distil_steps: PositiveInt = 20,
-    distil_gap: PositiveInt = 3,
-    distil_loss: DistilLoss = "normalised",
-    input_lr: PositiveFloat = 0.05,
-    label_lr: PositiveFloat = 0.01,
-    label_scale: PositiveFloat = 1.0,
-    rate: PositiveFloat = 0.02,
-    rate_lr: NonNegativeFloat = 1e-5,
-    tuning_steps: PositiveInt = 20,
-    tuning_lr: PositiveFloat = 1e-4,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+@dataclass(frozen=True, kw_only=True)
+class DynaFed:
+    """What DynaFed's server does: how long it warms up, how it distils, how it trains on what it distilled."""
+
+    server_lr: PositiveFloat = 1.0
+    warmup_rounds: PositiveInt = 25
+    per_class: PositiveInt = 20
+    distil_iterations: PositiveInt = 3000
+    distil_steps: PositiveInt = 20
+    distil_gap: PositiveInt = 3
+    distil_loss: DistilLoss = "normalised"
+    input_lr: PositiveFloat = 0.05
+    label_lr: PositiveFloat = 0.01
+    label_scale: PositiveFloat = 1.0
+    rate: PositiveFloat = 0.02
+    rate_lr: NonNegativeFloat = 1e-5
+    tuning_steps: PositiveInt = 20
+    tuning_lr: PositiveFloat = 1e-4
+
+
+def dynafed(exchange: Exchange, /, *, method: DynaFed = DynaFed(), sgd: Sgd = Sgd()) -> Algorithm:
     """DynaFed: FedAvg whose server trains each average a little on examples distilled from its trajectory.
 
     FedAvg for `warmup_rounds`; then the server distils D_syn with soft labels from its models, and
@@ -112,96 +96,39 @@ def dynafed(
     and d up, D_syn never leaves the server. Source: DynaFed (Pi et al. 2023) and its code, without the
     augmentation of D_syn; `dynafed_synonly` is what FedSynSAM's tables call DynaFed.
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
-    distiller = parts.Distiller(
-        per_class=per_class,
-        iterations=distil_iterations,
-        steps=distil_steps,
-        gap=distil_gap,
-        optimizer="adam",
-        input_lr=input_lr,
-        rate=rate,
-        rate_lr=rate_lr,
-        label_lr=label_lr,
-        label_scale=label_scale,
-        averaged=True,
-        loss=distil_loss,
-    )
-    synthesis = parts.TunedSynthesis(
-        exchange=parts.Averaging(server_lr=server_lr),
-        warmup=warmup_rounds,
-        distiller=distiller,
-        tuning=parts.Tuning(steps=tuning_steps, lr=tuning_lr),
-        only=False,
-    )
-    return parts.server(exchange, local, synthesis, refine=synthesis)
+    return _dynafed(exchange, method, sgd, only=False)
 
 
-def dynafed_synonly(
-    exchange: Exchange,
-    /,
-    *,
-    lr: PositiveFloat = 0.1,
-    lr_decay: Decay = 1.0,
-    local_epochs: PositiveInt = 5,
-    local_steps: PositiveInt | None = None,
-    server_lr: PositiveFloat = 1.0,
-    warmup_rounds: PositiveInt = 25,
-    per_class: PositiveInt = 20,
-    distil_iterations: PositiveInt = 3000,
-    distil_steps: PositiveInt = 20,
-    distil_gap: PositiveInt = 3,
-    distil_loss: DistilLoss = "normalised",
-    input_lr: PositiveFloat = 0.05,
-    label_lr: PositiveFloat = 0.01,
-    label_scale: PositiveFloat = 1.0,
-    rate: PositiveFloat = 0.02,
-    rate_lr: NonNegativeFloat = 1e-5,
-    tuning_steps: PositiveInt = 20,
-    tuning_lr: PositiveFloat = 1e-4,
-    weight_decay: NonNegativeFloat = 0.0,
-    clip_norm: PositiveFloat | None = None,
-) -> Algorithm:
+def dynafed_synonly(exchange: Exchange, /, *, method: DynaFed = DynaFed(), sgd: Sgd = Sgd()) -> Algorithm:
     """DynaFed on its synthetic examples alone, as FedSynSAM's tables must have run it.
 
     As `dynafed` until D_syn is there; from then on the server only trains on D_syn, and no client takes
     part. Sends d numbers down and d up during the warm-up, then nothing. Source: FedSynSAM, which says that
     DynaFed "relies solely on the synthetic dataset".
     """
-    local = parts.local_sgd(
-        lr=lr,
-        lr_decay=lr_decay,
-        local_epochs=local_epochs,
-        local_steps=local_steps,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-    )
+    return _dynafed(exchange, method, sgd, only=True)
+
+
+def _dynafed(exchange: Exchange, method: DynaFed, sgd: Sgd, *, only: bool) -> Algorithm:
     distiller = parts.Distiller(
-        per_class=per_class,
-        iterations=distil_iterations,
-        steps=distil_steps,
-        gap=distil_gap,
+        per_class=method.per_class,
+        iterations=method.distil_iterations,
+        steps=method.distil_steps,
+        gap=method.distil_gap,
         optimizer="adam",
-        input_lr=input_lr,
-        rate=rate,
-        rate_lr=rate_lr,
-        label_lr=label_lr,
-        label_scale=label_scale,
+        input_lr=method.input_lr,
+        rate=method.rate,
+        rate_lr=method.rate_lr,
+        label_lr=method.label_lr,
+        label_scale=method.label_scale,
         averaged=True,
-        loss=distil_loss,
+        loss=method.distil_loss,
     )
     synthesis = parts.TunedSynthesis(
-        exchange=parts.Averaging(server_lr=server_lr),
-        warmup=warmup_rounds,
+        exchange=parts.Averaging(server_lr=method.server_lr),
+        warmup=method.warmup_rounds,
         distiller=distiller,
-        tuning=parts.Tuning(steps=tuning_steps, lr=tuning_lr),
-        only=True,
+        tuning=parts.Tuning(steps=method.tuning_steps, lr=method.tuning_lr),
+        only=only,
     )
-    return parts.server(exchange, local, synthesis, refine=synthesis)
+    return parts.server(exchange, parts.local_sgd(sgd), synthesis, refine=synthesis)

@@ -1,0 +1,64 @@
+"""The flat form of a catalog function: a record among its parameters is written field by field."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.algorithms.parameters import Decay, Momentum, Sgd, flat
+from netdfl.core.units import PositiveFloat
+
+NAMES = [field.name for field in fields(Sgd)]
+VALUES = {
+    "lr": st.floats(0.01, 1),
+    "lr_decay": st.floats(0.1, 1),
+    "local_epochs": st.integers(1, 9),
+    "local_steps": st.none() | st.integers(1, 9),
+    "weight_decay": st.floats(0, 1),
+    "clip_norm": st.none() | st.floats(0.1, 9),
+}
+
+
+def method(context: str, /, *, momentum: Momentum = 0.9, sgd: Sgd = Sgd(local_epochs=2, clip_norm=10.0)) -> Any:
+    """Give back what it was given."""
+    return context, momentum, sgd
+
+
+@given(st.fixed_dictionaries({}, optional={**VALUES, "momentum": st.floats(0, 0.9)}))
+def test_what_is_not_given_is_as_the_functions_own_record_says(written: dict[str, Any]) -> None:
+    own = {name: value for name, value in written.items() if name in NAMES}
+    expected = Sgd(**{"local_epochs": 2, "clip_norm": 10.0} | own)
+    assert flat(method)("context", **written) == ("context", written.get("momentum", 0.9), expected)
+
+
+def test_the_signature_has_the_fields_with_their_types_and_the_records_values() -> None:
+    parameters = inspect.signature(flat(method)).parameters
+    assert list(parameters) == ["context", *NAMES[:4], "momentum", *NAMES[4:]]
+    assert (parameters["lr"].annotation, parameters["lr_decay"].annotation) == (PositiveFloat, Decay)
+    assert (parameters["momentum"].annotation, parameters["momentum"].default) == (Momentum, 0.9)
+    assert (parameters["local_epochs"].default, parameters["clip_norm"].default) == (2, 10.0)
+
+
+def test_a_parameter_that_does_not_exist_is_refused_in_the_functions_name() -> None:
+    with pytest.raises(TypeError, match=r"method\(\) got an unexpected keyword argument 'mometum'"):
+        flat(method)("context", mometum=0.1)
+
+
+def test_a_parameter_that_the_record_has_too_is_refused() -> None:
+    def twice(*, lr: float = 1.0, sgd: Sgd = Sgd()) -> None: ...
+
+    with pytest.raises(ValueError, match="duplicate parameter name: 'lr'"):
+        flat(twice)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_method_begins_with_local_sgd(name: str) -> None:
+    parameters = inspect.signature(ALGORITHMS[name].build).parameters
+    assert list(parameters)[:5] == ["exchange", *NAMES[:4]]
+    assert set(NAMES) < set(parameters)
