@@ -25,6 +25,9 @@ DTYPES: dict[str, torch.dtype] = {
     "bool": torch.bool,
 }
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
+with warnings.catch_warnings():  # torch says it once in a process: a buffer that can't be written to must not be
+    warnings.simplefilter("ignore")
+    torch.frombuffer(b"\0", dtype=torch.uint8)
 
 
 def to_array(tensor: Tensor) -> Array:
@@ -47,6 +50,14 @@ def snapshot(tensor: Tensor) -> Array:
     return to_array(empty(tensor.numel(), tensor.dtype).view(tensor.shape).copy_(tensor.detach()))
 
 
+def scaled(tensor: Tensor, factor: float) -> Array:
+    """`factor` times a tensor as an `Array`, in one pass over it."""
+    if tensor.is_cuda:
+        return snapshot(tensor * factor)
+    out = empty(tensor.numel(), tensor.dtype).view(tensor.shape)
+    return to_array(torch.mul(tensor.detach(), factor, out=out))
+
+
 def empty(num: int, dtype: torch.dtype) -> Tensor:
     """A flat CPU tensor of `num` numbers, not set.
 
@@ -64,8 +75,6 @@ def from_numpy(array: NDArray[Any]) -> Array:
 
 def to_tensor(array: Array) -> Tensor:
     """View an array as a CPU tensor that shares its memory. Reading is all that is allowed."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given buffer is not writable")
-        if array.nbytes == 0:
-            return torch.empty(array.shape, dtype=DTYPES[array.dtype])
-        return torch.frombuffer(array.data, dtype=DTYPES[array.dtype]).reshape(array.shape)
+    if array.nbytes == 0:
+        return torch.empty(array.shape, dtype=DTYPES[array.dtype])
+    return torch.frombuffer(array.data, dtype=DTYPES[array.dtype]).reshape(array.shape)

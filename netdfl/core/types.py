@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -62,12 +62,11 @@ class Payload:
     digest: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message of one directed edge.
 
     `round` and `step` say where in the algorithm it belongs, `attempt` counts resends, `epoch`
-    counts the restarts of the sender.
+    counts the restarts of the sender. A tuple, because a fleet makes very many.
     """
 
     src: NodeId
@@ -84,7 +83,7 @@ Outbox: TypeAlias = Mapping[NodeId, Payload]
 """What a node sends in one step: a payload per destination (the same object where they agree)."""
 
 
-_in_order = attrgetter("src", "round", "step", "epoch", "attempt")
+_in_order = itemgetter(*map(Message._fields.index, ("src", "round", "step", "epoch", "attempt")))
 _answers_in_order = attrgetter("message.dst", "message.round", "message.step", "message.epoch")
 
 

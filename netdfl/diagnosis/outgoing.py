@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId
@@ -55,7 +54,7 @@ class Outgoing:
     async def send_again(self, dst: NodeId, round: int, step: int) -> None:
         """Send a kept message as its next attempt. Raises KeyError where it is not kept."""
         before = self._kept[dst, round, step]
-        again = replace(before, attempt=before.attempt + 1)
+        again = before._replace(attempt=before.attempt + 1)
         self._kept[dst, round, step] = again
         await self.inner.send([again])
 

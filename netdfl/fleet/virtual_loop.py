@@ -131,10 +131,13 @@ class VirtualLoop(base_events.BaseEventLoop):
         while timers and timers[0][4]._cancelled:
             heappop(timers)
             self._cancelled -= 1
-        due = self.source.next_ns()
-        if due is not None and (not timers or (due, NAMED) <= timers[0][:2]):
-            self.now_ns = due
-            self.source.run(due)
+        source, ready = self.source, self._ready  # type: ignore[attr-defined]
+        due = source.next_ns()
+        if due is not None and _before(due, timers):
+            while due is not None and not ready and _before(due, timers):
+                self.now_ns = due
+                source.run(due)
+                due = source.next_ns()
         elif timers:
             self.now_ns, rank = timers[0][:2]
             while timers and timers[0][:2] == (self.now_ns, rank):
@@ -185,6 +188,14 @@ class VirtualClock:
     def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> events.TimerHandle:
         """Call `callback` at exactly `at_ns`, or now if that is past."""
         return self._loop.call_at_ns(at_ns, name, callback)
+
+
+def _before(due: int, timers: list[tuple[int, int, int, int, events.TimerHandle]]) -> bool:
+    """Whether the network's turn comes before that of the first timer."""
+    if not timers:
+        return True
+    first = timers[0]
+    return due < first[0] or (due == first[0] and first[1] >= NAMED)
 
 
 def _nothing() -> None:

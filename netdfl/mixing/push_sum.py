@@ -18,7 +18,7 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, Payload, View
 from netdfl.mixing.base import Mixed
-from netdfl.mixing.payloads import number, pack, vector
+from netdfl.mixing.payloads import number, pack_share, vector
 from netdfl.training.base import Update
 
 
@@ -51,7 +51,7 @@ class PushSum:
         payloads: dict[float, Payload] = {}
         for share in view.out_weights.values():
             if share not in payloads:
-                payloads[share] = pack(update.x * share, meta={"w": state.weight * share})
+                payloads[share] = pack_share(update.x, share, {"w": state.weight * share})
         return state, {j: payloads[view.out_weights[j]] for j in view.out_neighbors}
 
     def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Literal, TypeAlias
@@ -143,7 +143,7 @@ class Acknowledged:
             entry.timer = None
             self.num_given_up += 1
             return
-        entry.message = replace(entry.message, attempt=entry.message.attempt + 1)
+        entry.message = entry.message._replace(attempt=entry.message.attempt + 1)
         entry.sent_ns.append(self.clock.now_ns())
         self._arm(id)
         self._post(entry.message)

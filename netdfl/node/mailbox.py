@@ -9,12 +9,13 @@ the same message: what was taken once is not taken twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.transport.base import Fate
 
 Slot = tuple[int, int]
+_DELIVERED, _DUPLICATE = Fate.DELIVERED, Fate.DUPLICATE
 
 
 class Mailbox:
@@ -31,11 +32,12 @@ class Mailbox:
         self._taken: dict[Slot, set[NodeId]] = {}
         self._closed: Slot = (-1, 0)
         self._shut = False
-        self._seen: dict[NodeId, set[int]] = {}
+        self._seen: dict[Slot, int] = {}  # the senders of each slot, as bits: a run has very many slots
+        self._heard: dict[NodeId, int] = {}
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
         self._awaited: Slot = (-1, 0)
-        self._on_awaited: Callable[[Message], None] | None = None
+        self._on_awaited: Callable[[Sequence[Message]], None] | None = None
         self._on_late: Callable[[Message], None] | None = None
         self._other: dict[Kind, Callable[[Message], Fate]] = {}
 
@@ -67,29 +69,56 @@ class Mailbox:
         kept[message.src] = message
         self._size += 1
         if self._on_awaited is not None and (awaited or slot > self._awaited):
-            self._on_awaited(message)
+            self._on_awaited((message,))
         return Fate.DELIVERED
+
+    def deliver_all(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """Take messages that come at one instant, as `deliver` would one by one. See `BatchSink`."""
+        slot, on_awaited, other = self._awaited, self._on_awaited, self._other
+        if on_awaited is None or slot <= self._closed or self._shut:
+            return [self.deliver(message) for message in messages]
+        kept, heard, seen = self._slots.setdefault(slot, {}), self._heard, self._seen.get(slot, 0)
+        fates: list[Fate | None] = []
+        came: list[Message] = []
+        for message in messages:
+            src, _, kind, _, round, step, _, _ = message
+            if kind in other or (round, step) != slot:
+                fates.append(self.deliver(message))
+                continue
+            bit = 1 << src
+            if seen & bit:
+                self.num_duplicates += 1
+                fates.append(_DUPLICATE)
+                continue
+            seen |= bit
+            heard[src] = heard.get(src, 0) + 1
+            kept[src] = message
+            self._size += 1
+            came.append(message)
+            fates.append(_DELIVERED)
+        self._seen[slot] = seen
+        if came:
+            on_awaited(came)
+        return fates
 
     def shut(self) -> None:
         """Refuse what has not come yet: its reader has gone home."""
         self._shut = True
 
     def _has_seen(self, src: NodeId, slot: Slot) -> bool:
-        return (slot[0] << 32 | slot[1]) in self._seen.get(src, ())
+        return bool(self._seen.get(slot, 0) >> src & 1)
 
     def num_from(self, src: NodeId) -> int:
         """How many different messages of `src` have ever come."""
-        return len(self._seen.get(src, ()))
+        return self._heard.get(src, 0)
 
     def _first_time(self, src: NodeId, slot: Slot) -> bool:
-        seen = self._seen.get(src)
-        if seen is None:
-            seen = self._seen[src] = set()
-        key = slot[0] << 32 | slot[1]  # a number costs the garbage collector nothing, a tuple does
-        if key in seen:
+        seen, bit = self._seen.get(slot, 0), 1 << src
+        if seen & bit:
             self.num_duplicates += 1
             return False
-        seen.add(key)
+        self._seen[slot] = seen | bit
+        self._heard[src] = self._heard.get(src, 0) + 1
         return True
 
     def _take_late(self, message: Message) -> Fate:
@@ -107,9 +136,9 @@ class Mailbox:
         """Call back once when a slot was emptied. See `Sink`."""
         self._waiters.append(callback)
 
-    def open(self, slot: Slot, on_message: Callable[[Message], None]) -> dict[NodeId, Message]:
-        """Await `slot`: what came early, and `on_message` for what still comes, for it or for a later one."""
-        self._awaited, self._on_awaited = slot, on_message
+    def open(self, slot: Slot, on_messages: Callable[[Sequence[Message]], None]) -> dict[NodeId, Message]:
+        """Await `slot`: what came early, and `on_messages` for what still comes, for it or for a later one."""
+        self._awaited, self._on_awaited = slot, on_messages
         self._make_room()
         return self._slots.get(slot, {})
 

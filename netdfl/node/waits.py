@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -221,18 +222,24 @@ class Waits:
         if not done.done():
             done.set_result(None)
 
-    def _arrived(self, message: Message) -> None:
+    def _arrived(self, messages: Sequence[Message]) -> None:
+        """Messages of one step have come: of the awaited one, or of a later one."""
         wait = self.current
-        if wait is not None and (wait.sources is None or message.src in wait.sources):
-            if (message.round, message.step) == (wait.round, wait.step):
-                wait.have.add(message.src)
-                wait.last_ns = self.clock.now_ns()
-                if not self.auto.knows and self._done is not None and self._hurry(wait):
-                    self._set_timer(wait, self._done)
-            elif self._tells_loss:
-                wait.silent |= {message.src}
-            if len(wait.have) >= wait.need or self.gone or wait.silent:
-                self._check()
+        if wait is None:
+            return
+        nodes = [message.src for message in messages]
+        ours = nodes if wait.sources is None else wait.sources.intersection(nodes)
+        if not ours:
+            return
+        if (messages[0].round, messages[0].step) == (wait.round, wait.step):
+            wait.have.update(ours)
+            wait.last_ns = self.clock.now_ns()
+            if not self.auto.knows and self._done is not None and self._hurry(wait):
+                self._set_timer(wait, self._done)
+        elif self._tells_loss:
+            wait.silent |= frozenset(ours)
+        if len(wait.have) >= wait.need or self.gone or wait.silent:
+            self._check()
 
     def _noticed(self, message: Message) -> Fate:
         """A node says that it sends nothing in a step."""

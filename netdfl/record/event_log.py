@@ -7,9 +7,12 @@ the hash does not depend on the order in which equal times were worked through.
 
 from __future__ import annotations
 
-from itertools import zip_longest
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import groupby, zip_longest
+from operator import itemgetter
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 from xxhash import xxh3_64_intdigest, xxh3_128
 
@@ -17,7 +20,14 @@ from netdfl.core.clock import Clock
 from netdfl.core.types import Message, NodeId, Payload, Scalar
 from netdfl.record.base import Recorder
 
-MOST_LINES = 1000
+MOST_ENTRIES = 1000
+_message = "message {}->{} {} {}.{}.{}.{}".format
+_end = "{} {} {} {} {}".format
+_metric = "metric {} {} {}".format
+_MESSAGE_FIELDS = 7
+_Entry: TypeAlias = tuple[int, tuple[Any, ...], tuple[Any, ...]]
+"""(when, what it is about, the rest), not yet as text: most of that is made in one go."""
+_at = itemgetter(0)
 
 
 class Lines(Protocol):
@@ -35,50 +45,52 @@ class EventLog:
         """`seed` keys the order within an instant."""
         self._clock, self._seed, self._kept = clock, seed, kept
         self._hash = xxh3_128()
-        self._at_ns = 0
-        self._entries: list[tuple[str, str]] = []
-        self._lines: list[str] = []
+        self._entries: list[_Entry] = []
+        self._most = MOST_ENTRIES
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message's end."""
-        m = message
-        self._add(
-            f"message {m.src}->{m.dst} {m.kind._value_} {m.epoch}.{m.round}.{m.step}.{m.attempt}",
-            f"{nbytes} {sent_ns} {arrived_ns} {fate} {m.payload.digest or content_digest(m.payload)}",
-        )
+        payload = message[7]
+        digest = payload.digest or content_digest(payload)
+        self._add((self._clock.now_ns(), message[:7], (nbytes, sent_ns, arrived_ns, fate, digest)))
 
     def metric(self, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number."""
-        self._add(f"metric {node} {round} {name}", float(value).hex())
+        self._add((self._clock.now_ns(), (node, round, name), (float(value).hex(),)))
 
-    def _add(self, about: str, rest: str) -> None:
-        now = self._clock.now_ns()
-        if now != self._at_ns:
-            self._end_instant()
-            self._at_ns = now
-        self._entries.append((about, rest))
+    def _add(self, entry: _Entry) -> None:
+        self._entries.append(entry)
+        if len(self._entries) >= self._most:
+            now = entry[0]
+            over = bisect_left(self._entries, now, key=_at)
+            self._digest(over)
+            self._most = len(self._entries) + MOST_ENTRIES
 
-    def _end_instant(self) -> None:
-        entries, at_ns = self._entries, self._at_ns
-        if len(entries) > 1:
-            seed = self._seed
-            entries.sort(key=lambda entry: (xxh3_64_intdigest(entry[0].encode(), seed), entry))
-        self._lines += [f"{at_ns} {about} {rest}\n" for about, rest in entries]
-        self._entries = []
-        if len(self._lines) >= MOST_LINES:
-            self._digest()
-
-    def _digest(self) -> None:
-        text, self._lines = "".join(self._lines), []
+    def _digest(self, count: int) -> None:
+        """Write the first `count` entries, which are all of their instants."""
+        text = "".join(_lines(self._entries[:count], self._seed))
+        del self._entries[:count]
         self._hash.update(text.encode())
         if self._kept is not None:
             self._kept.write(text)
 
     def hexdigest(self) -> str:
         """The hash of all entries so far, 32 hex digits."""
-        self._end_instant()
-        self._digest()
+        self._digest(len(self._entries))
         return self._hash.hexdigest()
+
+
+def _lines(entries: Iterable[_Entry], seed: int) -> Iterator[str]:
+    """The entries as text, those of an instant in the order of their keyed hashes."""
+    for at_ns, same in groupby(entries, _at):
+        told = [
+            (_message(*about), _end(*rest)) if len(about) == _MESSAGE_FIELDS else (_metric(*about), rest[0])
+            for _, about, rest in same
+        ]
+        if len(told) > 1:
+            told.sort(key=lambda entry: (xxh3_64_intdigest(entry[0].encode(), seed), entry))
+        for about, rest in told:
+            yield f"{at_ns} {about} {rest}\n"
 
 
 def content_digest(payload: Payload) -> str:

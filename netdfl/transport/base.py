@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from netdfl.core.types import Edge, Message
 
@@ -39,6 +39,15 @@ class Sink(Protocol):
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back once, soon after the mailbox has room again."""
+        ...
+
+
+@runtime_checkable
+class BatchSink(Sink, Protocol):
+    """A sink that takes what comes at one instant in one call."""
+
+    def deliver_all(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """What `deliver` would say of each, one after the other."""
         ...
 
 

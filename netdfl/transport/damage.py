@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.types import Array, Message, Payload
@@ -24,4 +22,4 @@ def damaged(message: Message, seed: int) -> Message:
             arrays[name] = Array(array.dtype, array.shape, memoryview(bytes(data)))
             break
         at -= array.nbytes
-    return replace(message, payload=Payload(arrays, message.payload.meta))
+    return message._replace(payload=Payload(arrays, message.payload.meta))

@@ -13,7 +13,7 @@ a small report. Reports are no messages of the fleet: they have no row and cost 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -245,7 +245,7 @@ class Emulated:
         sent = unit.content
         assert isinstance(sent, _Sent)
         if unit.copy:
-            sent = _Sent(replace(sent.message), sent.nbytes, sent.sent_ns)
+            sent = _Sent(sent.message._replace(), sent.nbytes, sent.sent_ns)
             self._ledger.sent(sent.message, 0, sent.sent_ns)
         return sent
 

@@ -18,19 +18,16 @@ from functools import partial
 from heapq import heappop, heappush
 from operator import itemgetter
 from struct import Struct
-from typing import Protocol
 
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
-from netdfl.core.types import Edge, Kind, Message, NodeId
-from netdfl.links.base import DROPPED, Departure, Dropped, Held, Outcome, Stage, Transit
-from netdfl.links.disorder import Duplicate
+from netdfl.core.types import Kind, Message, NodeId
+from netdfl.links.base import DROPPED, Departure, Dropped, Held, Outcome, Transit
 from netdfl.links.events import CompiledEvent
-from netdfl.links.latency import Latency
-from netdfl.links.path import Fused, Path
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.damage import damaged
+from netdfl.transport.lanes import End, Lane, Links, Parcel, PerfectLinks, stages_at_once
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -40,73 +37,8 @@ _MASK = (1 << 64) - 1
 _COPY = 0x9E3779B97F4A7C15
 
 
-class Links(Protocol):
-    """The links of a fleet, as `netdfl.links.channel.Links`."""
-
-    def path(self, src: NodeId, dst: NodeId) -> Path:
-        """The stages from `src` to `dst`."""
-        ...
-
-    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, Outcome]]:
-        """Make a scheduled change; what becomes of what the stages hold."""
-        ...
-
-
-class PerfectLinks:
-    """Nothing is lost and nothing takes time."""
-
-    def path(self, src: NodeId, dst: NodeId) -> Path:
-        """No stages."""
-        return Path((src, dst), ())
-
-    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, Outcome]]:
-        """There is nothing to change."""
-        return ()
-
-
-class _End:
-    """One node's end: its sink, its ledger, what its full mailbox left waiting, its lanes to others."""
-
-    __slots__ = ("held", "lanes", "ledger", "sink")
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self.sink: Sink | None = None
-        self.lanes: dict[NodeId, _Lane] = {}
-        self.held: list[_Parcel] = []
-
-
-class _Lane:
-    """One directed edge. `waiting` counts messages that the receiver has not taken though nothing delays them.
-
-    `at_once` are the stages that are computed through when a message enters, `unit` what stands for it
-    there; `fixed_ns` is what they always come to, where that is so, else negative.
-    """
-
-    __slots__ = ("at_once", "edge", "fixed_ns", "ledger", "path", "target", "tie", "unit", "waiters", "waiting")
-
-    def __init__(self, path: Path, at_once: tuple[Stage, ...] | None, ledger: Ledger, target: _End, tie: int) -> None:
-        self.edge, self.path, self.at_once = path.edge, path, at_once
-        self.ledger, self.target, self.tie = ledger, target, tie
-        self.fixed_ns = -1 if at_once is None else _fixed_ns(at_once)
-        self.unit = Transit(*path.edge, Kind.DATA, 0, 0, 0, 0)
-        self.waiting = 0
-        self.waiters: list[asyncio.Future[None]] = []
-
-    def fewer(self) -> None:
-        """One message waits no more: let held senders look again."""
-        self.waiting -= 1
-        if self.waiters:
-            waiters, self.waiters = self.waiters, []
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-
-_Parcel = tuple[_Lane, Message, int, int]  # (lane, message, nbytes, sent_ns)
-_Entry = tuple[
-    int, _Lane, Message, int, int, Departure | None, int
-]  # (tie, *parcel, departure from a stage, its place)
+_Entry = tuple[int, Lane, Message, int, int, Departure | None, int]
+"""(tie, *parcel, departure from a stage, its place)"""
 
 
 class Fabric:
@@ -121,10 +53,10 @@ class Fabric:
         self._clock, self._seed = clock, seed
         self._links: Links = links or PerfectLinks()
         self._changing = changing
-        self._ends: dict[NodeId, _End] = {}
+        self._ends: dict[NodeId, End] = {}
         self._times: list[int] = []
         self._due: dict[int, list[_Entry]] = {}
-        self._in_stages: dict[Transit, _Lane] = {}
+        self._in_stages: dict[Transit, Lane] = {}
         self._running = False
 
     # nodes
@@ -132,18 +64,18 @@ class Fabric:
     def join(self, node: NodeId, ledger: Ledger) -> None:
         """Give `node` an end; a node that restarts keeps its lanes and what is on them."""
         if node not in self._ends:
-            self._ends[node] = _End(ledger)
+            self._ends[node] = End(ledger)
 
     def attach(self, node: NodeId, sink: Sink) -> None:
         """Deliver to `node` from now on; what an earlier sink had no room for is offered to this one."""
         end = self._ends[node]
-        end.sink = sink
+        end.attach(sink)
         self._offer_again(end, sink)
 
     def detach(self, node: NodeId) -> None:
         """`node` has crashed: what comes for it fails, what it sent goes on."""
         end = self._ends[node]
-        end.sink = None
+        end.attach(None)
         held, end.held = end.held, []
         for parcel in held:
             parcel[0].fewer()
@@ -155,7 +87,7 @@ class Fabric:
             lane, message, nbytes, sent_ns = parcel
             lane.ledger.settled(message, nbytes, sent_ns, None, Fate.IN_FLIGHT)
         for node in nodes:
-            self._ends[node].sink = None
+            self._ends[node].attach(None)
 
     def under_way(self) -> Iterator[tuple[Message, int]]:
         """Every message that was sent and has not ended, with the time when it was sent."""
@@ -166,7 +98,7 @@ class Fabric:
         for end in self._ends.values():
             yield from ((message, sent_ns) for _, message, _, sent_ns in end.held)
 
-    def _take_out(self, nodes: set[NodeId]) -> Iterable[_Parcel]:
+    def _take_out(self, nodes: set[NodeId]) -> Iterable[Parcel]:
         for at_ns, entries in self._due.items():
             self._due[at_ns] = [entry for entry in entries if entry[1].edge[0] not in nodes]
             for entry in entries:
@@ -185,37 +117,45 @@ class Fabric:
         """Take messages of one node until a destination is full; return how many were taken."""
         if not messages:
             return 0
-        now = self._clock.now_ns()
-        lanes, due = self._ends[messages[0].src].lanes, self._due
-        round, step, kind, salt = -1, -1, None, 0
+        source = self._ends[messages[0].src]
+        if source.waiting + len(messages) < QUEUE:  # so no destination can be full
+            self._enter(source, messages)
+            return len(messages)
         for number, message in enumerate(messages):
-            lane = lanes.get(message.dst) or self._open((message.src, message.dst))
-            if lane.waiting >= QUEUE:
+            if self._lane(source, message).waiting >= QUEUE:
                 return number
-            if message.round != round or message.step != step or message.kind is not kind or message.attempt:
-                round, step, kind, salt = message.round, message.step, message.kind, self._salt(message)
-            nbytes = message.payload.size or frame_size(message)
-            lane.ledger.sent(message, nbytes, now)
+            self._enter(source, (message,))
+        return len(messages)
+
+    def _enter(self, source: End, messages: Sequence[Message]) -> None:
+        now, lanes, sent, due = self._clock.now_ns(), source.lanes, source.ledger.sent, self._due
+        last, salt = None, 0
+        for message in messages:
+            lane = lanes.get(message[1]) or self._lane(source, message)
+            head = message[2:7]
+            if head != last:
+                last, salt = head, self._salt(message)
+            nbytes = message[7].size or frame_size(message)
+            sent(message, nbytes, now)
             tie, delay = lane.tie ^ salt, lane.fixed_ns
             at = now + delay if delay >= 0 else self._through(lane, message, nbytes, now, tie)
             if at == now:
-                lane.waiting += 1
+                lane.more()
             elif at < now:
                 continue
             entries = due.get(at)
             if entries is None:
                 entries = self._new_instant(at)
             entries.append((tie, lane, message, nbytes, now, None, 0))
-        return len(messages)
 
-    def _through(self, lane: _Lane, message: Message, nbytes: int, now: int, tie: int) -> int:
+    def _through(self, lane: Lane, message: Message, nbytes: int, now: int, tie: int) -> int:
         """When the message arrives, if that can be computed at once; else put it into its first stage."""
         stages = lane.at_once
         if stages is None:
             self._go(lane, 0, _unit(message, nbytes, now, tie), now)
             return DROPPED
         at, unit = now, lane.unit
-        unit.kind, unit.round, unit.step, unit.attempt = message.kind, message.round, message.step, message.attempt
+        _, _, unit.kind, _, unit.round, unit.step, unit.attempt, _ = message
         unit.nbytes = nbytes
         for stage in stages:
             after = stage.advance(unit, at)
@@ -241,12 +181,14 @@ class Fabric:
     def _salt(self, m: Message) -> int:
         return xxh3_64_intdigest(_pack(m.epoch, m.round, m.step, m.attempt, _KINDS[m.kind]), self._seed)
 
-    def _open(self, edge: Edge) -> _Lane:
-        path = self._links.path(*edge)
-        tie = xxh3_64_intdigest(_pack(*edge, 0, 0, 255), self._seed)
-        source = self._ends[edge[0]]
-        lane = _Lane(path, _at_once(path, self._changing), source.ledger, self._ends[edge[1]], tie)
-        source.lanes[edge[1]] = lane
+    def _lane(self, source: End, message: Message) -> Lane:
+        lane = source.lanes.get(message.dst)
+        if lane is None:
+            edge = (message.src, message.dst)
+            path = self._links.path(*edge)
+            tie = xxh3_64_intdigest(_pack(*edge, 0, 0, 255), self._seed)
+            lane = Lane(path, stages_at_once(path, self._changing), source, self._ends[edge[1]], tie)
+            source.lanes[edge[1]] = lane
         return lane
 
     # time
@@ -268,15 +210,46 @@ class Fabric:
         if len(entries) > 1:
             entries = _in_order(entries)
         self._running = True
-        for _, lane, message, nbytes, sent_ns, departure, place in entries:
-            if departure is None:
+        if len(entries) > 1 and not any(map(_departure, entries)):
+            self._arrive_together(entries, now_ns)
+        else:
+            for entry in entries:
+                self._come(entry, now_ns)
+        self._running = False
+
+    def _come(self, entry: _Entry, now_ns: int) -> None:
+        _, lane, message, nbytes, sent_ns, departure, place = entry
+        if departure is None:
+            if sent_ns == now_ns:
+                lane.fewer()
+            self._arrive(lane, message, nbytes, sent_ns)
+        elif departure.unit.pending is departure:
+            departure.unit.pending = None
+            self._go(lane, place + 1, departure.unit, now_ns)
+
+    def _arrive_together(self, entries: Sequence[_Entry], now_ns: int) -> None:
+        """Hand each node what comes for it now; order counts between the messages of one node alone."""
+        of_target: dict[End, list[_Entry]] = {}
+        for entry in entries:
+            target = entry[1].target
+            if target in of_target:
+                of_target[target].append(entry)
+            else:
+                of_target[target] = [entry]
+        for target, group in of_target.items():
+            sink = target.all_at_once
+            if sink is None:
+                for entry in group:
+                    self._come(entry, now_ns)
+                continue
+            fates = sink.deliver_all([entry[2] for entry in group])
+            for (_, lane, message, nbytes, sent_ns, _, _), fate in zip(group, fates, strict=True):
                 if sent_ns == now_ns:
                     lane.fewer()
-                self._arrive(lane, message, nbytes, sent_ns)
-            elif departure.unit.pending is departure:
-                departure.unit.pending = None
-                self._go(lane, place + 1, departure.unit, now_ns)
-        self._running = False
+                if fate is None:
+                    self._stay(lane, message, nbytes, sent_ns)
+                else:
+                    lane.settled(message, nbytes, sent_ns, now_ns, fate)
 
     def change(self, event: CompiledEvent) -> None:
         """Make a scheduled change of links or nodes' rates now."""
@@ -292,7 +265,7 @@ class Fabric:
 
     # stages
 
-    def _go(self, lane: _Lane, place: int, unit: Transit, now: int) -> None:
+    def _go(self, lane: Lane, place: int, unit: Transit, now: int) -> None:
         """Go on at stage `place`. What no instant ordered yet waits for its turn before a shared stage."""
         path = lane.path
         while place < len(path.stages):
@@ -317,7 +290,7 @@ class Fabric:
             message = damaged(message, self._seed)
         self._arrive(lane, message, unit.nbytes, sent_ns)
 
-    def _take(self, lane: _Lane, place: int, outcome: Outcome, now: int) -> None:
+    def _take(self, lane: Lane, place: int, outcome: Outcome, now: int) -> None:
         unit = outcome.unit
         unit.pending = None
         self._in_stages.pop(unit, None)
@@ -330,7 +303,7 @@ class Fabric:
         else:
             self._go(lane, place + 1, unit, now)
 
-    def _depart(self, lane: _Lane, place: int, departure: Departure) -> None:
+    def _depart(self, lane: Lane, place: int, departure: Departure) -> None:
         unit = departure.unit
         unit.pending = departure
         message, sent_ns, tie = _content(unit)
@@ -342,13 +315,13 @@ class Fabric:
 
     # ends
 
-    def _drop(self, lane: _Lane, unit: Transit, reason: str) -> None:
+    def _drop(self, lane: Lane, unit: Transit, reason: str) -> None:
         message, sent_ns, _ = _content(unit)
         if unit.copy:
             lane.ledger.sent(message, 0, sent_ns)
         lane.ledger.settled(message, unit.nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
 
-    def _arrive(self, lane: _Lane, message: Message, nbytes: int, sent_ns: int) -> None:
+    def _arrive(self, lane: Lane, message: Message, nbytes: int, sent_ns: int) -> None:
         sink = lane.target.sink
         fate = None if sink is None else sink.deliver(message)
         if fate is None:
@@ -356,18 +329,18 @@ class Fabric:
         else:
             lane.ledger.settled(message, nbytes, sent_ns, self._clock.now_ns(), fate)
 
-    def _stay(self, lane: _Lane, message: Message, nbytes: int, sent_ns: int) -> None:
+    def _stay(self, lane: Lane, message: Message, nbytes: int, sent_ns: int) -> None:
         """Keep what the target has no room for; a target that is gone fails it."""
         target = lane.target
         if target.sink is None:
             lane.ledger.settled(message, nbytes, sent_ns, None, f"{Fate.FAILED}:gone")
             return
-        lane.waiting += 1
+        lane.more()
         target.held.append((lane, message, nbytes, sent_ns))
         if len(target.held) == 1:
             target.sink.when_room(partial(self._offer_again, target, target.sink))
 
-    def _offer_again(self, target: _End, sink: Sink) -> None:
+    def _offer_again(self, target: End, sink: Sink) -> None:
         if target.sink is not sink:
             return
         held, target.held = target.held, []
@@ -376,19 +349,7 @@ class Fabric:
             self._arrive(*parcel)
 
 
-def _at_once(path: Path, changing: bool) -> tuple[Stage, ...] | None:
-    """The stages of a path that can be computed through when a message enters; None: it can't."""
-    if len(path.own) != len(path.stages):
-        return None
-    stages: list[Stage] = []
-    for stage in path.stages:
-        if isinstance(stage, Fused):
-            stages += stage.stages
-        elif isinstance(stage, Stage) and not changing:
-            stages.append(stage)
-        else:
-            return None
-    return None if any(isinstance(stage, Duplicate) for stage in stages) else tuple(stages)
+_departure = itemgetter(5)
 
 
 def _in_order(entries: list[_Entry]) -> list[_Entry]:
@@ -396,20 +357,10 @@ def _in_order(entries: list[_Entry]) -> list[_Entry]:
     ordered = sorted(entries, key=itemgetter(0))
     if len(set(map(itemgetter(1), entries))) == len(entries):
         return ordered
-    of_lane: dict[_Lane, deque[_Entry]] = {}
+    of_lane: dict[Lane, deque[_Entry]] = {}
     for entry in entries:
         of_lane.setdefault(entry[1], deque()).append(entry)
     return [of_lane[entry[1]].popleft() for entry in ordered]
-
-
-def _fixed_ns(stages: Sequence[Stage]) -> int:
-    """The delay that `stages` always come to, or -1."""
-    if not stages:
-        return 0
-    stage = stages[0]
-    if len(stages) > 1 or not isinstance(stage, Latency) or stage.rounds is not None:
-        return -1
-    return stage.delay.constant_ns if stage.delay.quantile is None and stage.scale == 1.0 else -1
 
 
 def _void(entry: _Entry) -> bool:
@@ -426,6 +377,6 @@ def _content(unit: Transit) -> tuple[Message, int, int]:
     return unit.content  # type: ignore[return-value]
 
 
-def _parcel(lane: _Lane, unit: Transit) -> _Parcel:
+def _parcel(lane: Lane, unit: Transit) -> Parcel:
     message, sent_ns, _ = _content(unit)
     return lane, message, unit.nbytes, sent_ns

@@ -272,7 +272,7 @@ def test_state_survives_save_and_load_while_something_waits(mixing: Any, tmp_pat
 def test_absurd_metadata_is_refused_with_the_message(meta: dict[str, Any]) -> None:
     stream = Stream()
     sound = stream.say()
-    message = replace(sound, payload=Payload(sound.payload.arrays, {**sound.payload.meta, **meta}))
+    message = sound._replace(payload=Payload(sound.payload.arrays, {**sound.payload.meta, **meta}))
     with pytest.raises(MalformedMessage) as refused:
         stream.hear(message)
     assert refused.value.message is message

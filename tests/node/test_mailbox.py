@@ -40,7 +40,7 @@ def test_early_messages_wait_for_their_slot() -> None:
 def test_awaited_and_later_messages_are_told_of_once_each() -> None:
     mailbox, told = box(), list[NodeId]()
     mailbox.deliver(message(4, 0))
-    early = mailbox.open((0, 0), lambda m: told.append(m.src))
+    early = mailbox.open((0, 0), lambda ms: told.extend(m.src for m in ms))
     assert list(early) == [4]
     mailbox.deliver(message(5, 0))
     mailbox.deliver(message(5, 0))
@@ -155,3 +155,31 @@ def test_every_message_is_taken_at_most_once_and_mass_exactly_once(
     if keep_late:
         assert set(keys) == set(arrivals)
     assert mailbox.num_kept == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20),
+    st.integers(0, 20),
+    st.booleans(),
+    st.booleans(),
+)
+def test_messages_of_one_instant_fare_together_as_one_by_one(
+    names: list[tuple[int, int]], first: int, keep_late: bool, shut: bool
+) -> None:
+    """`first` messages come before the wait for round 1; rounds 0 and 2 are over or early then."""
+    messages = [message(src, round) for src, round in names]
+
+    def played(together: bool) -> tuple[object, ...]:
+        mailbox, told = box(keep_late=keep_late, bound=5), list[Message]()
+        fates: list[Fate | None] = [mailbox.deliver(m) for m in messages[:first]]
+        mailbox.open((0, 0), told.extend)
+        mailbox.close((0, 0))
+        mailbox.open((1, 0), told.extend)
+        if shut:
+            mailbox.shut()
+        rest = messages[first:]
+        fates += mailbox.deliver_all(rest) if together else [mailbox.deliver(m) for m in rest]
+        counts = [mailbox.num_late, mailbox.num_duplicates, mailbox.num_kept, *map(mailbox.num_from, range(4))]
+        return fates, sorted(map(id, told)), counts, [id(m) for m in mailbox.close((1, 0)) + mailbox.take_late()]
+
+    assert played(True) == played(False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -197,7 +196,7 @@ class Garbling(Loopback):
     """Node 0 sends node 1 a payload without a vector."""
 
     async def send(self, messages: Any) -> None:
-        await super().send([replace(m, payload=Payload()) if (m.src, m.dst) == (0, 1) else m for m in messages])
+        await super().send([m._replace(payload=Payload()) if (m.src, m.dst) == (0, 1) else m for m in messages])
 
 
 def test_a_malformed_message_is_refused_and_the_rest_is_mixed() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -295,7 +294,7 @@ async def test_a_report_that_is_none_is_refused_and_changes_nothing(meta):
     ledger = KeptLedger()
     async with emulated_fleet(2, ledger, {"0->1": {"latency": "10s"}}) as (a, b):
         await a.send(messages(1))
-        b.carrier.carry(replace(messages(1, (1, 0))[0], payload=Payload(meta=meta)), b"")
+        b.carrier.carry(messages(1, (1, 0))[0]._replace(payload=Payload(meta=meta)), b"")
         await ledger.until_refused(1)
         assert [(edge, reason) for edge, reason, _ in ledger.refusals] == [((1, 0), "malformed")]
         assert ledger.rows == []
@@ -311,7 +310,7 @@ async def test_nobody_reports_what_was_sent_to_another():
         await there.wait()
         for liar, fate in ((c, "late"), (b, "delivered")):
             claim = Payload(meta={"fates": [[1, fate, 5]]})
-            liar.carrier.carry(replace(messages(1, (liar.node, 0))[0], payload=claim), b"")
+            liar.carrier.carry(messages(1, (liar.node, 0))[0]._replace(payload=claim), b"")
             await liar.carrier.hand_over()
         await ledger.until_settled(1)
     assert [(row.fate, row.arrived_ns) for row in ledger.rows] == [("delivered", 5)]

@@ -128,4 +128,4 @@ def _without_model(payload: Payload) -> dict[str, Array]:
 def _with_model(message: Message, model: Tensor) -> Message:
     arrays = {name: array for name, array in message.payload.arrays.items() if not name.startswith(CODE + ".")}
     arrays |= pack(model).arrays
-    return replace(message, payload=Payload(arrays, message.payload.meta))
+    return message._replace(payload=Payload(arrays, message.payload.meta))

@@ -1,0 +1,137 @@
+"""What a fabric is made of: the links under it, a node's end, and the lane of one directed edge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from netdfl.core.types import Kind, Message, NodeId
+from netdfl.links.base import Outcome, Stage, Transit
+from netdfl.links.disorder import Duplicate
+from netdfl.links.events import CompiledEvent
+from netdfl.links.latency import Latency
+from netdfl.links.path import Fused, Path
+from netdfl.transport.base import BatchSink, Ledger, Sink
+
+
+class Links(Protocol):
+    """The links of a fleet, as `netdfl.links.channel.Links`."""
+
+    def path(self, src: NodeId, dst: NodeId) -> Path:
+        """The stages from `src` to `dst`."""
+        ...
+
+    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, Outcome]]:
+        """Make a scheduled change; what becomes of what the stages hold."""
+        ...
+
+
+class PerfectLinks:
+    """Nothing is lost and nothing takes time."""
+
+    def path(self, src: NodeId, dst: NodeId) -> Path:
+        """No stages."""
+        return Path((src, dst), ())
+
+    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, Outcome]]:
+        """There is nothing to change."""
+        return ()
+
+
+class End:
+    """One node's end: its sink, its ledger, what its full mailbox left waiting, its lanes to others.
+
+    `all_at_once` is the sink, where that takes many messages in one call. `waiting` is the sum of its lanes'.
+    """
+
+    __slots__ = ("all_at_once", "held", "lanes", "ledger", "sink", "waiting")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.sink: Sink | None = None
+        self.all_at_once: BatchSink | None = None
+        self.lanes: dict[NodeId, Lane] = {}
+        self.held: list[Parcel] = []
+        self.waiting = 0
+
+    def attach(self, sink: Sink | None) -> None:
+        """Deliver into `sink`; None: the node is gone."""
+        self.sink = sink
+        self.all_at_once = sink if isinstance(sink, BatchSink) else None
+
+
+class Lane:
+    """One directed edge. `waiting` counts messages that the receiver has not taken though nothing delays them.
+
+    `at_once` are the stages that are computed through when a message enters, `unit` what stands for it
+    there; `fixed_ns` is what they always come to, where that is so, else negative.
+    """
+
+    __slots__ = (
+        "at_once",
+        "edge",
+        "fixed_ns",
+        "ledger",
+        "path",
+        "settled",
+        "source",
+        "target",
+        "tie",
+        "unit",
+        "waiters",
+        "waiting",
+    )
+
+    def __init__(self, path: Path, at_once: tuple[Stage, ...] | None, source: End, target: End, tie: int) -> None:
+        self.edge, self.path, self.at_once = path.edge, path, at_once
+        self.source, self.ledger, self.target, self.tie = source, source.ledger, target, tie
+        self.settled = source.ledger.settled
+        self.fixed_ns = -1 if at_once is None else fixed_ns(at_once)
+        self.unit = Transit(*path.edge, Kind.DATA, 0, 0, 0, 0)
+        self.waiting = 0
+        self.waiters: list[asyncio.Future[None]] = []
+
+    def more(self) -> None:
+        """One message more waits."""
+        self.waiting += 1
+        self.source.waiting += 1
+
+    def fewer(self) -> None:
+        """One message waits no more: let held senders look again."""
+        self.waiting -= 1
+        self.source.waiting -= 1
+        if self.waiters:
+            waiters, self.waiters = self.waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+
+Parcel: TypeAlias = tuple[Lane, Message, int, int]
+"""(lane, message, nbytes, sent_ns)"""
+
+
+def stages_at_once(path: Path, changing: bool) -> tuple[Stage, ...] | None:
+    """The stages of a path that can be computed through when a message enters; None: it can't."""
+    if len(path.own) != len(path.stages):
+        return None
+    stages: list[Stage] = []
+    for stage in path.stages:
+        if isinstance(stage, Fused):
+            stages += stage.stages
+        elif isinstance(stage, Stage) and not changing:
+            stages.append(stage)
+        else:
+            return None
+    return None if any(isinstance(stage, Duplicate) for stage in stages) else tuple(stages)
+
+
+def fixed_ns(stages: Sequence[Stage]) -> int:
+    """The delay that `stages` always come to, or -1."""
+    if not stages:
+        return 0
+    stage = stages[0]
+    if len(stages) > 1 or not isinstance(stage, Latency) or stage.rounds is not None:
+        return -1
+    return stage.delay.constant_ns if stage.delay.quantile is None and stage.scale == 1.0 else -1
