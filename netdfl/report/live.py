@@ -139,7 +139,7 @@ def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, 
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
     lost = ", ".join(f"{count:,} {reason}" for reason, count in messages["dropped"].items()) or "none"
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
-    _say(console, Text.assemble((verdict, COLORS[verdict]), f"  {head}, {duration(result['duration_s'])}"))
+    _say(console, Text.assemble((verdict, COLORS[verdict]), f"  {head}, {_took(result)}"))
     for reason in result["reasons"]:
         _say(console, f"  {reason}")
     rows = {
@@ -151,6 +151,13 @@ def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, 
     }
     for name, value in (rows | ({"report": str(report)} if report else {})).items():
         _say(console, f"  {name:<10} {value}")
+
+
+def _took(result: Mapping[str, Any]) -> str:
+    """How long a run took, and in the simulated world how long it was there."""
+    virtual = result.get("virtual_duration_s")
+    real = duration(result["duration_s"])
+    return real if virtual is None else f"{real}; {duration(virtual)} in virtual time"
 
 
 def _say(console: Console, text: str | Text) -> None:

@@ -85,6 +85,11 @@ def test_the_summary_names_verdict_figures_and_places(run: Run, console: Console
     assert any(line.startswith("  accuracy   90.3% average model") for line in lines)
 
 
+def test_a_simulated_run_says_both_durations(run: Run, console: Console) -> None:
+    open_view(console).summary({**run.result, "duration_s": 12.3, "virtual_duration_s": 184.0}, run.path)
+    assert printed(console)[0].endswith("50 rounds of sgp, 12 s; 3 min 4 s in virtual time")
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0.04, "0.0 s"), (9.94, "9.9 s"), (59.6, "1 min 0 s"), (125, "2 min 5 s"), (7260, "2 h 1 min")],

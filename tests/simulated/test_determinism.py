@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import small
+from conftest import SMALL, small
 from test_world import FAULTY
 
+from netdfl import cli
 from netdfl.core.errors import InputError
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.fleet.determinism import check_determinism
+from netdfl.fleet.determinism import Determinism, check_determinism
 from netdfl.record.event_log import EventLog, first_difference
 from netdfl.testing.transports import vector_payload
 
@@ -28,6 +29,36 @@ def test_two_processes_agree(sets: tuple[str, ...], tmp_path: Path) -> None:
 def test_only_the_simulated_world_is_repeatable(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not repeatable"):
         check_determinism(small("world.kind=processes"), tmp_path)
+
+
+def test_the_command_says_both_hashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    monkeypatch.setattr("sys.argv", ["netdfl", "run", str(tmp_path / "small.yaml"), "--check-determinism"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    first, second, verdict = capsys.readouterr().out.splitlines()
+    assert (caught.value.code, verdict) == (0, "they are equal")
+    assert first.split()[-1] == second.split()[-1]
+
+
+def test_the_command_names_the_first_event_that_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Determinism(("a" * 32, "b" * 32), "entry 7: 'x' in the first run, 'y' in the second")
+    monkeypatch.setattr("netdfl.fleet.determinism.check_determinism", lambda scenario, out: found)
+    (tmp_path / "small.yaml").write_text(SMALL)
+    arguments = ["run", str(tmp_path / "small.yaml"), "--check-determinism", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", ["netdfl", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"first run   {'a' * 32}",
+        f"second run  {'b' * 32}",
+        f"they differ at {found.difference}; both logs are in {tmp_path / 'out'}",
+    ]
 
 
 class Stopped:
