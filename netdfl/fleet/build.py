@@ -141,6 +141,10 @@ class Blueprint:
         every = self.scenario.evaluation.every
         return (round + 1) % every == 0 or round + 1 == self.scenario.rounds
 
+    def keeps_models(self, round: int) -> bool:
+        """Whether every node's model is kept at the end of `round`: the last, where the scenario wants it."""
+        return self.scenario.evaluation.keep_models and round + 1 == self.scenario.rounds
+
     def node(
         self,
         node: NodeId,

@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 
 Judge = Callable[[Tensor], Mapping[str, float]]
@@ -35,6 +36,16 @@ def read_snapshot(path: Path) -> Snapshot:
     """Read what `write_snapshot` wrote."""
     with safe_open(path, framework="pt") as file:
         return Snapshot(file.get_tensor("x"), float(file.metadata()["weight"]))
+
+
+def keep_model(directory: Path, node: NodeId, x: Tensor, weight: float) -> None:
+    """Keep a node's final model in the run `directory`. Raises RunError where the disk refuses it."""
+    path = directory / "models" / f"{node:03d}.safetensors"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_snapshot(path, x, weight)
+    except OSError as error:
+        raise RunError(f"{path} can't be written: {error.strerror}") from error
 
 
 def judge_average(

@@ -25,7 +25,7 @@ from netdfl.core.errors import NetdflError, RunError, TrainingError, TransportEr
 from netdfl.core.types import NodeId, Role, View
 from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.build import Blueprint
-from netdfl.fleet.evaluation import judge_average, read_snapshot, write_snapshot
+from netdfl.fleet.evaluation import judge_average, keep_model, read_snapshot, write_snapshot
 from netdfl.fleet.node_life import Life
 from netdfl.fleet.node_network import make_transport
 from netdfl.fleet.node_stalls import Probed
@@ -271,6 +271,8 @@ class NodeProcess(Attendant):
         await self.life.end_round(state)
         if self.blueprint.evaluates(view.round) and self.id in self.blueprint.evaluated:
             await self.due.put((view.round, state.x, weight))
+        if self.blueprint.keeps_models(view.round):
+            await asyncio.to_thread(keep_model, self.directory, self.id, state.x, weight)
 
     async def snapshots(self) -> None:
         """Write the snapshots that are due; vectors are never written in place, so each stays as it was."""

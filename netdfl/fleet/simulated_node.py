@@ -12,7 +12,7 @@ from netdfl.core.errors import TrainingError
 from netdfl.core.types import Message, NodeId, View
 from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.compute import ComputeTime
-from netdfl.fleet.evaluation import Snapshot
+from netdfl.fleet.evaluation import Snapshot, keep_model
 from netdfl.fleet.replay import Memory, RememberingWorker
 from netdfl.fleet.script import fresh_round
 from netdfl.fleet.simulated_ledger import SimulatedLedger
@@ -190,6 +190,8 @@ class SimulatedNode:
         blueprint = self.fleet.blueprint
         if blueprint.evaluates(view.round) and self.id in blueprint.evaluated:
             self.fleet.take_snapshot(self.id, view.round, Snapshot(state.x.detach().cpu(), weight))
+        if blueprint.keeps_models(view.round):
+            keep_model(self.fleet.directory.path, self.id, state.x, weight)
 
 
 def device_of(scenario: Any) -> str:

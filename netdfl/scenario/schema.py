@@ -64,6 +64,9 @@ class Evaluation(Strict):
     local: Literal["all", "none"] | Annotated[int, Field(ge=1)] = Field(
         "all", description="Local models that are tested too: all, none, or a sample of this size."
     )
+    keep_models: bool = Field(
+        False, description="Whether every node's final model is kept, as models/NODE.safetensors of the run."
+    )
 
 
 class Report(Strict):

@@ -13,6 +13,7 @@ from torch import Tensor
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.compute import constant
+from netdfl.fleet.evaluation import read_snapshot
 from netdfl.fleet.run import Silent, run
 from netdfl.fleet.simulated import SimulatedFleet, exact_arithmetic
 from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
@@ -70,10 +71,18 @@ def test_the_simulated_world_equals_function_calls(family: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_simulated_world_equals_real_processes(family: str, tmp_path: Path) -> None:
-    found = []
+    numbers, models = [], []
     for world in ("simulated", "processes"):
-        finished = run(small(*DIGITS, *FAMILIES[family], f"world.kind={world}"), out=tmp_path / world)
+        sets = (*DIGITS, *FAMILIES[family], f"world.kind={world}", "evaluation.keep_models=true")
+        finished = run(small(*sets), out=tmp_path / world)
         assert finished.result["verdict"] == "pass", finished.result["reasons"]
-        found.append(finished.run.rows(NUMBERS))
-    assert len(found[0]) > 10
-    assert found[0] == found[1]
+        numbers.append(finished.run.rows(NUMBERS))
+        files = sorted((finished.path / "models").iterdir())
+        models.append({path.name: read_snapshot(path) for path in files})
+    assert len(numbers[0]) > 10
+    assert numbers[0] == numbers[1]
+    assert models[0].keys() == models[1].keys()
+    assert len(models[0]) == (5 if family == "server" else 4)
+    for one, other in zip(models[0].values(), models[1].values(), strict=True):
+        assert one.weight == other.weight
+        assert torch.equal(one.x, other.x)
