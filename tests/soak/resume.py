@@ -25,16 +25,17 @@ from tests.soak.tally import ROOT, main
 
 SETS = (
     "nodes=6",
-    "rounds=40",
+    "rounds=30",
+    "task={kind: quadratic, dim: 200, noise: 0.1}",
     "world={kind: simulated, compute: {kind: uniform, low: 80ms, high: 120ms}}",
-    "checkpoint.every=4",
+    "checkpoint.every=8",
     "algorithm={name: dfedsgpsm, local_epochs: 1}",
     "topology={kind: random_push, out_neighbors: 2}",
     "delivery=acknowledged",
     "wait.deadline=200ms",
     "links={default: {loss: {model: gilbert_elliott, p: 0.05, r: 0.4}, latency: 5ms, rate: 20Mbit}}",
-    "events=[{at: 1s, crash: 3, restart_after: 500ms}, {at_round: 20, pause: 1, for: 300ms}]",
-    "evaluation.every=20",
+    "events=[{at: 1s, crash: 3, restart_after: 500ms}, {at_round: 15, pause: 1, for: 300ms}]",
+    "evaluation.every=10",
     "expect={deadlock: any, stall: any}",
 )
 
