@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from netdfl.core.errors import DatasetError, InputError
 from netdfl.scenario.load import load
+from netdfl.scenario.resolved import scenario_hash
 from netdfl.scenario.schema import Scenario
 from netdfl.study.cells import Ran, run_cells
 from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, Row, row_of, shown
@@ -66,7 +67,8 @@ def reproduce(request: Request, out: Path, *, jobs: int = 1, console: Console) -
     """Run what `request` asks for, `jobs` runs at a time; return an exit code.
 
     Below `out` lie `cells/` with the runs, which all tables share, and the table as JSON, CSV and Markdown, written
-    anew after each run; rows that an earlier call left there stay. A run that has finished is not run again.
+    anew after each run; rows that an earlier call left there stay, where their scenario is the same. A run that has
+    finished is not run again.
     Returns 0 where all ran that can be had, 1 where a run failed, 2 where none can be had.
 
     Raises:
@@ -105,7 +107,7 @@ def _work(trial: Trial, request: Request) -> _Work:
         return work
     file = scenario_of(trial, request.scenarios)
     try:
-        work.rounds_of_paper = load(file).rounds
+        work.rounds_of_paper = _rounds(file)
         scenario = load(file, (*trial.sets, *request.extra))
     except InputError as error:
         work.why_not = f"no valid scenario: {error}"
@@ -116,6 +118,11 @@ def _work(trial: Trial, request: Request) -> _Work:
             Cell(trial.label, (), seed, (*trial.sets, *request.extra, f"seed={seed}")) for seed in request.seeds
         ]
     return work
+
+
+@cache
+def _rounds(file: Path) -> int:
+    return load(file).rounds
 
 
 def _no_data(scenario: Scenario) -> str:
@@ -165,20 +172,36 @@ class _Book:
     def write(self) -> Comparison:
         """Write the table; cells that this call was not asked for keep the row that they had."""
         rows = {work.trial.label: work.row for work in self.works}
-        kept = {row.cell: row for row in self._earlier()}
-        both = [rows.get(trial.label) or kept.get(trial.label) for trial in self.every]
+        both = [rows.get(trial.label) or self.earlier.get(trial.label) for trial in self.every]
         found = tuple(row for row in both if row is not None)
         comparison = Comparison(self.paper, self.table, self.request.rounds, self.request.sets, found)
         comparison.write(self.stem)
         return comparison
 
-    def _earlier(self) -> list[Row]:
+    @cached_property
+    def earlier(self) -> Mapping[str, Row]:
+        """Rows of earlier calls by their cell, but for those whose scenario has changed since."""
         try:
             table = json.loads(self.stem.with_name(f"{self.stem.name}.json").read_text(encoding="utf-8"))
             rows = table["rows"] if table["schema"] == SCHEMA else []
-            return [Row(**{**row, "seeds": tuple(row["seeds"]), "runs": tuple(row["runs"])}) for row in rows]
+            found = [Row(**{**row, "seeds": tuple(row["seeds"]), "runs": tuple(row["runs"])}) for row in rows]
         except (OSError, ValueError, KeyError, TypeError):
-            return []
+            return {}
+        asked = {work.trial.label for work in self.works}
+        trial_of = {trial.label: trial for trial in self.every}
+        return {
+            row.cell: row
+            for row in found
+            if row.cell in trial_of.keys() - asked and self._still_holds(row, trial_of[row.cell])
+        }
+
+    def _still_holds(self, row: Row, trial: Trial) -> bool:
+        for run in row.runs:
+            if (*trial.sets, *self.request.extra, f"seed={run['seed']}") != tuple(run["sets"]):
+                return False
+            if scenario_hash(load(scenario_of(trial, self.request.scenarios), run["sets"]))[:16] != run["run"]:
+                return False
+        return True
 
 
 def _line(ran: Ran) -> str:

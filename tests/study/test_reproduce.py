@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections import Counter
 from io import StringIO
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from netdfl.cli import app
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.resolved import to_plain
@@ -191,13 +194,21 @@ def test_two_cells_run_resume_and_stand_beside_what_is_printed(stand_in: Path) -
     assert [float(row["measured"]) for row in written] == [row["measured"] for row in rows]
 
 
-def test_rows_of_an_earlier_call_stay(stand_in: Path) -> None:
+def test_rows_of_an_earlier_call_stay_while_their_scenario_is_the_same(stand_in: Path) -> None:
+    shutil.copytree(SCENARIOS, "scenarios")
     sets = (*TINY, "nodes=4", "algorithm.local_steps=1", "topology={kind: full}")
-    for glob in ("MNIST/IID/OSGP", "MNIST/IID/SGP"):
-        assert reproduce(Request(paper="004", table="T1", globs=(glob,), rounds=1, sets=sets), Path("out"),
-                         console=quiet()) == 0  # fmt: skip
-    (table,) = Path("out").glob("*.json")
-    assert [row["cell"] for row in json.loads(table.read_text())["rows"]] == ["MNIST/IID/SGP", "MNIST/IID/OSGP"]
+
+    def cells_after(glob: str) -> list[str]:
+        request = Request(paper="004", table="T1", globs=(glob,), rounds=1, sets=sets, scenarios=Path("scenarios"))
+        assert reproduce(request, Path("out"), console=quiet()) == 0
+        (table,) = Path("out").glob("*.json")
+        return [row["cell"] for row in json.loads(table.read_text())["rows"]]
+
+    assert cells_after("MNIST/IID/OSGP") == ["MNIST/IID/OSGP"]
+    assert cells_after("MNIST/IID/SGP") == ["MNIST/IID/SGP", "MNIST/IID/OSGP"]
+    file = Path("scenarios/004_t1_mnist.yaml")
+    file.write_text(file.read_text().replace("batch_size: 128", "batch_size: 64"))
+    assert cells_after("MNIST/IID/SGP") == ["MNIST/IID/SGP"]
 
 
 def test_data_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,6 +228,21 @@ def test_data_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_dataset_that_netdfl_does_not_know_is_named(tmp_path: Path) -> None:
     assert reproduce(Request(paper="003", table="TIII"), tmp_path, console=quiet()) == 2
     assert "Not measured, netdfl has no dataset CINIC-10" in (tmp_path / "003-TIII.md").read_text()
+
+
+def test_the_command_passes_on_what_it_is_told(tmp_path: Path) -> None:
+    wanted = ["reproduce", "FedSynSAM", "tiii", "--cells", "*/top-k 0.1", "--seeds", "4,7", "--rounds", "2"]
+    done = CliRunner().invoke(app, [*wanted, "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "not measured: netdfl has no dataset CINIC-10" in done.stdout
+    assert done.stdout.count("  CINIC-10/Dir(0.01)/") == 9
+    assert len(json.loads((tmp_path / "003-TIII-2-rounds.json").read_text())["rows"]) == 9
+
+
+def test_without_the_papers_scenarios_it_says_where_to_name_them(tmp_path: Path) -> None:
+    request = Request(paper="004", table="T1", scenarios=tmp_path / "none")
+    with pytest.raises(InputError, match="name that of the papers' scenarios with --scenarios"):
+        reproduce(request, tmp_path, console=quiet())
 
 
 def test_an_override_that_a_cell_can_not_have_is_its_reason(tmp_path: Path) -> None:
