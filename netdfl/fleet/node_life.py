@@ -84,14 +84,18 @@ class Life:
             return
         try:
             self.checkpoint.parent.mkdir(exist_ok=True)
-            await asyncio.to_thread(save_state, state, self.checkpoint)
+            await asyncio.to_thread(save_state, (state, self.node.mailbox.memory()), self.checkpoint)
         except OSError as error:
             raise RunError(f"{self.checkpoint} can't be written: {error.strerror}") from error
 
     def _restored(self, *, keep: bool, round: int) -> NodeState:
         node, view = self.node, self.blueprint.view(self.id, round, frozenset())
         fresh = first_state(node.task.initial(), node.algorithm, view)
-        return load_state(self.checkpoint, fresh) if keep and self.checkpoint.exists() else fresh
+        if not keep or not self.checkpoint.exists():
+            return fresh
+        state, read = load_state(self.checkpoint, (fresh, {"": 0}))
+        node.mailbox.remember(read)
+        return state
 
     # what the schedule does
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from netdfl.algorithms.base import NodeState
@@ -14,7 +14,7 @@ from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.compute import ComputeTime
 from netdfl.fleet.evaluation import Snapshot, keep_model
 from netdfl.fleet.replay import Memory, RememberingWorker
-from netdfl.fleet.script import fresh_round
+from netdfl.fleet.script import fresh_round, keeps_state
 from netdfl.fleet.simulated_ledger import SimulatedLedger
 from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.node.gate import Gate
@@ -53,6 +53,8 @@ class SimulatedNode:
         self.status = NodeStatus(node)
         self.epoch = self.joined = 0
         self.kept: NodeState | None = None
+        self.kept_mail: tuple[Mapping[str, int], tuple[Message, ...]] = ({}, ())
+        self._keeps = keeps_state(fleet.blueprint.schedule, node)
         self.gone: set[NodeId] = set()
         self.task: asyncio.Task[None] | None = None
         self.beating: asyncio.Task[None] | None = None
@@ -160,6 +162,11 @@ class SimulatedNode:
             kept = first_state(self.node.task.initial(), self.node.algorithm, view)
         self.node.kept = kept
         self.start(group)
+        if keep_state:
+            read, limbo = self.kept_mail
+            self.node.mailbox.remember(read)
+            if self.node.delivery is not None:
+                self.node.delivery.adopt(limbo)
 
     def pause(self) -> None:
         """Neither compute nor read, and lose nothing."""
@@ -185,6 +192,9 @@ class SimulatedNode:
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
         """Keep the state, and the model where it is judged."""
         self.kept = state
+        if self._keeps:
+            limbo = () if self.node.delivery is None else self.node.delivery.unanswered()
+            self.kept_mail = self.node.mailbox.memory(), tuple(limbo)
         loss = self.node.task.last_loss
         self.status.loss = loss if loss == loss else None
         blueprint = self.fleet.blueprint

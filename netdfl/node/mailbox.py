@@ -9,7 +9,7 @@ the same message: what was taken once is not taken twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.transport.base import Fate
@@ -100,6 +100,20 @@ class Mailbox:
         if came:
             on_awaited(came)
         return fates
+
+    def memory(self) -> dict[str, int]:
+        """Whose messages have been read, by slot: what a later life must not take again."""
+        unread = [m for kept in self._slots.values() for m in kept.values()] + self.late
+        read = dict(self._seen)
+        for m in unread:
+            read[m.round, m.step] &= ~(1 << m.src)
+        return {f"{round} {step}": senders for (round, step), senders in read.items() if senders}
+
+    def remember(self, memory: Mapping[str, int]) -> None:
+        """Take nothing that an earlier life has read."""
+        for slot, senders in memory.items():
+            round, step = map(int, slot.split())
+            self._seen[round, step] = senders
 
     def shut(self) -> None:
         """Refuse what has not come yet: its reader has gone home."""

@@ -183,3 +183,21 @@ def test_messages_of_one_instant_fare_together_as_one_by_one(
         return fates, sorted(map(id, told)), counts, [id(m) for m in mailbox.close((1, 0)) + mailbox.take_late()]
 
     assert played(True) == played(False)
+
+
+def test_a_later_life_takes_nothing_that_was_read_and_everything_that_was_not() -> None:
+    """What a node had got but not mixed when its state was saved is not in that state: it may come again."""
+    first = Mailbox(keep_late=True)
+    read, late, early = (Message(1, 0, Kind.DATA, 0, r, 0, 0, Payload()) for r in (0, 1, 9))
+    for message in (read, early):
+        assert first.deliver(message) is Fate.DELIVERED
+    assert first.close((0, 0)) == [read]
+    first.close((2, 0))
+    assert first.deliver(late) is Fate.DELIVERED
+
+    second = Mailbox(keep_late=True)
+    second.remember(first.memory())
+    assert second.deliver(read) is Fate.DUPLICATE
+    assert second.deliver(late) is Fate.DELIVERED
+    assert second.deliver(early) is Fate.DELIVERED
+    assert second.deliver(early) is Fate.DUPLICATE

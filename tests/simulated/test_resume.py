@@ -78,3 +78,25 @@ def test_a_run_that_has_ended_is_not_resumed(count: list[int], tmp_path: Path) -
 @pytest.mark.parametrize("number", [0, 1])
 def test_killed_at_a_random_moment(number: int) -> None:
     assert trial(Random(f"ci-{number}"), number) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_node_that_returns_takes_no_share_twice(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its neighbors send again what it had read before it crashed; mass may be missing then, and is never made."""
+    monkeypatch.setattr("netdfl.report.html.write_report", lambda path: path)
+    scenario = small(
+        f"seed={seed}",
+        "nodes=6",
+        "rounds=16",
+        "algorithm=sgp",
+        "topology={kind: random_push, out_neighbors: 3}",
+        "delivery={kind: acknowledged, timeout: 60ms}",
+        "wait.deadline=300ms",
+        "world.compute=100ms",
+        "links={default: {loss: 25%, latency: 5ms}}",
+        "events=[{at_round: 6, crash: 2, restart_after: 40ms}]",
+        "failure_detector=none",
+        "expect.stall=any",
+    )
+    result = run(scenario, out=tmp_path / "run").result
+    assert 0.5 < result["weight_sum"] < 1 + 1e-9
