@@ -5,7 +5,7 @@ w+ = w + server_lr mean_i (y_i - w)      over the reports that came, uniformly
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch import Tensor
@@ -53,3 +53,18 @@ class Averaging:
     def report(self, update: Update, received: Received, view: View) -> Outbox:
         """The trained model and the solver's extras."""
         return to_all(view, pack(update.x, update.extras))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AroundAveraging:
+    """What an exchange that averages, and does more at the server, has of plain averaging."""
+
+    averaging: Averaging = field(default_factory=Averaging)
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """The server's model and extras, if they came."""
+        return self.averaging.adopt(inbox, like, view)
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """The trained model and the solver's extras."""
+        return self.averaging.report(update, received, view)

@@ -56,6 +56,39 @@ class Mixing(Protocol):
         ...
 
 
+class ByRows:
+    """A mixing by the receivers' weights, one exchange a round: there is no push-sum weight."""
+
+    push = False
+
+    def weight(self, state: Any) -> float:
+        """Always 1."""
+        return 1.0
+
+    def num_steps(self, round: int, view: View) -> int:
+        """One exchange a round."""
+        return 1
+
+
+class _Weighted(Protocol):
+    @property
+    def weight(self) -> float: ...
+
+
+class ByShares:
+    """A mixing by shares of mass, one exchange a round; its state holds w."""
+
+    push = True
+
+    def weight(self, state: _Weighted) -> float:
+        """w: gradients are taken at x / w."""
+        return state.weight
+
+    def num_steps(self, round: int, view: View) -> int:
+        """One exchange a round."""
+        return 1
+
+
 class Refinement(Protocol):
     """What a server does with its model by itself, once it has aggregated: long work, off the event loop."""
 

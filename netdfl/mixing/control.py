@@ -8,15 +8,14 @@ As long as no report is lost, c is the mean of all c_i. The clients' side is `ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.averaging import Averaging, Stateless
+from netdfl.mixing.averaging import AroundAveraging, Stateless
 from netdfl.mixing.payloads import extras_of, pack, to_all, vector
-from netdfl.training.base import Received, Update
 from netdfl.training.control import CONTROL, MOMENTUM, PATH
 
 
@@ -27,10 +26,9 @@ class Beside(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ControlAveraging:
+class ControlAveraging(AroundAveraging):
     """SCAFFOLD's exchange. See `Aggregation`."""
 
-    averaging: Averaging = field(default_factory=Averaging)
     name = CONTROL
 
     def init_server(self, x: Tensor, view: View) -> Beside:
@@ -47,14 +45,6 @@ class ControlAveraging:
         for message in inbox:
             control.add_(extras_of(message, x)[self.name], alpha=1.0 / view.num_nodes)
         return Beside(control), self.averaging.aggregate(Stateless(), x, inbox, view)[1]
-
-    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """The server's model and its vector, if they came."""
-        return self.averaging.adopt(inbox, like, view)
-
-    def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """The trained model and the solver's extras."""
-        return self.averaging.report(update, received, view)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,16 +9,15 @@ sides are `netdfl.training.dynamic` and `netdfl.training.smoo`. Sources: Acar et
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.averaging import Averaging, Stateless
+from netdfl.mixing.averaging import AroundAveraging, Stateless
 from netdfl.mixing.payloads import pack, to_all, vector
-from netdfl.training.base import Received, Update
 from netdfl.training.sgd import along
 from netdfl.training.smoo import DUAL, PERTURBATION
 
@@ -30,10 +29,8 @@ class Drifted(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynamicAveraging:
+class DynamicAveraging(AroundAveraging):
     """FedDyn's exchange. See `Aggregation`."""
-
-    averaging: Averaging = field(default_factory=Averaging)
 
     def init_server(self, x: Tensor, view: View) -> Drifted:
         """h = 0."""
@@ -52,14 +49,6 @@ class DynamicAveraging:
             drift.add_(vector(message, x) - x, alpha=1.0 / view.num_nodes)
         return Drifted(drift), self.averaging.aggregate(Stateless(), x, inbox, view)[1] + drift
 
-    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """The server's model and extras, if they came."""
-        return self.averaging.adopt(inbox, like, view)
-
-    def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """The trained model and the solver's extras."""
-        return self.averaging.report(update, received, view)
-
 
 class Perturbed(NamedTuple):
     """The mean drift h, and the fleet's perturbation s, both of shape (d,)."""
@@ -69,11 +58,10 @@ class Perturbed(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmooAveraging:
+class SmooAveraging(AroundAveraging):
     """FedSMOO's exchange: FedDyn's, with the perturbation s beside the model. See `Aggregation`."""
 
     rho: float
-    dynamic: DynamicAveraging = field(default_factory=DynamicAveraging)
 
     def init_server(self, x: Tensor, view: View) -> Perturbed:
         """h = s = 0."""
@@ -87,14 +75,6 @@ class SmooAveraging:
         """FedDyn's step; s+ points as the sum of the duals that came does."""
         if not len(inbox):
             return state, x
-        drifted, after = self.dynamic.aggregate(Drifted(state.drift), x, inbox, view)
+        drifted, after = DynamicAveraging(averaging=self.averaging).aggregate(Drifted(state.drift), x, inbox, view)
         duals = torch.stack([vector(message, x, "extra." + DUAL) for message in inbox])
         return Perturbed(drifted.drift, along(torch.zeros_like(x), duals.mean(0), self.rho)), after
-
-    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """The server's model and s, if they came."""
-        return self.dynamic.adopt(inbox, like, view)
-
-    def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """The trained model and the dual."""
-        return self.dynamic.report(update, received, view)

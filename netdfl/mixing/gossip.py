@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.base import Counting, Mixed, Mixing
+from netdfl.mixing.base import ByRows, Counting, Mixed, Mixing
 from netdfl.mixing.payloads import pack, to_all, vector
 from netdfl.training.base import Update
 
@@ -36,7 +36,7 @@ class GossipState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gossip:
+class Gossip(ByRows):
     """Plain gossip with the receivers' weights of the view.
 
     A neighbor that did not arrive gives its weight to the node itself (`self`: rows still sum to 1,
@@ -49,19 +49,10 @@ class Gossip:
     """
 
     on_missing: OnMissing = "self"
-    push = False
 
     def init(self, x: Tensor, view: View) -> GossipState:
         """Nothing is known of anybody yet."""
         return GossipState({})
-
-    def weight(self, state: GossipState) -> float:
-        """Always 1."""
-        return 1.0
-
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
 
     def outgoing(self, state: GossipState, update: Update, step: int, view: View) -> tuple[GossipState, Outbox]:
         """The trained vector, the same for all neighbors."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from netdfl.compression.arrays import snapshot, to_tensor
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Inbox, Message, Outbox, Payload, View
-from netdfl.mixing.base import Mixed
+from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.payloads import MODEL, to_all, vector
 from netdfl.training.base import Update
 
@@ -27,25 +27,15 @@ class MaskedState(NamedTuple):
     """Nothing is kept between rounds."""
 
 
-class MaskedAverage:
+class MaskedAverage(ByRows):
     """The solver's mask comes in `Update.extras`, of dtype bool; without one all of the vector is active.
 
     A neighbor that is missing does not count.
     """
 
-    push = False
-
     def init(self, x: Tensor, view: View) -> MaskedState:
         """Nothing to keep."""
         return MaskedState()
-
-    def weight(self, state: MaskedState) -> float:
-        """Always 1."""
-        return 1.0
-
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
 
     def outgoing(self, state: MaskedState, update: Update, step: int, view: View) -> tuple[MaskedState, Outbox]:
         """The coordinates of the own mask, and the mask."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, Payload, View
-from netdfl.mixing.base import Mixed
+from netdfl.mixing.base import ByShares, Mixed
 from netdfl.mixing.payloads import number, pack_share, vector
 from netdfl.training.base import Update
 
@@ -29,22 +29,12 @@ class PushSumState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PushSum:
+class PushSum(ByShares):
     """Plain push-sum. Lost shares are lost mass: the ratio is then biased, and w shrinks."""
-
-    push = True
 
     def init(self, x: Tensor, view: View) -> PushSumState:
         """Weight 1."""
         return PushSumState(1.0)
-
-    def weight(self, state: PushSumState) -> float:
-        """w: gradients are taken at x / w."""
-        return state.weight
-
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
 
     def outgoing(self, state: PushSumState, update: Update, step: int, view: View) -> tuple[PushSumState, Outbox]:
         """A share for each out-neighbor; equal shares are one payload."""

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import Mixed
+from netdfl.mixing.base import ByShares, Mixed
 from netdfl.mixing.payloads import number, pack, vector
 from netdfl.training.base import Update
 
@@ -50,22 +50,12 @@ class RunningSumsState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RunningSums:
+class RunningSums(ByShares):
     """Robust push-sum for a static graph: loss, duplicates and reordering lose no mass, only delay it."""
-
-    push = True
 
     def init(self, x: Tensor, view: View) -> RunningSumsState:
         """Weight 1, nothing sent or heard."""
         return RunningSumsState(1.0)
-
-    def weight(self, state: RunningSumsState) -> float:
-        """w: gradients are taken at x / w."""
-        return state.weight
-
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
 
     def outgoing(
         self, state: RunningSumsState, update: Update, step: int, view: View

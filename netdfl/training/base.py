@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import nan
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 
+S = TypeVar("S")
 Extras: TypeAlias = Mapping[str, Tensor]
 NO_EXTRAS: Extras = MappingProxyType({})
 
@@ -151,6 +152,14 @@ class LocalSolver(Protocol):
     def after_mix(self, state: Any, before: Tensor, after: Tensor, received: Received, view: View) -> Any:
         """The state once mixing has turned `before` (the round's start) into `after`."""
         ...
+
+
+class Untouched:
+    """A local solver whose state is what its own steps made of it, whatever mixing did."""
+
+    def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
+        """Nothing changes."""
+        return state
 
 
 class Start(Protocol):

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import LocalData, Received, Update
-from netdfl.training.sgd import LocalSgd, NoState
+from netdfl.training.base import LocalData, Received, Untouched, Update
+from netdfl.training.sgd import LocalSgd, Memoryless, NoState
 
 CONTROL, MOMENTUM, PATH = "control", "momentum", "path"
 
@@ -29,7 +29,7 @@ class ControlState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Controlled:
+class Controlled(Untouched):
     """SCAFFOLD's client: sends c_i+ - c_i along with its model."""
 
     sgd: LocalSgd
@@ -49,15 +49,9 @@ class Controlled:
         change = (y - x) / (steps * self.sgd.rate(view)) - common
         return ControlState(state.control + change), Update(y, x, {CONTROL: change})
 
-    def after_mix(
-        self, state: ControlState, before: Tensor, after: Tensor, received: Received, view: View
-    ) -> ControlState:
-        """Nothing changes."""
-        return state
-
 
 @dataclass(frozen=True)
-class Blended:
+class Blended(Memoryless):
     """FedCM's client: every step is `alpha` of its own gradient and the rest the fleet's momentum.
 
     It sends K lr along with its model, one number, by which the server turns its model's move back
@@ -67,10 +61,6 @@ class Blended:
     sgd: LocalSgd
     alpha: float
 
-    def init(self, x: Tensor, view: View) -> NoState:
-        """Nothing to keep."""
-        return NoState()
-
     def train(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[NoState, Update]:
@@ -78,7 +68,3 @@ class Blended:
         momentum = received.extras[MOMENTUM]
         x, steps = self.sgd.run(y, weight, data, view, scale=self.alpha, correction=(1.0 - self.alpha) * momentum)
         return state, Update(y, x, {PATH: y.new_tensor([steps * self.sgd.rate(view)])})
-
-    def after_mix(self, state: NoState, before: Tensor, after: Tensor, received: Received, view: View) -> NoState:
-        """Nothing changes."""
-        return state

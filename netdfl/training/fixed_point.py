@@ -14,18 +14,14 @@ from torch import Tensor
 
 from netdfl.core.types import View
 from netdfl.training.base import LocalData, Received, Update
-from netdfl.training.sgd import LocalSgd, NoState
+from netdfl.training.sgd import LocalSgd, Memoryless, NoState
 
 
 @dataclass(frozen=True)
-class FixedPoint:
+class FixedPoint(Memoryless):
     """The directions of `sgd` (its SAM, clipping and decay included), all at the round's first z. No momentum."""
 
     sgd: LocalSgd
-
-    def init(self, x: Tensor, view: View) -> NoState:
-        """Nothing to keep."""
-        return NoState()
 
     def train(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
@@ -35,7 +31,3 @@ class FixedPoint:
         for gradient in data.steps(epochs=self.sgd.epochs, steps=self.sgd.steps):
             total.add_(self.sgd.descent(gradient, z))
         return state, Update(y, torch.add(y, total, alpha=-self.sgd.rate(view)))
-
-    def after_mix(self, state: NoState, before: Tensor, after: Tensor, received: Received, view: View) -> NoState:
-        """Nothing changes."""
-        return state

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Objective, Received, Update
+from netdfl.training.base import Gradient, LocalData, Objective, Received, Untouched, Update
 from netdfl.training.sgd import LocalSgd, along
 from netdfl.training.wrapped import Wrapped
 
@@ -31,7 +31,7 @@ class GuidedState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guided:
+class Guided(Untouched):
     """Local SGD with FedSynSAM's ascent; `batch` synthetic examples a step. It tells the server what it holds."""
 
     sgd: LocalSgd
@@ -64,12 +64,6 @@ class Guided:
             return perturbed
 
         return wrap
-
-    def after_mix(
-        self, state: GuidedState, before: Tensor, after: Tensor, received: Received, view: View
-    ) -> GuidedState:
-        """Nothing changes."""
-        return state
 
 
 def _gradients(synthetic: Mapping[str, Tensor], objective: Objective, batch: int, view: View) -> Gradient:

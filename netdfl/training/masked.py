@@ -22,7 +22,7 @@ from torch import Tensor
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Received, Update
+from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
 from netdfl.training.sgd import LocalSgd
 from netdfl.training.wrapped import Wrapped
 
@@ -37,7 +37,7 @@ class MaskState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masked:
+class Masked(Untouched):
     """Wraps local SGD. Each node draws a mask of its own; it travels in `Update.extras`."""
 
     sgd: LocalSgd
@@ -69,10 +69,6 @@ class Masked:
             mask = self.evolved(mask, x.abs(), slopes, data.shapes, view.round)
             x = x * mask
         return MaskState(mask), Update(y, x, {MASK: mask})
-
-    def after_mix(self, state: MaskState, before: Tensor, after: Tensor, received: Received, view: View) -> MaskState:
-        """Nothing changes."""
-        return state
 
     def first_mask(self, shapes: Shapes, view: View) -> Tensor:
         """Random coordinates of each layer, as many as its density says."""

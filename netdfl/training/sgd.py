@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Received, Update
+from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
 
 TINY = 1e-12
 
@@ -46,8 +46,16 @@ def clip(gradient: Tensor, limit: float) -> Tensor:
     return gradient.mul_((limit / (torch.linalg.vector_norm(gradient) + TINY)).clamp(max=1.0))
 
 
+class Memoryless(Untouched):
+    """A local solver that keeps nothing between rounds."""
+
+    def init(self, x: Tensor, view: View) -> NoState:
+        """Nothing to keep."""
+        return NoState()
+
+
 @dataclass(frozen=True, kw_only=True)
-class LocalSgd:
+class LocalSgd(Memoryless):
     """K local steps, as the module's listing says; see `LocalSolver`."""
 
     lr: float
@@ -58,10 +66,6 @@ class LocalSgd:
     rho: float = 0.0
     weight_decay: float = 0.0
     clip_norm: float | None = None
-
-    def init(self, x: Tensor, view: View) -> NoState:
-        """Nothing to keep: momentum starts anew every round."""
-        return NoState()
 
     def rate(self, view: View) -> float:
         """The step size of the view's round."""
@@ -109,10 +113,6 @@ class LocalSgd:
             y = torch.add(y, step, alpha=-lr) if y is before else y.add_(step, alpha=-lr)
             count += 1
         return y, count
-
-    def after_mix(self, state: NoState, before: Tensor, after: Tensor, received: Received, view: View) -> NoState:
-        """Nothing changes."""
-        return state
 
 
 class Plain:

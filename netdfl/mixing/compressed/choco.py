@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import Inbox, NodeId, Outbox, View
-from netdfl.mixing.base import Mixed
+from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.compressed.references import Came, Differences, Heard, Reference, address, ask_others
 from netdfl.mixing.compressed.step_size import Gamma, StepSize, first_step_size, watch
 from netdfl.mixing.gossip import row
@@ -34,7 +34,7 @@ class ChocoState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choco:
+class Choco(ByRows):
     """CHOCO-Gossip after the local round (CHOCO-SGD).
 
     A neighbor whose copy is not up to date gives its weight to the node itself (`self`: the mean is
@@ -44,7 +44,6 @@ class Choco:
     differences: Differences
     gamma: Gamma = "auto"
     on_missing: Literal["self", "last"] = "self"
-    push = False
 
     def init(self, x: Tensor, view: View) -> ChocoState:
         """References where all start, gamma from a trial."""
@@ -52,17 +51,9 @@ class Choco:
         step = first_step_size(self.gamma, self.differences.compressor, x.numel())
         return ChocoState(Reference(heard.start), heard, step)
 
-    def weight(self, state: ChocoState) -> float:
-        """Always 1."""
-        return 1.0
-
     def figures(self, state: ChocoState) -> Mapping[str, float]:
         """What lost references cost, and gamma. See `Counting`."""
         return {**state.heard.tally.figures(), "gamma": state.step.gamma}
-
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
 
     def outgoing(self, state: ChocoState, update: Update, step: int, view: View) -> tuple[ChocoState, Outbox]:
         """x^ <- x^ + C(x - x^), the same difference for all neighbors."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from netdfl.compression.base import Compressor
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Outbox, Payload, View
-from netdfl.mixing.base import Mixed
+from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.compressed.choco import lazily
 from netdfl.mixing.compressed.references import compress
 from netdfl.mixing.compressed.step_size import Gamma, StepSize, first_step_size, watch
@@ -35,26 +35,17 @@ class SqueezeState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepSqueeze:
+class DeepSqueeze(ByRows):
     """Gossip on what all can hear of each other. A missing neighbor gives its weight to the node itself."""
 
     compressor: Compressor
     streams: Streams = field(default_factory=lambda: Streams(0))
     gamma: Gamma = "auto"
-    push = False
 
     def init(self, x: Tensor, view: View) -> SqueezeState:
         """No error yet, gamma from a trial."""
         nothing = x.new_zeros(x.shape)
         return SqueezeState(nothing, nothing, first_step_size(self.gamma, self.compressor, x.numel()))
-
-    def weight(self, state: SqueezeState) -> float:
-        """Always 1."""
-        return 1.0
-
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
 
     def outgoing(self, state: SqueezeState, update: Update, step: int, view: View) -> tuple[SqueezeState, Outbox]:
         """c = C(x + e), the same for all neighbors."""

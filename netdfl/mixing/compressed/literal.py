@@ -18,7 +18,7 @@ from torch import Tensor
 from netdfl.compression.base import Compressor
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.base import Mixed
+from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.compressed.references import compress
 from netdfl.mixing.gossip import row
 from netdfl.mixing.payloads import encoded_vector, to_all, unpack_encoded
@@ -32,24 +32,15 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiteralQuantized:
+class LiteralQuantized(ByRows):
     """Eq. 7 as printed: differences are averaged, models are not."""
 
     compressor: Compressor
     streams: Streams = field(default_factory=lambda: Streams(0))
-    push = False
 
     def init(self, x: Tensor, view: View) -> Said:
         """Nothing said yet."""
         return Said(x.new_zeros(x.shape))
-
-    def weight(self, state: Said) -> float:
-        """Always 1."""
-        return 1.0
-
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
 
     def outgoing(self, state: Said, update: Update, step: int, view: View) -> tuple[Said, Outbox]:
         """q = C(z - x)."""

@@ -21,20 +21,22 @@ that it makes its receiver ask for; its mass is neither node's meanwhile.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import Mixed
+from netdfl.mixing.base import ByShares, Mixed
 from netdfl.mixing.compressed.references import (
     FULL,
     Came,
     Differences,
     Heard,
     Reference,
+    Share,
     address,
     ask_others,
     share_of,
@@ -53,54 +55,6 @@ class QuantizedState(NamedTuple):
     heard: Heard
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuantizedPushSum:
-    """Push-sum with one reference per node, for static directed graphs. `gamma` damps x and w alike."""
-
-    differences: Differences
-    gamma: Gamma = "auto"
-    push = True
-
-    def init(self, x: Tensor, view: View) -> QuantizedState:
-        """Weight 1, references where all start."""
-        heard = self.differences.first(x)
-        return QuantizedState(1.0, _gamma(self, x), Reference(heard.start), heard)
-
-    def weight(self, state: QuantizedState) -> float:
-        """w: gradients are taken at x / w."""
-        return state.weight
-
-    def figures(self, state: QuantizedState) -> Mapping[str, float]:
-        """What lost references cost. See `Counting`."""
-        return state.heard.tally.figures()
-
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
-
-    def outgoing(self, state: QuantizedState, update: Update, step: int, view: View) -> tuple[QuantizedState, Outbox]:
-        """x^ <- x^ + C(x - x^); a share of x^ and of w for each out-neighbor; equal shares are one payload."""
-        own, code = self.differences.send(state.own, update.x, view, step)
-        heard, outbox = state.heard, dict[NodeId, Payload]()
-        for share in sorted(set(view.out_weights.values())):
-            to = [j for j in view.out_neighbors if view.out_weights[j] == share]
-            meta = {"share": state.gamma * share, "w": state.gamma * share * state.weight}
-            heard, some = address(heard, state.own, code, meta, to)
-            outbox |= some
-        heard, asking = ask_others(heard, outbox)
-        return state._replace(own=own, heard=heard), asking
-
-    def mix(self, state: QuantizedState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Give up what was sent, gain what came, of this round or an earlier one."""
-        heard, came = self.differences.receive(state.heard, inbox, view)
-        x, weight = update.x.clone(), state.weight
-        for j in view.out_neighbors:
-            x.sub_(state.own.vector * (state.gamma * view.out_weights[j]))
-            weight -= state.gamma * view.out_weights[j] * state.weight
-        x, weight = _gain(x, weight, came, _refused(self.differences, inbox, lambda j: state.own))
-        return Mixed(state._replace(weight=weight, heard=heard), update._replace(x=x))
-
-
 class EdgeState(NamedTuple):
     """w, gamma, the references of z by receiver, and what is known of others' by sender."""
 
@@ -110,29 +64,91 @@ class EdgeState(NamedTuple):
     heard: Heard
 
 
+S = TypeVar("S", QuantizedState, EdgeState)
+
+
 @dataclass(frozen=True, kw_only=True)
-class EdgePushSum:
-    """Push-sum with a reference of z = x / w per used edge, for graphs of any kind."""
+class Referenced(ByShares, ABC, Generic[S]):
+    """What the two have in common: who is sent how much of which reference decides the rest."""
 
     differences: Differences
     gamma: Gamma = "auto"
-    push = True
 
-    def init(self, x: Tensor, view: View) -> EdgeState:
-        """Weight 1, no edge used yet."""
-        return EdgeState(1.0, _gamma(self, x), {}, self.differences.first(x))
+    @abstractmethod
+    def reference(self, state: S, j: NodeId) -> Reference:
+        """What node `j` knows, or will once it has heard all, of this node."""
 
-    def weight(self, state: EdgeState) -> float:
-        """w: gradients are taken at x / w."""
-        return state.weight
+    @abstractmethod
+    def share(self, state: S, j: NodeId, view: View) -> Share:
+        """How much of the reference, and of w, is given to `j` in a round."""
 
-    def figures(self, state: EdgeState) -> Mapping[str, float]:
+    def figures(self, state: S) -> Mapping[str, float]:
         """What lost references cost. See `Counting`."""
         return state.heard.tally.figures()
 
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
+    def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """Give up what was sent, gain what came, of this round or an earlier one."""
+        heard, came = self.differences.receive(state.heard, inbox, view)
+        x, weight = update.x.clone(), state.weight
+        for j in view.out_neighbors:
+            share = self.share(state, j, view)
+            x.sub_(self.reference(state, j).vector * share.x)
+            weight -= share.w
+        back = _refused(self.differences, inbox, lambda j: self.reference(state, j))
+        x, weight = _gain(x, weight, came, back)
+        return Mixed(state._replace(weight=weight, heard=heard), update._replace(x=x))
+
+    def _first_gamma(self, x: Tensor) -> float:
+        return first_step_size(self.gamma, self.differences.compressor, x.numel()).gamma
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedPushSum(Referenced[QuantizedState]):
+    """Push-sum with one reference per node, for static directed graphs. `gamma` damps x and w alike."""
+
+    def init(self, x: Tensor, view: View) -> QuantizedState:
+        """Weight 1, references where all start."""
+        heard = self.differences.first(x)
+        return QuantizedState(1.0, self._first_gamma(x), Reference(heard.start), heard)
+
+    def reference(self, state: QuantizedState, j: NodeId) -> Reference:
+        """x^, for every node the same."""
+        return state.own
+
+    def share(self, state: QuantizedState, j: NodeId, view: View) -> Share:
+        """gamma P_ji of x^ and of w."""
+        part = state.gamma * view.out_weights[j]
+        return Share(part, part * state.weight)
+
+    def outgoing(self, state: QuantizedState, update: Update, step: int, view: View) -> tuple[QuantizedState, Outbox]:
+        """x^ <- x^ + C(x - x^); a share of x^ and of w for each out-neighbor; equal shares are one payload."""
+        own, code = self.differences.send(state.own, update.x, view, step)
+        shares = {j: self.share(state, j, view) for j in view.out_neighbors}
+        heard, outbox = state.heard, dict[NodeId, Payload]()
+        for share in sorted(set(shares.values())):
+            to = [j for j in view.out_neighbors if shares[j] == share]
+            heard, some = address(heard, state.own, code, {"share": share.x, "w": share.w}, to)
+            outbox |= some
+        heard, asking = ask_others(heard, outbox)
+        return state._replace(own=own, heard=heard), asking
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgePushSum(Referenced[EdgeState]):
+    """Push-sum with a reference of z = x / w per used edge, for graphs of any kind."""
+
+    def init(self, x: Tensor, view: View) -> EdgeState:
+        """Weight 1, no edge used yet."""
+        return EdgeState(1.0, self._first_gamma(x), {}, self.differences.first(x))
+
+    def reference(self, state: EdgeState, j: NodeId) -> Reference:
+        """h of the edge to `j`."""
+        return state.sent[j]
+
+    def share(self, state: EdgeState, j: NodeId, view: View) -> Share:
+        """gamma P_ji w of h, and of 1."""
+        part = state.gamma * view.out_weights[j] * state.weight
+        return Share(part, part)
 
     def outgoing(self, state: EdgeState, update: Update, step: int, view: View) -> tuple[EdgeState, Outbox]:
         """h <- h + C(z - h) on each edge, and the share of w that goes with h."""
@@ -141,30 +157,11 @@ class EdgePushSum:
         for j in view.out_neighbors:
             before = sent.get(j) or Reference(heard.start)
             sent[j], code = self.differences.send(before, z, view, step, j)
-            share = _share(state, j, view)
-            heard, one = address(heard, before, code, {"share": share, "w": share}, [j])
+            share = self.share(state, j, view)
+            heard, one = address(heard, before, code, {"share": share.x, "w": share.w}, [j])
             outbox |= one
         heard, asking = ask_others(heard, outbox)
         return state._replace(sent=sent, heard=heard), asking
-
-    def mix(self, state: EdgeState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """Give up what was sent, gain what came, of this round or an earlier one."""
-        heard, came = self.differences.receive(state.heard, inbox, view)
-        x, weight = update.x.clone(), state.weight
-        for j in view.out_neighbors:
-            share = _share(state, j, view)
-            x.sub_(state.sent[j].vector * share)
-            weight -= share
-        x, weight = _gain(x, weight, came, _refused(self.differences, inbox, state.sent.__getitem__))
-        return Mixed(state._replace(weight=weight, heard=heard), update._replace(x=x))
-
-
-def _gamma(mixing: QuantizedPushSum | EdgePushSum, x: Tensor) -> float:
-    return first_step_size(mixing.gamma, mixing.differences.compressor, x.numel()).gamma
-
-
-def _share(state: EdgeState, j: NodeId, view: View) -> float:
-    return state.gamma * view.out_weights[j] * state.weight
 
 
 def _refused(differences: Differences, inbox: Inbox, reference: Callable[[NodeId], Reference]) -> list[Came]:
