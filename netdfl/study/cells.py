@@ -1,4 +1,4 @@
-"""Runs the cells of a grid, each a `netdfl run` in a process of its own, several at a time; what is finished stays.
+"""Runs the cells of a grid, each as `netdfl run` would in a process of its own, several at a time; finished ones stay.
 
 The processes are forked from one that has imported everything, so a cell costs what it computes.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, NetdflError
 from netdfl.scenario.load import load
 from netdfl.scenario.resolved import scenario_hash
 from netdfl.study.plan import Cell
@@ -101,13 +101,14 @@ def _fork(scenario: Path, job: _Job) -> int:
         log = os.open(_path(job, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        from netdfl.cli import main
+        from netdfl.fleet.run import run
 
-        sets = [part for text in job.cell.sets for part in ("--set", text)]
-        sys.argv = ["netdfl", "run", str(scenario), *sets, "--no-page", "--out", str(job.path)]
-        main()
-    except SystemExit as exit:
-        code = exit.code if isinstance(exit.code, int) else BROKE
+        code = int(run(load(scenario, job.cell.sets), out=job.path, page=False).exit_code)
+    except NetdflError as error:
+        print(error, file=sys.stderr)
+        code = UNUSABLE if isinstance(error, InputError) else BROKE
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -139,7 +140,6 @@ def _preload() -> None:
     import torch
 
     import netdfl.fleet.run
-    import netdfl.fleet.simulated
-    import netdfl.report.live  # noqa: F401
+    import netdfl.fleet.simulated  # noqa: F401
 
     torch.set_num_threads(1)
