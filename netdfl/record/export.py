@@ -16,7 +16,7 @@ _OPTIONS: Mapping[Format, str] = {
     "jsonl": "FORMAT json, ARRAY false",
     "parquet": "FORMAT parquet",
 }
-_ORDER: Mapping[Table, str] = {
+ORDER: Mapping[Table, str] = {
     "messages": "sent_s, src, dst, round, step, attempt",
     "metrics": "at_s, node NULLS FIRST, round, name",
     "events": "at_s, node NULLS FIRST, round, kind",
@@ -36,7 +36,7 @@ def export(run: Run, table: Table, format: Format, out: Path | str) -> Path:
 
     target = str(out).replace("'", "''")
     try:
-        run.query(f"COPY (FROM {table} ORDER BY {_ORDER[table]}) TO '{target}' ({_OPTIONS[format]})")
+        run.query(f"COPY (FROM {table} ORDER BY {ORDER[table]}) TO '{target}' ({_OPTIONS[format]})")
     except duckdb.IOException as exc:
         raise InputError(f"{out} can't be written: {str(exc).splitlines()[0]}") from exc
     return Path(out)

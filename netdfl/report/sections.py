@@ -16,6 +16,7 @@ import numpy as np
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_bytes
 from netdfl.diagnosis.keep import kept_stalls
+from netdfl.record.export import ORDER
 from netdfl.record.result import count_messages, evaluations, find_deaths
 from netdfl.record.run import Run
 from netdfl.report.figures import (
@@ -111,7 +112,7 @@ def _stall_figures(run: Run, kept: Mapping[str, Any]) -> list[Figure]:
     rows = run.rows(
         "SELECT src, dst, round, sent_s, arrived_s, fate FROM messages "
         f"WHERE src IN ({nodes}) AND dst IN ({nodes}) AND kind <> 'heartbeat' AND sent_s <= {found['found_s']} "
-        f"ORDER BY abs(sent_s - {found['began_s']}) LIMIT {MOST_ARROWS_AROUND}"
+        f"ORDER BY abs(sent_s - {found['began_s']}), {ORDER['messages']} LIMIT {MOST_ARROWS_AROUND}"
     )
     arrows = sorted((Arrow(*row) for row in rows), key=lambda arrow: arrow.sent_s)
     return [
@@ -162,8 +163,8 @@ def _spread(run: Run, metric: str, name: str) -> list[Curve]:
 def time_spent(run: Run) -> Section | None:
     """Where each node's rounds went: training, waiting, the rest."""
     rows = run.rows(
-        "SELECT node, coalesce(avg(value) FILTER (name = 'train_s'), 0), "
-        "coalesce(avg(value) FILTER (name = 'wait_s'), 0), avg(value) FILTER (name = 'round_s') "
+        "SELECT node, coalesce(favg(value) FILTER (name = 'train_s'), 0), "
+        "coalesce(favg(value) FILTER (name = 'wait_s'), 0), favg(value) FILTER (name = 'round_s') "
         "FROM metrics WHERE node IS NOT NULL "
         "GROUP BY node HAVING count(*) FILTER (name = 'round_s') > 0 ORDER BY node"
     )
@@ -247,14 +248,14 @@ def timeline(run: Run) -> Section | None:
     """What happened, when, and to whom."""
     routine = ", ".join(f"'{kind}'" for kind in ROUTINE)
     kinds = run.rows(
-        "SELECT kind, list(at_s ORDER BY at_s), list(coalesce(node, -1) ORDER BY at_s) FROM events "
+        "SELECT kind, list(at_s ORDER BY at_s, node), list(coalesce(node, -1) ORDER BY at_s, node) FROM events "
         f"WHERE kind NOT IN ({routine}) GROUP BY kind ORDER BY min(at_s), kind"
     )
     if not kinds:
         return None
     first = run.rows(
         f"SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ({routine}) "
-        f"ORDER BY at_s, node, kind LIMIT {MOST_EVENTS}"
+        f"ORDER BY {ORDER['events']}, details LIMIT {MOST_EVENTS}"
     )
     rows = [
         [f"{at_s:.3f} s", "fleet" if node is None else str(node), str(round), kind, _details(details)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -99,6 +100,14 @@ def test_ids_of_different_figures_do_not_clash(page: str) -> None:
 
 def test_the_same_run_gives_the_same_page(run: Run, page: str) -> None:
     assert render(run) == page
+
+
+def test_the_page_does_not_depend_on_how_rows_of_one_time_are_stored(run: Run, page: str, tmp_path: Path) -> None:
+    copy = tmp_path / run.path.name
+    shutil.copytree(run.path, copy)
+    for file in copy.rglob("*.jsonl"):
+        file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
+    assert render(open_run(copy)) == page
 
 
 def test_a_run_still_going_on_has_a_page_without_a_verdict(run: Run, tmp_path: Path) -> None:
