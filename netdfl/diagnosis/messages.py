@@ -22,6 +22,7 @@ def _last(run: Run, finding: Mapping[str, Any]) -> list[dict[str, Any]]:
     columns = ("src", "dst", "kind", "round", "step", "attempt", "sent_s", "arrived_s", "fate")
     rows = run.rows(
         f"SELECT {', '.join(columns)} FROM messages WHERE (src, dst) IN ({edges}) AND kind <> 'heartbeat' "
-        f"AND sent_s <= {finding['found_s']} ORDER BY sent_s DESC, src, dst, round DESC, step DESC, attempt DESC LIMIT {MOST_MESSAGES}"
+        f"AND sent_s <= {finding['found_s']} "
+        f"ORDER BY sent_s DESC, src, dst, round DESC, step DESC, attempt DESC LIMIT {MOST_MESSAGES}"
     )
     return [dict(zip(columns, row, strict=True)) for row in reversed(rows)]
