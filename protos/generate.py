@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("netdfl/v1/data.proto", "netdfl/v1/control.proto")
+SOURCES = ("netdfl/v1/data.proto", "netdfl/v1/control.proto", "netdfl/v1/meeting.proto")
 TARGET = ROOT / "netdfl" / "transport" / "v1"
 INIT = '"""Generated from protos/netdfl/v1 by protos/generate.py."""\n'
 

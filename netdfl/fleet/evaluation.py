@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
+from netdfl.fleet.build import Blueprint
 
 Judge = Callable[[Tensor], Mapping[str, float]]
 
@@ -46,6 +48,19 @@ def keep_model(directory: Path, node: NodeId, x: Tensor, weight: float) -> None:
         write_snapshot(path, x, weight)
     except OSError as error:
         raise RunError(f"{path} can't be written: {error.strerror}") from error
+
+
+def snapshot_path(directory: Path, round: int, node: NodeId) -> Path:
+    """Where a node's snapshot of a round lies until it is judged."""
+    return directory / "snapshots" / f"{round:06d}-{node:03d}.safetensors"
+
+
+def judge_snapshots(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
+    """Figures of the average of the models in `paths`, as the scenario wants them."""
+    wanted = blueprint.scenario.evaluation.local
+    local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
+    read = {node: (lambda path=path: read_snapshot(path)) for node, path in sorted(paths.items())}
+    return judge_average(read, blueprint.problem.evaluate, local, push=blueprint.push)
 
 
 def judge_average(

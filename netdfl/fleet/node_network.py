@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -42,14 +42,20 @@ class NodeTransport(Transport, Protocol):
 
 
 def make_transport(
-    blueprint: Blueprint, plan: dict[str, Any], command: dict[str, Any], node: NodeId, clock: Clock, ledger: Ledger
+    blueprint: Blueprint,
+    plan: dict[str, Any],
+    command: dict[str, Any],
+    node: NodeId,
+    clock: Clock,
+    ledger: Ledger,
+    services: Sequence[Any] = (),
 ) -> tuple[NodeTransport, Meter]:
-    """The transport of `node`, and the meter of its emulated links."""
+    """The transport of `node`, and the meter of its emulated links; its server answers `services` too."""
 
     def grpc(ledger: Ledger) -> GrpcTransport:
         return GrpcTransport(
             node,
-            f"{command.get('address', '127.0.0.1')}:0",
+            f"{command.get('address', '127.0.0.1')}:{command.get('port', 0)}",
             {},
             run_id=bytes.fromhex(plan["run_id"]),
             scenario_hash=plan["scenario_hash"],
@@ -57,6 +63,7 @@ def make_transport(
             ledger=ledger,
             options=message_options(blueprint),
             epoch=command["epoch"],
+            services=services,
         )
 
     meter = Meter()

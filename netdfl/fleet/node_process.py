@@ -11,9 +11,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from netdfl.core.errors import NetdflError, RunError, TrainingError, TransportEr
 from netdfl.core.types import NodeId, Role, View
 from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.build import Blueprint
-from netdfl.fleet.evaluation import judge_average, keep_model, read_snapshot, write_snapshot
+from netdfl.fleet.evaluation import judge_snapshots, keep_model, snapshot_path, write_snapshot
 from netdfl.fleet.node_life import Life
 from netdfl.fleet.node_network import make_transport
 from netdfl.fleet.node_stalls import Probed
@@ -55,13 +54,14 @@ def run_process(blueprint: Blueprint, plan: dict[str, Any], command: dict[str, A
     async def everyone() -> int:
         return max(await asyncio.gather(*(member.main() for member in members)))
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         code = runner.run(everyone())
     worker.close()
     return code
 
 
-def _loop_factory() -> Any:
+def loop_factory() -> Any:
+    """The fast event loop where it is installed; None: the usual one."""
     with suppress(ModuleNotFoundError):
         import uvloop
 
@@ -109,9 +109,15 @@ class NodeProcess(Attendant):
     """One node in a process of its own, or beside a few others. A `Hooks`."""
 
     def __init__(
-        self, blueprint: Blueprint, plan: dict[str, Any], node: NodeId, command: dict[str, Any], worker: ThreadWorker
+        self,
+        blueprint: Blueprint,
+        plan: dict[str, Any],
+        node: NodeId,
+        command: dict[str, Any],
+        worker: ThreadWorker,
+        services: Sequence[Any] = (),
     ) -> None:
-        """Prepare `node`; nothing runs yet."""
+        """Prepare `node`, whose server answers `services` beside messages; nothing runs yet."""
         super().__init__(plan)
         self.blueprint, self.id, self.worker = blueprint, node, worker
         self.epoch: int = command["epoch"]
@@ -119,7 +125,9 @@ class NodeProcess(Attendant):
         self.clock = RealClock()
         self.store = StoreWriter(self.directory, f"{node:03d}")
         self.ledger = NodeLedger(node, self.clock, self.store)
-        self.transport, meter = make_transport(blueprint, plan, command, node, self.clock, self.ledger)
+        self.transport, meter = make_transport(
+            blueprint, plan, command, node, self.clock, self.ledger, services
+        )
         self.life = Life(blueprint, node, self.directory, self.clock, self.store, worker)
         self.alone = command["nodes"] == [node]
         keep = MOST_KEPT if blueprint.scenario.wait.on_stall == "resend" else 0
@@ -352,19 +360,10 @@ class Evaluator(Attendant):
 
     async def work(self) -> None:
         """Judge, report, delete."""
-        wanted = self.blueprint.scenario.evaluation.local
-        local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
         while True:
             order = await self.queue.get()
             paths = {node: Path(path) for node, path in sorted(order.paths.items())}
-            read = {node: (lambda path=path: read_snapshot(path)) for node, path in paths.items()}
-            judge = partial(judge_average, push=self.blueprint.push)
-            figures = await asyncio.to_thread(judge, read, self.blueprint.problem.evaluate, local)
+            figures = await asyncio.to_thread(judge_snapshots, self.blueprint, paths)
             self.report(evaluated=pb.Evaluated(round=order.round, json=json.dumps(figures)))
             for path in paths.values():
                 path.unlink(missing_ok=True)
-
-
-def snapshot_path(directory: Path, round: int, node: NodeId) -> Path:
-    """Where a node's snapshot of a round lies until it is judged."""
-    return directory / "snapshots" / f"{round:06d}-{node:03d}.safetensors"

@@ -42,6 +42,7 @@ class GrpcTransport:
         ledger: Ledger,
         options: GrpcOptions | None = None,
         epoch: int = 0,
+        services: Sequence[grpc.GenericRpcHandler] = (),
     ) -> None:
         """Listen on `address` (`127.0.0.1:0` draws a port) once started.
 
@@ -55,8 +56,10 @@ class GrpcTransport:
             ledger: told of every message sent and of its fate.
             options: gRPC's timers, windows and limits.
             epoch: how often this node was restarted.
+            services: what its server answers beside messages.
         """
         self.address = address
+        self._services = services
         self._me = Identity(node, epoch, run_id, scenario_hash)
         self._clock = clock
         self._ledger = ledger
@@ -71,7 +74,7 @@ class GrpcTransport:
     async def start(self) -> str:
         """Listen. Returns the address with the port that was drawn. Raises MachineError."""
         self._server = grpc.aio.server(options=self._options.server())
-        self._server.add_generic_rpc_handlers((self._inlet.methods(),))
+        self._server.add_generic_rpc_handlers((self._inlet.methods(), *self._services))
         try:
             port = self._server.add_insecure_port(self.address)
         except RuntimeError as error:
