@@ -227,6 +227,43 @@ def reproduce(
 
 
 @app.command()
+def node(
+    scenario: Annotated[Path, typer.Option("--scenario", metavar="FILE", help="The scenario, the same on each node.")],
+    id: Annotated[int, typer.Option("--id", help="Which node this is; a server is the last.")],
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen, like 0.0.0.0:5000.")],
+    peers: Annotated[Path, typer.Option("--peers", metavar="FILE", help="YAML or JSON: each node's id, host:port.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default fleet/NAME/ID.")] = None,
+    start_timeout: Annotated[
+        str | None, typer.Option("--start-timeout", help="How long the others may take; by default the scenario's.")
+    ] = None,
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: World = None,
+) -> None:
+    """Run one node of a fleet that has no launcher; `netdfl collect` gathers what the nodes wrote."""
+    from netdfl.fleet.by_hand import make_request, run_node
+
+    loaded = load_scenario(scenario, sets, on)
+    code = run_node(make_request(loaded, id, listen, peers, out, start_timeout))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a local round that still computes in its thread is not waited for
+
+
+@app.command()
+def collect(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Holds a folder of each node.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="RUN", help="The run directory to make.")] = None,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Write report.html.")] = True,
+) -> None:
+    """Gather what nodes without a launcher wrote into one run directory, and judge it; the exit code is the verdict."""
+    from netdfl.fleet.collect import collect as collect_run
+    from netdfl.report.live import open_view
+
+    view = open_view()
+    raise typer.Exit(_sum_up(view, collect_run(folder, out=out, page=page, note=view.note)))
+
+
+@app.command()
 def report(run: RunPath) -> None:
     """Write the report of a run, one self-contained HTML page, and print where it is."""
     from netdfl.report.html import write_report

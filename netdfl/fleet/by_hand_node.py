@@ -1,0 +1,305 @@
+"""A node that lives without a launcher: it writes down what others would report, and leaves when all are done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine
+from math import isfinite
+from typing import Any
+
+import torch
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.errors import TransportError
+from netdfl.core.types import NodeId
+from netdfl.fleet.build import Blueprint
+from netdfl.fleet.by_hand import Request
+from netdfl.fleet.by_hand_record import NodeRecord, Stage
+from netdfl.fleet.by_hand_start import Beginning, Ended, Start
+from netdfl.fleet.devices import spread
+from netdfl.fleet.node_process import EXIT_DISK, NodeProcess, loop_factory
+from netdfl.fleet.run import prepare
+from netdfl.node.worker import ThreadWorker
+from netdfl.record.judge import ExitCode
+from netdfl.record.run import RunDirectory
+from netdfl.scenario.resolved import scenario_hash
+from netdfl.scenario.schema import Scenario
+from netdfl.scenario.world import Heartbeat
+from netdfl.transport.identity import Identity
+from netdfl.transport.meeting import FINISHED, RUNNING, Line, Meeting
+from netdfl.transport.v1 import control_pb2 as pb
+
+KILLED = 137
+FAREWELL_S, FAREWELL_CALL_S = 0.2, 1.0
+PATIENCE_S = 10.0
+"""How long a finished node waits for one that does not answer any more."""
+SERVER_DONE_S = 1.0
+
+
+def live(request: Request) -> int:
+    """Run the node of `request`; return its exit code. Raises InputError where it could not begin."""
+    torch.set_num_threads(1)
+    blueprint = Blueprint.of(_without_oracle(request.scenario))
+    directory = RunDirectory(request.directory)
+    worker = ThreadWorker()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        code = runner.run(_live(request, blueprint, directory, worker))
+    worker.close()
+    return code
+
+
+def _without_oracle(scenario: Scenario) -> Scenario:
+    """Nobody can tell the nodes who is gone: they listen to each other's heartbeats instead."""
+    if scenario.failure_detector.kind != "oracle":
+        return scenario
+    return scenario.model_copy(update={"failure_detector": Heartbeat.model_validate({})})
+
+
+async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
+    stopping = _Stopping()
+    start = Start(request, scenario_hash(request.scenario), blueprint.schedule)
+    try:
+        beginning = await start.find_beginning()
+        prepare(request.scenario, directory)
+        (directory.path / "snapshots").mkdir(exist_ok=True)
+        node = HandNode(request, blueprint, start, beginning, worker)
+        return await node.live(stopping)
+    except Ended as news:
+        print(news, file=sys.stderr)
+        return ExitCode.PASS
+    except asyncio.CancelledError:
+        return ExitCode.INTERRUPTED
+    finally:
+        await asyncio.gather(*(line.aclose() for line in start.lines.values()))
+
+
+class _Stopping:
+    """SIGTERM and Ctrl-C: before the start they cancel the task that waits for it, later they stop the node."""
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.stop: Any = task.cancel
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, lambda: self.stop())
+
+
+class HandNode(NodeProcess):
+    """One life of one node of a fleet without a launcher."""
+
+    def __init__(
+        self, request: Request, blueprint: Blueprint, start: Start, beginning: Beginning, worker: ThreadWorker
+    ) -> None:
+        """Prepare; nothing runs yet."""
+        self.request, self.start, self.beginning = request, start, beginning
+        me = Identity(request.node, beginning.epoch, beginning.run_id, start.scenario_hash)
+        self.meeting = Meeting(me, request.peers)
+        devices = spread(
+            getattr(blueprint.scenario.task, "device", "cpu"), torch.cuda.device_count(), blueprint.scenario.num_nodes
+        )
+        plan = {
+            "directory": str(request.directory),
+            "run_id": beginning.run_id.hex(),
+            "scenario_hash": start.scenario_hash,
+        }
+        command = {
+            "nodes": [request.node],
+            "device": devices[request.node],
+            "epoch": beginning.epoch,
+            "rejoin": beginning.rejoin,
+            "address": request.host,
+            "port": request.port,
+        }
+        super().__init__(blueprint, plan, request.node, command, worker, services=[self.meeting.service()])
+        self.meeting.round = lambda: max(self.node.round, 0)
+        self.record = NodeRecord(
+            node=self.id,
+            run_id=beginning.run_id.hex(),
+            epoch=beginning.epoch,
+            scenario_hash=start.scenario_hash,
+            pid=os.getpid(),
+        )
+        self.done = asyncio.Event()
+        self.interrupted = False
+
+    async def live(self, stopping: _Stopping) -> int:
+        """From listening to the end; return the exit code. Raises InputError where it could not begin."""
+        self.record.address = await self.transport.start()
+        try:
+            self.write(Stage.GATHERING)
+            await self.start.agree(self.meeting, again=self.beginning.rejoin is not None)
+        except BaseException:
+            await self.transport.aclose()
+            raise
+        stopping.stop = self.interrupt
+        self.begin_together()
+        code = await self.run()
+        await self.leave(code)
+        return self.exit_code(code)
+
+    def begin_together(self) -> None:
+        """Learn where the others listen, and begin at the agreed start."""
+        assert self.meeting.start_ns is not None
+        self.meeting.phase, self.meeting.on_restart = RUNNING, self.on_restart
+        self.record.start_monotonic_ns = self.meeting.start_ns
+        self.on_peers(pb.Peers(addresses=self.request.peers))
+        self.on_start(pb.Start(start_ns=self.meeting.start_ns))
+        detector = self.blueprint.scenario.failure_detector.kind
+        if detector != self.request.scenario.failure_detector.kind:
+            self.tell("detector", detector=detector, instead_of=self.request.scenario.failure_detector.kind)
+        if self.epoch:
+            self.tell_of_last_life()
+            self.tell("restart", epoch=self.epoch)
+        self.write(Stage.RUNNING)
+
+    def tell_of_last_life(self) -> None:
+        """Record that it ended unplanned, if it did: nobody else was there to see it."""
+        before = self.start.before
+        if before is None:
+            self.tell("died", reason="its record is gone, and it began again")
+        elif before.stage is Stage.RUNNING:
+            at_ns = int((before.at_s or 0) * NS_PER_S)
+            self.store.event(at_ns, self.id, before.round, "died", reason="it was killed, and began again")
+
+    def interrupt(self) -> None:
+        """SIGTERM or Ctrl-C: leave, and keep what was recorded."""
+        self.interrupted = True
+        self.stopped.set()
+
+    def exit_code(self, code: int) -> int:
+        """What the process exits with."""
+        if self.record.stage is Stage.FINISHED:
+            return ExitCode.PASS
+        if code:
+            return ExitCode.BROKE if code == EXIT_DISK else ExitCode.FAIL
+        return ExitCode.INTERRUPTED
+
+    # what a launcher would do
+
+    async def end(self) -> None:
+        """Return when this node is stopped, or when nobody needs it any more."""
+        await _first(self.stopped.wait(), self.over())
+
+    async def over(self) -> None:
+        """Return when all nodes are done; a server's clients have nothing more to do once it is."""
+        server = self.blueprint.network.server
+        if server is None or server == self.id:
+            await self.done.wait()
+        else:
+            await _first(self.done.wait(), self.server_done(server))
+        self.meeting.phase = FINISHED
+        self.write(Stage.FINISHED)
+        await self.farewell()
+
+    async def server_done(self, server: NodeId) -> None:
+        """Return a while after the server has said that it is done."""
+        await self.meeting.finished[server].wait()
+        await asyncio.sleep(SERVER_DONE_S)
+
+    async def farewell(self) -> None:
+        """Tell everybody that this node is done, and stay until they are, or do not answer any more."""
+        await asyncio.gather(*(self.see_off(node, line) for node, line in self.start.lines.items()))
+
+    async def see_off(self, peer: NodeId, line: Line) -> None:
+        """Tell `peer`; return when it is done too, or given up."""
+        told, silent_since, finished = False, None, self.meeting.finished[peer]
+        while not (told and finished.is_set()):
+            try:
+                reply = await line.ask(self.meeting.call(), FAREWELL_CALL_S)
+            except TransportError:
+                silent_since = silent_since or time.monotonic()
+                if finished.is_set() or time.monotonic() - silent_since > self.patience_s(peer):
+                    return
+            else:
+                told, silent_since = True, None
+                if reply.answer.phase == FINISHED:
+                    finished.set()
+            await asyncio.sleep(FAREWELL_S)
+
+    def patience_s(self, peer: NodeId) -> float:
+        """How long `peer` may be silent; longer where the schedule has it return."""
+        now = self.clock.now_ns()
+        due = [
+            event.after_ns if event.at_ns is None else event.at_ns - now
+            for event in self.blueprint.schedule
+            if event.action == "restart" and peer in event.nodes
+        ]
+        return PATIENCE_S + max([0, *due]) / NS_PER_S
+
+    def on_restart(self, node: NodeId, epoch: int) -> None:
+        """`node` lives again: reach it anew."""
+        self.transport.set_peer(node, self.request.peers[node], epoch)
+
+    # what goes to a launcher elsewhere
+
+    def report(self, **reports: Any) -> None:
+        """Write down what others report."""
+        for kind, report in reports.items():
+            getattr(self, f"note_{kind}", _nothing)(report)
+
+    def note_event(self, event: pb.Event) -> None:
+        """What happened to this node; its end, mostly."""
+        details = json.loads(event.details)
+        if event.kind == "crash":
+            self.record.crash = details | {"at_ns": event.at_ns}
+            self.write(Stage.CRASHED)
+        else:
+            self.record.reason = details["reason"]
+            self.write(Stage.BROKE if event.kind == "broke" else Stage.FAILED)
+        kind = "died" if event.kind == "failed" else event.kind
+        if kind != "broke":
+            self.store.event(event.at_ns, self.id, event.round, kind, **details)
+
+    def note_progress(self, progress: pb.Progress) -> None:
+        """Where this node stands."""
+        if progress.phase == "end":
+            self.done.set()
+        elif progress.round != self.record.round:
+            self.write(self.record.stage)
+
+    def tell(self, kind: str, **details: Any) -> None:
+        """Record an event of this node."""
+        self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), kind, **details)
+
+    def write(self, stage: Stage) -> None:
+        """Write `node.json` as of now."""
+        self.record.stage, self.record.round = stage, max(self.node.round, 0)
+        loss = self.node.task.last_loss
+        self.record.loss = loss if isfinite(loss) else None
+        if self.record.start_monotonic_ns is not None:
+            self.record.at_s = self.clock.now_ns() / NS_PER_S
+        self.record.write(self.directory)
+
+    async def leave(self, code: int) -> None:
+        """Settle what is in flight, and say in the record how this life ended."""
+        if self.life.crashed_by is not None:
+            self.report_crash(self.life.crashed_by)
+        elif self.interrupted and self.record.stage is Stage.RUNNING:
+            self.write(Stage.STOPPED)
+        await super().leave(code)
+
+    async def crash(self) -> None:
+        """End as a crash does; a signal to itself would not reach the first process of a container."""
+        os._exit(KILLED)
+
+
+def _nothing(report: Any) -> None:
+    """No launcher needs to know it."""
+
+
+async def _first(*works: Coroutine[Any, Any, Any]) -> None:
+    """Return when the first of `works` does, and end the others."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

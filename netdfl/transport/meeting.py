@@ -1,0 +1,144 @@
+"""How nodes without a launcher meet: beside its data plane, each answers how far it is, and asks the others.
+
+Machines share no clock. Who asks learns the fleet's time at the callee and takes it for that of the middle
+between question and answer; so two nodes differ by half of the fastest round trip at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+
+from netdfl.core.errors import TransportError
+from netdfl.core.types import NodeId
+from netdfl.transport.identity import Identity
+from netdfl.transport.v1.data_pb2 import HelloRequest
+from netdfl.transport.v1.meeting_pb2 import ASKING, FINISHED, READY, RUNNING, Answer, Call
+from netdfl.transport.wire import PROTOCOL_VERSION
+
+__all__ = ["ASKING", "FINISHED", "READY", "RUNNING", "Answer", "Line", "Meeting", "Reply"]
+
+_SERVICE = "netdfl.v1.Meeting"
+_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0)]
+
+
+class Meeting:
+    """One node's own part: how far it is, and what it has heard of the others."""
+
+    def __init__(self, me: Identity, members: Collection[NodeId]) -> None:
+        """Be ready, and know of nobody; `members` are all nodes of the fleet."""
+        self.me, self.members = me, frozenset(members)
+        self.phase = READY
+        self.start_ns: int | None = None
+        self.round: Callable[[], int] = lambda: 0
+        self.on_restart: Callable[[NodeId, int], None] = lambda node, epoch: None
+        self.ready = {me.node}
+        self.finished = {node: asyncio.Event() for node in members}
+        self.refused: dict[NodeId, str] = {}
+        self._epochs: dict[NodeId, int] = {}
+
+    @property
+    def missing(self) -> list[NodeId]:
+        """Who has not been ready yet."""
+        return sorted(self.members - self.ready)
+
+    def service(self) -> grpc.GenericRpcHandler:
+        """What the node's server answers."""
+        meet = grpc.unary_unary_rpc_method_handler(self.meet, Call.FromString, Answer.SerializeToString)
+        return grpc.method_handlers_generic_handler(_SERVICE, {"Meet": meet})
+
+    async def meet(self, call: Call, context: Any) -> Answer:
+        """Hear how far the caller is; say how far this node is."""
+        if refusal := self._objection(call):
+            self.refused[call.node] = refusal
+            return Answer(refusal=refusal)
+        answer = self.answer()
+        if call.node in self._epochs:
+            answer.known_epoch = self._epochs[call.node]
+        if call.phase != ASKING:
+            self._hear(call)
+        return answer
+
+    def answer(self) -> Answer:
+        """How far this node is."""
+        answer = Answer(run_id=self.me.run_id, phase=self.phase, round=self.round(), missing=self.missing)
+        if self.start_ns is not None:
+            answer.now_ns = time.monotonic_ns() - self.start_ns
+        return answer
+
+    def call(self) -> Call:
+        """What this node says when it calls."""
+        return Call(
+            protocol_version=PROTOCOL_VERSION,
+            run_id=self.me.run_id,
+            scenario_hash=self.me.scenario_hash,
+            node=self.me.node,
+            epoch=self.me.epoch,
+            phase=self.phase,
+        )
+
+    def _objection(self, call: Call) -> str:
+        said = HelloRequest(
+            protocol_version=call.protocol_version,
+            run_id=call.run_id or self.me.run_id,
+            scenario_hash=call.scenario_hash,
+            node=call.node,
+            callee=call.callee,
+        )
+        if call.node not in self.members:
+            return f"node {call.node} is none of this fleet's {len(self.members)} nodes"
+        return self.me.objection(said)
+
+    def _hear(self, call: Call) -> None:
+        known = self._epochs.get(call.node, 0)
+        self._epochs[call.node] = call.epoch
+        self.ready.add(call.node)
+        if call.phase == FINISHED:
+            self.finished[call.node].set()
+        if call.epoch > known:
+            self.finished[call.node].clear()
+            self.on_restart(call.node, call.epoch)
+
+
+class Reply(NamedTuple):
+    """An answer, how long it took, and the fleet's start by the caller's monotonic clock; None: not agreed yet."""
+
+    answer: Answer
+    took_ns: int
+    start_ns: int | None
+
+
+class Line:
+    """A connection to one other node, opened anew after each failure: so names are looked up again."""
+
+    def __init__(self, peer: NodeId, address: str) -> None:
+        """Open nothing yet."""
+        self.peer, self.address = peer, address
+        self._channel: grpc.aio.Channel | None = None
+
+    async def ask(self, call: Call, timeout_s: float) -> Reply:
+        """Call the node. Raises TransportError with the reason where it does not answer."""
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
+        meet = self._channel.unary_unary(f"/{_SERVICE}/Meet", Call.SerializeToString, Answer.FromString)
+        call.callee = self.peer
+        began = time.monotonic_ns()
+        try:
+            answer = await meet(call, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            await self.aclose()
+            raise TransportError(f"node {self.peer} ({self.address}) does not answer: {error.details()}") from error
+        took = time.monotonic_ns() - began
+        start = began + took // 2 - answer.now_ns if answer.HasField("now_ns") else None
+        return Reply(answer, took, start)
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
