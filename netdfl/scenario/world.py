@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from netdfl.scenario.fields import Choice, Duration, Strict
+from netdfl.scenario.fields import QUANTITIES, Choice, Duration, Strict
 from netdfl.scenario.network import Nodes
 from netdfl.scenario.parts import Part
 from netdfl.scenario.slots import Slot
 from netdfl.scenario.tables import listed
 
 _S = 10**9
-
+Size = Annotated[int, *QUANTITIES["size"], Field(ge=64 << 20)]
 
 LossLayer = Literal["message", "packet"]
 
@@ -81,6 +81,16 @@ class Containers(World):
 
     kind: Literal["containers"] = "containers"
     loss_layer: LossLayer = Field("packet", description="Whether links act on messages, or on packets below TCP.")
+    image: str = Field("", description="The image of a node; empty: it is built where there is none yet.")
+    cpus: float | None = Field(
+        None, gt=0, description="How many cores a container may use; by default as many as it can."
+    )
+    memory: Size | None = Field(None, description="How much memory a container may use, like 2GiB; by default all.")
+    tcp: Literal["cubic", "reno", "bbr"] = Field(
+        "cubic", description="TCP's congestion control, where links act on packets."
+    )
+    fidelity: Fidelity = Field({}, validate_default=True, description="When links on messages are not to be trusted.")
+    start_timeout: Duration = Field(300 * _S, description="How long the nodes may take to start.")
 
 
 class Ray(World):

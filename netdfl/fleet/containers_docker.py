@@ -1,0 +1,111 @@
+"""Docker by its own command lines: run a command, follow events, and one line for whatever it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netdfl.core.errors import MachineError
+
+REMEDY = "or run it --on namespaces or --on processes"
+_ANSWER_S = 20
+
+
+@dataclass(frozen=True)
+class Docker:
+    """The Docker engine of this machine; `compose` is the command of Docker Compose, of version 1 or 2."""
+
+    compose: Sequence[str]
+
+    @classmethod
+    async def find(cls) -> Docker:
+        """Find the commands, and an engine that answers. Raises MachineError with what is missing."""
+        if shutil.which("docker") is None:
+            raise MachineError(
+                f"containers need Docker, and there is no command docker here: install Docker and its Compose "
+                f"(on Debian: apt-get install docker.io docker-compose), {REMEDY}"
+            )
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await call(["docker", "version", "--format", "{{.Server.Version}}"])
+        except (MachineError, TimeoutError) as error:
+            raise MachineError(
+                f"containers need a Docker engine, and none answers here ({str(error) or 'no answer'}): "
+                f"start it (systemctl start docker), or ask for the right to use it, {REMEDY}"
+            ) from None
+        for compose in (["docker", "compose"], ["docker-compose"]):
+            with suppress(MachineError):
+                await call([*compose, "version"])
+                return cls(compose)
+        raise MachineError(
+            "containers need Docker Compose, and there is neither `docker compose` nor `docker-compose` here: "
+            f"install it (on Debian: apt-get install docker-compose), {REMEDY}"
+        )
+
+    async def up(self, project: str, file: Path, *services: str) -> None:
+        """Create and start services. Raises MachineError."""
+        await call([*self.compose, "-p", project, "-f", str(file), "up", "-d", "--no-build", *services])
+
+    async def down(self, project: str, file: Path) -> None:
+        """Remove all that `up` made. Raises MachineError."""
+        await call([*self.compose, "-p", project, "-f", str(file), "down", "-t", "1", "--remove-orphans"])
+
+    async def containers(self, label: str) -> list[dict[str, Any]]:
+        """What `docker inspect` says of every container with `label`, stopped ones too. Raises MachineError."""
+        names = (await call(["docker", "ps", "-aq", "--no-trunc", "--filter", f"label={label}"])).split()
+        found: list[dict[str, Any]] = json.loads(await call(["docker", "inspect", *names])) if names else []
+        return found
+
+    async def events(self, label: str) -> AsyncIterator[Mapping[str, Any]]:
+        """What happens to containers with `label`: their `Action` and their `Actor`, as Docker words them."""
+        command = ["docker", "events", "--filter", "type=container", "--filter", f"label={label}"]
+        process = await asyncio.create_subprocess_exec(
+            *command, "--format", "{{json .}}", stdout=asyncio.subprocess.PIPE, start_new_session=True
+        )
+        assert process.stdout is not None
+        try:
+            async for line in process.stdout:
+                yield json.loads(line)
+        finally:
+            _end(process)
+            await process.wait()
+
+
+async def call(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
+    """Run a command and return what it says; it ends with this task. Raises MachineError with its last words."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=cwd,
+        env=None if env is None else os.environ | env,
+        start_new_session=True,
+    )
+    try:
+        said, complaint = await process.communicate()
+    except asyncio.CancelledError:
+        _end(process)
+        await process.wait()
+        raise
+    if process.returncode != 0:
+        raise MachineError(f"`{' '.join(command[:3])} ...` failed: {_last_words(complaint or said)}")
+    return said.decode(errors="replace")
+
+
+def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _last_words(complaint: bytes) -> str:
+    lines = [line.strip() for line in complaint.decode(errors="replace").splitlines() if line.strip()]
+    return " | ".join(lines[-3:]) or "without a word"
