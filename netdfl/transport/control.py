@@ -105,10 +105,10 @@ class ControlServer:
             self._on_lost(attendee)
 
     async def _welcome(self, reports: AsyncIterator[Report], context: Any) -> Hello:
+        first = await anext(aiter(reports), Report())  # read first: a client that still writes hears no reason
         token = dict(context.invocation_metadata() or ()).get(_TOKEN, "")
         if not hmac.compare_digest(str(token).encode(), self._token.encode()):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not this launcher's")
-        first = await anext(aiter(reports), Report())
         if not first.HasField("hello") or first.hello.protocol_version != PROTOCOL_VERSION:
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from netdfl.core.clock import Clock
+from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import ForeignMessage, MessageError
 from netdfl.core.types import Message, NodeId, Payload
 from netdfl.transport import wire
@@ -45,7 +45,7 @@ class Overloaded(MessageError):
 class Inlet:
     """What a node's gRPC server answers.
 
-    A call is answered when the sink has taken its message. While the mailbox is full the call
+    A message is answered when the sink has taken it. While the mailbox is full the answer
     waits, and with it the sender; before the sender's deadline it is told to offer it again.
     """
 
@@ -58,6 +58,7 @@ class Inlet:
         self._ledger = ledger
         self._limits = wire.Limits(max_bytes=options.max_message)
         self._most_waiting = options.waiting_calls
+        self._patience_s = options.call_deadline / NS_PER_S / 2
         self._known: set[NodeId] = set()
         self._introduced = asyncio.Event()
         self._epochs: dict[NodeId, int] = {}
@@ -81,7 +82,7 @@ class Inlet:
             SERVICE,
             {
                 "Hello": grpc.unary_unary_rpc_method_handler(self.hello, None, HelloReply.SerializeToString),
-                "Push": grpc.unary_unary_rpc_method_handler(self.push, None, Receipt.SerializeToString),
+                "Push": grpc.stream_stream_rpc_method_handler(self.push, None, Receipt.SerializeToString),
                 "PushChunks": grpc.stream_unary_rpc_method_handler(self.push_chunks, None, Receipt.SerializeToString),
             },
         )
@@ -109,13 +110,18 @@ class Inlet:
             return f"node {caller.node} was restarted {newest} times, not {caller.epoch}"
         return ""
 
-    async def push(self, data: bytes, context: Any) -> Receipt:
-        """Take a message that fits into one call."""
+    async def push(self, frames: Any, context: Any) -> None:
+        """Take messages one after the other, each in a frame, and answer each."""
+        while (data := await context.read()) is not grpc.aio.EOF:
+            await context.write(await self._take(data))
+
+    async def _take(self, data: bytes) -> Receipt:
         header: wire.Header | None = None
         try:
-            header, payload = wire.decode(data, self._limits)
+            frame, stamp = wire.split_stamp(data)
+            header, payload = wire.decode(frame, self._limits)
             self._admit(header)
-            return await self._deliver(header, payload, context)
+            return await self._deliver(header, payload, None if stamp is None else bytes(stamp))
         except MessageError as error:
             return self._refuse(error, header)
 
@@ -131,7 +137,7 @@ class Inlet:
             await context.send_initial_metadata(((GO_ON, "1"),))
             async for chunk in stream:
                 assembly.add(chunk)
-            return await self._deliver(header, assembly.finish(), context)
+            return await self._deliver(header, assembly.finish(), _stamp_of(context))
         except MessageError as error:
             return self._refuse(error, header)
 
@@ -146,16 +152,15 @@ class Inlet:
         if self._waiting[header.src] >= self._most_waiting:
             raise Overloaded(f"node {header.src} has {self._most_waiting} calls waiting already")
 
-    async def _deliver(self, header: wire.Header, payload: Payload, context: Any) -> Receipt:
+    async def _deliver(self, header: wire.Header, payload: Payload, stamp: bytes | None) -> Receipt:
         message = Message(
             header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
         )
-        stamp = _stamp_of(context)
         fate = self._offer(message, stamp)
         if fate is None:
             self._waiting[header.src] += 1
             try:
-                fate = await self._offer_again(message, stamp, context.time_remaining())
+                fate = await self._offer_again(message, stamp)
             finally:
                 self._waiting[header.src] -= 1
         return Receipt(fate=fate, arrived_ns=self._clock.now_ns())
@@ -167,10 +172,10 @@ class Inlet:
             raise ForeignMessage(f"node {message.src} emulates links, node {self._me.node} does not")
         return self._stamped.deliver_stamped(message, stamp)
 
-    async def _offer_again(self, message: Message, stamp: bytes | None, remaining_s: float | None) -> str:
+    async def _offer_again(self, message: Message, stamp: bytes | None) -> str:
         """Wait for room for up to half of the time that the sender gives."""
         try:
-            async with asyncio.timeout(None if remaining_s is None else remaining_s / 2):
+            async with asyncio.timeout(self._patience_s):
                 while True:
                     waiter = asyncio.get_running_loop().create_future()
                     if self.sink is None:

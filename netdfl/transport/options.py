@@ -24,6 +24,7 @@ class GrpcOptions:
     unary_max: SizeBytes = 1024 * 1024
     chunk: SizeBytes = 512 * 1024
     write_buffer: SizeBytes = 1024 * 1024
+    lookahead: SizeBytes = 4 * 1024 * 1024
     queue_messages: PositiveInt = 64
     queue_bytes: SizeBytes = 256 * 1024 * 1024
     waiting_calls: PositiveInt = 4
@@ -63,4 +64,5 @@ class GrpcOptions:
             ("grpc.http2.max_ping_strikes", 0),
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", largest_call),
+            ("grpc.http2.lookahead_bytes", self.lookahead),
         ]

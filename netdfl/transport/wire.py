@@ -1,6 +1,6 @@
 """The frame: how a message becomes bytes and comes back, wire compatible with `Frame` of data.proto.
 
-    frame = 0x0A len header | 0x12 varint(len) body         (body begins at byte 48)
+    frame = 0x0A len header | 0x12 varint(len) body         (body begins at byte 48; a stamp may follow)
     body  = u32 length of metadata | msgpack metadata | arrays, each at a multiple of 16 | u64 xxh3_64
 
 Arrays are neither copied when they are read nor touched when a body is sent in pieces. Whatever the
@@ -101,6 +101,26 @@ def join(header: bytes, payload: Payload) -> bytes:
     return frame
 
 
+def stamped(frame: bytes, stamp: bytes) -> bytes:
+    """A frame with an emulated link's stamp behind its body."""
+    return b"".join((frame, b"\x1a", varint(len(stamp)), stamp))
+
+
+def split_stamp(data: _Buffer) -> tuple[memoryview, memoryview | None]:
+    """The frame alone, and the stamp behind it if there is one. Raises MalformedMessage."""
+    view = memoryview(data)
+    nbytes, body_at = _body_of(view)
+    end = body_at + nbytes
+    if end >= len(view):
+        return view, None
+    if view[end] != 0x1A:
+        raise MalformedMessage(f"{len(view) - end} bytes follow the body of a frame, and are no stamp")
+    length, at = read_varint(view, end + 1)
+    if length != len(view) - at:
+        raise MalformedMessage(f"a frame announces a stamp of {length} bytes and has {len(view) - at}")
+    return view[:end], view[at:]
+
+
 def encode_header(message: Message, run_id: bytes, sent_ns: int) -> bytes:
     """The 40 bytes that say which message this is. Raises ValueError for a number that does not fit."""
     try:
@@ -150,14 +170,19 @@ def decode(data: _Buffer, limits: Limits) -> tuple[Header, Payload]:
     if len(data) > BODY_AT + limits.max_bytes:
         raise OversizedMessage(f"a frame of {len(data)} bytes came, the limit is {BODY_AT + limits.max_bytes}")
     view = memoryview(data)
-    if len(view) < BODY_AT or view[0] != 0x0A or view[1] >= BODY_AT - 3 or view[2 + view[1]] != 0x12:
-        raise MalformedMessage(f"{len(view)} bytes came that are not a frame: no header and body fields")
-    nbytes, body_at = read_varint(view, 3 + view[1])
+    nbytes, body_at = _body_of(view)
     if body_at != BODY_AT or nbytes != len(view) - BODY_AT:
         raise MalformedMessage(f"a frame announces a body of {nbytes} bytes and has {len(view) - body_at}")
     header = decode_header(view[2 : 2 + view[1]])
     body = view[BODY_AT:]
     return header, decode_body(body, limits, xxh3_64_intdigest(body[: -_CHECKSUM.size]))
+
+
+def _body_of(frame: memoryview) -> tuple[int, int]:
+    """How long a frame's body is, and where it begins."""
+    if len(frame) < BODY_AT or frame[0] != 0x0A or frame[1] >= BODY_AT - 3 or frame[2 + frame[1]] != 0x12:
+        raise MalformedMessage(f"{len(frame)} bytes came that are not a frame: no header and body fields")
+    return read_varint(frame, 3 + frame[1])
 
 
 def decode_header(data: _Buffer) -> Header:

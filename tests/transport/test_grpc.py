@@ -132,7 +132,11 @@ async def say_hello(channel: grpc.aio.Channel, node: int = 0, epoch: int = 0) ->
 
 
 async def push(channel: grpc.aio.Channel, data: bytes) -> str:
-    receipt: Receipt = await channel.unary_unary(f"{NODE}/Push", None, Receipt.FromString)(data, timeout=30)
+    stream = channel.stream_stream(f"{NODE}/Push", None, Receipt.FromString)(timeout=30)
+    await stream.write(data)
+    receipt: Receipt = await stream.read()
+    await stream.done_writing()
+    assert await stream.read() is grpc.aio.EOF
     return receipt.fate
 
 
@@ -342,8 +346,15 @@ async def test_a_peer_that_answers_nonsense_fails_that_message_alone():
     async def nonsense(request: bytes, context: object) -> bytes:
         return b"\xff\xff\xff"
 
+    async def more_nonsense(requests: AsyncIterator[bytes], context: object) -> AsyncIterator[bytes]:
+        async for _ in requests:
+            yield b"\xff\xff\xff"
+
     server = grpc.aio.server()
-    methods = dict.fromkeys(("Hello", "Push"), grpc.unary_unary_rpc_method_handler(nonsense))
+    methods = {
+        "Hello": grpc.unary_unary_rpc_method_handler(nonsense),
+        "Push": grpc.stream_stream_rpc_method_handler(more_nonsense),
+    }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("netdfl.v1.Node", methods),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -353,6 +364,64 @@ async def test_a_peer_that_answers_nonsense_fails_that_message_alone():
         await ledger.until_settled(3)
     await server.stop(None)
     assert {row.fate for row in ledger.rows} == {"failed:broken_call"}
+
+
+async def test_a_message_on_a_stream_that_has_ended_goes_over_a_new_one():
+    ledger = KeptLedger()
+    served: list[bytes] = []
+
+    async def greet(request: bytes, context: object) -> bytes:
+        return HelloReply(accepted=True).SerializeToString()
+
+    async def one(requests: AsyncIterator[bytes], context: object) -> AsyncIterator[bytes]:
+        served.append(await anext(requests))
+        yield Receipt(fate=Fate.DELIVERED).SerializeToString()
+
+    server = grpc.aio.server()
+    methods = {"Hello": grpc.unary_unary_rpc_method_handler(greet), "Push": grpc.stream_stream_rpc_method_handler(one)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("netdfl.v1.Node", methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc_fleet(2, ledger) as (a, _):
+        a.set_peer(1, f"127.0.0.1:{port}", epoch=1)
+        for t in range(3):
+            await a.send([data_message((0, 1), t, vector_payload(np.zeros(5)))])
+            await ledger.until_settled(t + 1)
+            await asyncio.sleep(0.05)
+    await server.stop(None)
+    assert [row.fate for row in ledger.rows] == [Fate.DELIVERED] * 3
+    assert len(served) == 3
+
+
+async def test_a_receiver_that_never_answers_costs_a_message_its_deadline_and_no_other():
+    ledger = KeptLedger()
+    silent = True
+
+    async def greet(request: bytes, context: object) -> bytes:
+        return HelloReply(accepted=True).SerializeToString()
+
+    async def listen(requests: AsyncIterator[bytes], context: object) -> AsyncIterator[bytes]:
+        async for _ in requests:
+            if not silent:
+                yield Receipt(fate=Fate.DELIVERED).SerializeToString()
+
+    server = grpc.aio.server()
+    methods = {
+        "Hello": grpc.unary_unary_rpc_method_handler(greet),
+        "Push": grpc.stream_stream_rpc_method_handler(listen),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("netdfl.v1.Node", methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc_fleet(2, ledger, replace(OPTIONS, call_deadline=300_000_000)) as (a, _):
+        a.set_peer(1, f"127.0.0.1:{port}", epoch=1)
+        await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
+        await ledger.until_settled(1)
+        silent = False
+        await a.send([data_message((0, 1), 1, vector_payload(np.zeros(5)))])
+        await ledger.until_settled(2)
+    await server.stop(None)
+    assert [row.fate for row in ledger.rows] == ["failed:deadline", Fate.DELIVERED]
 
 
 async def test_what_is_queued_for_a_peer_that_is_given_up_fails_as_gone():

@@ -29,12 +29,14 @@ class HelloReply(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Frame(_message.Message):
-    __slots__ = ("header", "body")
+    __slots__ = ("header", "body", "stamp")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    STAMP_FIELD_NUMBER: _ClassVar[int]
     header: bytes
     body: bytes
-    def __init__(self, header: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+    stamp: bytes
+    def __init__(self, header: _Optional[bytes] = ..., body: _Optional[bytes] = ..., stamp: _Optional[bytes] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("header", "total", "data")
