@@ -48,7 +48,7 @@ class EdgeAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A node's answer to a probe.
+    """A node's answer to a probe. Its life number `epoch` began at `born_ns`.
 
     `serves`: it answers peers' requests now, whatever it waits for. `again` are the messages that it
     will send again by itself, as (destination, round, step).
@@ -63,6 +63,7 @@ class Account:
     mailbox_full: bool = False
     serves: bool = False
     again: tuple[tuple[NodeId, int, int], ...] = ()
+    born_ns: int = 0
     wait: WaitAccount | None = None
     edges: Mapping[NodeId, EdgeAccount] = field(default_factory=dict)
     stack: str = ""
@@ -115,6 +116,7 @@ def give_account(
     return Account(
         node=node.id,
         epoch=node.epoch,
+        born_ns=node.born_ns,
         at_ns=now,
         state=state,
         round=max(node.round, 0),

@@ -124,6 +124,8 @@ class _Fleet:
         known = self.sent(edge, Kind.DATA, slot, any_epoch=past)
         if known is not None:
             return known
+        if (edge[1], *slot) in giver.again:
+            return Awaited(Fate.IN_FLIGHT, edge=edge)
         if not past:
             return Awaited()
         return Awaited(Fate.LOST, "before a restart", edge) if giver.epoch else Awaited(Fate.NEVER)
@@ -150,15 +152,22 @@ class _Fleet:
             return None
         if any(_is(key, kind, slot) for key, _ in count.flying):
             return Awaited(Fate.HELD if self.schedule.edge(edge, self.at_ns).holds else Fate.IN_FLIGHT, edge=edge)
-        for key, _, _, fate in reversed((*count.lost, *count.last)):
+        again = kind is Kind.DATA and (edge[1], *slot) in account.again
+        for key, _, arrived_ns, fate in reversed((*count.lost, *count.last)):
             if not _is(key, kind, slot):
                 continue
+            if fate in ARRIVED and self.forgot(edge[1], arrived_ns):
+                return Awaited(Fate.LOST, "before a restart of its receiver", edge, again)
             if fate in ARRIVED:
                 return Awaited(Fate.IN_FLIGHT) if arrived else None
             if any_epoch or key[1] == account.epoch:
-                again = kind is Kind.DATA and (edge[1], *slot) in account.again
                 return Awaited(Fate.LOST, fate.removeprefix("dropped:"), edge, again)
         return None
+
+    def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
+        """Whether what arrived at that time was taken by an earlier life of `node`, which ended with it."""
+        account = self.accounts.get(node)
+        return account is not None and account.epoch > 0 and arrived_ns is not None and arrived_ns < account.born_ns
 
     def edge(self, edge: Edge) -> EdgeNow:
         count = self.accounts[edge[0]].edges[edge[1]]

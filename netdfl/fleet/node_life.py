@@ -20,6 +20,7 @@ from netdfl.links.events import CompiledEvent
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.node.gate import Gate
 from netdfl.node.heartbeats import Heartbeats
+from netdfl.node.memory import Remembered, durable, recall, remember
 from netdfl.node.runtime import Node
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder
@@ -40,6 +41,7 @@ class Life:
         self.begun, self.crashing = asyncio.Event(), asyncio.Event()
         self.crashed_by: CompiledEvent | None = None
         self.rejoin: Mapping[str, Any] | None = None
+        self.remembered: Remembered | None = None
         self._keeps = keeps_state(blueprint.schedule, node)
 
     def take(self, node: Node, transport: NodeTransport, meter: Meter, rejoin: Mapping[str, Any] | None) -> None:
@@ -48,7 +50,7 @@ class Life:
         self.door = Door(node.mailbox)
         node.transport.attach(self.door)
         if node.delivery is not None:
-            node.delivery.still = lambda: self.gate.closed
+            node.delivery.still, node.delivery.keeps = lambda: self.gate.closed, self._saves
         self.heartbeats = self._make_heartbeats()
         if rejoin is not None:
             node.kept = self._restored(keep=rejoin["keep_state"], round=rejoin["round"])
@@ -56,6 +58,8 @@ class Life:
     def begin(self) -> None:
         """The fleet's time has begun."""
         self.begun.set()
+        if self.remembered is not None:
+            recall(self.node, self.remembered)
         self.script.begin(None if self.rejoin is None else self.rejoin["round"])
         self.transport.begin()
 
@@ -79,22 +83,30 @@ class Life:
 
         Raises RunError where the disk refuses it.
         """
-        every = self.blueprint.scenario.checkpoint.every
-        if not self._keeps and not (every and state.round % every == 0):
+        if not self._is_due(state.round):
             return
+        memory = remember(self.node)
         try:
             self.checkpoint.parent.mkdir(exist_ok=True)
-            await asyncio.to_thread(save_state, (state, self.node.mailbox.memory()), self.checkpoint)
+            await asyncio.to_thread(save_state, (state, memory), self.checkpoint)
         except OSError as error:
             raise RunError(f"{self.checkpoint} can't be written: {error.strerror}") from error
+        durable(self.node, memory)
+
+    @property
+    def _saves(self) -> bool:
+        return self._keeps or self.blueprint.scenario.checkpoint.every is not None
+
+    def _is_due(self, round: int) -> bool:
+        every = self.blueprint.scenario.checkpoint.every
+        return self._keeps or (every is not None and (round % every == 0 or round == self.node.num_rounds))
 
     def _restored(self, *, keep: bool, round: int) -> NodeState:
         node, view = self.node, self.blueprint.view(self.id, round, frozenset())
         fresh = first_state(node.task.initial(), node.algorithm, view)
         if not keep or not self.checkpoint.exists():
             return fresh
-        state, read = load_state(self.checkpoint, (fresh, {"": 0}))
-        node.mailbox.remember(read)
+        state, self.remembered = load_state(self.checkpoint, (fresh, Remembered()))
         return state
 
     # what the schedule does

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from netdfl.algorithms.base import NodeState
@@ -19,6 +19,7 @@ from netdfl.fleet.simulated_ledger import SimulatedLedger
 from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.node.gate import Gate
 from netdfl.node.heartbeats import Heartbeats
+from netdfl.node.memory import Remembered, durable, recall, remember
 from netdfl.node.runtime import Node
 from netdfl.record.run import CHECKPOINTS
 from netdfl.record.status import NodeStatus, Phase
@@ -53,7 +54,7 @@ class SimulatedNode:
         self.status = NodeStatus(node)
         self.epoch = self.joined = 0
         self.kept: NodeState | None = None
-        self.kept_mail: tuple[Mapping[str, int], tuple[Message, ...]] = ({}, ())
+        self.memory = Remembered()
         self._keeps = keeps_state(fleet.blueprint.schedule, node)
         self.gone: set[NodeId] = set()
         self.task: asyncio.Task[None] | None = None
@@ -84,7 +85,7 @@ class SimulatedNode:
         )
         gate = Gate()
         if node.delivery is not None:
-            node.delivery.still = lambda: gate.closed
+            node.delivery.still, node.delivery.keeps = lambda: gate.closed, self._keeps
         return node, gate
 
     @property
@@ -163,10 +164,7 @@ class SimulatedNode:
         self.node.kept = kept
         self.start(group)
         if keep_state:
-            read, limbo = self.kept_mail
-            self.node.mailbox.remember(read)
-            if self.node.delivery is not None:
-                self.node.delivery.adopt(limbo)
+            recall(self.node, self.memory)
 
     def pause(self) -> None:
         """Neither compute nor read, and lose nothing."""
@@ -193,8 +191,8 @@ class SimulatedNode:
         """Keep the state, and the model where it is judged."""
         self.kept = state
         if self._keeps:
-            limbo = () if self.node.delivery is None else self.node.delivery.unanswered()
-            self.kept_mail = self.node.mailbox.memory(), tuple(limbo)
+            self.memory = remember(self.node)
+            durable(self.node, self.memory)
         loss = self.node.task.last_loss
         self.status.loss = loss if loss == loss else None
         blueprint = self.fleet.blueprint

@@ -5,13 +5,16 @@ epoch, round, step, receiver); whatever its attempt, the receiver takes an id on
 copy. Until the answer comes the message is in limbo: neither its sender's nor lost. Time alone never gives it
 back to the sender, who can't know whether it was the message or the answer that was lost: what is given
 back and has arrived all the same would be there twice. Only a refusal gives it back.
+
+A node that may live again from a checkpoint answers what it has read once that is durable: what it
+took and had not saved is sent again to its later life.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -54,13 +57,19 @@ class Acknowledged:
     """A `Transport` around another, and the `Sink` at its end. Everything but data goes through untouched."""
 
     def __init__(self, node: NodeId, epoch: int, inner: Transport, clock: Clock, how: Resending) -> None:
-        """Deliver for `node`, which lives for the `epoch`-th time, through `inner`."""
+        """Deliver for `node`, which lives for the `epoch`-th time, through `inner`.
+
+        `keeps` (set it where the node's state is saved): an answer waits until what it answers is durable.
+        """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
         self.still: Callable[[], bool] = lambda: False
+        self.keeps = False
+        self.refused: set[tuple[NodeId, int, int]] = set()
         self.num_given_up = 0
         self._limbo: dict[Id, _Unanswered] = {}
         self._answers: list[Answer] = []
-        self._refused: set[Id] = set()
+        self._held: dict[tuple[NodeId, int, int], Message] = {}
+        self._saved: Mapping[str, int] = {}
         self._took: deque[int] = deque(maxlen=16)
         self._sink: Sink | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -101,6 +110,10 @@ class Acknowledged:
         """The messages that are in limbo, in the order in which they were sent."""
         return [entry.message for entry in self._limbo.values()]
 
+    def unsettled(self) -> list[Message]:
+        """What is in limbo, and what was answered since `take_answers`: a later life has to hear of it again."""
+        return [*self.unanswered(), *(answer.message for answer in self._answers)]
+
     @property
     def due_again(self) -> tuple[tuple[NodeId, int, int], ...]:
         """What is sent again unless an answer comes first, as (receiver, round, step)."""
@@ -113,9 +126,9 @@ class Acknowledged:
         return answers
 
     def adopt(self, messages: Sequence[Message]) -> None:
-        """Go on with what an earlier life of this node had in limbo."""
+        """Go on with what an earlier life of this node had in limbo; as of this life, for older ones are refused."""
         now = self.clock.now_ns()
-        for message in messages:
+        for message in (each._replace(epoch=self.epoch) for each in messages):
             self._limbo[_id(message.dst, message)] = _Unanswered(message, [now])
             self._arm(_id(message.dst, message))
 
@@ -168,24 +181,27 @@ class Acknowledged:
         fate = self._sink.deliver(message) if self._sink is not None else None
         if fate is None or message.kind is not Kind.DATA:
             return fate
-        id = _id(message.src, message)
+        id = (message.src, message.round, message.step)
         if fate in _REFUSALS:
-            self._refused.add(id)
-        meta = {"taken": id not in self._refused, "epoch": message.epoch}
-        if not self._closed:
-            self._post(
-                Message(
-                    self.node,
-                    message.src,
-                    Kind.ACK,
-                    self.epoch,
-                    message.round,
-                    message.step,
-                    message.attempt,
-                    Payload(meta=meta),
-                )
-            )
+            self.refused.add(id)
+        meta = {"taken": id not in self.refused, "epoch": message.epoch}
+        head = (self.node, message.src, Kind.ACK, self.epoch, message.round, message.step, message.attempt)
+        self._answer(id, Message(*head, Payload(meta=meta)), at_once=fate is Fate.REFUSED)
         return fate
+
+    def _answer(self, id: tuple[NodeId, int, int], answer: Message, *, at_once: bool) -> None:
+        if self._closed:
+            return
+        if at_once or not self.keeps or _is_in(self._saved, id):
+            self._post(answer)
+        else:
+            self._held[id] = answer
+
+    def saved(self, read: Mapping[str, int]) -> None:
+        """What is `read` (see `Mailbox.memory`) is durable: answer it, now and from now on."""
+        self._saved = read
+        for id in [each for each in self._held if _is_in(read, each)]:
+            self._post(self._held.pop(id))
 
     def _answered(self, ack: Message) -> Fate:
         taken, epoch = ack.payload.meta.get("taken"), ack.payload.meta.get("epoch")
@@ -205,3 +221,8 @@ class Acknowledged:
 
 def _id(peer: NodeId, message: Message) -> Id:
     return peer, message.epoch, message.round, message.step
+
+
+def _is_in(read: Mapping[str, int], id: tuple[NodeId, int, int]) -> bool:
+    src, round, step = id
+    return bool(read.get(f"{round} {step}", 0) >> src & 1)

@@ -77,7 +77,7 @@ class Node:
         self.requests = Requests(self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
         self._replies: set[asyncio.Task[None]] = set()
-        self.round = -1
+        self.round, self.born_ns = -1, 0
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
         self.delivery: Acknowledged | None = None
@@ -88,6 +88,7 @@ class Node:
 
     async def run(self) -> None:
         """Run the algorithm to its last round."""
+        self.born_ns = self.clock.now_ns()
         await FAMILIES[self.algorithm.family](self, self.algorithm)
         if self.delivery is not None and self.mailbox.keep_late:
             self.mailbox.shut()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -88,14 +87,3 @@ def _pid_in_round(out: Path, node: int, round: int) -> int | None:
 def _first_stall(out: Path) -> dict[str, Any] | None:
     found = [json.loads(path.read_text())["finding"] for path in sorted((out / "stalls").glob("*.json"))]
     return next((each for each in found if each["cause"] != "straggler"), None)
-
-
-@pytest.mark.soak
-def test_two_hundred_healthy_runs_have_no_deadlock(tmp_path: Path) -> None:
-    draw = random.Random(1)
-    for number in range(200):
-        sets = [f"seed={number}", f"nodes={draw.randint(3, 8)}", f"rounds={draw.randint(5, 60)}", "expect={}"]
-        file = FAULTS / draw.choice(["quorum_survives.yaml", "message_on_its_way.yaml"])
-        result = run(file, tmp_path / str(number), *sets, "events=[]")
-        assert result["deadlocks"] == [], result
-        assert [f for f in result["stalls"] if f["permanent"]] == [], result

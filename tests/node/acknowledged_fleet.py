@@ -141,7 +141,7 @@ class Fleet:
                 peer, round, step = map(int, key.split())
                 other = self.nodes[peer]
                 assert other.delivery is not None
-                refused = (i, 0, round, step) in other.delivery._refused
+                refused = (i, round, step) in other.delivery.refused
                 if refused or not other.mailbox._has_seen(i, (round, step)):
                     total = total - change
         return total

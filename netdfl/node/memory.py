@@ -1,0 +1,71 @@
+"""What a node must remember beside its algorithm's state, so that a later life takes each message once.
+
+Made at a round's end, together with the state: whose messages it has read, what it refused, and its own
+messages of which it does not know what became. Answers to what it has read leave only once this is durable:
+what it took and had not saved is still its sender's to send again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import Message, NodeId
+from netdfl.node.runtime import Node
+from netdfl.transport.wire import Limits, decode, encode
+
+_NOBODY = bytes(8)
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+class Sent(NamedTuple):
+    """A message in limbo: its receiver, and its frame as bytes, shape (n,) of uint8."""
+
+    dst: NodeId
+    frame: Tensor
+
+
+class Remembered(NamedTuple):
+    """`read`: the senders read, by slot, as `Mailbox.memory` gives them. `refused`: (sender, round, step)."""
+
+    read: Mapping[str, int] = _NOTHING
+    refused: tuple[tuple[NodeId, int, int], ...] = ()
+    limbo: tuple[Sent, ...] = ()
+
+
+def remember(node: Node) -> Remembered:
+    """What `node` has to remember now, at the end of a round."""
+    read = node.mailbox.memory()
+    if node.delivery is None:
+        return Remembered(read)
+    limbo = tuple(Sent(message.dst, _frame(message)) for message in node.delivery.unsettled())
+    return Remembered(read, tuple(sorted(node.delivery.refused)), limbo)
+
+
+def durable(node: Node, memory: Remembered) -> None:
+    """`memory` can't be lost any more: answer what is read in it."""
+    if node.delivery is not None:
+        node.delivery.saved(memory.read)
+
+
+def recall(node: Node, memory: Remembered) -> None:
+    """Go on with what an earlier life of `node` remembered; its time has begun."""
+    node.mailbox.remember(memory.read)
+    if node.delivery is not None:
+        node.delivery.saved(memory.read)
+        node.delivery.refused |= set(memory.refused)
+        node.delivery.adopt([_message(node.id, sent) for sent in memory.limbo])
+
+
+def _frame(message: Message) -> Tensor:
+    return torch.frombuffer(bytearray(encode(message, _NOBODY, 0)), dtype=torch.uint8)
+
+
+def _message(src: NodeId, sent: Sent) -> Message:
+    data = sent.frame.cpu().numpy().tobytes()
+    header, payload = decode(data, Limits(max_bytes=len(data)))
+    return Message(src, sent.dst, header.kind, header.epoch, header.round, header.step, header.attempt, payload)
