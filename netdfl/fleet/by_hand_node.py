@@ -45,6 +45,7 @@ def live(request: Request) -> int:
     """Run the node of `request`; return its exit code. Raises InputError where it could not begin."""
     torch.set_num_threads(1)
     blueprint = Blueprint.of(_without_oracle(request.scenario))
+    say_layer(blueprint)
     directory = RunDirectory(request.directory)
     worker = ThreadWorker()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -58,6 +59,13 @@ def _without_oracle(scenario: Scenario) -> Scenario:
     if scenario.failure_detector.kind != "oracle":
         return scenario
     return scenario.model_copy(update={"failure_detector": Heartbeat.model_validate({})})
+
+
+def say_layer(blueprint: Blueprint) -> None:
+    """Say that links on packets are not this process's affair, where the scenario has any."""
+    scenario: Any = blueprint.scenario
+    if scenario.world.loss_layer == "packet" and (scenario.links or scenario.events):
+        print("links act on packets: this process applies none, something below it must", file=sys.stderr)
 
 
 async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
@@ -132,7 +140,8 @@ class HandNode(NodeProcess):
         self.record.address = await self.transport.start()
         try:
             self.write(Stage.GATHERING)
-            await self.start.agree(self.meeting, again=self.beginning.rejoin is not None)
+            neighbors = self.blueprint.possible_neighbors(self.id)
+            await self.start.agree(self.meeting, neighbors, again=self.beginning.rejoin is not None)
         except BaseException:
             await self.transport.aclose()
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from netdfl.core.clock import NS_PER_S
@@ -20,7 +20,7 @@ from netdfl.fleet.by_hand_record import NodeRecord, Stage
 from netdfl.fleet.script import fresh_round
 from netdfl.links.events import CompiledEvent
 from netdfl.transport.identity import Identity
-from netdfl.transport.meeting import ASKING, Line, Meeting, Reply
+from netdfl.transport.meeting import Line, Meeting, Reply, make_call
 
 LEAD_NS = 1_000_000_000
 """How long before the start it is agreed on, so that all have learned it, and measured it, before."""
@@ -118,16 +118,31 @@ class Start:
 
     # when the fleet starts
 
-    async def agree(self, meeting: Meeting, *, again: bool) -> None:
-        """Be ready with the others, and set `meeting.start_ns`. Raises MachineError naming who did not come."""
+    async def agree(self, meeting: Meeting, neighbors: Collection[NodeId], *, again: bool) -> None:
+        """Be ready with the others, and set `meeting.start_ns`; in a first life, all `neighbors` must be in reach.
+
+        Raises:
+            MachineError: the start timeout is over; says who did not come, or can't be reached.
+            InputError: another refuses this node, with the reason.
+        """
         if again:
             meeting.start_ns = await self._start_of_others(meeting)
-        elif self.request.node == self.request.first:
+            return
+        await self._reach(neighbors, meeting.me.run_id)
+        if self.request.node == self.request.first:
             while meeting.missing:
                 await self._pause(self._say_missing(meeting.missing, meeting.refused))
             meeting.start_ns = time.monotonic_ns() + LEAD_NS
         else:
             meeting.start_ns = await self._start_of_first(meeting)
+
+    async def _reach(self, neighbors: Collection[NodeId], run_id: bytes) -> None:
+        """Return when every one has answered once: a wrong address shows here, not in the first round."""
+        left = set(neighbors)
+        while left:
+            left -= (await self._ask_all(run_id, left)).keys()
+            if left:
+                await self._pause(f"{self._who(sorted(left))} did not come, or can't be reached from here")
 
     async def _start_of_first(self, meeting: Meeting) -> int:
         """Ask the first node until shortly before the start; the fastest answer is the truest."""
@@ -163,20 +178,18 @@ class Start:
     async def _ask(self, peer: NodeId, meeting: Meeting | None = None, run_id: bytes = b"") -> Reply | None:
         """One other's answer; None where there is none. Raises InputError where it refuses this node."""
         me = Identity(self.request.node, 0, run_id, self.scenario_hash)
-        call = Meeting(me, self.request.peers).call() if meeting is None else meeting.call()
-        if meeting is None:
-            call.phase = ASKING
         try:
-            reply = await self.lines[peer].ask(call, CALL_S)
+            reply = await self.lines[peer].ask(make_call(me) if meeting is None else meeting.call(), CALL_S)
         except TransportError:
             return None
         if reply.answer.refusal:
             raise InputError(f"{self._who([peer])} refuses this node: {reply.answer.refusal}")
         return reply
 
-    async def _ask_all(self, run_id: bytes = b"") -> dict[NodeId, Reply]:
-        replies = await asyncio.gather(*(self._ask(node, run_id=run_id) for node in self.lines))
-        return {node: reply for node, reply in zip(self.lines, replies, strict=True) if reply is not None}
+    async def _ask_all(self, run_id: bytes = b"", nodes: Collection[NodeId] | None = None) -> dict[NodeId, Reply]:
+        asked = self.lines if nodes is None else nodes
+        replies = await asyncio.gather(*(self._ask(node, run_id=run_id) for node in asked))
+        return {node: reply for node, reply in zip(asked, replies, strict=True) if reply is not None}
 
     async def _pause(self, what: str) -> None:
         """Wait for the next try. Raises MachineError where the start timeout is over."""

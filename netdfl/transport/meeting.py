@@ -18,10 +18,10 @@ from netdfl.core.errors import TransportError
 from netdfl.core.types import NodeId
 from netdfl.transport.identity import Identity
 from netdfl.transport.v1.data_pb2 import HelloRequest
-from netdfl.transport.v1.meeting_pb2 import ASKING, FINISHED, READY, RUNNING, Answer, Call
+from netdfl.transport.v1.meeting_pb2 import ASKING, FINISHED, READY, RUNNING, Answer, Call, Phase
 from netdfl.transport.wire import PROTOCOL_VERSION
 
-__all__ = ["ASKING", "FINISHED", "READY", "RUNNING", "Answer", "Line", "Meeting", "Reply"]
+__all__ = ["ASKING", "FINISHED", "READY", "RUNNING", "Answer", "Line", "Meeting", "Reply", "make_call"]
 
 _SERVICE = "netdfl.v1.Meeting"
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0)]
@@ -33,7 +33,7 @@ class Meeting:
     def __init__(self, me: Identity, members: Collection[NodeId]) -> None:
         """Be ready, and know of nobody; `members` are all nodes of the fleet."""
         self.me, self.members = me, frozenset(members)
-        self.phase = READY
+        self.phase: Phase = READY
         self.start_ns: int | None = None
         self.round: Callable[[], int] = lambda: 0
         self.on_restart: Callable[[NodeId, int], None] = lambda node, epoch: None
@@ -73,14 +73,7 @@ class Meeting:
 
     def call(self) -> Call:
         """What this node says when it calls."""
-        return Call(
-            protocol_version=PROTOCOL_VERSION,
-            run_id=self.me.run_id,
-            scenario_hash=self.me.scenario_hash,
-            node=self.me.node,
-            epoch=self.me.epoch,
-            phase=self.phase,
-        )
+        return make_call(self.me, self.phase)
 
     def _objection(self, call: Call) -> str:
         said = HelloRequest(
@@ -103,6 +96,18 @@ class Meeting:
         if call.epoch > known:
             self.finished[call.node].clear()
             self.on_restart(call.node, call.epoch)
+
+
+def make_call(me: Identity, phase: Phase = ASKING) -> Call:
+    """What `me` says when it calls."""
+    return Call(
+        protocol_version=PROTOCOL_VERSION,
+        run_id=me.run_id,
+        scenario_hash=me.scenario_hash,
+        node=me.node,
+        epoch=me.epoch,
+        phase=phase,
+    )
 
 
 class Reply(NamedTuple):

@@ -1,0 +1,210 @@
+"""A fleet without a launcher: it gives the numbers of the other worlds, and survives what happens to its nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hand_fleet import HandFleet
+
+from netdfl.fleet.by_hand_record import NodeRecord, Stage
+from netdfl.fleet.collect import collect
+from netdfl.fleet.run import Finished, run
+from netdfl.record.judge import ExitCode
+from netdfl.scenario.load import loads
+
+TRAINING = """
+schema: netdfl/1
+name: by-hand
+seed: 3
+nodes: 3
+rounds: 4
+task: {dataset: {name: digits, partition: {kind: dirichlet, alpha: 0.5}}, model: mlp, batch_size: 32}
+algorithm: {name: dpsgd, lr: 0.1}
+topology: ring
+wait: {deadline: none}
+failure_detector: none
+evaluation: {keep_models: true}
+"""
+
+CONSENSUS = """
+schema: netdfl/1
+name: by-hand
+nodes: 3
+rounds: 8
+task: {kind: consensus, dim: 10}
+algorithm: dpsgd
+topology: full
+wait: {deadline: 500ms}
+"""
+
+
+@pytest.fixture
+def fleets(tmp_path: Path) -> Iterator[list[HandFleet]]:
+    made: list[HandFleet] = []
+    yield made
+    for fleet in made:
+        fleet.kill_all()
+
+
+def events(finished: Finished, *kinds: str) -> list[tuple[Any, ...]]:
+    """(kind, node, round, details) in order of time."""
+    rows = finished.run.rows("SELECT kind, node, round, details FROM events ORDER BY at_s")
+    return [(kind, node, round, json.loads(details)) for kind, node, round, details in rows if kind in kinds]
+
+
+def wait_until_round(fleet: HandFleet, node: int, round: int) -> NodeRecord:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        record = NodeRecord.read(fleet.directory(node))
+        if record is not None and record.stage is Stage.RUNNING and record.round >= round:
+            return record
+        time.sleep(0.05)
+    raise AssertionError(f"node {node} never began round {round}: {fleet.logs([node])}")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandFleet, dict[int, int | None]]]:
+    fleet = HandFleet(tmp_path_factory.mktemp("trained"), TRAINING, 3)
+    fleet.start(2)
+    time.sleep(0.5)  # those that are early wait for those that are late, whoever that is
+    fleet.start(1, 0)
+    yield fleet, fleet.end()
+    fleet.kill_all()
+
+
+@pytest.fixture(scope="module")
+def gathered(trained: tuple[HandFleet, dict[int, int | None]], tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    fleet, codes = trained
+    assert codes == {0: 0, 1: 0, 2: 0}, fleet.logs(codes)
+    return collect(fleet.folder, out=tmp_path_factory.mktemp("gathered") / "run")
+
+
+def test_final_parameters_are_those_of_the_simulated_world_bit_for_bit(gathered: Finished, tmp_path: Path) -> None:
+    simulated = run(loads(TRAINING, on="simulated"), out=tmp_path / "run", page=False)
+    for node in range(3):
+        mine = (gathered.path / "models" / f"{node:03d}.safetensors").read_bytes()
+        assert mine == (simulated.path / "models" / f"{node:03d}.safetensors").read_bytes()
+    assert gathered.result["test_accuracy"] == simulated.result["test_accuracy"]
+    assert gathered.result["consensus_distance"] == simulated.result["consensus_distance"]
+    assert gathered.result["messages"] == simulated.result["messages"]
+    assert gathered.run.partition == simulated.run.partition
+
+
+def test_the_gathered_run_passes_and_its_report_opens(gathered: Finished) -> None:
+    assert gathered.exit_code == ExitCode.PASS, gathered.result["reasons"]
+    assert gathered.result["nodes"] == 3
+    assert "by-hand" in (gathered.path / "report.html").read_text(encoding="utf-8")
+    assert [node["phase"] for node in (gathered.run.fleet or {})["nodes"]] == ["finished"] * 3
+
+
+def test_collecting_changes_nothing_and_can_be_repeated(
+    trained: tuple[HandFleet, dict[int, int | None]], gathered: Finished, tmp_path: Path
+) -> None:
+    again = collect(trained[0].folder, out=tmp_path / "run", page=False)
+    assert again.result == gathered.result
+
+
+def test_a_node_that_is_missing_is_named(fleets: list[HandFleet], tmp_path: Path) -> None:
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", CONSENSUS, 3, timeout="3s"))
+    fleet.start(0, 1)
+    assert fleet.end() == {0: ExitCode.UNUSABLE, 1: ExitCode.UNUSABLE}
+    for node in (0, 1):
+        assert f"node 2 (localhost:{fleet.ports[2]}) did not come" in fleet.logs([node])
+
+
+def test_a_node_with_another_scenario_is_refused(fleets: list[HandFleet], tmp_path: Path) -> None:
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", CONSENSUS, 3, timeout="5s"))
+    (fleet.folder / "other.yaml").write_text(CONSENSUS + "seed: 9\n", encoding="utf-8")
+    fleet.start(0, 1)
+    fleet.start(2, scenario="other.yaml")
+    assert set(fleet.end().values()) == {ExitCode.UNUSABLE}
+    assert "another scenario" in fleet.logs([2])
+
+
+def test_a_crash_of_the_schedule_and_a_return(fleets: list[HandFleet], tmp_path: Path) -> None:
+    crash = "events: [{at_round: 2, crash: 1, restart_after: 200ms, state: kept}, {at_round: 3, crash: 2}]\n"
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", CONSENSUS + crash, 3))
+    fleet.start(0, 1, 2)
+    assert fleet.end(1) == {1: 137}
+    fleet.start(1)
+    assert fleet.end(2) == {2: 137}
+    assert fleet.end() == {0: 0, 1: 0}, fleet.logs([0, 1])
+    found = collect(fleet.folder, out=tmp_path / "run", page=False)
+    assert found.exit_code == ExitCode.PASS, found.result["reasons"]
+    happened = [(kind, node) for kind, node, *_ in events(found, "crash", "restart", "died")]
+    assert sorted(happened) == [("crash", 1), ("crash", 2), ("restart", 1)]
+    rounds = found.run.rows("SELECT round FROM metrics WHERE name = 'round_s' AND node = 1 ORDER BY at_s")
+    assert [round for (round,) in rounds] == list(range(8))
+
+
+def test_a_killed_node_is_named_and_one_that_is_restarted_rejoins(fleets: list[HandFleet], tmp_path: Path) -> None:
+    slow = CONSENSUS.replace("rounds: 8", "rounds: 20") + "checkpoint: {every: 1}\nlinks: {default: {latency: 200ms}}\n"
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", slow, 3))
+    fleet.start(0, 1, 2)
+    for node in (1, 2):
+        wait_until_round(fleet, node, 2)
+        fleet.running[node].kill()
+        fleet.ended(node)
+    fleet.start(1)
+    assert fleet.end() == {0: 0, 1: 0}, fleet.logs([0, 1])
+    found = collect(fleet.folder, out=tmp_path / "run", page=False)
+    assert found.exit_code == ExitCode.FAIL
+    died = {death["node"]: death["reason"] for death in found.result["died"]}
+    assert set(died) == {1, 2}
+    assert "began again" in died[1]
+    assert "never reported an end" in died[2]
+    last = found.run.rows("SELECT node, max(round) FROM metrics WHERE name = 'round_s' GROUP BY node ORDER BY node")
+    assert last[:2] == [(0, 19), (1, 19)]
+
+
+def test_sigterm_ends_a_node_in_good_order(fleets: list[HandFleet], tmp_path: Path) -> None:
+    endless = CONSENSUS.replace("rounds: 8", "rounds: 100000")
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", endless, 3))
+    fleet.start(0, 1, 2)
+    wait_until_round(fleet, 0, 2)
+    for node in fleet.running.values():
+        node.terminate()
+    assert fleet.end() == {node: ExitCode.INTERRUPTED for node in range(3)}, fleet.logs(range(3))
+    found = collect(fleet.folder, out=tmp_path / "run", page=False)
+    assert found.exit_code == ExitCode.INTERRUPTED
+    assert found.result["died"] == []
+    assert found.result["messages"]["sent"] > 0
+    assert events(found, "start")
+
+
+def test_ctrl_c_before_the_start_ends_a_node_too(fleets: list[HandFleet], tmp_path: Path) -> None:
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", CONSENSUS, 3))
+    fleet.start(0)
+    until = time.monotonic() + 60
+    while NodeRecord.read(fleet.directory(0)) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    pid = fleet.running[0].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGINT)
+    assert fleet.end() == {0: ExitCode.INTERRUPTED}
+
+
+def test_a_server_and_its_clients(fleets: list[HandFleet], tmp_path: Path) -> None:
+    server = """
+schema: netdfl/1
+name: by-hand
+nodes: 3
+rounds: 3
+task: {dataset: digits, model: mlp, batch_size: 32}
+algorithm: {name: fedavg, lr: 0.1}
+topology: {kind: star}
+"""
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", server, 4))
+    fleet.start(*range(4))
+    assert fleet.end() == dict.fromkeys(range(4), 0), fleet.logs(range(4))
+    found = collect(fleet.folder, out=tmp_path / "run", page=False)
+    assert found.exit_code == ExitCode.PASS, found.result["reasons"]
+    simulated = run(loads(server, on="simulated"), out=tmp_path / "simulated", page=False)
+    assert found.result["test_accuracy"] == simulated.result["test_accuracy"]

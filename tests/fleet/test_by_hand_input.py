@@ -1,0 +1,109 @@
+"""What `netdfl node` and `netdfl collect` refuse, with the remedy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdfl.core.errors import InputError
+from netdfl.fleet.by_hand import make_request, read_peers, split_address
+from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
+from netdfl.fleet.collect import collect, find_parts
+from netdfl.scenario.load import loads
+from netdfl.scenario.schema import Scenario
+
+SCENARIO = """
+schema: netdfl/1
+name: by-hand
+nodes: 2
+rounds: 2
+task: {kind: consensus, dim: 4}
+algorithm: dpsgd
+topology: full
+"""
+ALL = {0: "a:1", 1: "b:2"}
+
+
+def request(tmp_path: Path, peers: Any = ALL, on: str | None = None, **changes: Any) -> Any:
+    file = tmp_path / "peers.json"
+    file.write_text(peers if isinstance(peers, str) else json.dumps(peers), encoding="utf-8")
+    words: dict[str, Any] = {"node": 1, "listen": "0.0.0.0:5000", "out": tmp_path / "out", "start_timeout": None}
+    words |= changes
+    scenario: Scenario = loads(SCENARIO, on=on)
+    return make_request(scenario, words["node"], words["listen"], file, words["out"], words["start_timeout"])
+
+
+def test_what_is_written_is_what_is_asked_for(tmp_path: Path) -> None:
+    asked = request(tmp_path, start_timeout="1.5s")
+    assert (asked.node, asked.host, asked.port, asked.start_timeout_ns) == (1, "0.0.0.0", 5000, 1_500_000_000)
+    assert asked.peers == ALL
+    assert asked.first == 0
+    assert asked.directory.is_dir()
+    assert request(tmp_path).start_timeout_ns == 60_000_000_000
+
+
+@pytest.mark.parametrize("text", ['{"0": "a:1", "1": "b:2"}', "0: a:1\n1: 'b:2'\n", "{0: 'a:1', 1: 'b:2'}"])
+def test_peers_are_yaml_or_json(tmp_path: Path, text: str) -> None:
+    (tmp_path / "peers").write_text(text, encoding="utf-8")
+    assert read_peers(tmp_path / "peers") == ALL
+
+
+def test_an_address_of_ip_version_6_keeps_its_brackets() -> None:
+    assert split_address("[::1]:5000") == ("[::1]", 5000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"peers": {0: "a:1"}}, r"names the nodes \[0\], and by-hand has 0 to 1"),
+        ({"peers": {0: "a:1", 1: "b"}}, "'b' is no address; write host:port"),
+        ({"peers": "[1, 2]"}, "does not say where the nodes listen"),
+        ({"peers": "{"}, "does not say where the nodes listen"),
+        ({"peers": "{x: 'a:1'}"}, "does not say where the nodes listen"),
+        ({"node": 2}, "--id 2 is no node of by-hand, which has 0 to 1"),
+        ({"node": -1}, "--id -1 is no node"),
+        ({"listen": "5000"}, "'5000' is no address"),
+        ({"listen": "a:70000"}, "'a:70000' is no address"),
+        ({"start_timeout": "60"}, "--start-timeout: '60' is not a time"),
+        ({"on": "simulated"}, "of the world simulated; give --on processes"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        request(tmp_path, **changes)
+
+
+def record(folder: Path, node: int, run: str = "00" * 8, stage: Stage = Stage.FINISHED) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    NodeRecord(node=node, run_id=run, epoch=0, scenario_hash="h", stage=stage).write(folder)
+
+
+def test_folders_are_found_at_any_depth(tmp_path: Path) -> None:
+    record(tmp_path / "nodes" / "1", 1)
+    record(tmp_path / "host-a" / "fleet" / "0", 0)
+    assert {node: part.folder.name for node, part in find_parts(tmp_path).items()} == {0: "0", 1: "1"}
+
+
+@pytest.mark.parametrize(
+    ("folders", "words"),
+    [
+        ({}, "holds no node.json of a node that began"),
+        ({"a": (0, "00", Stage.GATHERING)}, "holds no node.json of a node that began"),
+        ({"a": (0, "00", Stage.FINISHED), "b": (1, "11", Stage.FINISHED)}, "are of 2 runs"),
+        ({"a": (0, "00", Stage.FINISHED), "b": (0, "00", Stage.FINISHED)}, "are both of node 0; keep one"),
+    ],
+)
+def test_folders_of_no_one_run_are_refused(tmp_path: Path, folders: dict[str, Any], words: str) -> None:
+    for name, (node, run, stage) in folders.items():
+        record(tmp_path / name, node, run, stage)
+    with pytest.raises(InputError, match=words):
+        collect(tmp_path, out=tmp_path / "run")
+
+
+def test_a_record_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / NODE_FILE).write_text('{"stage": "lost"}', encoding="utf-8")
+    with pytest.raises(InputError, match=r"node\.json can't be read"):
+        NodeRecord.read(tmp_path)
