@@ -14,6 +14,8 @@ from netdfl.training.base import Extras
 
 MODEL = "x"
 CODE = "code"
+PASSES = "passes"
+MOST_PASSES = 4
 
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
@@ -87,20 +89,45 @@ def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
     return tuple(value)
 
 
-def pack_encoded(encoded: Encoded) -> Payload:
-    """A compressed vector as a payload; its dimension is not sent, because the receiver knows it."""
-    meta: dict[str, Scalar] = {CODE: dict(encoded.meta)} if encoded.meta else {}
-    return Payload({f"{CODE}.{name}": array for name, array in encoded.arrays.items()}, meta)
+def pack_encoded(encoded: Encoded, number: int = 1) -> Payload:
+    """A compressed vector, or the `number`-th of several that add up, as a payload.
+
+    Its dimension is not sent, because the receiver knows it.
+    """
+    name = _pass_name(number)
+    meta: dict[str, Scalar] = {name: dict(encoded.meta)} if encoded.meta else {}
+    return Payload({f"{name}.{array_name}": array for array_name, array in encoded.arrays.items()}, meta)
 
 
-def unpack_encoded(payload: Payload, compressor: Compressor, like: Tensor) -> Tensor:
-    """Decode what `pack_encoded` made to a fresh vector like `like`. Raises MalformedMessage."""
-    meta = payload.meta.get(CODE, {})
+def join_passes(first: Payload, last: Payload, passes: int) -> Payload:
+    """One payload of the codes in `first` and the `passes`-th in `last`."""
+    return Payload({**first.arrays, **last.arrays}, {**first.meta, **last.meta, PASSES: passes})
+
+
+def unpack_encoded(payload: Payload, compressor: Compressor, like: Tensor, number: int | None = None) -> Tensor:
+    """Decode the sum of the codes that `join_passes` joined, or the `number`-th, to a fresh vector like `like`.
+
+    Raises MalformedMessage.
+    """
+    if number is None:
+        passes = payload.meta.get(PASSES, 1)
+        if type(passes) is not int or not 1 <= passes <= MOST_PASSES:
+            raise MalformedMessage(f"expected 1 to {MOST_PASSES} {PASSES}, got {passes!r}")
+        said = unpack_encoded(payload, compressor, like, 1)
+        for each in range(2, passes + 1):
+            said = said + unpack_encoded(payload, compressor, like, each)
+        return said
+    name = _pass_name(number)
+    meta = payload.meta.get(name, {})
     if not isinstance(meta, Mapping):
-        raise MalformedMessage(f"expected a mapping under {CODE!r}, got {meta!r}")
-    prefix = CODE + "."
-    arrays = {name.removeprefix(prefix): a for name, a in payload.arrays.items() if name.startswith(prefix)}
+        raise MalformedMessage(f"expected a mapping under {name!r}, got {meta!r}")
+    prefix = name + "."
+    arrays = {key.removeprefix(prefix): array for key, array in payload.arrays.items() if key.startswith(prefix)}
     return compressor.decompress(Encoded(like.numel(), arrays, meta)).to(like.device, like.dtype)
+
+
+def _pass_name(number: int) -> str:
+    return CODE if number == 1 else f"{CODE}{number}"
 
 
 def encoded_vector(message: Message, compressor: Compressor, like: Tensor) -> Tensor:

@@ -267,6 +267,8 @@ def test_state_survives_save_and_load_while_something_waits(mixing: Any, tmp_pat
         {"version": 1, "share": float("nan")},
         {"ask": "all"},
         {"version": 1, "code": 3},
+        {"version": 1, "passes": 2},
+        {"version": 1, "passes": 10**9},
     ],
 )
 def test_absurd_metadata_is_refused_with_the_message(meta: dict[str, Any]) -> None:

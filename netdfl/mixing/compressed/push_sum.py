@@ -39,6 +39,7 @@ from netdfl.mixing.compressed.references import (
     Share,
     address,
     ask_others,
+    length,
     share_of,
 )
 from netdfl.mixing.compressed.step_size import Gamma, first_step_size
@@ -135,7 +136,11 @@ class QuantizedPushSum(Referenced[QuantizedState]):
 
 @dataclass(frozen=True, kw_only=True)
 class EdgePushSum(Referenced[EdgeState]):
-    """Push-sum with a reference of z = x / w per used edge, for graphs of any kind."""
+    """Push-sum with a reference of z = x / w per used edge, for graphs of any kind.
+
+    A reference that was not used for long is so far behind that one pass of the compressor leaves more of the
+    difference than the freshest edge of the round has altogether. Such an edge gets further passes.
+    """
 
     def init(self, x: Tensor, view: View) -> EdgeState:
         """Weight 1, no edge used yet."""
@@ -154,11 +159,12 @@ class EdgePushSum(Referenced[EdgeState]):
         """h <- h + C(z - h) on each edge, and the share of w that goes with h."""
         z = update.x / state.weight if state.weight else state.heard.start
         sent, heard, outbox = dict(state.sent), state.heard, dict[NodeId, Payload]()
+        before = {j: sent.get(j) or Reference(heard.start) for j in view.out_neighbors}
+        within = min((length(z - reference.vector) for reference in before.values()), default=0.0)
         for j in view.out_neighbors:
-            before = sent.get(j) or Reference(heard.start)
-            sent[j], code = self.differences.send(before, z, view, step, j)
+            sent[j], code = self.differences.send(before[j], z, view, step, j, within)
             share = self.share(state, j, view)
-            heard, one = address(heard, before, code, {"share": share.x, "w": share.w}, [j])
+            heard, one = address(heard, before[j], code, {"share": share.x, "w": share.w}, [j])
             outbox |= one
         heard, asking = ask_others(heard, outbox)
         return state._replace(sent=sent, heard=heard), asking

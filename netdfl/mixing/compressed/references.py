@@ -12,22 +12,37 @@ reference, h_(v-2) = h_(v-1) - C_(v-1), as far as no other message is missing; s
 come, late, the walk goes on.
 
 A compressor that loses nothing needs no reference: what travels is the vector itself.
+
+A difference may be sent in several passes, C(d) + C(d - C(d)) + ..., where one would leave too much of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from netdfl.compression.arrays import snapshot
 from netdfl.compression.base import Compressor
+from netdfl.compression.checks import as_vector
 from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, View
-from netdfl.mixing.payloads import encoded_vector, natural, number, pack_encoded, some_nodes, unpack_encoded, vector
+from netdfl.mixing.payloads import (
+    MOST_PASSES,
+    encoded_vector,
+    join_passes,
+    natural,
+    number,
+    pack_encoded,
+    some_nodes,
+    unpack_encoded,
+    vector,
+)
 
 FULL = "full"
 KEPT = 8
@@ -141,15 +156,37 @@ class Differences:
         return self.compressor.variance(dim) == 0.0
 
     def send(
-        self, reference: Reference, x: Tensor, view: View, step: int, to: NodeId | None = None
+        self, reference: Reference, x: Tensor, view: View, step: int, to: NodeId | None = None, within: float = inf
     ) -> tuple[Reference, Payload]:
-        """Move the reference towards `x` and return what a receiver needs to follow it."""
+        """Move the reference towards `x` and return what a receiver needs to follow it.
+
+        Where one pass of the compressor leaves it further than `within` from `x`, what is left is compressed
+        too, as long as each pass at least halves it, at most `MOST_PASSES` times.
+        """
         version: dict[str, Scalar] = {"version": reference.version + 1}
         if self.lossless(x.numel()):
             return Reference(x.clone(), reference.version + 1), Payload({FULL: snapshot(x)}, version)
-        code = compress(self.compressor, x - reference.vector, self.streams, view, step, to)
-        after = reference.vector + unpack_encoded(code, self.compressor, x)
-        return Reference(after, reference.version + 1), Payload(code.arrays, {**code.meta, **version})
+        code, said = self._passes(x - reference.vector, within, view, step, () if to is None else (to,))
+        return Reference(reference.vector + said, reference.version + 1), Payload(code.arrays, {**code.meta, **version})
+
+    def _passes(
+        self, difference: Tensor, within: float, view: View, step: int, to: tuple[NodeId, ...]
+    ) -> tuple[Payload, Tensor]:
+        """C(difference), with further passes where they are needed and pay; and what it decodes to."""
+        code = compress(self.compressor, difference, self.streams, view, step, *to)
+        said = unpack_encoded(code, self.compressor, difference)
+        if within == inf or (left := length(difference - said)) > length(difference) / 2:
+            return code, said
+        for nth in range(2, MOST_PASSES + 1):
+            if left <= within:
+                break
+            more = compress(self.compressor, difference - said, self.streams, view, step, *to, number=nth)
+            closer = said + unpack_encoded(more, self.compressor, difference, nth)
+            before, left = left, length(difference - closer)
+            if left > before / 2:
+                break
+            code, said = join_passes(code, more, nth), closer
+        return code, said
 
     def receive(self, heard: Heard, inbox: Inbox, view: View) -> tuple[Heard, dict[NodeId, tuple[Came, ...]]]:
         """Follow the references of all senders in `inbox`.
@@ -253,17 +290,23 @@ def _weight(waiting: Iterable[Pending]) -> float:
 
 
 def compress(
-    compressor: Compressor, x: Tensor, streams: Streams, view: View, step: int, to: NodeId | None = None
+    compressor: Compressor, x: Tensor, streams: Streams, view: View, step: int, *to: NodeId, number: int = 1
 ) -> Payload:
-    """C(x), with the random stream of (node, round, step) and of the receiver where there is one.
+    """C(x), with the random stream of (node, round, step), of the receiver where there is one, and of the pass.
 
     Raises TrainingError where a number is NaN or infinite.
     """
-    key = (view.node, view.round, step) if to is None else (view.node, view.round, step, to)
+    key = (view.node, view.round, step, *to, *((number,) if number > 1 else ()))
     try:
-        return pack_encoded(compressor.compress(x, streams.rng("compress", *key)))
+        return pack_encoded(compressor.compress(x, streams.rng("compress", *key)), number)
     except ValueError as error:
         raise TrainingError(f"node {view.node}, round {view.round}: can't compress: {error}") from error
+
+
+def length(x: Tensor) -> float:
+    """|x|, the same on any number of threads."""
+    vector = as_vector(x)
+    return float(np.sqrt(np.einsum("i,i->", vector, vector)))
 
 
 def address(
