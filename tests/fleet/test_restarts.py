@@ -1,0 +1,64 @@
+"""A node that crashes and returns with its state: no share is owned twice, and none is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from netdfl.fleet.run import Finished, run
+from netdfl.scenario.load import loads
+
+SCENARIO = """
+schema: netdfl/1
+name: restarts
+nodes: 6
+rounds: 14
+task: {kind: consensus, dim: 20}
+algorithm: sgp
+topology: {kind: random_push, out_neighbors: 3}
+failure_detector: {kind: none}
+delivery: {kind: acknowledged, timeout: 150ms}
+wait: {deadline: none}
+links: {default: {latency: 10ms, loss: 20%}}
+expect: {weight_sum: {at_least: 0.999999999, at_most: 1.000000001}}
+"""
+
+
+def fleet(out: Path, events: str, *sets: str, on: str = "processes") -> Finished:
+    return run(loads(f"{SCENARIO}events: [{events}]\n", sets, on=on), out=out, page=False)
+
+
+def lives(finished: Finished, node: int) -> list[tuple[int, ...]]:
+    """The rounds in which `node` sent data, by life."""
+    rows = finished.run.rows(f"SELECT epoch, round FROM messages WHERE src = {node} AND kind = 'data'")
+    return [tuple(sorted({r for e, r in rows if e == epoch})) for epoch in sorted({e for e, _ in rows})]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_acknowledged_mass_survives_crashes_at_any_moment(seed: int, tmp_path: Path) -> None:
+    """Three crashes in the middle of rounds, of which one node has two: what was taken and not saved comes again."""
+    whens = [(57 + 13 * seed, 1), (171 + 29 * seed, 4), (433 + 17 * seed, 1)]
+    events = ", ".join(f"{{at: {ms}ms, crash: {n}, restart_after: 90ms, state: kept}}" for ms, n in whens)
+    finished = fleet(tmp_path / "run", events, f"seed={seed}", "world.compute=10ms", on="simulated")
+    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert [len(lives(finished, node)) for node in (1, 4, 0)] == [3, 2, 1]
+
+
+def test_in_processes_a_node_rejoins_with_its_limbo_and_no_mass_is_lost(tmp_path: Path) -> None:
+    events = "{at_round: 4, crash: 2, restart_after: 300ms, state: kept}"
+    finished = fleet(tmp_path / "run", events)
+    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    first, second = lives(finished, 2)
+    assert set(range(4)) <= set(first)
+    assert set(range(4, 14)) <= set(second)
+    assert finished.result["weight_sum"] == pytest.approx(1, abs=1e-12)
+
+
+def test_plain_push_sum_rejoins_too_and_says_what_mass_it_lost(tmp_path: Path) -> None:
+    events = "{at_round: 4, crash: 2, restart_after: 300ms, state: kept}"
+    sets = ["delivery=plain", "wait.deadline=400ms", "links={}", "expect={}"]
+    finished = fleet(tmp_path / "run", events, *sets)
+    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert lives(finished, 2)[1][-1] == 13
+    assert 0.5 < finished.result["weight_sum"] < 1
