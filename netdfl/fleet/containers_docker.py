@@ -64,9 +64,9 @@ class Docker:
         found: list[dict[str, Any]] = json.loads(await call(["docker", "inspect", *names])) if names else []
         return found
 
-    async def events(self, label: str) -> AsyncIterator[Mapping[str, Any]]:
+    async def events(self, label: str, since_s: float) -> AsyncIterator[Mapping[str, Any]]:
         """What happens to containers with `label`: their `Action` and their `Actor`, as Docker words them."""
-        command = ["docker", "events", "--filter", "type=container", "--filter", f"label={label}"]
+        command = ["docker", "events", f"--since={since_s:.3f}", "--filter=type=container", f"--filter=label={label}"]
         process = await asyncio.create_subprocess_exec(
             *command, "--format", "{{json .}}", stdout=asyncio.subprocess.PIPE, start_new_session=True
         )

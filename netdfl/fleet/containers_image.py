@@ -33,7 +33,7 @@ _GLIBC = range(36, 4, -1)  # that of Debian 12, and older
 
 
 async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
-    """The image that `scenario` runs in: the one that it names, one built earlier, or a new one. Raises MachineError."""
+    """The image for `scenario`: the one that it names, one built earlier, or a new one. Raises MachineError."""
     world: Any = scenario.world
     if world.image:
         return str(world.image)
@@ -51,8 +51,8 @@ async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
 
 
 def asks_gpus(scenario: Scenario) -> bool:
-    """Whether the nodes train on GPUs."""
-    return str(getattr(scenario.task, "device", "cpu")) != "cpu"
+    """Whether the nodes train on GPUs: only where the scenario names them, as a container has none by itself."""
+    return str(getattr(scenario.task, "device", "cpu")).startswith("cuda")
 
 
 def cache() -> Path:
@@ -84,7 +84,7 @@ def versions() -> list[str]:
 
 
 async def add_wheels(folder: Path, *, gpus: bool) -> None:
-    """Fetch the packages for the image into `folder`/wheels, PyTorch without CUDA unless `gpus`. Raises MachineError."""
+    """Fetch the image's packages into `folder`/wheels, PyTorch without CUDA unless `gpus`. Raises MachineError."""
     kept = cache() / f"wheels-{_digest(folder, 'requirements.txt', 'constraints.txt')}{'-gpu' if gpus else ''}"
     if not (kept / "complete").exists():
         kept.mkdir(parents=True, exist_ok=True)

@@ -71,6 +71,8 @@ class Forwarder:
         """Carry packets between `devices`, the nodes' descriptors, under the clocked ones of `events`."""
         self._links = links
         self.devices = dict(devices)
+        self.poll = select.epoll()
+        self.calls: dict[int, Callable[[], None]] = {}  # by descriptors: what to do when they are readable
         self._nodes = {tun: node for node, tun in devices.items()}
         self._by_address = {socket.inet_aton(address_of(node)): node for node in devices}
         self._events = deque(event for event in events if event.at_ns is not None)
@@ -93,20 +95,17 @@ class Forwarder:
         """
         self._start_ns = start_ns
         timer = Timer()
-        with select.epoll() as poll:
-            for fd in (control, timer.fd):
+        self.calls |= {control: obey, timer.fd: timer.clear}
+        with self.poll as poll:
+            for fd in (*self.calls, *self._nodes):
                 poll.register(fd, select.EPOLLIN)
-            for tun in self._nodes:
-                poll.register(tun, select.EPOLLIN)
             while not self.ended:
                 self.advance(self.now_ns())
                 for fd, _ in poll.poll(self._rest(timer)):
                     if fd in self._nodes:
                         self._read(fd)
-                    elif fd == control:
-                        obey()
                     else:
-                        timer.clear()
+                        self.calls[fd]()
 
     def advance(self, now_ns: int) -> None:
         """Do all that is due: scheduled changes, and packets that leave a stage."""
@@ -172,13 +171,15 @@ class Forwarder:
         if dst is None or dst == src:
             self.strangers += 1
             return None
-        lane = self._lanes[src, dst] = self._routes[tun][packet[16:20]] = Lane(self._links.path(src, dst))
+        if (src, dst) not in self._lanes:
+            self._lanes[src, dst] = Lane(self._links.path(src, dst))
+        lane = self._routes[tun][packet[16:20]] = self._lanes[src, dst]
         return lane
 
     def _arrived(self, unit: Transit, at_ns: int) -> None:
         lane, packet = cast(tuple[Lane, bytes], unit.content)
         try:
-            os.write(self.devices[unit.dst], packet)
+            os.write(self.devices.get(unit.dst, -1), packet)
         except OSError:
             lane.dropped["device"] += 1
         else:

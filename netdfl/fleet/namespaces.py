@@ -33,9 +33,13 @@ class NamespaceLauncher(Launcher):
         self.folder = os.open(run, os.O_PATH | os.O_CLOEXEC)
         socket = f"unix:/proc/{os.getpid()}/fd/{self.folder}/control.sock"  # a socket's path may be 107 bytes long
         self.control = ControlServer(self.token, self.on_report, self.on_lost, socket)
-        source = self.scenario.file.parent if self.scenario.file else Path.cwd()
-        self.network = PacketNetwork(run / "scenario.yaml", source)
+        self.source = self.scenario.file.parent if self.scenario.file else Path.cwd()
+        self.network = self.make_network()
         self.links: dict[str, Any] = {"layer": self.world.loss_layer, "tcp": self.world.tcp}
+
+    def make_network(self) -> PacketNetwork:
+        """The process that makes the namespaces and carries the packets."""
+        return PacketNetwork(self.directory.path / "scenario.yaml", self.source)
 
     @property
     def world(self) -> Any:
@@ -60,7 +64,7 @@ class NamespaceLauncher(Launcher):
 
     async def watch(self) -> None:
         """Break the run where the packet process ends before it."""
-        await asyncio.to_thread(self.network.process.wait)
+        await asyncio.to_thread(self.network.wait)
         if not self.stopping:
             self.broke = self.broke or "the process that carries the packets ended; its own words are above"
             self.changed.set()
@@ -88,7 +92,8 @@ class NamespaceLauncher(Launcher):
         except NetdflError as error:
             self.broke = self.broke or str(error)
         else:
-            self.directory.write_json("packets.json", counts.pop("edges", {}))
+            if "edges" in counts:
+                self.directory.write_json("packets.json", counts.pop("edges"))
             self.links |= counts
 
     def missed(self) -> str:

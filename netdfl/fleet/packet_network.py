@@ -19,10 +19,11 @@ from netdfl.fleet.tun import Place
 class PacketNetwork:
     """Namespaces with a scenario's links between them, made and held by a process of their own."""
 
-    def __init__(self, scenario: Path, directory: Path, *, trusted: bool = False) -> None:
+    def __init__(self, scenario: Path, directory: Path, *, trusted: bool = False, socket: str = "") -> None:
         """Begin to make the network of the scenario in the file `scenario`; `directory` is where it came from.
 
         `trusted` says that the caller keeps the load within what the engine carries, whatever the rates add up to.
+        Nodes that make their own devices hand them over at `socket`.
         """
         self.process = subprocess.Popen(
             [sys.executable, "-m", "netdfl.fleet.packet_process"],
@@ -32,7 +33,8 @@ class PacketNetwork:
         )
         self.engine = ""
         self.places: Mapping[NodeId, Place] = {}
-        self._tell({"scenario": str(scenario), "directory": str(directory), "trusted": trusted})
+        more = {"socket": socket} if socket else {}
+        self._tell({"scenario": str(scenario), "directory": str(directory), "trusted": trusted, **more})
 
     def ready(self) -> None:
         """Wait until it is made. Raises MachineError with what this machine lacks."""
@@ -51,6 +53,10 @@ class PacketNetwork:
         self._tell({"stop": True})
         counts: dict[str, Any] = self._answer()["counts"]
         return counts
+
+    def wait(self) -> None:
+        """Return when the process has ended."""
+        self.process.wait()
 
     def close(self) -> None:
         """End the process, and with it every device and namespace that nobody lives in."""

@@ -2,7 +2,7 @@
 
 `python -m netdfl.fleet.packet_process` reads one JSON command per line and answers in the same way:
 
-    {"scenario": PATH, "directory": DIR, "trusted": false}
+    {"scenario": PATH, "directory": DIR, "trusted": false}, or with "socket" where containers hand over devices
                                           -> {"ready": {"engine": "tun", "places": {"0": {...}}}}
                                              or {"error": "..."}
     {"start_ns": 4711}                       packets flow from this moment of the monotonic clock on
@@ -65,6 +65,10 @@ def _open(plan: dict[str, Any]) -> Any:
     scenario = loads(text, file="scenario.yaml", directory=plan["directory"])
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # two descriptors a node
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if "socket" in plan:
+        from netdfl.fleet.containers_packets import open_received
+
+        return open_received(scenario, Path(plan["socket"]))
     leave_host()
     return open_engine(scenario, trusted=plan["trusted"])
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.diagnosis.fidelity import judge_fidelity
@@ -30,7 +30,12 @@ from netdfl.scenario.load import load
 from netdfl.scenario.resolved import to_yaml
 from netdfl.scenario.schema import Scenario
 
+if TYPE_CHECKING:
+    from netdfl.fleet.resume import Resumption
+
 T = TypeVar("T")
+RESUMED = ("simulated", "processes", "namespaces")
+RESUMPTIONS = "resumed.json"
 ORIGIN = "origin.json"
 KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE)
 """What a resumed run takes over of the run that was killed."""
@@ -119,12 +124,13 @@ def _run_in(
 
 
 def resume(path: str | Path, *, view: AbstractContextManager[View] | None = None) -> Finished:
-    """Go on with the simulated run in the directory `path`, which was killed or interrupted, and judge it.
+    """Go on with the run in the directory `path`, which was killed or interrupted, and judge it.
 
-    It is played again from its start, with the local rounds that its checkpoints hold; see `netdfl.fleet.replay`.
+    A simulated run is played again from its start, with the local rounds that its checkpoints hold; see
+    `netdfl.fleet.replay`. Real nodes go on from their checkpoints; see `netdfl.fleet.resume`.
 
     Raises:
-        InputError: there is no such run, it has ended, or it is of another world.
+        InputError: there is no such run, it has ended, or it can't be resumed.
     """
     found = open_run(path)
     if found.finished and found.result["verdict"] != "unknown":
@@ -134,14 +140,24 @@ def resume(path: str | Path, *, view: AbstractContextManager[View] | None = None
         sys.path.append(json.loads(origin.read_text(encoding="utf-8"))["directory"])
     scenario = load(found.path / "scenario.yaml")
     if scenario.world.kind != "simulated":
-        raise InputError(
-            f"{path} is a run of world {scenario.world.kind}, which can't be resumed as a whole; "
-            "only simulated runs can, and a single node by `restart` with its state kept"
-        )
+        return _resume_nodes(found, scenario, view)
     for each in found.path.iterdir():
         if each.name not in KEPT:
             shutil.rmtree(each) if each.is_dir() else each.unlink()
     return _run_in(scenario, RunDirectory(found.path), view, None)
+
+
+def _resume_nodes(found: Run, scenario: Scenario, view: AbstractContextManager[View] | None) -> Finished:
+    """Let the nodes of a run in a real world live again."""
+    from netdfl.fleet.resume import find_resumption, note
+
+    world = scenario.world.kind
+    if world not in RESUMED:
+        raise InputError(f"{found.path} is a run of world {world}; only runs of {', '.join(RESUMED)} can be resumed")
+    resumption = find_resumption(found, scenario)
+    note(found.path, resumption)
+    with view or nullcontext(Silent()) as shown:
+        return run_processes(scenario, RunDirectory(found.path), shown, None, resumption)
 
 
 def say_layer(scenario: Scenario, view: View) -> None:
@@ -204,13 +220,19 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
     return Finished(found, exit_code)
 
 
-def run_processes(scenario: Scenario, directory: RunDirectory, view: View, nursery: Nursery | None) -> Finished:
-    """Real gRPC nodes in local processes, in network namespaces of their own where the world says so."""
+def run_processes(
+    scenario: Scenario,
+    directory: RunDirectory,
+    view: View,
+    nursery: Nursery | None,
+    resumption: Resumption | None = None,
+) -> Finished:
+    """Real gRPC nodes in local processes, in network namespaces or containers of their own where the world says so."""
     own = nursery or Nursery.open()
     world: Any = scenario.world
     status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
     try:
-        outcome = run_loop(_launch(scenario, directory, view, own, status))
+        outcome = run_loop(_launch(scenario, directory, view, own, status, resumption))
     finally:
         own.close()
     bound = world.fidelity
@@ -223,13 +245,19 @@ def run_processes(scenario: Scenario, directory: RunDirectory, view: View, nurse
         broke=outcome.broke,
         fidelity_missed=outcome.fidelity_missed or fidelity.missed,
         links=outcome.links or {"layer": world.loss_layer},
+        resumed=json.loads((directory.path / RESUMPTIONS).read_text()) if resumption is not None else (),
         **outcome.stalled,
     )
     return finish(directory, facts)
 
 
 async def _launch(
-    scenario: Scenario, directory: RunDirectory, view: View, nursery: Nursery, status: FleetStatus
+    scenario: Scenario,
+    directory: RunDirectory,
+    view: View,
+    nursery: Nursery,
+    status: FleetStatus,
+    resumption: Resumption | None,
 ) -> Any:
     from netdfl.fleet.processes import Launcher, Outcome
 
@@ -238,7 +266,12 @@ async def _launch(
         from netdfl.fleet.namespaces import NamespaceLauncher
 
         kind = NamespaceLauncher
+    if scenario.world.kind == "containers":
+        from netdfl.fleet.containers import ContainerLauncher
+
+        kind = ContainerLauncher
     launcher = kind(scenario, directory, nursery, status, view.note)
+    launcher.resumption = resumption
     loop = asyncio.get_running_loop()
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -298,5 +331,6 @@ def run_simulated(scenario: Scenario, directory: RunDirectory, view: View, nurse
 WORLDS: dict[str, Callable[[Scenario, RunDirectory, View, Nursery | None], Finished]] = {
     "processes": run_processes,
     "namespaces": run_processes,
+    "containers": run_processes,
     "simulated": run_simulated,
 }

@@ -19,7 +19,7 @@ _MALLOC = {
     "MALLOC_TOP_PAD_": "67108864",
 }
 
-_HERE: Mapping[str, str] = {}
+HERE: Mapping[str, str] = {}
 
 
 class Nursery:
@@ -69,7 +69,7 @@ class Nursery:
         device: str,
         epoch: int = 0,
         *,
-        place: Mapping[str, str] = _HERE,
+        place: Mapping[str, str] = HERE,
         rejoin: Mapping[str, Any] | None = None,
     ) -> int:
         """Fork a process for `nodes` (-1: the evaluator); return its id. Raises RunError.

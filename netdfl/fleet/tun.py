@@ -56,7 +56,7 @@ def open_tun(namespace: int, node: NodeId, tcp: str) -> int:
     data into packets of the MTU, each with its checksum, as they would leave a network card. Raises
     MachineError where the kernel has no TUN, or no such congestion control.
     """
-    return inside(namespace, lambda: _open(address_of(node), tcp))
+    return inside(namespace, lambda: open_device(address_of(node), tcp))
 
 
 def dropped(namespace: int) -> int:
@@ -72,7 +72,8 @@ def dropped(namespace: int) -> int:
     return inside(namespace, count)
 
 
-def _open(address: str, tcp: str) -> int:
+def open_device(address: str, tcp: str) -> int:
+    """Make the device in the namespace of this thread, as `open_tun` does."""
     try:
         tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH14x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))

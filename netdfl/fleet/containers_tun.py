@@ -1,0 +1,74 @@
+"""In a container: give it a TUN device, hand that to whoever forwards packets, and become the node, unprivileged.
+
+    python -m netdfl.fleet.containers_tun NODE TCP SOCKET COMMAND ...
+
+Only this needs NET_ADMIN. The device, and the namespace that it lies in, travel as descriptors through the
+socket of the forwarder, which needs no privilege: it reads and writes them from where it is.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from netdfl.core.errors import MachineError
+from netdfl.core.types import NodeId
+from netdfl.fleet.tun import address_of, open_device
+
+OWNER = "NETDFL_OWNER"
+"""The environment variable that names whom to become, as `uid:gid`."""
+PATIENCE_S = 60
+_NODE = struct.Struct("!I")
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Prepare the container's network, and become the command."""
+    node, tcp, forwarder, *command = arguments
+    try:
+        hand_over(int(node), open_device(address_of(int(node)), tcp), Path(forwarder))
+    except (MachineError, OSError) as error:
+        sys.exit(f"node {node}: {error}")
+    uid, gid = map(int, os.environ[OWNER].split(":"))
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+    os.execvp(command[0], command)
+
+
+def hand_over(node: NodeId, device: int, forwarder: Path) -> None:
+    """Send the device of `node`, and this namespace, to the socket `forwarder`, once somebody listens there.
+
+    The line stays open for as long as this process lives, whatever it becomes. Raises MachineError.
+    """
+    namespace = os.open("/proc/self/ns/net", os.O_RDONLY)
+    until = time.monotonic() + PATIENCE_S
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    while line.connect_ex(str(forwarder)) != 0:
+        if time.monotonic() > until:
+            raise MachineError(f"nobody forwards packets at {forwarder}")
+        time.sleep(0.1)
+    socket.send_fds(line, [_NODE.pack(node)], [device, namespace])
+    os.set_inheritable(line.detach(), True)
+    for fd in (device, namespace):
+        os.close(fd)
+
+
+def take_over(line: socket.socket) -> tuple[NodeId, int, int] | None:
+    """Receive what `hand_over` sent: the node, its device and its namespace; None from whoever sent less."""
+    with suppress(OSError):
+        said, fds, *_ = socket.recv_fds(line, _NODE.size, 2)
+        if len(said) == _NODE.size and len(fds) == 2:
+            return int(_NODE.unpack(said)[0]), fds[0], fds[1]
+        for fd in fds:
+            os.close(fd)
+    return None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
