@@ -53,14 +53,15 @@ class Life:
             node.delivery.still, node.delivery.keeps = lambda: self.gate.closed, self._saves
         self.heartbeats = self._make_heartbeats()
         if rejoin is not None:
-            node.kept = self._restored(keep=rejoin["keep_state"], round=rejoin["round"])
+            state = self._restored(keep=rejoin["keep_state"], round=rejoin["round"])
+            node.kept = state._replace(round=max(state.round, rejoin.get("at_least", 0)))
 
     def begin(self) -> None:
         """The fleet's time has begun."""
         self.begun.set()
         if self.remembered is not None:
             recall(self.node, self.remembered)
-        self.script.begin(None if self.rejoin is None else self.rejoin["round"])
+        self.script.begin(None if self.node.kept is None else self.node.kept.round)
         self.transport.begin()
 
     def background(self) -> Iterator[Coroutine[Any, Any, Any]]:

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import MachineError, RunError
@@ -29,6 +29,9 @@ from netdfl.scenario.resolved import scenario_hash
 from netdfl.scenario.schema import Scenario
 from netdfl.transport.control import Attendee, ControlServer
 from netdfl.transport.v1 import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from netdfl.fleet.resume import Resumption
 
 EVALUATOR = -1
 STATUS_S = 0.5
@@ -78,6 +81,7 @@ class Launcher:
         self.broke = ""
         self.rounds_of: dict[NodeId, pb.Progress] = {}
         self.devices: list[str] = []
+        self.resumption: Resumption | None = None
         self.returns = Returns(self)
         self.stalls = StallProbes(self, self.returns.events)
 
@@ -120,21 +124,34 @@ class Launcher:
             self.directory.write_json("partition.json", found["partition"])
         self.devices = spread(getattr(self.scenario.task, "device", "cpu"), found["gpus"], self.scenario.num_nodes)
         for nodes in self.processes():
-            pid = await self.nursery.spawn(nodes, self.devices[nodes[0]], place=self.place(nodes))
-            self.pids[pid] = nodes
-            for node in nodes:
-                self.status.nodes[node] = NodeStatus(node, pid)
+            await self.spawn(nodes)
         self.pids[await self.nursery.spawn([EVALUATOR], "cpu")] = [EVALUATOR]
         world: Any = self.scenario.world
         try:
             async with asyncio.timeout(world.start_timeout / NS_PER_S):
-                await self.until(lambda: len(self.attendees) == self.scenario.num_nodes + 1)
+                await self.until(lambda: len(self.attendees) == len(self.live) + 1)
         except TimeoutError:
-            missing = sorted(set(self.status.nodes) - set(self.attendees))
+            missing = sorted(self.live - set(self.attendees))
             raise MachineError(
                 f"nodes {missing} did not start within {world.start_timeout / NS_PER_S:g} s; "
                 f"their logs are in {self.directory.path / 'logs'}, world.start_timeout gives them longer"
             ) from None
+
+    async def spawn(self, nodes: list[NodeId]) -> None:
+        """Start the process of `nodes`; where the run is resumed, without those that are down for good."""
+        resumption = self.resumption
+        for node in nodes:
+            down = resumption is not None and node in resumption.down
+            self.status.nodes[node] = NodeStatus(node, phase=Phase.CRASHED if down else Phase.STARTING)
+        up = [node for node in nodes if node in self.live]
+        if not up:
+            return
+        epoch, rejoin = (0, None) if resumption is None else (resumption.epoch, resumption.rejoin)
+        device = self.devices[up[0]]
+        pid = await self.nursery.spawn(up, device, epoch, place=self.place(up), rejoin=rejoin)
+        self.pids[pid] = up
+        for node in up:
+            self.status.nodes[node].pid = pid
 
     def processes(self) -> list[list[NodeId]]:
         """Which nodes share a process."""
@@ -149,14 +166,18 @@ class Launcher:
     def begin(self) -> None:
         """Tell everybody the addresses and the common start."""
         peers = pb.Peers(addresses={n: a.hello.address for n, a in self.attendees.items() if n != EVALUATOR})
-        self.start_ns = time.monotonic_ns() + 20_000_000
+        resumption = self.resumption
+        self.start_ns = time.monotonic_ns() + 20_000_000 - (0 if resumption is None else resumption.at_ns)
         for node, attendee in self.attendees.items():
             if node != EVALUATOR:
                 attendee.order(pb.Order(peers=peers))
                 attendee.order(pb.Order(start=pb.Start(start_ns=self.start_ns)))
                 self.status.nodes[node].phase = Phase.RUNNING
                 self.status.nodes[node].address = attendee.hello.address
-        self.store.event(0, None, 0, "start", nodes=self.scenario.num_nodes)
+        if resumption is None:
+            self.store.event(0, None, 0, "start", nodes=self.scenario.num_nodes)
+        else:
+            self.returns.resumed(resumption)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for `condition`; an interrupt or a broken run ends the wait. Raises RunError."""
@@ -238,7 +259,7 @@ class Launcher:
         getattr(self, f"on_{kind}", self.on_other)(attendee.hello.node_id, getattr(report, kind))
         if kind == "hello":
             self.attendees[attendee.hello.node_id] = attendee
-            if attendee.hello.epoch:
+            if attendee.hello.epoch and self.start_ns is not None:
                 self.returns.attends(attendee)
         if kind != "progress" or report.progress.phase == "end":
             self.changed.set()

@@ -16,6 +16,7 @@ from netdfl.transport.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:
     from netdfl.fleet.processes import Launcher
+    from netdfl.fleet.resume import Resumption
 
 
 class Returns:
@@ -30,6 +31,17 @@ class Returns:
         self.joined: dict[NodeId, int] = {}
         if self.events:
             launcher.directory.write_events([event.to_json() for event in self.events])
+
+    def resumed(self, resumption: Resumption) -> None:
+        """All nodes live again after the whole run was killed, but for those that are down."""
+        launcher, at_ns = self.launcher, resumption.at_ns
+        self.epochs = dict.fromkeys(resumption.rounds, resumption.epoch)
+        self.joined = {node: max(own, resumption.at_least) for node, own in resumption.rounds.items()}
+        launcher.ordered |= resumption.judged
+        launcher.judged |= resumption.judged
+        launcher.store.event(at_ns, None, min(self.joined.values()), "resume", **resumption.to_json())
+        for node in sorted(resumption.down):
+            launcher.tell_gone(node, "gone before")
 
     def crashed(self, node: NodeId, event: pb.Event) -> None:
         """`node` says that it crashes now, as scripted."""

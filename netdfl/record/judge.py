@@ -43,7 +43,8 @@ class Findings:
 
     `died` maps each node that died unplanned to what happened to it; `deadlocks`, `open_stalls`
     and `not_finite` are sentences; `broke` and `fidelity_missed` are empty where all is well.
-    `figures` holds the final numbers under the names of `FIGURES`.
+    `mass_error` says that a resumed run is not the one that was never killed. `figures` holds the final
+    numbers under the names of `FIGURES`.
     """
 
     died: Mapping[NodeId, str] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class Findings:
     not_finite: Sequence[str] = ()
     figures: Mapping[str, float | None] = field(default_factory=dict)
     fidelity_missed: str = ""
+    mass_error: str = ""
     broke: str = ""
     interrupted: bool = False
 
@@ -81,8 +83,9 @@ def judge(findings: Findings, expect: Mapping[str, Any]) -> Judgement:
         return Judgement("unknown", [findings.broke, *grave], ExitCode.BROKE)
     if grave:
         return Judgement("fail", grave + other, ExitCode.FAIL)
-    if findings.fidelity_missed:
-        return Judgement("unknown", [findings.fidelity_missed, *other], ExitCode.UNKNOWN)
+    doubts = [text for text in (findings.fidelity_missed, findings.mass_error) if text]
+    if doubts:
+        return Judgement("unknown", doubts + other, ExitCode.UNKNOWN)
     if other:
         return Judgement("fail", other, ExitCode.FAIL)
     return Judgement("pass", [], ExitCode.PASS)

@@ -15,6 +15,7 @@ from netdfl.record.judge import Findings, Judgement, judge
 from netdfl.record.run import Run
 
 SCHEMA = "netdfl/result/1"
+MASS_TOLERANCE = 1e-6
 PACKAGES = ("netdfl", "torch", "numpy", "grpcio")
 
 
@@ -24,8 +25,8 @@ class RunFacts:
 
     `targets` are the accuracies of `report.targets`; `broke` and `fidelity_missed` say in a sentence
     what went wrong outside the scenario; `links` names the layer on which links act, and what carried
-    them out; `event_log_hash` and `virtual_duration_s` are the simulated
-    world's alone.
+    them out; `resumed` has an entry for each time that real nodes were resumed; `event_log_hash` and
+    `virtual_duration_s` are the simulated world's alone.
     """
 
     scenario: str
@@ -44,6 +45,7 @@ class RunFacts:
     fidelity: Mapping[str, Any] | None = None
     fidelity_missed: str = ""
     links: Mapping[str, Any] = field(default_factory=lambda: {"layer": "message"})
+    resumed: Sequence[Mapping[str, Any]] = ()
     broke: str = ""
     interrupted: bool = False
 
@@ -95,6 +97,8 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "fidelity": facts.fidelity,
         "versions": _versions(),
     }
+    if facts.resumed:
+        result["resumed"] = [dict(each) for each in facts.resumed]
     if facts.virtual_duration_s is not None:
         result["virtual_duration_s"] = facts.virtual_duration_s
     if facts.event_log_hash is not None:
@@ -118,10 +122,15 @@ def count_messages(run: Run) -> dict[str, Any]:
 
 
 def find_deaths(run: Run) -> list[dict[str, Any]]:
-    """Nodes that died unplanned, in order of time: node, round, reason, and who waited for it in which round."""
+    """Nodes that died unplanned, in order of time: node, round, reason, and who waited for it in which round.
+
+    What was before the last resumption counts no more.
+    """
     first = run.rows(
         "SELECT node, arg_min(round, at_s), arg_min(kind, at_s), arg_min(details, at_s) FROM events "
-        "WHERE kind IN ('died', 'training_error') AND node IS NOT NULL GROUP BY node ORDER BY min(at_s), node"
+        "WHERE kind IN ('died', 'training_error') AND node IS NOT NULL "
+        "AND at_s > coalesce((SELECT max(at_s) FROM events WHERE kind = 'resume'), -1) "
+        "GROUP BY node ORDER BY min(at_s), node"
     )
     waits = run.rows(
         "SELECT unnest(from_json(details->'awaited', '[\"INTEGER\"]')) AS awaited, node, round "
@@ -211,9 +220,22 @@ def _findings(run: Run, facts: RunFacts, figures: Mapping[str, Any], deaths: Seq
         not_finite=_not_finite(run),
         figures=figures,
         fidelity_missed=facts.fidelity_missed,
+        mass_error=_mass_error(facts.resumed, figures["weight_sum"]),
         broke=facts.broke,
         interrupted=facts.interrupted,
     )
+
+
+def _mass_error(resumed: Sequence[Mapping[str, Any]], weight_sum: float | None) -> str:
+    """What a resumed run lacks of the one that was never killed, or has too much; empty where it lacks nothing."""
+    doubts = [f"at {each['at_s']:.4g} s {each['doubt']}" for each in resumed if each["doubt"]]
+    wrong = weight_sum is not None and abs(weight_sum - 1) > MASS_TOLERANCE
+    if not doubts and not (resumed and wrong):
+        return ""
+    how = f"the run was resumed{' ' if doubts else ''}{', and '.join(doubts)}"
+    if weight_sum is None:
+        return f"mass error: {how}: the mean of the models was not kept"
+    return f"mass error: {how}: the sum of w at the end is {weight_sum:.9g} of the number of nodes"
 
 
 def _not_finite(run: Run) -> list[str]:

@@ -1,0 +1,102 @@
+"""A run of real processes that was killed as a whole goes on from its nodes' checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdfl.core.errors import InputError
+from netdfl.fleet.run import resume
+from netdfl.record.judge import ExitCode
+from netdfl.record.run import open_run
+
+SCENARIO = """
+schema: netdfl/1
+name: resumed
+nodes: 4
+rounds: 30
+task: {kind: consensus, dim: 20}
+algorithm: sgp
+topology: {kind: random_push, out_neighbors: 2}
+wait: {deadline: none}
+links: {default: {latency: 30ms}}
+checkpoint: {every: 1}
+evaluation: {every: 10}
+"""
+
+
+def killed(folder: Path, extra: str = "", *sets: str, after_round: int) -> Path:
+    """A run whose launcher was killed, and its nodes with it, once a node had begun `after_round`."""
+    file, out = folder / "scenario.yaml", folder / "run"
+    file.write_text(SCENARIO + extra)
+    overrides = [f"--set={each}" for each in sets]
+    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), f"--out={out}", "--no-page", *overrides]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            while process.poll() is None and max(_rounds(out), default=0) < after_round:
+                time.sleep(0.05)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert not (out / "result.json").exists()
+    for node in json.loads((out / "fleet.json").read_text())["nodes"]:
+        _await_end(node["pid"])
+    return out
+
+
+def _rounds(out: Path) -> list[int]:
+    path = out / "fleet.json"
+    return [node["round"] for node in json.loads(path.read_text())["nodes"]] if path.exists() else []
+
+
+def _await_end(pid: int) -> None:
+    """The kernel kills the nodes after the process that forked them, which is killed after the launcher."""
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]:
+        os.kill(pid, 0)
+        time.sleep(0.02)
+
+
+def data_rounds(out: Path, node: int, epoch: int) -> list[int]:
+    sql = f"SELECT DISTINCT round FROM messages WHERE src = {node} AND epoch = {epoch} AND kind = 'data' ORDER BY 1"
+    return [round for (round,) in open_run(out).rows(sql)]
+
+
+def test_with_acknowledgements_nothing_is_missing(tmp_path: Path) -> None:
+    out = killed(tmp_path, "delivery: {kind: acknowledged, timeout: 300ms}\n", after_round=8)
+    finished = resume(out)
+    assert finished.exit_code == ExitCode.PASS, finished.result["reasons"]
+    (resumed,) = finished.result["resumed"]
+    for node in range(4):
+        own = resumed["rounds"][str(node)]
+        assert own >= 6
+        assert set(data_rounds(out, node, 1)) >= set(range(own, 30))
+    assert finished.result["weight_sum"] == pytest.approx(1, abs=1e-12)
+    assert finished.result["consensus_distance"] < 1e-4
+    with pytest.raises(InputError, match="has ended with verdict pass"):
+        resume(out)
+
+
+def test_what_plain_push_sum_lost_is_named_and_nodes_that_crashed_for_good_stay_down(tmp_path: Path) -> None:
+    out = killed(tmp_path, "", "events=[{at_round: 3, crash: 1}]", "failure_detector=oracle", after_round=8)
+    finished = resume(out)
+    result: dict[str, Any] = finished.result
+    assert result["resumed"][0]["down"] == [1]
+    assert data_rounds(out, 1, 1) == []
+    assert data_rounds(out, 0, 1)[-1] == 29
+    assert finished.exit_code == ExitCode.UNKNOWN
+    (reason,) = result["reasons"]
+    assert reason.startswith("mass error: the run was resumed")
+    assert f"the sum of w at the end is {result['weight_sum']:.9g} of the number of nodes" in reason
+
+
+def test_without_checkpoints_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+    out = killed(tmp_path, "", "checkpoint={}", after_round=3)
+    with pytest.raises(InputError, match="holds no checkpoint"):
+        resume(out)
