@@ -17,9 +17,11 @@ import torch
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import TransportError
 from netdfl.core.types import NodeId
+from netdfl.diagnosis.account import Account
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.by_hand import Request
 from netdfl.fleet.by_hand_record import NodeRecord, Stage
+from netdfl.fleet.by_hand_stalls import QUIET_NS, Accounts
 from netdfl.fleet.by_hand_start import Beginning, Ended, Start
 from netdfl.fleet.devices import spread
 from netdfl.fleet.node_process import EXIT_DISK, NodeProcess, loop_factory
@@ -45,7 +47,7 @@ def live(request: Request) -> int:
     """Run the node of `request`; return its exit code. Raises InputError where it could not begin."""
     torch.set_num_threads(1)
     blueprint = Blueprint.of(_without_oracle(request.scenario))
-    say_layer(blueprint)
+    say_what_is_missing(blueprint)
     directory = RunDirectory(request.directory)
     worker = ThreadWorker()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -61,11 +63,13 @@ def _without_oracle(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"failure_detector": Heartbeat.model_validate({})})
 
 
-def say_layer(blueprint: Blueprint) -> None:
-    """Say that links on packets are not this process's affair, where the scenario has any."""
+def say_what_is_missing(blueprint: Blueprint) -> None:
+    """Say what of the scenario is not this process's affair, nor anybody else's."""
     scenario: Any = blueprint.scenario
     if scenario.world.loss_layer == "packet" and (scenario.links or scenario.events):
         print("links act on packets: this process applies none, something below it must", file=sys.stderr)
+    if scenario.wait.on_stall != "stop":
+        print(f"nobody watches for stalls: wait.on_stall: {scenario.wait.on_stall} does nothing here", file=sys.stderr)
 
 
 async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
@@ -132,6 +136,7 @@ class HandNode(NodeProcess):
             scenario_hash=start.scenario_hash,
             pid=os.getpid(),
         )
+        self.quiet: Account | None = None
         self.done = asyncio.Event()
         self.interrupted = False
 
@@ -266,10 +271,24 @@ class HandNode(NodeProcess):
 
     def note_progress(self, progress: pb.Progress) -> None:
         """Where this node stands."""
+        self.notice_wait()
         if progress.phase == "end":
             self.done.set()
         elif progress.round != self.record.round:
             self.write(self.record.stage)
+
+    def notice_wait(self) -> None:
+        """Keep an account of the present wait, once it has become long."""
+        wait = self.node.waits.current
+        if wait is None or self.clock.now_ns() - wait.since_ns < QUIET_NS:
+            self.quiet = None
+        elif self.quiet is None:
+            self.quiet = self.account()
+            Accounts(self.quiet, self.quiet).write(self.directory)
+
+    def account(self) -> Account:
+        """What this node does now."""
+        return Account.from_json(json.loads(self.probed.answer(pb.Probe()).json))
 
     def tell(self, kind: str, **details: Any) -> None:
         """Record an event of this node."""
@@ -290,6 +309,7 @@ class HandNode(NodeProcess):
             self.report_crash(self.life.crashed_by)
         elif self.interrupted and self.record.stage is Stage.RUNNING:
             self.write(Stage.STOPPED)
+        Accounts.of(self.quiet, self.account()).write(self.directory)
         await super().leave(code)
 
     async def crash(self) -> None:

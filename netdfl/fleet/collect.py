@@ -16,9 +16,13 @@ import torch
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
+from netdfl.diagnosis.diagnose import is_over
 from netdfl.diagnosis.fidelity import judge_fidelity
+from netdfl.diagnosis.finding import Finding, by_verdict
+from netdfl.diagnosis.keep import keep_stall
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
+from netdfl.fleet.by_hand_stalls import Accounts, find_stalls
 from netdfl.fleet.evaluation import judge_snapshots, snapshot_path
 from netdfl.fleet.run import Finished, facts_of, finish, prepare
 from netdfl.record.result import RunFacts
@@ -85,7 +89,10 @@ def collect(
             note(f"node {node}: {reason}")
         store.event(int(duration_s * NS_PER_S), None, scenario.rounds, "finish")
     _describe(blueprint, directory, parts, found, duration_s)
-    return finish(directory, _facts(scenario, found, parts, duration_s, links))
+    stalled, over = _find_stalls(blueprint, directory, parts, note)
+    interrupted = not over and any(part.record.stage is Stage.STOPPED for part in parts.values())
+    facts = _facts(scenario, found, parts, duration_s, links, interrupted=interrupted, **by_verdict(stalled))
+    return finish(directory, facts)
 
 
 def find_parts(folder: Path) -> dict[NodeId, Part]:
@@ -174,6 +181,23 @@ def _cause(blueprint: Blueprint, part: Part | None) -> str:
     return ""
 
 
+def _find_stalls(
+    blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, Part], note: Callable[[str], None]
+) -> tuple[list[Finding], bool]:
+    """What held the nodes that were stopped, and whether it held them for good: then stopping them broke nothing."""
+    stopped = [node for node, part in parts.items() if part.record.stage is Stage.STOPPED]
+    if not stopped:
+        return [], False
+    ended = [part for part in parts.values() if part.record.stage in (Stage.STOPPED, Stage.FINISHED)]
+    accounts = {p.record.node: said for p in ended if (said := Accounts.read(p.folder)) is not None}
+    detects = blueprint.scenario.failure_detector.kind != "none"
+    stalled, snapshot = find_stalls(accounts, blueprint.node_ids, blueprint.schedule, detects_crashes=detects)
+    for finding in stalled:
+        note(("suspected: " if finding.suspected else "") + finding.text)
+        keep_stall(directory.path, finding, snapshot)
+    return stalled, is_over(stalled, stopped)
+
+
 def _describe(
     blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, Part], found: Run, duration_s: float
 ) -> None:
@@ -206,7 +230,12 @@ def _describe(
 
 
 def _facts(
-    scenario: Scenario, found: Run, parts: Mapping[NodeId, Part], duration_s: float, links: Mapping[str, Any] | None
+    scenario: Scenario,
+    found: Run,
+    parts: Mapping[NodeId, Part],
+    duration_s: float,
+    links: Mapping[str, Any] | None,
+    **more: Any,
 ) -> RunFacts:
     world: Any = scenario.world
     bound = getattr(world, "fidelity", None) or Fidelity.model_validate({})
@@ -218,6 +247,6 @@ def _facts(
         fidelity=fidelity.summary,
         fidelity_missed=fidelity.missed,
         links=dict(links or {"layer": world.loss_layer}),
-        interrupted=any(part.record.stage is Stage.STOPPED for part in parts.values()),
         broke=next(broke, ""),
+        **more,
     )

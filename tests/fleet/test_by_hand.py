@@ -14,6 +14,7 @@ import pytest
 from hand_fleet import HandFleet
 
 from netdfl.fleet.by_hand_record import NodeRecord, Stage
+from netdfl.fleet.by_hand_stalls import ACCOUNTS_FILE
 from netdfl.fleet.collect import collect
 from netdfl.fleet.run import Finished, run
 from netdfl.record.judge import ExitCode
@@ -208,3 +209,24 @@ topology: {kind: star}
     assert found.exit_code == ExitCode.PASS, found.result["reasons"]
     simulated = run(loads(server, on="simulated"), out=tmp_path / "simulated", page=False)
     assert found.result["test_accuracy"] == simulated.result["test_accuracy"]
+
+
+def test_a_fleet_that_stood_still_for_good_is_diagnosed_and_not_taken_for_interrupted(
+    fleets: list[HandFleet], tmp_path: Path
+) -> None:
+    lost = "failure_detector: none\nevents: [{at_round: 2, for_rounds: 1, link: '0->1', loss: 1}]\n"
+    scenario = CONSENSUS.replace("500ms", "none") + lost
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", scenario, 3))
+    fleet.start(0, 1, 2)
+    until = time.monotonic() + 60
+    while not all((fleet.directory(node) / ACCOUNTS_FILE).exists() for node in range(3)) and time.monotonic() < until:
+        time.sleep(0.1)
+    for node in fleet.running.values():
+        node.terminate()
+    fleet.end()
+    found = collect(fleet.folder, out=tmp_path / "run")
+    assert found.exit_code == ExitCode.FAIL
+    (stall,) = found.result["stalls"]
+    assert (stall["cause"], stall["roots"], stall["culprits"]) == ("lost_message", [1], [0])
+    assert not stall["suspected"]
+    assert "interrupted" not in " ".join(found.result["reasons"])

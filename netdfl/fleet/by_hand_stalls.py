@@ -1,0 +1,90 @@
+"""Why a fleet without a launcher stood still: each node keeps two accounts of itself, read once all are at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.account import Account
+from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.diagnose import confirm, diagnose
+from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.snapshot import Snapshot, State
+from netdfl.diagnosis.watch import Pace
+from netdfl.links.events import CompiledEvent
+from netdfl.record.run import RunDirectory
+
+ACCOUNTS_FILE = "accounts.json"
+QUIET_NS = NS_PER_S
+TOGETHER_NS = 5 * NS_PER_S
+"""Accounts that were given further apart are not of one moment: who gave the earlier one had ended by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """One node's words when its present wait had become long, and when it ended; the same while it lives."""
+
+    quiet: Account
+    last: Account
+
+    @classmethod
+    def of(cls, quiet: Account | None, last: Account) -> Self:
+        """Without words of a long wait, the node was at work."""
+        return cls(replace(last, state=State.RUNNING, wait=None) if quiet is None else quiet, last)
+
+    @classmethod
+    def read(cls, directory: Path) -> Self | None:
+        """What the node in `directory` left; None where it left none."""
+        path = directory / ACCOUNTS_FILE
+        if not path.is_file():
+            return None
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return cls(Account.from_json(said["quiet"]), Account.from_json(said["last"]))
+
+    def write(self, directory: Path) -> None:
+        """Leave it. Raises RunError."""
+        said: dict[str, Any] = {"quiet": self.quiet.to_json(), "last": self.last.to_json()}
+        RunDirectory(directory).write_json(ACCOUNTS_FILE, said)
+
+
+def find_stalls(
+    accounts: Mapping[NodeId, Accounts],
+    nodes: Iterable[NodeId],
+    schedule: Iterable[CompiledEvent],
+    *,
+    detects_crashes: bool,
+) -> tuple[list[Finding], Snapshot]:
+    """What held the fleet when its last nodes were stopped, and the moment that shows it.
+
+    One of `nodes` without an account, or with one from long before the others', counts as dead.
+    """
+    at_ns = max((each.last.at_ns for each in accounts.values()), default=0)
+    down = {node: _down(accounts.get(node)) for node in nodes if not _present(accounts.get(node), at_ns)}
+    outages, pace = Outages(list(schedule)), Pace(accounts)
+    for node, each in accounts.items():
+        pace.at(node, each.last.round, each.last.since_ns)
+
+    def moment(words: Mapping[NodeId, Account]) -> Snapshot:
+        return assemble(at_ns, words, down, outages, detects_crashes=detects_crashes)
+
+    first = moment({node: each.quiet for node, each in accounts.items()})
+    second = moment({node: each.last for node, each in accounts.items()})
+    return confirm(diagnose(second, patience_ns=pace.patience_ns), first, second), second
+
+
+def _present(accounts: Accounts | None, at_ns: int) -> bool:
+    if accounts is None:
+        return False
+    return accounts.last.state is State.FINISHED or at_ns - accounts.last.at_ns <= TOGETHER_NS
+
+
+def _down(accounts: Accounts | None) -> Down:
+    if accounts is None:
+        return Down(State.CRASHED, 0, 0)
+    return Down(State.CRASHED, accounts.last.round, accounts.last.at_ns)
