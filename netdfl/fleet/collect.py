@@ -5,6 +5,7 @@ Nothing is changed where it lies. Models are read one after the other, so never 
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -34,6 +35,7 @@ from netdfl.scenario.resolved import scenario_hash
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.world import Fidelity
 
+PACKETS = "packets.json"
 _PHASES: Mapping[Stage, Phase] = {
     Stage.FINISHED: Phase.FINISHED,
     Stage.CRASHED: Phase.CRASHED,
@@ -66,7 +68,8 @@ def collect(
         root: Where runs are kept.
         page: Whether to write `report.html`.
         note: Told what is missing.
-        links: What carried out the links; by default what the scenario says that they act on.
+        links: What carried out the links; by default what the scenario says that they act on, with what
+            became of the packets by `packets.json`, where that lies in `folder`.
         deaths: What is known otherwise of how nodes ended, by node.
 
     Raises:
@@ -91,6 +94,7 @@ def collect(
     _describe(blueprint, directory, parts, found, duration_s)
     stalled, over = _find_stalls(blueprint, directory, parts, note)
     interrupted = not over and any(part.record.stage is Stage.STOPPED for part in parts.values())
+    links = dict(links or _links(Path(folder), scenario, directory))
     facts = _facts(scenario, found, parts, duration_s, links, interrupted=interrupted, **by_verdict(stalled))
     return finish(directory, facts)
 
@@ -181,6 +185,16 @@ def _cause(blueprint: Blueprint, part: Part | None) -> str:
     return ""
 
 
+def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[str, Any]:
+    """The layer, and what the process that carried the packets has counted."""
+    world: Any = scenario.world
+    links = {"layer": world.loss_layer}
+    if (folder / PACKETS).is_file():
+        links |= json.loads((folder / PACKETS).read_text(encoding="utf-8"))
+        directory.write_json(PACKETS, links.pop("edges", {}))
+    return links
+
+
 def _find_stalls(
     blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, Part], note: Callable[[str], None]
 ) -> tuple[list[Finding], bool]:
@@ -234,7 +248,7 @@ def _facts(
     found: Run,
     parts: Mapping[NodeId, Part],
     duration_s: float,
-    links: Mapping[str, Any] | None,
+    links: Mapping[str, Any],
     **more: Any,
 ) -> RunFacts:
     world: Any = scenario.world
@@ -246,7 +260,7 @@ def _facts(
         duration_s,
         fidelity=fidelity.summary,
         fidelity_missed=fidelity.missed,
-        links=dict(links or {"layer": world.loss_layer}),
+        links=links,
         broke=next(broke, ""),
         **more,
     )

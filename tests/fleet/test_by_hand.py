@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -110,6 +111,17 @@ def test_collecting_changes_nothing_and_can_be_repeated(
 ) -> None:
     again = collect(trained[0].folder, out=tmp_path / "run", page=False)
     assert again.result == gathered.result
+
+
+def test_what_became_of_packets_is_named_in_the_result(
+    trained: tuple[HandFleet, dict[int, int | None]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "fleet"
+    shutil.copytree(trained[0].folder, folder)
+    (folder / "packets.json").write_text('{"edges": {"0->1": {}}, "engine": "tun", "strangers": 2}', encoding="utf-8")
+    found = collect(folder, out=tmp_path / "run", page=False)
+    assert found.result["links"] == {"layer": "message", "engine": "tun", "strangers": 2}
+    assert json.loads((found.path / "packets.json").read_text(encoding="utf-8")) == {"0->1": {}}
 
 
 def test_a_node_that_is_missing_is_named(fleets: list[HandFleet], tmp_path: Path) -> None:
