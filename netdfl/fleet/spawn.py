@@ -19,6 +19,12 @@ _MALLOC = {
     "MALLOC_TOP_PAD_": "67108864",
 }
 
+_GRPC = {
+    "GRPC_VERBOSITY": "NONE",
+    # Sockets are read by the thread that waits for them, not by one of a pool: half the switches between threads.
+    "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
+}
+
 HERE: Mapping[str, str] = {}
 
 
@@ -36,12 +42,12 @@ class Nursery:
     @classmethod
     def open(cls) -> Self:
         """Start the process; it answers to nothing before `plan`."""
-        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GRPC_VERBOSITY": "NONE"}
+        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         process = subprocess.Popen(
             [sys.executable, "-m", "netdfl.fleet.nursery"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | _MALLOC | threads,
+            env=_GRPC | os.environ | _MALLOC | threads,
             start_new_session=True,
         )
         return cls(process)
