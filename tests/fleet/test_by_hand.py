@@ -157,24 +157,46 @@ def test_a_crash_of_the_schedule_and_a_return(fleets: list[HandFleet], tmp_path:
     assert [round for (round,) in rounds] == list(range(8))
 
 
-def test_a_killed_node_is_named_and_one_that_is_restarted_rejoins(fleets: list[HandFleet], tmp_path: Path) -> None:
-    slow = CONSENSUS.replace("rounds: 8", "rounds: 20") + "checkpoint: {every: 1}\nlinks: {default: {latency: 200ms}}\n"
+def test_killed_nodes_are_named_and_rejoin_with_their_record_and_without(
+    fleets: list[HandFleet], tmp_path: Path
+) -> None:
+    slow = CONSENSUS.replace("rounds: 8", "rounds: 40") + "checkpoint: {every: 1}\nlinks: {default: {latency: 200ms}}\n"
     fleets.append(fleet := HandFleet(tmp_path / "fleet", slow, 3))
     fleet.start(0, 1, 2)
-    for node in (1, 2):
+    for node in (0, 1):
         wait_until_round(fleet, node, 2)
         fleet.running[node].kill()
         fleet.ended(node)
-    fleet.start(1)
-    assert fleet.end() == {0: 0, 1: 0}, fleet.logs([0, 1])
+    shutil.rmtree(fleet.directory(0))
+    fleet.start(0, 1)
+    assert fleet.end() == {0: 0, 1: 0, 2: 0}, fleet.logs(range(3))
     found = collect(fleet.folder, out=tmp_path / "run", page=False)
     assert found.exit_code == ExitCode.FAIL
     died = {death["node"]: death["reason"] for death in found.result["died"]}
-    assert set(died) == {1, 2}
-    assert "began again" in died[1]
-    assert "never reported an end" in died[2]
+    assert died == {0: "its record is gone, and it began again", 1: "it was killed, and began again"}
     last = found.run.rows("SELECT node, max(round) FROM metrics WHERE name = 'round_s' GROUP BY node ORDER BY node")
-    assert last[:2] == [(0, 19), (1, 19)]
+    assert last == [(0, 39), (1, 39), (2, 39)]
+    epochs = found.run.rows("SELECT src, max(epoch) FROM messages WHERE fate = 'delivered' GROUP BY src ORDER BY src")
+    assert epochs == [(0, 1), (1, 1), (2, 0)]
+
+
+def test_nodes_that_reported_no_end_or_nothing_are_named(
+    trained: tuple[HandFleet, dict[int, int | None]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "fleet"
+    shutil.copytree(trained[0].folder, folder)
+    shutil.rmtree(folder / "nodes" / "2")
+    record = NodeRecord.read(folder / "nodes" / "1")
+    assert record is not None
+    record.stage = Stage.RUNNING
+    record.write(folder / "nodes" / "1")
+    told: list[str] = []
+    found = collect(folder, out=tmp_path / "run", page=False, note=told.append, deaths={2: "out of memory"})
+    assert found.exit_code == ExitCode.FAIL
+    reasons = {death["node"]: death["reason"] for death in found.result["died"]}
+    assert reasons == {1: "it never reported an end; the last that it wrote is of round 3", 2: "out of memory"}
+    assert told == [f"node {node}: {reason}" for node, reason in reasons.items()]
+    assert [event[3] for event in events(found, "left_out")] == [{"nodes": [2]}] * 4
 
 
 def test_sigterm_ends_a_node_in_good_order(fleets: list[HandFleet], tmp_path: Path) -> None:
