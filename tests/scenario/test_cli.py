@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,3 +112,9 @@ def test_the_json_schema_knows_every_key_and_part() -> None:
     assert {"task", "links", "events", "wait"} <= set(schema["properties"])
     names = [option["enum"] for option in schema["properties"]["algorithm"]["anyOf"] if "enum" in option]
     assert "dfedavg" in names[0]
+
+
+def test_the_command_line_is_a_module_too() -> None:
+    done = subprocess.run([sys.executable, "-m", "netdfl", "list", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "algorithms" in done.stdout
