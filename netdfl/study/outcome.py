@@ -20,10 +20,11 @@ def figures_of(ran: Ran) -> dict[str, float]:
     duration_s, virtual_duration_s, lost (the share of messages that were not delivered). `deadlock` is 1 where
     there was one, `stalled` where nodes still stood at the end, `not_passed` where the verdict is not pass, `died`
     where a node did. `rounds` is how many each node has finished on average, `rounds_per_s` by the fleet's
-    time. And the last value of each of the fleet's own metrics, such as `error`.
+    time. And the last value of each of the fleet's own metrics, such as `error`; `smallest_weight` and
+    `largest_weight` of all nodes and rounds, for push-sum.
     """
     result = ran.result or {}
-    figures = _last_metrics(ran.path)
+    figures = _metrics(ran.path)
     names = (
         "test_loss",
         "train_loss",
@@ -60,15 +61,20 @@ def _pace(path: Path, result: Mapping[str, Any]) -> dict[str, float]:
     return {"rounds": rounds} | ({"rounds_per_s": rounds / seconds} if seconds else {})
 
 
-def _last_metrics(path: Path) -> dict[str, float]:
-    """The last value of each metric of the fleet; those that were not finite are left out."""
+def _metrics(path: Path) -> dict[str, float]:
+    """The last value of each metric of the fleet, and the range of push-sum weights; none that is not finite."""
     found: dict[str, float | None] = {}
+    weights: list[float] = []
     try:
         with (path / "store" / "metrics-fleet.jsonl").open(encoding="utf-8") as lines:
             for line in lines:
                 row = json.loads(line)
                 if row["node"] is None:
                     found[row["name"]] = row["value"]
+                elif row["name"] == "weight":
+                    weights.append(row["value"])
     except (OSError, ValueError):
         return {}
+    if weights:
+        found |= {"smallest_weight": min(weights), "largest_weight": max(weights)}
     return {name: value for name, value in found.items() if value is not None}

@@ -22,7 +22,12 @@ Values = tuple[tuple[str, str], ...]
 
 
 class Drawn(Strict):
-    """One figure of a sweep: `y` against `x`, a line for each combination of all else that varies."""
+    """One figure of a sweep: `y` against `x`, a line for each combination of all else that varies.
+
+    With `x: round`, `y` is a metric that a run records each round, of the nodes or of the fleet: a line for the median,
+    a band from the smallest to the largest. With `x: NAME@2` there is a point for every node and round, against the
+    metric NAME of the same node two rounds before.
+    """
 
     y: str
     x: str

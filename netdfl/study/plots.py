@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from netdfl.core.units import parse_probability
-from netdfl.study.plan import Drawn
+from netdfl.study.plan import Drawn, Values
 from netdfl.study.summary import Estimate, Point, estimates
 
 COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d3d3d", "#00a5a5")
@@ -50,9 +50,14 @@ def _lines(points: Sequence[Point], drawn: Drawn) -> dict[str, list[tuple[str, E
         text = dict(point.values).get(drawn.x)
         if found is None or text is None:
             continue
-        rest = [value for name, value in point.values if name != drawn.x]
-        lines.setdefault(", ".join(filter(None, [point.case, *rest])), []).append((text, found))
+        rest = tuple((name, value) for name, value in point.values if name != drawn.x)
+        lines.setdefault(name_of(point.case, rest), []).append((text, found))
     return lines
+
+
+def name_of(case: str, values: Values) -> str:
+    """The name of a line: its case, and the values of what else varies."""
+    return ", ".join(filter(None, [case, *(value for _, value in values)]))
 
 
 def _number(text: str) -> float | None:

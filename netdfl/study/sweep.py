@@ -59,17 +59,22 @@ def _run(plan: Plan, out: Path, seeds: int | None, jobs: int, console: Console) 
     names = _worth_showing(points, plan.figures)
     (out / "table.md").write_text(_markdown(points, names), encoding="utf-8")
     _show(points, names, plan.name, console)
-    _draw(points, plan.figures, out / "figures")
+    _draw(ran, points, plan.figures, out / "figures")
     num_failed = sum(each.failed for each in ran)
     console.print(f"{len(ran)} cells, {num_failed} failed; tables and figures in {out}", markup=False)
     return num_failed
 
 
-def _draw(points: Sequence[Point], figures: Sequence[Drawn], folder: Path) -> None:
+def _draw(ran: Sequence[Ran], points: Sequence[Point], figures: Sequence[Drawn], folder: Path) -> None:
+    from netdfl.study.curves import draw_curves, draw_points
     from netdfl.study.plots import draw
 
     for drawn in figures:
-        if any(drawn.y in point.figures for point in points):
+        if drawn.x == "round":
+            draw_curves(ran, drawn, folder / f"{drawn.y}_by_round.png")
+        elif "@" in drawn.x:
+            draw_points(ran, drawn, folder / f"{drawn.y}_by_{drawn.x.partition('@')[0]}.png")
+        elif any(drawn.y in point.figures for point in points):
             draw(points, drawn, folder / f"{drawn.y}.png")
 
 

@@ -1,0 +1,127 @@
+"""A sweep's figures of what runs recorded each round: how a metric went, or how it follows another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from netdfl.study.cells import Ran
+from netdfl.study.plan import Drawn
+from netdfl.study.plots import COLORS, MARKERS, name_of
+
+FLEET = -1
+Recorded = Mapping[tuple[int, int], float | None]
+"""A metric by round and node, or FLEET; None where it was not finite."""
+
+
+class Curve(NamedTuple):
+    """A metric by round: its median, smallest and largest over nodes and seeds; `whole` unless it broke off."""
+
+    rounds: tuple[int, ...]
+    middle: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    whole: bool
+
+
+def curve_of(ran: Sequence[Ran], metric: str) -> Curve:
+    """The metric over these runs; it breaks off before a round in which it was infinite, or for which a node died."""
+    runs = [_recorded(each.path, metric) for each in ran]
+    asked = min(int((each.result or {})["rounds"]) for each in ran)
+    bad = [round for found in runs for (round, _), value in found.items() if value is None]
+    end = min([asked, *bad, *(round for each in ran for round in _deaths(each.path))])
+    columns: dict[int, list[float]] = {}
+    for found in runs:
+        for (round, _), value in found.items():
+            if round < end and value is not None:
+                columns.setdefault(round, []).append(value)
+    values = [columns[round] for round in sorted(columns)]
+    rounds = tuple(round + 1 for round in sorted(columns))
+    return Curve(rounds, tuple(map(median, values)), tuple(map(min, values)), tuple(map(max, values)), end == asked)
+
+
+def follows(ran: Sequence[Ran], y: str, x: str, lag: int) -> tuple[list[float], list[float]]:
+    """For every node and round of these runs: what `x` was `lag` rounds before, and `y`; finite ones only."""
+    pairs: list[tuple[float, float]] = []
+    for each in ran:
+        before, now = _recorded(each.path, x), _recorded(each.path, y)
+        found = [(before.get((round - lag, node)), value) for (round, node), value in now.items()]
+        pairs += [(a, b) for a, b in found if a is not None and b is not None]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def _recorded(path: Path, metric: str) -> Recorded:
+    """Of the nodes, or of the fleet where nodes do not have it."""
+    found: dict[tuple[int, int], float | None] = {}
+    with (path / "store" / "metrics-fleet.jsonl").open(encoding="utf-8") as lines:
+        for row in map(json.loads, lines):
+            if row["name"] == metric:
+                found[row["round"], FLEET if row["node"] is None else row["node"]] = row["value"]
+    return {place: value for place, value in found.items() if place[1] != FLEET} or found
+
+
+def _deaths(path: Path) -> list[int]:
+    """The rounds in which nodes died."""
+    nodes = json.loads((path / "fleet.json").read_text(encoding="utf-8"))["nodes"]
+    return [node["round"] for node in nodes if node["phase"] == "died"]
+
+
+def draw_curves(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
+    """Draw metrics over rounds to `path`; a cross ends a curve that breaks off."""
+    figure, axes = _canvas(drawn)
+    for color, (name, cells) in zip(cycle(COLORS), _by_line(ran).items(), strict=False):
+        curve = curve_of(cells, drawn.y)
+        axes.plot(curve.rounds, curve.middle, label=name, lw=1.6, color=color)
+        axes.fill_between(curve.rounds, curve.low, curve.high, color=color, alpha=0.18, lw=0)
+        if not curve.whole:
+            axes.plot(curve.rounds[-1:], curve.middle[-1:], marker="x", ms=9, mew=2.2, color=color)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("round")
+    _save(figure, path)
+
+
+def draw_points(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
+    """Draw to `path` how a metric of the nodes follows one of earlier rounds."""
+    figure, axes = _canvas(drawn)
+    metric, _, lag = drawn.x.partition("@")
+    for look, (name, cells) in zip(cycle(zip(COLORS, MARKERS, strict=True)), _by_line(ran).items(), strict=False):
+        found = follows(cells, drawn.y, metric, int(lag))
+        axes.scatter(*found, s=9, alpha=0.5, lw=0, color=look[0], marker=look[1], label=name)
+    axes.set_xscale("log")
+    axes.set_xlabel(f"{metric} {'a round' if lag == '1' else f'{lag} rounds'} before")
+    _save(figure, path)
+
+
+def _by_line(ran: Sequence[Ran]) -> dict[str, list[Ran]]:
+    lines: dict[str, list[Ran]] = {}
+    for each in ran:
+        if not each.failed:
+            lines.setdefault(name_of(each.cell.case, each.cell.values), []).append(each)
+    return lines
+
+
+def _canvas(drawn: Drawn) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7.0, 4.2), dpi=130, layout="constrained")
+    axes = figure.add_subplot()
+    if drawn.log:
+        axes.set_yscale("log")
+    axes.set_ylabel(drawn.label or drawn.y)
+    axes.grid(alpha=0.2)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _save(figure: Figure, path: Path) -> None:
+    (axes,) = figure.axes
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False, fontsize=8, markerscale=2)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)

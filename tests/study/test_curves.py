@@ -1,0 +1,87 @@
+"""What a sweep draws of a run's rounds: curves over nodes and seeds, where they break off, one metric after another."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from netdfl.study.cells import Ran
+from netdfl.study.curves import Curve, curve_of, follows
+from netdfl.study.outcome import figures_of
+from netdfl.study.plan import Cell
+from netdfl.study.sweep import sweep
+
+STUDY = """
+schema: netdfl/study/1
+name: curves
+sweeps:
+  weights:
+    scenario:
+      schema: netdfl/1
+      name: weights
+      seed: 1
+      nodes: 5
+      rounds: 4
+      world: simulated
+      task: {kind: consensus, dim: 2}
+      algorithm: sgp
+      topology: {kind: random_push, out_neighbors: 2}
+      wait: {deadline: none}
+    seeds: 2
+    figures:
+      - {y: weight, x: round, log: true}
+      - {y: error, x: round, log: true}
+      - {y: weight, x: weight@1}
+"""
+
+
+def recorded(path: Path, values: list[list[float | None]], *, died: int | None = None) -> Ran:
+    """A run whose node i had `values[t][i]` as its loss in round t; `died` is a round in which node 0 died."""
+    (path / "store").mkdir(parents=True)
+    rows = [
+        {"at_s": 0, "node": node, "round": round, "name": "train_loss", "value": value}
+        for round, row in enumerate(values)
+        for node, value in enumerate(row)
+    ]
+    (path / "store" / "metrics-fleet.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    phases = [("died", died)] if died is not None else [("finished", len(values))]
+    (path / "fleet.json").write_text(json.dumps({"nodes": [{"phase": p, "round": r} for p, r in phases]}))
+    return Ran(Cell("", (), 0, ()), path, 0, {"rounds": len(values)})
+
+
+def test_a_curve_is_the_median_and_the_range_over_nodes_and_seeds(tmp_path: Path) -> None:
+    runs = [recorded(tmp_path / "a", [[1, 2], [5, 6]]), recorded(tmp_path / "b", [[3, 9], [7, 8]])]
+    assert curve_of(runs, "train_loss") == Curve((1, 2), (2.5, 6.5), (1, 5), (9, 8), whole=True)
+
+
+@pytest.mark.parametrize(("values", "died"), [([[1, 2], [3, None], [4, 5]], None), ([[1, 2], [3, 3], [4, 5]], 1)])
+def test_a_curve_breaks_off_where_a_value_is_infinite_or_a_node_dies(
+    tmp_path: Path, values: list[list[float | None]], died: int | None
+) -> None:
+    curve = curve_of([recorded(tmp_path / "a", values, died=died)], "train_loss")
+    assert (curve.rounds, curve.whole) == ((1,), False)
+
+
+def test_a_metric_is_set_against_that_of_the_same_node_so_many_rounds_before(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "a", [[1, 10], [2, None], [3, 30]])
+    assert follows([run], "train_loss", "train_loss", 2) == ([1, 10], [3, 30])
+    assert follows([run], "train_loss", "train_loss", 1) == ([1, 2], [2, 3])
+
+
+def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
+    (tmp_path / "curves.yaml").write_text(STUDY)
+    assert sweep(tmp_path / "curves.yaml", out=tmp_path / "out", console=Console(file=io.StringIO())) == 0
+    folder = tmp_path / "out" / "weights"
+    assert {file.name for file in (folder / "figures").iterdir()} == {
+        "weight_by_round.png",
+        "error_by_round.png",
+        "weight_by_weight.png",
+    }
+    cell = next(path for path in (folder / "cells").iterdir() if path.is_dir())
+    figures = figures_of(Ran(Cell("", (), 0, ()), cell, 0, {}))
+    weights = curve_of([Ran(Cell("", (), 0, ()), cell, 0, {"rounds": 4})], "weight")
+    assert 0 < figures["smallest_weight"] == min(weights.low) < 1 < figures["largest_weight"] == max(weights.high)
