@@ -257,10 +257,23 @@ def collect(
 ) -> None:
     """Gather what nodes without a launcher wrote into one run directory, and judge it; the exit code is the verdict."""
     from netdfl.fleet.collect import collect as collect_run
+    from netdfl.fleet.testbed import known_of
     from netdfl.report.live import open_view
 
     view = open_view()
-    raise typer.Exit(_sum_up(view, collect_run(folder, out=out, page=page, note=view.note)))
+    raise typer.Exit(_sum_up(view, collect_run(folder, out=out, page=page, note=view.note, **known_of(folder))))
+
+
+@app.command("testbed")
+def make_testbed(
+    scenario: ScenarioFile,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to make.")],
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+) -> None:
+    """Write a folder that runs the scenario on any Docker host, by `docker-compose up` and without a launcher."""
+    from netdfl.fleet.testbed import write_testbed
+
+    print(write_testbed(load_scenario(scenario, sets, "containers"), out) / "README.md")
 
 
 @app.command()

@@ -20,11 +20,10 @@ from typing import Any, cast
 
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
-from netdfl.fleet.containers_compose import Fleet, acts_on_packets, files_of, service_name, to_text
+from netdfl.fleet.containers_compose import SOCKET, Fleet, acts_on_packets, files_of, service_name, to_text
 from netdfl.fleet.containers_docker import Docker, call
 from netdfl.fleet.containers_image import asks_gpus, image_for
 from netdfl.fleet.containers_nursery import ContainerNursery, owner, take_back
-from netdfl.fleet.containers_packets import SOCKET
 from netdfl.fleet.namespaces import NamespaceLauncher
 from netdfl.fleet.packet_network import PacketNetwork
 from netdfl.fleet.processes import Outcome

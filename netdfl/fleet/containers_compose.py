@@ -17,6 +17,7 @@ from netdfl.scenario.schema import Scenario
 HOME = "/netdfl"
 """Where a container sees the folder that it shares with the others and the host."""
 NODE_LABEL = "netdfl.node"
+SOCKET = "packets.sock"
 NETWORK = "fleet"
 _PYTHON = ("python", "-m")
 _LISTENS = "grep -v 0B00007F /proc/net/tcp | grep -q ' 0A '"  # but for the container's own name server
@@ -27,7 +28,8 @@ class Fleet:
     """What the services of one fleet have in common.
 
     `shared` is the folder that they see as `/netdfl`; `mounts` are others, read-only, at the same path inside.
-    `owner` (`uid:gid`) is whom they run as. `labels` are on everything that is made.
+    `owner` (`uid:gid`) is whom they run as, and `socket` where the forwarder of packets takes their devices.
+    `labels` are on everything that is made.
     """
 
     scenario: Scenario
@@ -36,6 +38,7 @@ class Fleet:
     owner: str
     labels: Mapping[str, str]
     mounts: Sequence[Path] = ()
+    socket: str = f"{HOME}/{SOCKET}"
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -48,7 +51,7 @@ class Fleet:
         packets = acts_on_packets(self.scenario)
         service = self._common(node, command)
         if packets:
-            device = [*_PYTHON, "netdfl.fleet.containers_tun", str(node), self.world.tcp, f"{HOME}/packets.sock"]
+            device = [*_PYTHON, "netdfl.fleet.containers_tun", str(node), self.world.tcp, self.socket]
             service |= {
                 "entrypoint": [*device, *command],
                 "user": "0:0",

@@ -63,6 +63,7 @@ def cache() -> Path:
 def write_recipe(folder: Path, *, gpus: bool) -> str:
     """Write all that the image is built from but the wheels into `folder`; return the image's name."""
     (folder / "wheels").mkdir(parents=True, exist_ok=True)
+    (folder / "wheels" / "README").write_text("Wheels that lie here are installed, and pip fetches nothing.\n")
     (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements()), encoding="utf-8")
     (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in versions()), encoding="utf-8")
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")

@@ -21,6 +21,7 @@ from netdfl.core.errors import InputError, MachineError
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.fleet.by_hand_record import NodeRecord
+from netdfl.fleet.containers_compose import SOCKET
 from netdfl.fleet.containers_tun import take_over
 from netdfl.fleet.forwarder import Forwarder, Timer
 from netdfl.fleet.packet_engines import CAPACITY_BPS, asked_bps
@@ -33,7 +34,8 @@ from netdfl.scenario.build import build_links, compile_schedule
 from netdfl.scenario.load import loads
 from netdfl.scenario.schema import Scenario
 
-SOCKET, COUNTS = "packets.sock", "packets.json"
+NODES, NETWORK, LINKS = "nodes", "network", "links.json"
+"""What of a testbed's folder is written: by the nodes, each in its own, and by this, in the other."""
 _LOOK_NS, _LEFT_ALONE_NS = 50_000_000, 5_000_000_000
 _HANDED_OVER_S = 1.0
 
@@ -142,7 +144,7 @@ def serve(folder: Path) -> None:
     """Forward until no node is left; then count. Raises InputError."""
     text = (folder / "scenario.yaml").read_text(encoding="utf-8")
     scenario = loads(text, file="scenario.yaml", directory=str(folder))
-    ruled = open_received(scenario, folder / SOCKET)
+    ruled = open_received(scenario, folder / NETWORK / SOCKET)
     free = Received(Links(LinksSpec({}, {}, scenario.num_nodes), Streams(0)), [], scenario.num_nodes, ruled._listener)
     signal.signal(signal.SIGTERM, lambda *_: _stop(free, ruled))
     looking = Look(folder, free)
@@ -150,8 +152,9 @@ def serve(folder: Path) -> None:
     if looking.start_ns is not None:
         ruled.take_over(free)
         Look(folder, ruled, looking.start_ns).until(lambda: False)
-    counts: dict[str, Any] = ruled.counts()
-    RunDirectory(folder).write_json(COUNTS, counts)
+    world: Any = scenario.world
+    said = {"layer": world.loss_layer, "engine": ruled.name, "tcp": world.tcp}
+    RunDirectory(folder / NETWORK).write_json(LINKS, said | ruled.counts())
     ruled.close()
 
 
@@ -188,7 +191,7 @@ class Look:
 
     def find_start(self) -> int | None:
         """The start that the nodes agreed on, once one of them has written it down since this began."""
-        for path in (self.folder / "nodes").iterdir():
+        for path in (self.folder / NODES).iterdir():
             with suppress(InputError):
                 record = NodeRecord.read(path)
                 if record is not None and record.start_monotonic_ns is not None:
