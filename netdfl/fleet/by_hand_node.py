@@ -143,10 +143,11 @@ class HandNode(NodeProcess):
     async def live(self, stopping: _Stopping) -> int:
         """From listening to the end; return the exit code. Raises InputError where it could not begin."""
         self.record.address = await self.transport.start()
+        again = self.beginning.rejoin is not None
         try:
-            self.write(Stage.GATHERING)
-            neighbors = self.blueprint.possible_neighbors(self.id)
-            await self.start.agree(self.meeting, neighbors, again=self.beginning.rejoin is not None)
+            if not again:  # what a later life begins from is kept until it has begun
+                self.write(Stage.GATHERING)
+            await self.start.agree(self.meeting, self.blueprint.possible_neighbors(self.id), again=again)
         except BaseException:
             await self.transport.aclose()
             raise

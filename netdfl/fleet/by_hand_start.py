@@ -114,7 +114,10 @@ class Start:
             replies = await self._ask_all(run_id)
             if running := {node: reply for node, reply in replies.items() if reply.start_ns is not None}:
                 return running
-            await self._pause(f"no other node of the run {run_id.hex()} answers, which this node was part of")
+            await self._pause(
+                f"no other node runs the run {run_id.hex()}, of which {self.request.directory} holds a part; "
+                "for a new run, begin with empty folders"
+            )
 
     # when the fleet starts
 
