@@ -195,7 +195,7 @@ def test_nodes_that_reported_no_end_or_nothing_are_named(
     assert found.exit_code == ExitCode.FAIL
     reasons = {death["node"]: death["reason"] for death in found.result["died"]}
     assert reasons == {1: "it never reported an end; the last that it wrote is of round 3", 2: "out of memory"}
-    assert told == [f"node {node}: {reason}" for node, reason in reasons.items()]
+    assert told == [f"node {node}: {reason}" for node, reason in sorted(reasons.items())]
     assert [event[3] for event in events(found, "left_out")] == [{"nodes": [2]}] * 4
 
 
