@@ -6,12 +6,16 @@ and then only pytest runs.
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = sys.executable
@@ -35,11 +39,11 @@ def main(arguments: list[str]) -> int:
         return 1 if report(run_checks()) else 0
     if arguments:
         return pytest(arguments)
-    with ThreadPoolExecutor(1) as beside:
+    with docker(), ThreadPoolExecutor(1) as beside:
         checks = beside.submit(run_checks)
         failed = first_command()
         failed += report(checks.result())
-    code = pytest([])
+        code = pytest([])
     if failed:
         say(f"failed before pytest: {', '.join(failed)}; the output is above")
     return code or (1 if failed else 0)
@@ -63,6 +67,22 @@ def report(done: Done) -> list[str]:
             print(ended.stdout, flush=True)
             failed.append(name)
     return failed
+
+
+@contextmanager
+def docker() -> Iterator[None]:
+    """Prepare Docker and the image of a node beside all else; the tests of containers come last and wait for it."""
+    with TemporaryDirectory() as directory:
+        os.environ["NETDFL_DOCKER_REPORT"] = file = f"{directory}/docker"
+        engine = subprocess.Popen([PYTHON, "-m", "tests.docker_engine", file], cwd=ROOT, stdin=subprocess.PIPE)
+        try:
+            yield
+        finally:
+            assert engine.stdin is not None
+            engine.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                engine.wait(60)
+            engine.kill()
 
 
 def first_command() -> list[str]:

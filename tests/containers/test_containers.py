@@ -1,0 +1,168 @@
+"""Fleets in containers: they learn what others learn, a killed container is named, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdfl.fleet.containers import LAUNCHER, is_alive
+
+DIGITS = """
+schema: netdfl/1
+name: digits
+nodes: 4
+rounds: 15
+world: {kind: containers, memory: 2GiB, cpus: 2}
+task: {dataset: {name: digits, partition: {kind: dirichlet, alpha: 0.5}}, model: mlp, batch_size: 32}
+algorithm: {name: dfedavg, lr: 0.1, local_epochs: 2}
+topology: ring
+evaluation: {every: 5}
+"""
+PACKETS = """
+schema: netdfl/1
+name: packets
+nodes: 4
+rounds: 600
+world: {kind: containers}
+task: {kind: quadratic, dim: 20, heterogeneity: 1.0}
+algorithm: {name: lian_dpsgd, lr: 0.1, lr_decay: 0.95}
+topology: full
+wait: {deadline: 1s}
+failure_detector: oracle
+evaluation: {every: 600}
+links: {default: {latency: 20ms, rate: 10Mbit, loss: 2%}}
+"""
+pytestmark = pytest.mark.timeout(600)
+
+
+def netdfl(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "netdfl.cli", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def done(*arguments: str | Path) -> str:
+    run = netdfl(*arguments)
+    said, _ = run.communicate(timeout=500)
+    assert run.returncode == 0, said
+    return said
+
+
+def docker(*arguments: str) -> list[str]:
+    return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout.split()
+
+
+def result(path: Path) -> dict[str, Any]:
+    return json.loads((path / "result.json").read_text())  # type: ignore[no-any-return]
+
+
+def left() -> list[str]:
+    labelled = ["--quiet", "--filter", f"label={LAUNCHER}"]
+    return [*docker("ps", "--all", *labelled), *docker("network", "ls", *labelled)]
+
+
+def accuracy(found: dict[str, Any]) -> float:
+    return float(found["test_accuracy"]["average_model"]["last"])
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("digits") / "digits.yaml"
+    file.write_text(DIGITS)
+    return file
+
+
+@pytest.fixture(scope="module")
+def expected(digits: Path) -> float:
+    done("run", digits, "--on", "processes", "--out", digits.parent / "processes")
+    return accuracy(result(digits.parent / "processes"))
+
+
+def test_a_fleet_in_containers_learns_as_one_in_processes(digits: Path, expected: float) -> None:
+    out = digits.parent / "containers"
+    done("run", digits, "--out", out)
+    found = result(out)
+    assert abs(accuracy(found) - expected) <= 0.01
+    assert (found["world"], found["links"]) == ("containers", {"layer": "packet", "engine": "bridge"})
+    assert left() == []
+
+
+def test_a_testbed_runs_by_compose_alone_and_is_collected(digits: Path, expected: float) -> None:
+    folder, out = digits.parent / "testbed", digits.parent / "collected"
+    done("testbed", digits, "--out", folder)
+    compose = ["docker-compose", "-p", "netdfl-test-testbed"]
+    try:
+        subprocess.run([*compose, "up"], cwd=folder, check=True, timeout=500, stdout=subprocess.DEVNULL)
+        done("collect", folder, "--out", out)
+    finally:
+        subprocess.run([*compose, "down"], cwd=folder, check=True)
+    assert abs(accuracy(result(out)) - expected) <= 0.01
+    assert result(out)["links"] == {"layer": "packet", "engine": "bridge"}
+    assert "<html" in (out / "report.html").read_text()[:200]
+
+
+def wait_for_round(out: Path, node: int, round: int, run: subprocess.Popen[str]) -> None:
+    while run.poll() is None:
+        path = out / "fleet.json"
+        nodes = json.loads(path.read_text())["nodes"] if path.exists() else []
+        if any(each["node"] == node and each["phase"] == "running" and each["round"] >= round for each in nodes):
+            return
+        time.sleep(0.1)
+    raise AssertionError(run.communicate()[0])
+
+
+def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(tmp_path: Path) -> None:
+    file, out = tmp_path / "packets.yaml", tmp_path / "run"
+    file.write_text(PACKETS)
+    run = netdfl("run", file, "--out", out)
+    wait_for_round(out, 2, 5, run)
+    (container,) = docker("ps", "--quiet", "--filter", f"label={LAUNCHER}", "--filter", "label=netdfl.node=2")
+    docker("kill", container)
+    time.sleep(0.5)
+    docker("start", container)
+    said, _ = run.communicate(timeout=500)
+    found = result(out)
+    assert run.returncode == 1, said
+    assert [death["node"] for death in found["died"]] == [2]
+    assert "SIGKILL" in found["died"][0]["reason"]
+    assert "node 2 is back" in said
+    packets = found["links"]["packets"]
+    assert (found["links"]["layer"], found["links"]["engine"]) == ("packet", "tun")
+    assert packets["dropped"]["loss"] > 0
+    assert left() == []
+
+
+def test_what_a_killed_launcher_leaves_is_swept_by_the_next_run(digits: Path, tmp_path: Path) -> None:
+    killed = netdfl("run", digits, "--set=rounds=100000", "--out", tmp_path / "killed")
+    wait_for_round(tmp_path / "killed", 0, 1, killed)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert left() != []
+    said = done("run", digits, "--set=rounds=1", "--out", tmp_path / "next")
+    assert "removed what a killed run had left" in said
+    assert left() == []
+
+
+def test_ctrl_c_removes_the_containers(digits: Path, tmp_path: Path) -> None:
+    run = netdfl("run", digits, "--set=rounds=100000", "--out", tmp_path / "run")
+    wait_for_round(tmp_path / "run", 0, 1, run)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=120)
+    assert run.returncode == 130
+    assert left() == []
+
+
+def test_only_dead_launchers_of_this_machine_are_swept() -> None:
+    from netdfl.fleet.containers import this_launcher
+
+    own = this_launcher()
+    host, pid, _ = own.rsplit("/", 2)
+    assert is_alive(own)
+    assert is_alive(f"elsewhere/{pid}/0@0")
+    assert not is_alive(f"{host}/{pid}/0@0")
