@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ class Docker:
         """What happens to containers with `label`: their `Action` and their `Actor`, as Docker words them."""
         command = ["docker", "events", f"--since={since_s:.3f}", "--filter=type=container", f"--filter=label={label}"]
         process = await asyncio.create_subprocess_exec(
-            *command, "--format", "{{json .}}", stdout=asyncio.subprocess.PIPE, start_new_session=True
+            *_follow([*command, "--format", "{{json .}}"]), stdout=asyncio.subprocess.PIPE, start_new_session=True
         )
         assert process.stdout is not None
         try:
@@ -80,9 +81,12 @@ class Docker:
 
 
 async def call(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
-    """Run a command and return what it says; it ends with this task. Raises MachineError with its last words."""
+    """Run a command and return what it says. Raises MachineError with its last words.
+
+    It ends with this task and, on Linux, with this process.
+    """
     process = await asyncio.create_subprocess_exec(
-        *command,
+        *_follow(command),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -99,6 +103,17 @@ async def call(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[
     if process.returncode != 0:
         raise MachineError(f"`{' '.join(command[:3])} ...` failed: {_last_words(complaint or said)}")
     return said.decode(errors="replace")
+
+
+def _follow(command: Sequence[str]) -> list[str]:
+    """The command as one that the kernel kills where this process dies, so that nothing is made after its death."""
+    if sys.platform != "linux":
+        return list(command)
+    become = (
+        "from ctypes import CDLL; import os, sys; CDLL(None).prctl(1, 9); "
+        "os.getppid() == int(sys.argv[1]) and os.execvp(sys.argv[2], sys.argv[2:])"
+    )
+    return [sys.executable, "-ISc", become, str(os.getpid()), *command]
 
 
 def _end(process: asyncio.subprocess.Process) -> None:
