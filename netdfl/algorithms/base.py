@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
+from netdfl.training.asking import Asking, alone, asked
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,9 +59,13 @@ class NodeState(NamedTuple):
 
     def train(self, alg: Algorithm, data: LocalData, view: View) -> tuple[NodeState, Update]:
         """One local round: start.begin, the local steps, start.trained. Raises NotFiniteError."""
+        return alone(self.solve(alg, data, view))
+
+    def solve(self, alg: Algorithm, data: LocalData, view: View) -> Asking[tuple[NodeState, Update]]:
+        """As `train`, but the local steps are asked for."""
         start, y = alg.start.begin(self.start, self.x, view)
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
-        local, update = alg.local.train(self.local, y, self.received, weight, data, view)
+        local, update = yield from asked(alg.local, self.local, y, self.received, weight, data, view)
         if not isfinite(float(update.x.sum())):
             raise NotFiniteError("a parameter became infinite or NaN", -1)
         start = alg.start.trained(start, update, view)
@@ -87,6 +92,24 @@ class NodeState(NamedTuple):
         """Close the round: the mixed vector becomes the node's, the solver sees what mixing did."""
         local = alg.local.after_mix(self.local, self.x, update.x, self.received, view)
         return self._replace(round=view.round + 1, x=update.x, local=local)
+
+
+@dataclass(frozen=True)
+class LocalRound:
+    """A local round that waits to be computed: by itself, when called, or by whoever answers what it asks for."""
+
+    state: NodeState
+    alg: Algorithm
+    data: LocalData
+    view: View
+
+    def __call__(self) -> tuple[NodeState, Update]:
+        """See `NodeState.train`."""
+        return self.state.train(self.alg, self.data, self.view)
+
+    def solve(self) -> Asking[tuple[NodeState, Update]]:
+        """See `NodeState.solve`."""
+        return self.state.solve(self.alg, self.data, self.view)
 
 
 class RoundContext(Protocol):

@@ -28,6 +28,7 @@ from netdfl.fleet.evaluation import judge_snapshots, keep_model, snapshot_path, 
 from netdfl.fleet.node_life import Life
 from netdfl.fleet.node_network import make_transport
 from netdfl.fleet.node_stalls import Probed
+from netdfl.fleet.workers import make_worker
 from netdfl.links.events import CompiledEvent
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.runtime import Node
@@ -45,7 +46,7 @@ EXIT_TRAINING, EXIT_DISK, EXIT_LOST = 5, 4, 6
 def run_process(blueprint: Blueprint, plan: dict[str, Any], command: dict[str, Any]) -> int:
     """Run the nodes that `command` names, or the evaluator, to the end; return the exit code."""
     torch.set_num_threads(1)
-    worker = ThreadWorker()
+    worker = make_worker(blueprint, len(command["nodes"]))
     members = [
         Evaluator(blueprint, plan) if node == EVALUATOR else NodeProcess(blueprint, plan, node, command, worker)
         for node in command["nodes"]

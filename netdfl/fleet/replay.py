@@ -10,17 +10,19 @@ holds `checkpoint.every` local rounds of a node; what had not filled a file is t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from netdfl.algorithms.base import NodeState
+from netdfl.algorithms.base import LocalRound, NodeState
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.node.checkpoint import load_state, save_state
-from netdfl.training.base import Task, Update
+from netdfl.training.asking import Asking, alone
+from netdfl.training.base import LocalData, Task, Update
 
 T = TypeVar("T")
 
@@ -47,15 +49,15 @@ class Memory:
         self._read: list[Trained] = []
         self._fresh: list[Trained] = []
 
-    def run(self, state: NodeState, task: Task, train: Callable[[], tuple[NodeState, Update]]) -> Any:
-        """The next local round, begun at `state`: from disk, or by `train`. Raises RunError for a full disk."""
+    def solve(self, round: LocalRound, task: Task) -> Asking[tuple[NodeState, Update]]:
+        """The next local round: from disk, or as `round` says. Raises RunError for a full disk."""
         number, self._number = self._number, self._number + 1
         if number % self.every == 0:
-            self._read = self._load(number // self.every, state)
+            self._read = self._load(number // self.every, round.state)
         if self._read:
             self.num_read += 1
-            return _recalled(self._read[number % self.every], state, task)
-        after, update = train()
+            return _recalled(self._read[number % self.every], round.state, task)
+        after, update = yield from round.solve()
         extras = dict(update.extras)
         self._fresh.append(Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss))
         if len(self._fresh) == self.every:
@@ -88,6 +90,28 @@ def _recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState
     return after, Update(state.x, trained.x, trained.extras, trained.loss)
 
 
+@dataclass(frozen=True)
+class Remembered:
+    """A local round that goes through a `Memory`; see `LocalRound`."""
+
+    memory: Memory
+    round: LocalRound
+    task: Task
+
+    @property
+    def data(self) -> LocalData:
+        """What the round trains on."""
+        return self.round.data
+
+    def __call__(self) -> tuple[NodeState, Update]:
+        """From disk, or computed by itself."""
+        return alone(self.solve())
+
+    def solve(self) -> Asking[tuple[NodeState, Update]]:
+        """From disk, or with its steps asked for."""
+        return self.memory.solve(self.round, self.task)
+
+
 class RememberingWorker(VirtualWorker):
     """A worker in virtual time whose local rounds go through a `Memory`."""
 
@@ -96,10 +120,6 @@ class RememberingWorker(VirtualWorker):
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
         """As `VirtualWorker.run`."""
-        state = getattr(function, "__self__", None)
-        if what != "train" or not isinstance(state, NodeState):
-            return await super().run(what, function, *args)
-        return await super().run(what, self._train, state, function, args)
-
-    def _train(self, state: NodeState, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        return self.memory.run(state, self.task(), lambda: function(*args))
+        if isinstance(function, LocalRound):
+            return await super().run(what, Remembered(self.memory, function, self.task()))  # type: ignore[arg-type]
+        return await super().run(what, function, *args)

@@ -37,6 +37,7 @@ from netdfl.record.status import EvaluationStatus, FleetStatus, Phase
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.build import build_links, compile_schedule
 from netdfl.scenario.schema import Scenario
+from netdfl.training.service import Service
 from netdfl.transport.fabric import Fabric
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ class SimulatedFleet:
         links = Links(build_links(scenario), blueprint.streams, schedule, tcp)
         clocked = any(event.at_ns is not None and event.action in ("set", "unset") for event in schedule)
         self.fabric = Fabric(self.clock, blueprint.streams.integer("ties"), links, changing=clocked)
-        self.training = Training(self.clock)
+        self.service = Service(getattr(scenario.task, "batching", "exact"))
+        self.training = Training(self.clock, self.service.compute)
         self.snapshots: dict[int, dict[NodeId, Snapshot]] = {}
         self.judged: set[int] = set()
         self.interrupted = False
@@ -158,8 +160,10 @@ class SimulatedFleet:
     def close(self) -> str:
         """Settle what is in flight and close the record; return what went wrong, or nothing."""
         self.stalls.finish()
+        self.service.close()
         try:
             self.fabric.leave(*self.nodes)
+            self.store.event(self.loop.now_ns, None, self.status.rounds_done, "training", **self.service.summary())
             self.store.event(self.loop.now_ns, None, self.status.rounds_done, "finish")
             self.refresh()
             self.store.close()

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from netdfl.core.clock import Clock, Timer
 from netdfl.core.types import NodeId
+from netdfl.node.worker import settle
+from netdfl.training.service import Outcome, one_by_one
 
 T = TypeVar("T")
 
@@ -23,21 +25,12 @@ class Job:
     due_ns: int
     done: asyncio.Future[Any]
     timer: Timer
-    outcome: tuple[Any, Exception | None] | None = None
+    outcome: Outcome | None = None
     paused_ns: int | None = field(default=None)
 
 
-Trainer = Callable[[Sequence[Job]], None]
-"""Computes the jobs of a batch: gives each an outcome. None may depend on which others are in the batch."""
-
-
-def one_by_one(jobs: Sequence[Job]) -> None:
-    """Compute each job by itself."""
-    for job in jobs:
-        try:
-            job.outcome = (job.work(), None)
-        except Exception as error:
-            job.outcome = (None, error)
+Trainer = Callable[[Sequence[Callable[[], Any]]], Sequence[Outcome]]
+"""Computes the works of a batch, and gives the outcome of each."""
 
 
 class Training:
@@ -82,15 +75,12 @@ class Training:
     def _due(self, node: NodeId) -> None:
         job = self._jobs[node]
         if job.outcome is None:
-            self._trainer([each for each in self._jobs.values() if each.outcome is None])
-        assert job.outcome is not None, f"the trainer left out the local round of node {node}"
-        result, error = job.outcome
-        if job.done.done():
-            return
-        if error is None:
-            job.done.set_result(result)
-        else:
-            job.done.set_exception(error)
+            batch = [each for each in self._jobs.values() if each.outcome is None]
+            outcomes = self._trainer([each.work for each in batch])
+            for each, outcome in zip(batch, outcomes, strict=True):
+                each.outcome = outcome
+        assert job.outcome is not None
+        settle(job.done, *job.outcome)
 
 
 class VirtualWorker:
@@ -108,7 +98,8 @@ class VirtualWorker:
             return function(*args)
         round_ = self.round()
         takes_ns = round(self.factor * self.time_ns(self.node, round_))
-        return await self.training.run(self.node, round_, takes_ns, partial(function, *args))
+        work = partial(function, *args) if args else function
+        return await self.training.run(self.node, round_, takes_ns, work)
 
     def spare(self, numel: int) -> bool:
         """Always inline: it takes no virtual time."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Protocol, TypeVar
 
-from netdfl.algorithms.base import Algorithm, NodeState
+from netdfl.algorithms.base import Algorithm, LocalRound, NodeState
 from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock
@@ -114,7 +114,7 @@ class Node:
         data = self.task.data(view.round)
         where = f"node {self.id}, round {view.round}"
         try:
-            state, update = await self.worker.run("train", state.train, alg, data, view)
+            state, update = await self.worker.run("train", LocalRound(state, alg, data, view))
         except NotFiniteError as error:
             now = self.clock.now_ns()
             self.recorder.event(now, self.id, view.round, "not_finite", step=error.step, reason=error.what)

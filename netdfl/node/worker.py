@@ -45,7 +45,7 @@ class ThreadWorker:
             thread = Thread(target=self._work, name="train", daemon=True)
             self._threads.append(thread)
             thread.start()
-        job = _Job(asyncio.get_running_loop(), partial(function, *args))
+        job = _Job(asyncio.get_running_loop(), partial(function, *args) if args else function)
         self._under_way += 1
         self._jobs.put(job)
         try:
@@ -123,35 +123,6 @@ def settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) 
         done.set_result(result)
     else:
         done.set_exception(error)
-
-
-def _outcomes(self, jobs: Sequence[_Job]) -> Sequence[tuple[Any, BaseException | None]]:
-        try:
-            return self._compute([job.function for job in jobs])
-        except BaseException as error:
-            return [(None, error)] * len(jobs)
-
-
-class _Job:
-    """One call, and the loop that waits for it: less than half the cost of an executor's future."""
-
-    __slots__ = ("done", "function", "loop")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> None:
-        self.loop, self.function, self.done = loop, function, loop.create_future()
-
-    def end(self, result: Any, error: BaseException | None) -> None:
-        """Tell the loop, from the thread."""
-        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
-            self.loop.call_soon_threadsafe(self._end, result, error)
-
-    def _end(self, result: Any, error: BaseException | None) -> None:
-        if self.done.done():
-            return
-        if error is None:
-            self.done.set_result(result)
-        else:
-            self.done.set_exception(error)
 
 
 def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:

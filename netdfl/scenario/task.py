@@ -48,6 +48,11 @@ class Train(Choice):
     device: Annotated[str, AfterValidator(_device)] = Field(
         "auto", description="auto, cpu, cuda or cuda:N; nodes are spread over the GPUs that there are."
     )
+    batching: Literal["exact", "auto"] = Field(
+        "exact",
+        description="How nodes that share a process train together: exact gives what one by one gives, bit for bit; "
+        "auto may also compute many nodes' steps as one, equal up to rounding.",
+    )
     eval_batch: int = Field(1024, ge=1, description="Samples that evaluation takes at once.")
 
 

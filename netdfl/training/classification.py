@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isfinite
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -92,10 +94,19 @@ class Classification:
 
     def data(self, round: int) -> LocalData:
         """The client's data, shuffled by the stream of (node, round)."""
-        return _Round(self, round)
+        return Round(self, round)
 
 
-class _Round:
+class Drawn(NamedTuple):
+    """A round's minibatches at once: step s is `x[places[s, :sizes[s]]]`, and `y` likewise. `places` is (S, B)."""
+
+    x: Tensor
+    y: Tensor
+    places: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+class Round:
     """One round's pass over a client's data; leaves the mean loss in the task's `last_loss`."""
 
     def __init__(self, task: Classification, round: int) -> None:
@@ -103,51 +114,69 @@ class _Round:
         self.objective = task.objective
         self.shapes = task.model.shapes
         self.rng = task.streams.rng("batches", task.node, round)
-        self.losses: list[Tensor] = []
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """One gradient per minibatch; the last batch of an epoch may be short. No samples: no steps."""
-        self.losses.clear()
-        count = 0
+        losses: list[Tensor] = []
+        for x, y in self._batches(epochs, steps):
+            yield self._gradient(x, y, losses)
+        self.finish(torch.stack(losses) if losses else None)
+
+    def num_steps(self, *, epochs: int | None = None, steps: int | None = None) -> int:
+        """How many gradients `steps` gives."""
         if not len(self.task.samples):
-            return self._finish()
-        for _ in range(epochs if epochs is not None else 2**62):
-            for indices in self._epoch():
-                if steps is not None and count == steps:
-                    return self._finish()
-                yield self._gradient(indices)
-                count += 1
-        self._finish()
+            return 0
+        passes = math.inf if epochs is None else epochs * -(-len(self.task.samples) // self.task.batch_size)
+        return int(min(passes, math.inf if steps is None else steps))
 
-    def _epoch(self) -> Iterator[Tensor]:
-        order = torch.from_numpy(self.rng.permutation(len(self.task.samples)))
-        yield from order.to(self.task.samples.y.device).split(self.task.batch_size)
-
-    def _gradient(self, indices: Tensor) -> Gradient:
-        task, samples = self.task, self.task.samples
-        x, y = samples.x[indices], samples.y[indices]
+    def drawn(self, *, epochs: int | None = None, steps: int | None = None) -> Drawn:
+        """The minibatches of `steps`, drawn in the same order; at least one."""
+        task, num = self.task, self.num_steps(epochs=epochs, steps=steps)
+        samples, size = task.samples, task.batch_size
         if task.augment is not None:
-            x = task.augment(x, self.rng)
-        first = True
+            x, y = zip(*self._batches(epochs, steps), strict=True)
+            counts = np.array([len(labels) for labels in y])
+            starts = np.cumsum(counts) - counts
+            index = starts[:, None] + np.minimum(np.arange(size), counts[:, None] - 1)
+            return Drawn(torch.cat(x), torch.cat(y), index, counts)
+        per_pass = -(-len(samples) // size)
+        index = np.zeros((-(-num // per_pass), per_pass * size), np.int64)
+        for row in index:
+            row[: len(samples)] = self.rng.permutation(len(samples))
+        counts = np.full(per_pass, size)
+        counts[-1] = len(samples) - (per_pass - 1) * size
+        return Drawn(samples.x, samples.y, index.reshape(-1, size)[:num], np.tile(counts, len(index))[:num])
+
+    def _batches(self, epochs: int | None, steps: int | None) -> Iterator[tuple[Tensor, Tensor]]:
+        task, samples = self.task, self.task.samples
+        left = self.num_steps(epochs=epochs, steps=steps)
+        while left:
+            order = torch.from_numpy(self.rng.permutation(len(samples))).to(samples.y.device)
+            for indices in order.split(task.batch_size)[:left]:
+                x, y = samples.x.index_select(0, indices), samples.y.index_select(0, indices)
+                yield (x if task.augment is None else task.augment(x, self.rng)), y
+                left -= 1
+
+    def _gradient(self, x: Tensor, y: Tensor, losses: list[Tensor]) -> Gradient:
+        task, first = self.task, True
 
         def gradient(at: Tensor) -> Tensor:
             nonlocal first
-            loss = cross_entropy(task.model.bind(at)(x), y)
+            loss = task.model.slope(at, x, y, task._grad)
             if first:
-                self.losses.append(loss.detach())
+                losses.append(loss)
                 first = False
-            return task.model.gradient(loss, task._grad)
+            return task._grad
 
         return gradient
 
-    def _finish(self) -> None:
-        """Raises NotFiniteError with the first step whose loss is not finite."""
-        if not self.losses:
+    def finish(self, losses: Tensor | None) -> None:
+        """Keep the mean of the steps' losses, shape (S,). Raises NotFiniteError with the first that is not finite."""
+        if losses is None:
             self.task.last_loss = float("nan")
             return
-        losses = torch.stack(self.losses)
         self.task.last_loss = float(losses.mean())
-        if not isfinite(self.task.last_loss):
+        if not math.isfinite(self.task.last_loss):
             bad = losses.isfinite().logical_not().nonzero().flatten().tolist()
             step = bad[0] if bad else len(losses) - 1
             raise NotFiniteError(f"the training loss became {float(losses[step])}", step)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
+from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import LocalData, Received, Untouched, Update
 from netdfl.training.sgd import LocalSgd, Memoryless, NoState
 
@@ -29,7 +30,7 @@ class ControlState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Controlled(Untouched):
+class Controlled(Solving, Untouched):
     """SCAFFOLD's client: sends c_i+ - c_i along with its model."""
 
     sgd: LocalSgd
@@ -38,12 +39,12 @@ class Controlled(Untouched):
         """c_i = 0."""
         return ControlState(x.new_zeros(x.shape))
 
-    def train(
+    def solve(
         self, state: ControlState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[ControlState, Update]:
+    ) -> Asking[tuple[ControlState, Update]]:
         """The corrected steps, and the change of c_i that they imply."""
         common = received.extras[CONTROL]
-        x, steps = self.sgd.run(y, weight, data, view, correction=common - state.control)
+        x, steps = yield self.sgd.steps_from(y, weight, data, view, correction=common - state.control)
         if not steps:
             return state, Update(y, x, {CONTROL: torch.zeros_like(y)})
         change = (y - x) / (steps * self.sgd.rate(view)) - common
@@ -51,7 +52,7 @@ class Controlled(Untouched):
 
 
 @dataclass(frozen=True)
-class Blended(Memoryless):
+class Blended(Solving, Memoryless):
     """FedCM's client: every step is `alpha` of its own gradient and the rest the fleet's momentum.
 
     It sends K lr along with its model, one number, by which the server turns its model's move back
@@ -61,10 +62,11 @@ class Blended(Memoryless):
     sgd: LocalSgd
     alpha: float
 
-    def train(
+    def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[NoState, Update]:
+    ) -> Asking[tuple[NoState, Update]]:
         """The blended steps."""
         momentum = received.extras[MOMENTUM]
-        x, steps = self.sgd.run(y, weight, data, view, scale=self.alpha, correction=(1.0 - self.alpha) * momentum)
+        rest = (1.0 - self.alpha) * momentum
+        x, steps = yield self.sgd.steps_from(y, weight, data, view, scale=self.alpha, correction=rest)
         return state, Update(y, x, {PATH: y.new_tensor([steps * self.sgd.rate(view)])})

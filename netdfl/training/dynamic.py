@@ -16,6 +16,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import View
+from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import LocalData, Received, Update
 from netdfl.training.sgd import LocalSgd
 
@@ -27,7 +28,7 @@ class DynamicState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Dynamic:
+class Dynamic(Solving):
     """FedDyn's client; `penalty` is lambda."""
 
     sgd: LocalSgd
@@ -37,12 +38,12 @@ class Dynamic:
         """h_i = 0."""
         return DynamicState(x.new_zeros(x.shape))
 
-    def train(
+    def solve(
         self, state: DynamicState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[DynamicState, Update]:
+    ) -> Asking[tuple[DynamicState, Update]]:
         """The regularised steps."""
         pulled = replace(self.sgd, weight_decay=self.sgd.weight_decay + self.penalty)
-        x, _ = pulled.run(y, weight, data, view, correction=self.penalty * (state.drift - y))
+        x, _ = yield pulled.steps_from(y, weight, data, view, correction=self.penalty * (state.drift - y))
         return state, Update(y, x)
 
     def after_mix(

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import threading
+from copy import deepcopy
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from netdfl.training.perceptron import Perceptron
+
+_COPYING = threading.Lock()
+
+
+class Bound:
+    """A module and the vector that its parameters are views of at present."""
+
+    def __init__(self, module: nn.Module) -> None:
+        """Bound to nothing yet."""
+        self.module = module
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.at: Tensor | None = None
 
 
 class FlatModel:
     """Runs a module at any flat parameter vector, without copying the vector.
 
     The module's parameters are pointed at views of the vector in use; gradients come back as one
-    flat vector. Many nodes of one process can share a `FlatModel`, each with a vector of its own.
+    flat vector. Many nodes of one process can share a `FlatModel`, each with a vector of its own, and
+    so can threads: each that comes after the first points the parameters of a copy of the module.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -22,27 +41,46 @@ class FlatModel:
         self.dim = sum(p.numel() for p in self.parameters)
         self.shapes = tuple(tuple(p.shape) for p in self.parameters)
         self._sizes = [p.numel() for p in self.parameters]
-        self._keep: Tensor | None = None
+        self.perceptron = Perceptron.of(module)
+        self._bound: dict[int, Bound] = {}
 
     def flat(self) -> Tensor:
         """The current parameters as one fresh vector of shape (d,)."""
         return torch.cat([p.detach().reshape(-1) for p in self.parameters])
 
     def bind(self, at: Tensor) -> nn.Module:
-        """Point the parameters at views of `at`, shape (d,), and return the module."""
-        if self._keep is not at:
-            for parameter, piece, shape in zip(self.parameters, at.split(self._sizes), self.shapes, strict=True):
+        """Point the parameters at views of `at`, shape (d,), and return the module: this thread's own."""
+        bound = self._of_this_thread()
+        if bound.at is not at:
+            for parameter, piece, shape in zip(bound.parameters, at.split(self._sizes), self.shapes, strict=True):
                 parameter.data = piece.view(shape)
-            self._keep = at
-        return self.module
+            bound.at = at
+        return bound.module
+
+    def _of_this_thread(self) -> Bound:
+        bound = self._bound.get(threading.get_ident())
+        if bound is None:
+            with _COPYING:
+                bound = Bound(deepcopy(self.module) if self._bound else self.module)
+                self._bound[threading.get_ident()] = bound
+        return bound
 
     def scores(self, at: Tensor, x: Tensor) -> Tensor:
         """The module's output for inputs `x` at the vector `at`; differentiable by both, any number of times."""
         pieces = zip(self.names, at.split(self._sizes), self.shapes, strict=True)
-        scores: Tensor = functional_call(self.module, {name: piece.view(shape) for name, piece, shape in pieces}, (x,))
+        vectors = {name: piece.view(shape) for name, piece, shape in pieces}
+        scores: Tensor = functional_call(self._of_this_thread().module, vectors, (x,))
         return scores
 
     def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
         """Write the gradient of `loss` by the bound vector into `out`, shape (d,)."""
-        grads = torch.autograd.grad(loss, self.parameters)
+        grads = torch.autograd.grad(loss, self._of_this_thread().parameters)
         return torch.cat([g.reshape(-1) for g in grads], out=out)
+
+    def slope(self, at: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+        """Write the gradient of the mean cross-entropy at `at` into `out`, shape (d,); return the loss."""
+        if self.perceptron is not None:
+            return self.perceptron.slope(at, x, y, out)
+        loss = cross_entropy(self.bind(at)(x), y)
+        self.gradient(loss, out)
+        return loss.detach()

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
+from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import Gradient, LocalData, Objective, Received, Untouched, Update
 from netdfl.training.sgd import LocalSgd, along
 from netdfl.training.wrapped import Wrapped
@@ -31,7 +32,7 @@ class GuidedState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guided(Untouched):
+class Guided(Solving, Untouched):
     """Local SGD with FedSynSAM's ascent; `batch` synthetic examples a step. It tells the server what it holds."""
 
     sgd: LocalSgd
@@ -43,14 +44,15 @@ class Guided(Untouched):
         """No examples yet."""
         return GuidedState({})
 
-    def train(
+    def solve(
         self, state: GuidedState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[GuidedState, Update]:
+    ) -> Asking[tuple[GuidedState, Update]]:
         """The steps on guided gradients; a number beside the model says whether the examples are here."""
         came = {name: received.extras[name] for name in (INPUTS, LABELS) if name in received.extras}
         synthetic = came or state.synthetic
         guide = _gradients(synthetic, data.objective, self.batch, view) if synthetic else None
-        x, _ = self.sgd.run(y, weight, Wrapped(data, self._ascent(guide)) if self.rho else data, view)
+        guided = Wrapped(data, self._ascent(guide)) if self.rho else data
+        x, _ = yield self.sgd.steps_from(y, weight, guided, view)
         return GuidedState(synthetic), Update(y, x, {HOLDS: y.new_tensor([float(bool(synthetic))])})
 
     def _ascent(self, guide: Gradient | None) -> Callable[[Gradient], Gradient]:

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
+from netdfl.training.asking import Asking, Solving, asked
 from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, Update
 from netdfl.training.sgd import along
-from netdfl.training.wrapped import Wrapped
+from netdfl.training.wrapped import Rows, Wrapped
 
 
 class LesamState(NamedTuple):
@@ -28,8 +29,19 @@ class LesamState(NamedTuple):
     previous: Tensor | None
 
 
+@dataclass(frozen=True, eq=False)
+class Shifted(Rows):
+    """Takes gradients a constant `shift` away, shape (d,) or (n, d). A `Wrap`."""
+
+    shift: Tensor
+
+    def __call__(self, gradient: Gradient) -> Gradient:
+        """The shifted gradient."""
+        return lambda at: gradient(at + self.shift)
+
+
 @dataclass(frozen=True)
-class Lesam:
+class Lesam(Solving):
     """Any local solver with its gradients taken `rho` along the way that the server's model came."""
 
     inner: LocalSolver
@@ -39,22 +51,17 @@ class Lesam:
         """No round before."""
         return LesamState(self.inner.init(x, view), None)
 
-    def train(
+    def solve(
         self, state: LesamState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[LesamState, Update]:
+    ) -> Asking[tuple[LesamState, Update]]:
         """The wrapped solver's steps, on shifted gradients."""
         if state.previous is not None:
             data = self._shifted(data, state.previous - y)
-        inner, update = self.inner.train(state.inner, y, received, weight, data, view)
+        inner, update = yield from asked(self.inner, state.inner, y, received, weight, data, view)
         return LesamState(inner, y), update
 
     def _shifted(self, data: LocalData, direction: Tensor) -> LocalData:
-        shift = along(torch.zeros_like(direction), direction, self.rho)
-
-        def wrap(gradient: Gradient) -> Gradient:
-            return lambda at: gradient(at + shift)
-
-        return Wrapped(data, wrap)
+        return Wrapped(data, Shifted(along(torch.zeros_like(direction), direction, self.rho)))
 
     def after_mix(self, state: LesamState, before: Tensor, after: Tensor, received: Received, view: View) -> LesamState:
         """What the wrapped solver makes of it."""

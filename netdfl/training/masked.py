@@ -22,6 +22,7 @@ from torch import Tensor
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
+from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
 from netdfl.training.sgd import LocalSgd
 from netdfl.training.wrapped import Wrapped
@@ -37,7 +38,7 @@ class MaskState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Masked(Untouched):
+class Masked(Solving, Untouched):
     """Wraps local SGD. Each node draws a mask of its own; it travels in `Update.extras`."""
 
     sgd: LocalSgd
@@ -52,9 +53,9 @@ class Masked(Untouched):
         """The mask is drawn once the layers are known."""
         return MaskState(None)
 
-    def train(
+    def solve(
         self, state: MaskState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[MaskState, Update]:
+    ) -> Asking[tuple[MaskState, Update]]:
         """The local steps on the mask, then prune and regrow."""
         mask = state.mask if state.mask is not None else self.first_mask(data.shapes, view).to(y.device)
         last: list[Gradient] = []
@@ -63,7 +64,7 @@ class Masked(Untouched):
             last[:] = [gradient]
             return lambda at: gradient(at).mul_(mask)
 
-        x, steps = self.sgd.run(y * mask, weight, Wrapped(data, masked), view)
+        x, steps = yield self.sgd.steps_from(y * mask, weight, Wrapped(data, masked), view)
         if steps:
             slopes = last[0](x).abs() if self.regrow == "gradient" else self._noise(x, view)
             mask = self.evolved(mask, x.abs(), slopes, data.shapes, view.round)

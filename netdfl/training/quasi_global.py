@@ -16,6 +16,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import View
+from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import LocalData, Received, Update
 from netdfl.training.sgd import LocalSgd
 
@@ -28,7 +29,7 @@ class QuasiGlobalState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QuasiGlobal:
+class QuasiGlobal(Solving):
     """Local SGD whose momentum begins at m^ every round; `mu` is how slowly m^ follows."""
 
     sgd: LocalSgd
@@ -38,11 +39,11 @@ class QuasiGlobal:
         """No momentum yet."""
         return QuasiGlobalState(x.new_zeros(x.shape), 0)
 
-    def train(
+    def solve(
         self, state: QuasiGlobalState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[QuasiGlobalState, Update]:
+    ) -> Asking[tuple[QuasiGlobalState, Update]]:
         """The local steps, with velocity m^ at first."""
-        x, steps = self.sgd.run(y, weight, data, view, velocity=state.momentum.clone())
+        x, steps = yield self.sgd.steps_from(y, weight, data, view, velocity=state.momentum.clone())
         return state._replace(steps=steps), Update(y, x)
 
     def after_mix(

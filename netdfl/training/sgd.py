@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
+from netdfl.training.asking import Asking, Ran, Solving
 from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
 
 TINY = 1e-12
@@ -36,14 +37,18 @@ def sam(gradient: Gradient, at: Tensor, rho: float) -> Tensor:
 
 
 def along(at: Tensor, direction: Tensor, distance: float) -> Tensor:
-    """The point `distance` away from `at` in a direction; `at` itself where the direction is zero."""
-    norm = torch.linalg.vector_norm(direction) + TINY
+    """The point `distance` away from `at` in a direction; `at` itself where the direction is zero.
+
+    Vectors have shape (d,), or (n, d): then each row has a direction of its own.
+    """
+    norm = torch.linalg.vector_norm(direction, dim=-1, keepdim=True) + TINY
     return torch.addcmul(at, direction, (distance / norm).expand_as(direction))
 
 
 def clip(gradient: Tensor, limit: float) -> Tensor:
-    """Scale `gradient` in place to a norm of at most `limit`."""
-    return gradient.mul_((limit / (torch.linalg.vector_norm(gradient) + TINY)).clamp(max=1.0))
+    """Scale `gradient` in place to a norm of at most `limit`: that of each row, where it has rows."""
+    norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True) + TINY
+    return gradient.mul_((limit / norm).clamp(max=1.0))
 
 
 class Memoryless(Untouched):
@@ -55,7 +60,7 @@ class Memoryless(Untouched):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalSgd(Memoryless):
+class LocalSgd(Solving, Memoryless):
     """K local steps, as the module's listing says; see `LocalSolver`."""
 
     lr: float
@@ -72,19 +77,20 @@ class LocalSgd(Memoryless):
         return self.lr * self.lr_decay**view.round
 
     def descent(self, gradient: Gradient, z: Tensor) -> Tensor:
-        """The direction g~ of one step at `z`."""
+        """The direction g~ of one step at `z`, shape (d,) or (n, d)."""
         g = sam(gradient, z, self.rho) if self.rho else gradient(z)
         if self.clip_norm is not None:
             g = clip(g, self.clip_norm)
         return g.add_(z, alpha=self.weight_decay) if self.weight_decay else g
 
-    def train(
+    def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[NoState, Update]:
-        """Run the local steps; `Update.before` is `y` itself, which stays as it is."""
-        return state, Update(y, self.run(y, weight, data, view)[0])
+    ) -> Asking[tuple[NoState, Update]]:
+        """Ask for the local steps; `Update.before` is `y` itself, which stays as it is."""
+        x, _ = yield self.steps_from(y, weight, data, view)
+        return state, Update(y, x)
 
-    def run(
+    def steps_from(
         self,
         y: Tensor,
         weight: float,
@@ -94,23 +100,41 @@ class LocalSgd(Memoryless):
         velocity: Tensor | None = None,
         scale: float = 1.0,
         correction: Tensor | None = None,
-    ) -> tuple[Tensor, int]:
-        """The local steps from `y`, which stays as it is; returns the new vector and how many steps it took.
+    ) -> LocalSteps:
+        """The local steps from `y`, to be computed when called.
 
         Other solvers build on it: `velocity` is the momentum to begin with (overwritten), and every
         step's direction is `scale` g~ + `correction`.
         """
-        before, lr, count = y, self.rate(view), 0
-        for gradient in data.steps(epochs=self.epochs, steps=self.steps):
-            step = self.descent(gradient, y if weight == 1.0 else y / weight)
-            if scale != 1.0:
-                step.mul_(scale)
-            if correction is not None:
-                step.add_(correction)
-            if self.momentum:
-                velocity = step.clone() if velocity is None else velocity.mul_(self.momentum).add_(step)
+        return LocalSteps(self, y, weight, data, self.rate(view), velocity, scale, correction)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalSteps:
+    """What a solver asks for: the steps of `sgd` from `y`, which stays as it is, at the rate `lr`."""
+
+    sgd: LocalSgd
+    y: Tensor
+    weight: float
+    data: LocalData
+    lr: float
+    velocity: Tensor | None
+    scale: float
+    correction: Tensor | None
+
+    def __call__(self) -> Ran:
+        """The vector after the steps, and how many there were."""
+        sgd, y, velocity, count = self.sgd, self.y, self.velocity, 0
+        for gradient in self.data.steps(epochs=sgd.epochs, steps=sgd.steps):
+            step = sgd.descent(gradient, y if self.weight == 1.0 else y / self.weight)
+            if self.scale != 1.0:
+                step.mul_(self.scale)
+            if self.correction is not None:
+                step.add_(self.correction)
+            if sgd.momentum:
+                velocity = step.clone() if velocity is None else velocity.mul_(sgd.momentum).add_(step)
                 step = velocity
-            y = torch.add(y, step, alpha=-lr) if y is before else y.add_(step, alpha=-lr)
+            y = torch.add(y, step, alpha=-self.lr) if y is self.y else y.add_(step, alpha=-self.lr)
             count += 1
         return y, count
 

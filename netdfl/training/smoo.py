@@ -10,15 +10,16 @@ Source: FedSMOO (Sun et al. 2023), as its public code does it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from netdfl.core.types import View
+from netdfl.training.asking import Asking, Solving, asked
 from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, Update
 from netdfl.training.sgd import along
-from netdfl.training.wrapped import Wrapped
+from netdfl.training.wrapped import Rows, Wrapped
 
 PERTURBATION, DUAL = "perturbation", "dual"
 
@@ -30,8 +31,29 @@ class SmooState(NamedTuple):
     dual: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class Ascent(Rows):
+    """Takes every step's gradient at y + s_k, and moves `dual` in place. A `Wrap`; vectors are (d,) or (n, d)."""
+
+    moved: ClassVar[tuple[str, ...]] = ("dual",)
+    shared: Tensor
+    dual: Tensor
+    rho: float
+
+    def __call__(self, gradient: Gradient) -> Gradient:
+        """The corrected ascent, then the gradient there."""
+
+        def perturbed(at: Tensor) -> Tensor:
+            direction = gradient(at) - self.dual - self.shared
+            own = along(torch.zeros_like(at), direction, self.rho)
+            self.dual.add_(own).sub_(self.shared)
+            return gradient(at + own)
+
+        return perturbed
+
+
 @dataclass(frozen=True)
-class Smoo:
+class Smoo(Solving):
     """Any local solver with FedSMOO's ascent of radius `rho` under its gradients."""
 
     inner: LocalSolver
@@ -41,28 +63,14 @@ class Smoo:
         """mu_i = 0."""
         return SmooState(self.inner.init(x, view), x.new_zeros(x.shape))
 
-    def train(
+    def solve(
         self, state: SmooState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[SmooState, Update]:
+    ) -> Asking[tuple[SmooState, Update]]:
         """The wrapped solver's steps on perturbed gradients; the dual goes along with the model."""
         dual = state.dual.clone()
-        perturbed = Wrapped(data, self._ascent(received.extras[PERTURBATION], dual))
-        inner, update = self.inner.train(state.inner, y, received, weight, perturbed, view)
+        perturbed = Wrapped(data, Ascent(received.extras[PERTURBATION], dual, self.rho))
+        inner, update = yield from asked(self.inner, state.inner, y, received, weight, perturbed, view)
         return SmooState(inner, dual), update._replace(extras={**update.extras, DUAL: dual})
-
-    def _ascent(self, shared: Tensor, dual: Tensor) -> Any:
-        """Wraps one step's gradient; each step moves `dual` in place."""
-
-        def wrap(gradient: Gradient) -> Gradient:
-            def perturbed(at: Tensor) -> Tensor:
-                direction = gradient(at) - dual - shared
-                own = along(torch.zeros_like(at), direction, self.rho)
-                dual.add_(own).sub_(shared)
-                return gradient(at + own)
-
-            return perturbed
-
-        return wrap
 
     def after_mix(self, state: SmooState, before: Tensor, after: Tensor, received: Received, view: View) -> SmooState:
         """What the wrapped solver makes of it."""

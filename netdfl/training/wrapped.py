@@ -2,12 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
+import torch
 from torch import Tensor
 
 from netdfl.training.base import Gradient, LocalData, Objective
+
+Wrap: TypeAlias = Callable[[Gradient], Gradient]
+W = TypeVar("W", bound="Rows")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(ABC):
+    """A `Wrap` of vectors and numbers whose code works on rows too: then it can be computed for many nodes at once."""
+
+    moved: ClassVar[tuple[str, ...]] = ()
+    """The vectors that it changes in place."""
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """What must be equal in wraps that are stacked."""
+        return tuple(value for _, value in self._fields() if not isinstance(value, Tensor))
+
+    @abstractmethod
+    def __call__(self, gradient: Gradient) -> Gradient:
+        """The wrapped gradient."""
+
+    def stacked(self: W, wraps: Sequence[W]) -> W:
+        """One wrap of matrices, with a row for each of `wraps`, which are like this one."""
+        return replace(self, **{name: torch.stack([getattr(each, name) for each in wraps]) for name in self._vectors()})
+
+    def first(self: W, num: int) -> W:
+        """The first rows of a stacked wrap; what moves, moves in both."""
+        return replace(self, **{name: getattr(self, name)[:num] for name in self._vectors()})
+
+    def settle(self: W, wraps: Sequence[W]) -> None:
+        """Bring what moved in a stacked wrap back to the `wraps` that it was made of."""
+        for name in self.moved:
+            for row, each in zip(getattr(self, name), wraps, strict=True):
+                getattr(each, name).copy_(row)
+
+    def _fields(self) -> Iterator[tuple[str, Any]]:
+        return ((field.name, getattr(self, field.name)) for field in fields(self))
+
+    def _vectors(self) -> list[str]:
+        return [name for name, value in self._fields() if isinstance(value, Tensor)]
 
 
 @dataclass(frozen=True)
@@ -15,7 +58,7 @@ class Wrapped:
     """`data` with `wrap` around the gradient of every local step. See `LocalData`."""
 
     data: LocalData
-    wrap: Callable[[Gradient], Gradient]
+    wrap: Wrap
 
     @property
     def objective(self) -> Objective:

@@ -225,7 +225,7 @@ class MaskedSgd:
     def train(
         self, state: MaskState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[MaskState, Update]:
-        x, _ = self.sgd.run(y * state.mask, weight, data, view)
+        x, _ = self.sgd.steps_from(y * state.mask, weight, data, view)()
         return state, Update(y, x * state.mask, {"mask": state.mask})
 
     def after_mix(self, state: MaskState, before: Tensor, after: Tensor, received: Received, view: View) -> MaskState:

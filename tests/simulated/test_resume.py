@@ -28,13 +28,13 @@ SETS = (
 def count(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of local rounds that were computed."""
     monkeypatch.setattr("netdfl.report.html.write_report", lambda path: path)
-    trained, train = [0], LocalSgd.train
+    trained, solve = [0], LocalSgd.solve
 
     def counting(*args: object) -> object:
         trained[0] += 1
-        return train(*args)  # type: ignore[arg-type]
+        return solve(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(LocalSgd, "train", counting)
+    monkeypatch.setattr(LocalSgd, "solve", counting)
     return trained
 
 

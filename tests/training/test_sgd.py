@@ -178,7 +178,9 @@ def test_a_run_blends_and_corrects_every_step() -> None:
     correction, y = torch.full_like(START, 0.3), START
     for gradient in gradients(4):
         y = y - 0.1 * (0.7 * gradient(y) + correction)
-    got, count = LocalSgd(lr=0.1, steps=4).run(START, 1.0, TASK.data(3), VIEW, scale=0.7, correction=correction)
+    got, count = LocalSgd(lr=0.1, steps=4).steps_from(
+        START, 1.0, TASK.data(3), VIEW, scale=0.7, correction=correction
+    )()
     torch.testing.assert_close(got, y, rtol=0, atol=1e-13)
     assert count == 4
 

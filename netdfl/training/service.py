@@ -1,0 +1,212 @@
+"""The training service of a process: local rounds that wait together are computed together.
+
+How is chosen by rule, from the model, the device and what the scenario allows, never from a clock:
+
+- stacked: the steps of many nodes as one computation on rows (`netdfl.training.stacked`). Small perceptrons
+  on a CPU, where a step's time is mostly calls; any model on a GPU. Equal to one by one up to rounding.
+- threads: nodes side by side, each by itself, one thread each: larger models on a CPU. Equal bit for bit,
+  because a node's arithmetic, data and random streams are its own.
+- alone: one after the other. Everything else.
+
+In `exact` batching nothing is stacked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import torch
+
+from netdfl.training.asking import Asking, alone
+from netdfl.training.base import LocalData
+from netdfl.training.classification import Classification, Round
+from netdfl.training.sgd import LocalSteps
+from netdfl.training.stacked import likeness, run_stacked, split
+from netdfl.training.stacked_model import StackedModel, draws_at_random
+
+Batching = Literal["exact", "auto"]
+Outcome: TypeAlias = tuple[Any, Exception | None]
+"""What a call returned, or the error that it raised."""
+Way = Literal["stacked", "threads", "alone"]
+
+WORTH_A_THREAD = 1_600_000
+"""Parameters times batch size above which two threads are quicker than one: about 0.1 ms of arithmetic a step."""
+WORTH_A_ROW = 3_000_000
+"""Parameters times batch size up to which a CPU is quicker with rows than with a node on each thread."""
+CACHE_BYTES = 1_000_000
+"""Rows that are worked on at once on a CPU: as many as fit a core's cache."""
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A call whose local steps can be asked for: `LocalRound`."""
+
+    @property
+    def data(self) -> LocalData:
+        """What it trains on."""
+        ...
+
+    def __call__(self) -> Any:
+        """Compute it by itself."""
+        ...
+
+    def solve(self) -> Asking[Any]:
+        """The same, with its steps asked for."""
+        ...
+
+
+class Open(NamedTuple):
+    """A local round that waits for its steps: its place in the batch, who asks, and what for."""
+
+    place: int
+    asking: Asking[Any]
+    steps: LocalSteps
+
+
+def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Outcome]:
+    """Each call by itself, in this thread."""
+    return [_outcome(call) for call in calls]
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Service:
+    """Computes what is handed to it together; nothing is kept waiting for more."""
+
+    def __init__(self, batching: Batching = "exact", threads: int | None = None) -> None:
+        """Use up to `threads` threads, by default as many as there are cores."""
+        self.batching, self.threads = batching, threads or cores()
+        self.ways: set[Way] = set()
+        self._pool: ThreadPoolExecutor | None = None
+        self._stacked: dict[int, StackedModel | None] = {}
+        self._random: dict[int, bool] = {}
+
+    def compute(self, calls: Sequence[Callable[[], Any]]) -> list[Outcome]:
+        """The outcome of each call, in order. In `exact` batching none depends on the others."""
+        outcomes: dict[int, Outcome] = {}
+        works: dict[Way, list[Callable[[], dict[int, Outcome]]]] = {"stacked": [], "threads": [], "alone": []}
+        groups: dict[Hashable, list[Open]] = defaultdict(list)
+        for place, call in enumerate(calls):
+            way = self._way(call)
+            if way == "stacked" and isinstance(call, Divisible):
+                outcomes |= self._ask(place, call.solve(), groups, works["alone"])
+                continue
+            works[way].append(partial(_single, place, call))
+            if isinstance(call, Divisible):
+                self.ways.add(way)
+        for group in groups.values():
+            works["stacked"] += self._in_rows(group)
+            self.ways.add("stacked")
+        for way, some in works.items():
+            for found in self._run(some, threaded=way != "alone"):
+                outcomes |= found
+        return [outcomes[place] for place in range(len(calls))]
+
+    def summary(self) -> Mapping[str, Any]:
+        """What was chosen, to be recorded."""
+        return {"batching": self.batching, "threads": self.threads, "ways": sorted(self.ways)}
+
+    def close(self) -> None:
+        """Stop the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    # how
+
+    def _way(self, call: Callable[[], Any]) -> Way:
+        data = call.data if isinstance(call, Divisible) else None
+        if not isinstance(data, Round) or not len(data.task.samples):
+            return "alone"
+        task, on_cpu = data.task, data.task.samples.x.device.type == "cpu"
+        if self.batching == "auto" and self._rows(task) is not None:
+            return "stacked"
+        large = task.model.dim * task.batch_size >= WORTH_A_THREAD
+        return "threads" if on_cpu and large and self.threads > 1 and not self._draws(task) else "alone"
+
+    def _rows(self, task: Classification) -> StackedModel | None:
+        """The task's model, stacked; None where it can't be, or where that would not pay."""
+        model = task.model
+        small = model.perceptron is not None and model.dim * task.batch_size <= WORTH_A_ROW
+        if task.samples.x.device.type == "cpu" and not small:
+            return None
+        if id(model) not in self._stacked:
+            stacked = StackedModel(model)
+            samples = task.samples.x[: task.batch_size], task.samples.y[: task.batch_size]
+            self._stacked[id(model)] = stacked if stacked.agrees(task.initial(), *samples) else None
+        return self._stacked[id(model)]
+
+    def _draws(self, task: Classification) -> bool:
+        if id(task.model) not in self._random:
+            self._random[id(task.model)] = draws_at_random(task.model, task.initial(), task.samples.x[:1])
+        return self._random[id(task.model)]
+
+    def _ask(
+        self,
+        place: int,
+        asking: Asking[Any],
+        groups: dict[Hashable, list[Open]],
+        singles: list[Callable[[], dict[int, Outcome]]],
+    ) -> dict[int, Outcome]:
+        """Sort what `asking` asks for into the groups of steps alike, or the single ones; or give its outcome."""
+        try:
+            steps = asking.send(None)  # type: ignore[arg-type]
+        except StopIteration as end:
+            return {place: (end.value, None)}
+        except Exception as error:
+            return {place: (None, error)}
+        like = likeness(steps) if isinstance(steps, LocalSteps) else None
+        if like is None or not isinstance(steps, LocalSteps):
+            singles.append(partial(_single, place, lambda: alone(asking, steps())))
+        else:
+            groups[like].append(Open(place, asking, steps))
+        return {}
+
+    def _in_rows(self, group: list[Open]) -> Iterator[Callable[[], dict[int, Outcome]]]:
+        """A group in as many parts as there are threads, and more where a part would not fit."""
+        found = split(group[0].steps.data)
+        model = self._stacked[id(found[0].task.model)] if found is not None else None
+        assert model is not None, "a group is of rounds that can be stacked"
+        on_cpu = group[0].steps.y.device.type == "cpu"
+        most = max(4, CACHE_BYTES // group[0].steps.y.nbytes) if on_cpu else model.rows_that_fit()
+        num = max(-(-len(group) // most), min(self.threads, len(group) // 4) if on_cpu else 1)
+        return (partial(_together, group[part::num], model) for part in range(num))
+
+    def _run(
+        self, works: Sequence[Callable[[], dict[int, Outcome]]], *, threaded: bool
+    ) -> Iterator[dict[int, Outcome]]:
+        if not threaded or self.threads == 1 or len(works) < 2:
+            return (work() for work in works)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, "train", lambda: torch.set_num_threads(1))
+        return self._pool.map(lambda work: work(), works)
+
+
+def _outcome(call: Callable[[], Any]) -> Outcome:
+    try:
+        return call(), None
+    except Exception as error:
+        return None, error
+
+
+def _single(place: int, call: Callable[[], Any]) -> dict[int, Outcome]:
+    return {place: _outcome(call)}
+
+
+def _together(group: Sequence[Open], model: StackedModel) -> dict[int, Outcome]:
+    """The outcomes of local rounds alike, computed as rows of one."""
+    try:
+        found = run_stacked([each.steps for each in group], model)
+    except Exception as error:
+        return {each.place: (None, error) for each in group}
+    return {
+        each.place: (None, ran) if isinstance(ran, Exception) else _outcome(partial(alone, each.asking, ran))
+        for each, ran in zip(group, found, strict=True)
+    }

@@ -1,0 +1,141 @@
+"""The local steps of many nodes as one computation on rows: the listing of `netdfl.training.sgd`, n at a time.
+
+Each row has its own data, rate, push-sum weight, momentum, correction and ascent. A node that has taken its
+last step leaves; rows are in order of falling numbers of steps, so those that go on are the first ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+from netdfl.core.errors import NotFiniteError
+from netdfl.training.asking import Ran
+from netdfl.training.base import Gradient, LocalData
+from netdfl.training.classification import Round
+from netdfl.training.sgd import LocalSteps
+from netdfl.training.stacked_batches import StackedBatches
+from netdfl.training.stacked_model import StackedModel
+from netdfl.training.wrapped import Rows, Wrapped
+
+
+def split(data: LocalData) -> tuple[Round, Rows | None] | None:
+    """The minibatches under `data`, and the wrap around them; None where these can't be stacked."""
+    if isinstance(data, Round):
+        return data, None
+    if isinstance(data, Wrapped) and isinstance(data.wrap, Rows) and isinstance(data.data, Round):
+        return data.data, data.wrap
+    return None
+
+
+def likeness(steps: LocalSteps) -> Hashable | None:
+    """Equal for steps that can be stacked with each other; None for those that can't be stacked at all."""
+    found = split(steps.data)
+    if found is None:
+        return None
+    data, wrap = found
+    if not data.num_steps(epochs=steps.sgd.epochs, steps=steps.sgd.steps):
+        return None
+    kind = None if wrap is None else (type(wrap), wrap.numbers)
+    given = (steps.velocity is None, steps.correction is None, steps.scale)
+    return (id(data.task.model), data.task.batch_size, steps.y.device, steps.sgd, kind, *given)
+
+
+def run_stacked(asked: Sequence[LocalSteps], model: StackedModel) -> list[Ran | NotFiniteError]:
+    """What each of `asked`, all alike, gives when called, up to rounding; or the error that it raises."""
+    sgd = asked[0].sgd
+    numbers = [_split(each)[0].num_steps(epochs=sgd.epochs, steps=sgd.steps) for each in asked]
+    order = sorted(range(len(asked)), key=lambda place: -numbers[place])
+    run = _Stacked([asked[place] for place in order], model)
+    for step in range(numbers[order[0]]):
+        run.step(step)
+    found = dict(zip(order, run.finish(), strict=True))
+    return [found[place] for place in range(len(asked))]
+
+
+def _split(steps: LocalSteps) -> tuple[Round, Rows | None]:
+    found = split(steps.data)
+    assert found is not None, "steps that can't be stacked were"
+    return found
+
+
+class _Stacked:
+    """The steps `asked`, on their way."""
+
+    def __init__(self, asked: Sequence[LocalSteps], model: StackedModel) -> None:
+        self.asked, self.model, self.sgd = asked, model, asked[0].sgd
+        parts = [_split(each) for each in asked]
+        self.rounds = [data for data, _ in parts]
+        self.wraps = [wrap for _, wrap in parts if wrap is not None]
+        self.batches = StackedBatches([r.drawn(epochs=self.sgd.epochs, steps=self.sgd.steps) for r in self.rounds])
+        self.y = torch.stack([each.y for each in asked])
+        self.slope = torch.empty_like(self.y)
+        self.velocity = self._velocity()
+        self.correction = _stack([each.correction for each in asked])
+        self.descent_lr = self._column([-each.lr for each in asked])
+        weighted = any(each.weight != 1.0 for each in asked)
+        self.weight = self._column([each.weight for each in asked]) if weighted else None
+        self.wrap = self._wrap()
+        self.losses = self.y.new_empty(len(self.batches.active), len(asked))
+
+    def _column(self, numbers: list[float]) -> Tensor:
+        return self.y.new_tensor(numbers).unsqueeze(1)
+
+    def _velocity(self) -> Tensor | None:
+        given = _stack([each.velocity for each in self.asked])
+        return torch.zeros_like(self.y) if given is None and self.sgd.momentum else given
+
+    def _wrap(self) -> Rows | None:
+        return self.wraps[0].stacked(self.wraps) if self.wraps else None
+
+    def step(self, step: int) -> None:
+        """The step of all nodes that still have it."""
+        rows = self.batches.active[step]
+        y = self.y[:rows]
+        gradient = self._gradient(step, rows)
+        if self.wrap is not None:
+            gradient = self.wrap.first(rows)(gradient)
+        move = self.sgd.descent(gradient, y if self.weight is None else y / self.weight[:rows])
+        if self.asked[0].scale != 1.0:
+            move.mul_(self.asked[0].scale)
+        if self.correction is not None:
+            move.add_(self.correction[:rows])
+        if self.sgd.momentum:
+            assert self.velocity is not None
+            move = self.velocity[:rows].mul_(self.sgd.momentum).add_(move)
+        y.addcmul_(move, self.descent_lr[:rows])
+
+    def _gradient(self, step: int, rows: int) -> Gradient:
+        x, labels, share = self.batches.at(step)
+        first = True
+
+        def gradient(at: Tensor) -> Tensor:
+            nonlocal first
+            losses = self.model.slope(at, x, labels, share, self.slope[:rows])
+            if first:
+                self.losses[step, :rows] = losses
+                first = False
+            return self.slope[:rows]
+
+        return gradient
+
+    def finish(self) -> list[Ran | NotFiniteError]:
+        """Each node's vector and number of steps, once its task has its loss and its wrap what moved."""
+        if self.wrap is not None:
+            self.wrap.settle(self.wraps)
+        return [self._finish(row) for row in range(len(self.asked))]
+
+    def _finish(self, row: int) -> Ran | NotFiniteError:
+        num = self.batches.num_steps[row]
+        try:
+            self.rounds[row].finish(self.losses[:num, row])
+        except NotFiniteError as error:
+            return error
+        return self.y[row].clone(), num
+
+
+def _stack(vectors: Sequence[Tensor | None]) -> Tensor | None:
+    found = [vector for vector in vectors if vector is not None]
+    return torch.stack(found) if found else None

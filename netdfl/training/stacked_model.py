@@ -1,0 +1,83 @@
+"""One model at many flat vectors at once: the gradient of each node's own loss at its own vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+from torch.nn.functional import cross_entropy
+
+from netdfl.training.flat import FlatModel
+
+NEAR = 1e-3
+
+
+class StackedModel:
+    """Gradients of `model` for n nodes, as one computation. A perceptron's by formula, all others' by `vmap`."""
+
+    def __init__(self, model: FlatModel) -> None:
+        """Stack `model`."""
+        self.model = model
+        self._bytes_per_row = 0
+        self._device = model.parameters[0].device
+        self._each = vmap(grad_and_value(self._loss))
+
+    def _loss(self, at: Tensor, x: Tensor, y: Tensor, share: Tensor) -> Tensor:
+        return (cross_entropy(self.model.scores(at, x), y, reduction="none") * share).sum()
+
+    def slope(self, at: Tensor, x: Tensor, y: Tensor, share: Tensor, out: Tensor) -> Tensor:
+        """Write the gradients at `at`, shape (n, d), into `out`; return the losses, shape (n,).
+
+        `x` is (n, B, ...), `y` (n, B); `share`, (n, B), is what an example counts: 1 / its minibatch's size, or 0.
+        """
+        if self.model.perceptron is not None:
+            return self.model.perceptron.slope(at, x, y, out, share)
+        slopes, losses = self._each(at, x, y, share)
+        out.copy_(slopes)
+        return torch.as_tensor(losses)
+
+    def agrees(self, at: Tensor, x: Tensor, y: Tensor) -> bool:
+        """Whether stacked gradients of this model are the single ones, filled-up minibatches included.
+
+        Those of a model that draws at random, or that mixes the examples of a minibatch, are not.
+        """
+        self._device = at.device
+        if at.is_cuda:
+            torch.cuda.reset_peak_memory_stats(at.device)
+            before = torch.cuda.memory_allocated(at.device)
+        agrees = self._agrees(at, x, y)
+        if at.is_cuda:
+            self._bytes_per_row = (torch.cuda.max_memory_allocated(at.device) - before) // 2 + 1
+        return agrees
+
+    def rows_that_fit(self) -> int:
+        """How many nodes a GPU has room for at once, by what the comparison of `agrees` took."""
+        free, _ = torch.cuda.mem_get_info(self._device)
+        return max(1, free // (2 * self._bytes_per_row))
+
+    def _agrees(self, at: Tensor, x: Tensor, y: Tensor) -> bool:
+        half = max(1, len(y) // 2)
+        counts = torch.tensor([len(y), half], device=y.device)[:, None]
+        share = (torch.arange(len(y), device=y.device) < counts) / counts
+        ours, single = torch.empty_like(at.expand(2, -1)), torch.empty_like(at)
+        with torch.random.fork_rng(devices=[]):
+            try:
+                both = at.expand(2, -1).contiguous(), x.expand(2, *x.shape), y.expand(2, *y.shape)
+                self.slope(*both, share.to(at), ours)
+            except (RuntimeError, ValueError):
+                return False
+            for row, size in zip(ours, (len(y), half), strict=True):
+                self.model.slope(at, x[:size], y[:size], single)
+                if not float((row - single).norm()) <= NEAR * float(single.norm()):
+                    return False
+        return True
+
+
+def draws_at_random(model: FlatModel, at: Tensor, x: Tensor) -> bool:
+    """Whether the model takes numbers from torch's global stream, as dropout does."""
+    if model.perceptron is not None:
+        return False
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        before = torch.get_rng_state()
+        model.bind(at)(x)
+        return not torch.equal(before, torch.get_rng_state())
