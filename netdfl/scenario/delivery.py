@@ -35,6 +35,12 @@ Timeout = Annotated[
 ]
 
 
+class Automatic(Choice):
+    """Push-sum over links that lose messages survives it where the graph lets it; everything else is plain."""
+
+    kind: Literal["auto"] = "auto"
+
+
 class Plain(Choice):
     """A message is sent once. What is lost is lost: a vector for gossip, mass for push-sum."""
 
@@ -57,5 +63,10 @@ class RunningSumsDelivery(Choice):
     kind: Literal["running_sums"] = "running_sums"
 
 
-DELIVERIES = {"plain": Plain, "acknowledged": AcknowledgedDelivery, "running_sums": RunningSumsDelivery}
-DELIVERY = Slot("delivery", lambda: DELIVERIES, default="plain")
+DELIVERIES = {
+    "auto": Automatic,
+    "plain": Plain,
+    "acknowledged": AcknowledgedDelivery,
+    "running_sums": RunningSumsDelivery,
+}
+DELIVERY = Slot("delivery", lambda: DELIVERIES, default="auto")

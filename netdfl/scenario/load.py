@@ -14,6 +14,7 @@ from netdfl.scenario.compression import warnings
 from netdfl.scenario.document import parse
 from netdfl.scenario.problems import problems_of
 from netdfl.scenario.schema import SCHEMA, Scenario
+from netdfl.scenario.survival import automatic
 from netdfl.scenario.walk import normalise
 
 _STAND_INS = {
@@ -79,6 +80,10 @@ def loads(
     problems += checks.problems(scenario, document, wrong)
     if problems:
         raise ScenarioError(problems)
+    if scenario.delivery.kind == "auto":
+        delivery, notice = automatic(scenario)
+        scenario = scenario.model_copy(update={"delivery": delivery})
+        notices += [notice] if notice else []
     scenario._notices = (*notices, *warnings(scenario))
     return scenario
 

@@ -99,7 +99,7 @@ class Scenario(Strict):
     topology: Annotated[TopologyPart, TOPOLOGY] = Field(description="The graph of each round.")
     compression: Annotated[CompressionPart | None, COMPRESSION] = Field(None, description="None by default.")
     delivery: Annotated[Choice, DELIVERY] = Field(
-        {"kind": "plain"}, validate_default=True, description="What becomes of a message that is lost."
+        {"kind": "auto"}, validate_default=True, description="What becomes of a message that is lost."
     )
     wait: Wait = Field({}, validate_default=True, description="What a node waits for in a round.")
     links: dict[str, LinkEntry] = Field(

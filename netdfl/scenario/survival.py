@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from netdfl.core.errors import Problem
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.compression import is_push, is_static
+from netdfl.scenario.delivery import AcknowledgedDelivery, Plain, RunningSumsDelivery
 from netdfl.scenario.document import Document
+from netdfl.scenario.fields import Choice
 from netdfl.scenario.schema import Scenario
 from netdfl.topology.base import Topology
 
@@ -28,6 +30,20 @@ def survives(scenario: Scenario, document: Document) -> Iterator[Problem]:
     found = [*finders.get(scenario.delivery.kind, _nothing)(scenario, topology), *_undo(scenario, topology)]
     for path, what, remedy in found:
         yield document.problem(path, what, "", remedy)
+
+
+def automatic(scenario: Scenario) -> tuple[Choice, str]:
+    """The delivery that `auto` stands for, and a sentence about it where it is not the one that adds nothing."""
+    losses = [entry.written().get("loss") for entry in scenario.links.values()]
+    if not is_push(scenario) or all(loss is None or loss.params == {"probability": 0.0} for loss in losses):
+        return Plain(), ""
+    topology = build_topology(scenario)
+    why = f"a share that {scenario.algorithm.kind} loses is mass that is gone for good"
+    for model, unsuitable in ((AcknowledgedDelivery, _acknowledged), (RunningSumsDelivery, _running_sums)):
+        if not any(unsuitable(scenario, topology)):
+            delivery: Choice = model.model_validate({})
+            return delivery, f"delivery: auto is {delivery.kind} here: {why}"
+    return Plain(), f"delivery: auto is plain here, as nothing else suits the algorithm and the graph: {why}"
 
 
 def _nothing(scenario: Scenario, topology: Topology) -> Iterator[Found]:

@@ -61,3 +61,23 @@ def test_refused(case: str) -> None:
 @pytest.mark.parametrize("case", ALLOWED)
 def test_allowed(case: str) -> None:
     assert loads(BASE, ALLOWED[case]).delivery.kind in ("acknowledged", "running_sums")
+
+
+LOSSY = "links={default: {loss: 5%}}"
+AUTOMATIC: dict[str, tuple[list[str], str]] = {
+    "push-sum over links that lose": ([LOSSY], "acknowledged"),
+    "on a one-way graph that stays": ([LOSSY, "topology=directed_ring"], "running_sums"),
+    "on a one-way graph, compressed": ([LOSSY, "topology=directed_ring", "compression=qsgd"], "plain"),
+    "nothing lost": (["links={default: {loss: 0, latency: 5ms}}"], "plain"),
+    "gossip": ([LOSSY, "algorithm=dpsgd", "topology=ring"], "plain"),
+    "as written": ([LOSSY, "delivery=plain"], "plain"),
+}
+
+
+@pytest.mark.parametrize("case", AUTOMATIC)
+def test_auto_makes_up_for_lost_mass_where_something_can_and_says_so(case: str) -> None:
+    sets, expected = AUTOMATIC[case]
+    scenario = loads(BASE, sets)
+    assert scenario.delivery.kind == expected
+    said = [notice for notice in scenario.notices if f"auto is {expected} here" in notice]
+    assert len(said) == (LOSSY in sets and "delivery=plain" not in sets and "algorithm=dpsgd" not in sets)

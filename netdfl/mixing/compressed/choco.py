@@ -48,7 +48,8 @@ class Choco(ByRows):
     def init(self, x: Tensor, view: View) -> ChocoState:
         """References where all start, gamma from a trial."""
         heard = self.differences.first(x)
-        step = first_step_size(self.gamma, self.differences.compressor, x.numel())
+        common_start, compressor = self.differences.common_start, self.differences.compressor
+        step = first_step_size(self.gamma, compressor, x.numel(), common_start=common_start)
         return ChocoState(Reference(heard.start), heard, step)
 
     def figures(self, state: ChocoState) -> Mapping[str, float]:

@@ -3,9 +3,11 @@
 A pair of neighbors mixes by the smaller of their two gammas, which each sends along, so that the
 mean stays what it is though nodes choose alone.
 
-The first gamma comes from a trial: gamma = min(1, 0.9 omega^2 + 0.1 omega), omega = 1 - |x - C(x)|^2 / |x|^2 for x
-drawn from N(0, 1); for numbers see docs/compression.md. The distance to the neighbors' references is
-looked at after 4, 8, 16, ... rounds. Constant drift apart grows with the square of time, four times from one look to
+The first gamma comes from a trial: omega = 1 - |x - C(x)|^2 / |x|^2 for x drawn from N(0, 1). Nodes that start
+apart agree on vectors like x, and take 0.9 omega^2 + 0.1 omega. Nodes that start from one model and train take
+omega under CHOCO, because few coordinates hold most of what training moves, and those are sent often. For
+numbers see docs/compression.md. The distance to the neighbors' references is looked at after 4, 8, 16, ...
+rounds. Constant drift apart grows with the square of time, four times from one look to
 the next; more than eight times is an instability: gamma is halved and the looks begin anew.
 """
 
@@ -45,12 +47,12 @@ def kept_energy(compressor: Compressor, dim: int) -> float:
     return 1.0 - float(lost.square().sum() / x.square().sum())
 
 
-def first_step_size(gamma: Gamma, compressor: Compressor, dim: int) -> StepSize:
-    """gamma as given, or from a trial."""
+def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_start: bool = False) -> StepSize:
+    """gamma as given, or from a trial: larger where nodes start from one model."""
     if gamma != "auto":
         return StepSize(gamma)
-    omega = max(0.0, kept_energy(compressor, dim))
-    return StepSize(max(0.01, min(1.0, 0.9 * omega**2 + 0.1 * omega)) if omega < 1.0 else 1.0)
+    omega = min(1.0, max(0.0, kept_energy(compressor, dim)))
+    return StepSize(max(0.01, omega if common_start else 0.9 * omega**2 + 0.1 * omega))
 
 
 def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights: Mapping[NodeId, float]) -> StepSize:
