@@ -26,6 +26,7 @@ class Kind(StrEnum):
     REQUEST = "request"
     REPLY = "reply"
     HEARTBEAT = "heartbeat"
+    PROBE = "probe"
 
 
 @dataclass(frozen=True, slots=True)

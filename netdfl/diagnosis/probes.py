@@ -14,15 +14,22 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from netdfl.core.types import NodeId
 
+Path: TypeAlias = tuple[tuple[NodeId, int], ...]
+
 
 class Probe(NamedTuple):
-    """`initiator`'s computation number `number`, on its way from `src` to `dst`."""
+    """`initiator`'s computation number `number`, on its way from `src` to `dst`.
 
-    kind: Literal["probe", "query", "reply"]
+    `path` are the nodes that it has come by, each with the round in which it waits. `sent` answers that
+    `src` has sent what `dst` awaits.
+    """
+
+    kind: Literal["probe", "query", "reply", "sent"]
     initiator: NodeId
     number: int
     src: NodeId
     dst: NodeId
+    path: Path = ()
 
 
 Computation: TypeAlias = tuple[NodeId, int]
@@ -34,6 +41,7 @@ class AndDetector:
 
     node: NodeId
     deadlocked: bool = False
+    members: Path = ()
     _waits_for: tuple[NodeId, ...] = ()
     _number: int = 0
     _seen: set[Computation] = field(default_factory=set)
@@ -57,18 +65,20 @@ class AndDetector:
         self._seen.add(key)
         if probe.initiator == self.node:
             self.deadlocked = self.deadlocked or probe.number == self._number
+            self.members = probe.path
             return []
-        return self._ask(*key)
+        return self._ask(*key, probe.path)
 
-    def _ask(self, initiator: NodeId, number: int) -> list[Probe]:
-        return [Probe("probe", initiator, number, self.node, source) for source in self._waits_for]
+    def _ask(self, initiator: NodeId, number: int, path: Path = ()) -> list[Probe]:
+        return [Probe("probe", initiator, number, self.node, source, path) for source in self._waits_for]
 
 
 class _Engaged(NamedTuple):
-    """A computation that this node takes part in: who asked first, and how many replies are due."""
+    """A computation that this node takes part in: who asked first, how many replies are due, and who replied."""
 
     by: NodeId
     due: int
+    members: Path = ()
 
 
 @dataclass
@@ -77,6 +87,7 @@ class OrDetector:
 
     node: NodeId
     deadlocked: bool = False
+    members: Path = ()
     _waits_for: tuple[NodeId, ...] = ()
     _number: int = 0
     _engaged: dict[Computation, _Engaged] = field(default_factory=dict)
@@ -98,7 +109,7 @@ class OrDetector:
         if not self._waits_for:
             return []
         if probe.kind == "reply":
-            return self._count(key)
+            return self._count(key, probe.path)
         if key in self._engaged:
             return [Probe("reply", *key, self.node, probe.src)]
         return self._engage(key, probe.src)
@@ -107,14 +118,16 @@ class OrDetector:
         self._engaged[key] = _Engaged(by, len(self._waits_for))
         return [Probe("query", *key, self.node, source) for source in self._waits_for]
 
-    def _count(self, key: Computation) -> list[Probe]:
+    def _count(self, key: Computation, path: Path) -> list[Probe]:
         engaged = self._engaged.get(key)
         if engaged is None:
             return []
-        self._engaged[key] = engaged = engaged._replace(due=engaged.due - 1)
+        members = tuple(sorted({*engaged.members, *path}))
+        self._engaged[key] = engaged = _Engaged(engaged.by, engaged.due - 1, members)
         if engaged.due:
             return []
         if key[0] == self.node:
             self.deadlocked = self.deadlocked or key[1] == self._number
+            self.members = members
             return []
-        return [Probe("reply", *key, self.node, engaged.by)]
+        return [Probe("reply", *key, self.node, engaged.by, members)]

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netdfl.core.clock import TimerName
 from netdfl.core.types import NodeId
@@ -136,6 +136,6 @@ class Faults:
     def _others(self, node: NodeId) -> Sequence[SimulatedNode]:
         return [each for each in self.fleet.nodes.values() if each.id != node and each.running]
 
-    def tell(self, node: NodeId, kind: str, **details: str | int | float) -> None:
+    def tell(self, node: NodeId, kind: str, **details: Any) -> None:
         """Record what happened to `node`."""
         self.fleet.store.event(self.fleet.loop.now_ns, node, self.fleet.nodes[node].status.round, kind, **details)

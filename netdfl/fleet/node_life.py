@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from netdfl.core.clock import Clock
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.fidelity import EVENT, Meter
+from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.probing import AFTER_NS, Probing
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.node_network import Door, NodeTransport
 from netdfl.fleet.script import NodeScript, SlowWorker, keeps_state
@@ -41,6 +44,7 @@ class Life:
         self.begun, self.crashing = asyncio.Event(), asyncio.Event()
         self.crashed_by: CompiledEvent | None = None
         self.rejoin: Mapping[str, Any] | None = None
+        self.probing: Probing | None = None
         self.remembered: Remembered | None = None
         self._keeps = keeps_state(blueprint.schedule, node)
 
@@ -70,7 +74,9 @@ class Life:
         if self.blueprint.emulates_messages:
             yield self.meter.watch_loop(self.clock)
         if self.heartbeats is not None:
-            yield self._beat(self.heartbeats)
+            yield self._once_begun(self.heartbeats.run)
+        if self.probing is not None:
+            yield self._once_begun(self.probing.run)
 
     def leave(self) -> None:
         """Record how true the emulated links were."""
@@ -160,10 +166,10 @@ class Life:
             epoch=self.node.epoch,
         )
 
-    async def _beat(self, heartbeats: Heartbeats) -> None:
+    async def _once_begun(self, run: Callable[[], Awaitable[None]]) -> None:
         await self.begun.wait()
         await self.clock.sleep_until(0)
-        await heartbeats.run()
+        await run()
 
     def _silent(self, peer: NodeId) -> None:
         self._tell("gone", peer=peer, detector="heartbeat")
@@ -172,6 +178,22 @@ class Life:
     def _heard(self, peer: NodeId) -> None:
         self._tell("returned", peer=peer, detector="heartbeat")
         self.node.waits.set_returned(peer)
+
+    # deadlocks
+
+    def ask_peers(self, *, launched: bool) -> None:
+        """Find deadlocks with the others alone, where the scenario wants it or no launcher looks."""
+        wait = self.blueprint.scenario.wait
+        after_ns = (None if launched else AFTER_NS) if wait.probes == "auto" else wait.probes
+        self._skips = not launched and wait.on_stall == "skip"
+        if after_ns is not None:
+            self.probing = Probing(self.node, after_ns=after_ns, found=self._found, still=lambda: self.gate.closed)
+
+    def _found(self, finding: Finding) -> None:
+        self._tell("probed", **finding.to_event(), suspected=finding.suspected, detection_s=finding.detection_s)
+        print(f"node {self.id}: {finding.text}", file=sys.stderr)
+        if self._skips and not finding.suspected:
+            self.node.waits.skip(frozenset(source for _, source in finding.witness))
 
     def _tell(self, kind: str, **details: Any) -> None:
         self.recorder.event(self.clock.now_ns(), self.id, max(self.node.round, 0), kind, **details)

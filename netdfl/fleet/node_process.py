@@ -145,6 +145,7 @@ class NodeProcess(Attendant):
             epoch=self.epoch,
         )
         self.life.take(self.node, self.transport, meter, command["rejoin"])
+        self.life.ask_peers(launched="control" in plan)
         self.started = asyncio.Event()
         self.finished = False
         self.probed = Probed(self.node, self.outgoing, self.life.gate, lambda: self.finished)
@@ -266,7 +267,7 @@ class NodeProcess(Attendant):
                 at_ns=self.clock.now_ns(),
                 bytes_sent=self.ledger.bytes_sent,
                 messages_sent=self.ledger.sent_count,
-                messages_delivered=sum(edge.delivered for edge in self.ledger.edges.values()),
+                messages_delivered=self.ledger.delivered_count,
                 messages_failed=self.ledger.lost_count,
             )
         )

@@ -247,7 +247,7 @@ class SimulatedFleet:
         self.status.bytes_sent = sum(ledger.bytes_sent for ledger in ledgers)
         self.status.messages_sent = sum(ledger.sent_count for ledger in ledgers)
         self.status.messages_lost = sum(ledger.lost_count for ledger in ledgers)
-        self.status.messages_delivered = sum(e.delivered for ledger in ledgers for e in ledger.edges.values())
+        self.status.messages_delivered = sum(ledger.delivered_count for ledger in ledgers)
         self.view.update(self.status)
 
 

@@ -12,15 +12,14 @@ class SimulatedLedger(NodeLedger):
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the fabric."""
-        edge = self.edges.get(message.dst) or self._edge(message.dst)
-        edge.sent += 1
+        self._edge(message).sent += 1
         self.bytes_sent += nbytes
         self.sent_count += 1
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Record a message's fate: one row."""
         if fate is Fate.DELIVERED:
-            self.edges[message.dst].delivered += 1
+            self._edge(message).delivered += 1
             self.recorder.message(message, nbytes, sent_ns, arrived_ns, fate)
         else:
             super().settled(message, nbytes, sent_ns, arrived_ns, fate)

@@ -10,7 +10,9 @@ from netdfl.algorithms.base import NodeState
 from netdfl.algorithms.families import first_state
 from netdfl.core.errors import TrainingError
 from netdfl.core.types import Message, NodeId, View
+from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
+from netdfl.diagnosis.probing import Probing
 from netdfl.fleet.compute import ComputeTime
 from netdfl.fleet.evaluation import Snapshot, keep_model
 from netdfl.fleet.replay import Memory, RememberingWorker
@@ -59,6 +61,7 @@ class SimulatedNode:
         self.gone: set[NodeId] = set()
         self.task: asyncio.Task[None] | None = None
         self.beating: asyncio.Task[None] | None = None
+        self.probing: asyncio.Task[None] | None = None
         self.node, self.gate = self._live()
 
     def _worker(self, compute: ComputeTime) -> VirtualWorker:
@@ -100,12 +103,17 @@ class SimulatedNode:
         heartbeats = self._heartbeats()
         if heartbeats is not None:
             self.beating = group.create_task(heartbeats.run())
+        after_ns = self.fleet.scenario.wait.probes
+        if isinstance(after_ns, int):
+            gate = self.gate
+            probing = Probing(self.node, after_ns=after_ns, found=self._found, still=lambda: gate.closed)
+            self.probing = group.create_task(probing.run())
 
     def cancel(self) -> None:
         """End the run of this node, its heartbeats, and what it would send again."""
         if self.node.delivery is not None:
             self.node.delivery.close()
-        for task in (self.task, self.beating):
+        for task in (self.task, self.beating, self.probing):
             if task is not None:
                 task.cancel()
 
@@ -149,6 +157,10 @@ class SimulatedNode:
     def _heard(self, peer: NodeId) -> None:
         self.fleet.faults.tell(self.id, "returned", peer=peer, detector="heartbeat")
         self.node.waits.set_returned(peer)
+
+    def _found(self, finding: Finding) -> None:
+        details = finding.to_event() | {"suspected": finding.suspected, "detection_s": finding.detection_s}
+        self.fleet.faults.tell(self.id, "probed", **details)
 
     # lives
 

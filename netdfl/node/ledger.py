@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from netdfl.core.clock import Clock
-from netdfl.core.types import Edge, Message, NodeId
+from netdfl.core.types import Edge, Kind, Message, NodeId
 from netdfl.record.base import Recorder
 from netdfl.transport.base import Fate
 
 LAST = 8
 LAST_LOST = 32
+_ASIDE = (Kind.HEARTBEAT, Kind.PROBE)
 
 Key: TypeAlias = tuple[str, int, int, int, int]
 """What tells the messages of one edge apart: kind, epoch, round, step, attempt."""
@@ -44,12 +45,16 @@ class EdgeCount:
 
 @dataclass
 class NodeLedger:
-    """Counts and records the messages of one node. A `Ledger`."""
+    """Counts and records the messages of one node. A `Ledger`.
+
+    Heartbeats and probes are counted `aside`: they go on where nothing else moves.
+    """
 
     node: NodeId
     clock: Clock
     recorder: Recorder
     edges: dict[NodeId, EdgeCount] = field(default_factory=dict)
+    aside: dict[NodeId, EdgeCount] = field(default_factory=dict)
     bytes_sent: int = 0
     sent_count: int = 0
     lost_count: int = 0
@@ -57,7 +62,7 @@ class NodeLedger:
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the transport."""
-        edge = self.edges.get(message.dst) or self._edge(message.dst)
+        edge = self._edge(message)
         edge.sent += 1
         edge.flying[message.kind, message.epoch, message.round, message.step, message.attempt] = at_ns
         self.bytes_sent += nbytes
@@ -65,7 +70,7 @@ class NodeLedger:
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Record a message's fate: one row."""
-        edge = self.edges.get(message.dst) or self._edge(message.dst)
+        edge = self._edge(message)
         key = (message.kind, message.epoch, message.round, message.step, message.attempt)
         edge.flying.pop(key, None)
         settled = (key, sent_ns, arrived_ns, fate)
@@ -79,8 +84,16 @@ class NodeLedger:
             self.lost_count += 1
         self.recorder.message(message, nbytes, sent_ns, arrived_ns, fate)
 
-    def _edge(self, dst: NodeId) -> EdgeCount:
-        self.edges[dst] = edge = EdgeCount()
+    @property
+    def delivered_count(self) -> int:
+        """All that was delivered."""
+        return sum(edge.delivered for edges in (self.edges, self.aside) for edge in edges.values())
+
+    def _edge(self, message: Message) -> EdgeCount:
+        edges = self.aside if message.kind in _ASIDE else self.edges
+        edge = edges.get(message.dst)
+        if edge is None:
+            edge = edges[message.dst] = EdgeCount()
         return edge
 
     def refused(self, edge: Edge | None, reason: str, what: str) -> None:

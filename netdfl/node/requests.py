@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from netdfl.core.errors import MessageError
-from netdfl.core.types import Message
+from netdfl.core.types import Message, NodeId
 from netdfl.node.ledger import NodeLedger
 from netdfl.transport.base import Fate
 
@@ -14,10 +14,11 @@ class Requests:
     """Requests on their way from the mailbox to whoever answers them; kept until somebody does."""
 
     def __init__(self, ledger: NodeLedger) -> None:
-        """Count what is refused in `ledger`."""
+        """Count what is refused in `ledger`; `answered` is the round and step last answered, by peer."""
         self._ledger = ledger
         self._answer: Callable[[Message], None] | None = None
         self._kept: list[Message] = []
+        self.answered: dict[NodeId, tuple[int, int]] = {}
 
     @property
     def serving(self) -> bool:

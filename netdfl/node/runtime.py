@@ -183,6 +183,7 @@ class Node:
 
     def reply(self, request: Message, payload: Payload) -> None:
         """Send a reply, beside whatever this node does now."""
+        self.requests.answered[request.src] = (request.round, request.step)
         message = self._message(Kind.REPLY, request.src, request.round, request.step, payload)
         task = asyncio.get_running_loop().create_task(self.transport.send([message]))
         self._replies.add(task)

@@ -170,4 +170,4 @@ class GrpcTransport:
         await asyncio.gather(*(outlet.wait_closed() for outlet in (*outlets, *self._retired)))
 
     def _outlet(self, message: Message) -> Outlet:
-        return self._lanes[message.dst][message.kind is Kind.HEARTBEAT]
+        return self._lanes[message.dst][message.kind in (Kind.HEARTBEAT, Kind.PROBE)]

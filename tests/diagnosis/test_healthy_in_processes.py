@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -77,9 +78,12 @@ def _trial(number: int, out: Path) -> str | None:
     done = subprocess.run([*command, "--out", str(out), *overrides], text=True, capture_output=True)
     if not (out / "result.json").exists():
         return f"{name}: {done.stderr[-300:]}"
-    result = json.loads((out / "result.json").read_text())
-    permanent = [stall["text"] for stall in result["stalls"] if stall["permanent"] and not stall["suspected"]]
-    bad = [f["text"] for f in result["deadlocks"]] + permanent
-    if bad or result["verdict"] != "pass":
-        return f"{name}: {[*bad, *result['reasons']]}"
-    return None
+    bad = wrong(json.loads((out / "result.json").read_text()))
+    return f"{name}: {bad}" if bad else None
+
+
+def wrong(result: dict[str, Any]) -> list[str]:
+    """What a healthy fleet's result must not hold. That the machine was too busy for its links is no matter here."""
+    stalls = [stall["text"] for stall in result["stalls"] if stall["permanent"] and not stall["suspected"]]
+    reasons = [] if result["verdict"] == "unknown" else result["reasons"]
+    return [*(deadlock["text"] for deadlock in result["deadlocks"]), *stalls, *reasons]

@@ -1,0 +1,208 @@
+"""A node that finds deadlocks with its peers alone: when it has waited for long, it asks those it waits for.
+
+The questions are messages of kind `probe` over the normal transport: they take the links' time, are lost as others
+are, and count. A node passes one on only while it waits itself, and only where it has not yet sent what the
+asker awaits; who has sent that says so, for then the message is lost or on its way, and nobody's wait
+is to blame. A finding takes two computations in a row during one wait.
+
+A node that waits for all takes part in edge chasing, one that waits for any in diffusing computations, one
+that waits for a single other in both; for k of n (1 < k < n), or for whoever sends, there are none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.types import Kind, Message, NodeId, Payload
+from netdfl.diagnosis import words
+from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.probes import AndDetector, OrDetector, Probe
+from netdfl.node.runtime import Node
+from netdfl.node.waits import Wait
+from netdfl.transport.base import Fate
+
+TIMES = 2
+BACKOFF = 16
+AFTER_NS = 2 * NS_PER_S
+MOST_ATTEMPTS = 1 << 16
+
+Slot: TypeAlias = tuple[str, int, int]
+
+
+class Probing:
+    """One node's part. `found` gets each finding once."""
+
+    def __init__(
+        self, node: Node, *, after_ns: int, found: Callable[[Finding], None], still: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Ask once a wait of `node` has lasted `after_ns`, and not while `still()` holds (it is paused)."""
+        self.node, self.after_ns = node, after_ns
+        self._found, self._still = found, still
+        self._chase, self._diffuse = AndDetector(node.id), OrDetector(node.id)
+        self._wait: Wait | None = None
+        self._missing: frozenset[NodeId] = frozenset()
+        self._proofs = 0
+        self._fresh = self._told = False
+        self._sent: Counter[NodeId] = Counter()
+        self._numbers: Counter[NodeId] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        node.mailbox.on(Kind.PROBE, self.take)
+
+    async def run(self) -> None:
+        """Look again and again, less and less often while a wait lasts and nothing is found."""
+        clock, pause_ns = self.node.clock, self.after_ns
+        while True:
+            await clock.sleep_until(clock.now_ns() + pause_ns)
+            asked = not self._still() and self._look(clock)
+            pause_ns = min(2 * pause_ns, BACKOFF * self.after_ns) if asked and self._proofs == 0 else self.after_ns
+
+    def _look(self, clock: Clock) -> bool:
+        """Begin a computation where the wait has lasted; say whether it did."""
+        self._follow()
+        wait = self._wait
+        if wait is None or self._told or clock.now_ns() - wait.since_ns < self.after_ns:
+            return False
+        self._fresh = True
+        probes = self._chase.start() if self._for_all(wait) else []
+        self._send(probes + (self._diffuse.start() if self._for_any(wait) else []))
+        return True
+
+    # what it waits for
+
+    def _follow(self) -> None:
+        """Tell the detectors where the wait is another one, or waits for fewer."""
+        wait = self.node.waits.current
+        if wait is not None and (wait.sources is None or wait.deadline_ns is not None):
+            wait = None  # who sends is not known, or time ends it
+        missing = frozenset() if wait is None else self._open(wait)
+        if wait is self._wait and missing == self._missing:
+            return
+        self._wait, self._missing = wait, missing
+        self._proofs, self._told = 0, False
+        self._sent.clear()
+        self._chase.wait(missing if wait is not None and self._for_all(wait) else ())
+        self._diffuse.wait(missing if wait is not None and self._for_any(wait) else ())
+
+    def _open(self, wait: Wait) -> frozenset[NodeId]:
+        return (wait.sources or frozenset()) - wait.have - self.node.waits.gone - wait.silent
+
+    def _for_all(self, wait: Wait) -> bool:
+        return wait.need - len(wait.have) >= len(self._missing)
+
+    def _for_any(self, wait: Wait) -> bool:
+        return wait.need - len(wait.have) == 1
+
+    def _gave(self, to: NodeId, slot: Slot) -> bool:
+        """Whether this node has already sent what `to` awaits of it, or is past it."""
+        kind, round, step = slot
+        if kind == Kind.REPLY:
+            return self.node.requests.answered.get(to) == (round, step)
+        if self.node.round != round or self._wait is None:
+            return self.node.round > round
+        return self._wait.round < round or self._wait.step >= step
+
+    def _will_give(self, to: NodeId, slot: Slot) -> bool:
+        """Whether this node gives it whatever it waits for itself: it serves requests, or sends again."""
+        kind, round, step = slot
+        delivery = self.node.delivery
+        if kind == Kind.REPLY:
+            return self.node.requests.serving
+        return delivery is not None and (to, round, step) in delivery.due_again
+
+    # messages
+
+    def take(self, message: Message) -> Fate:
+        """Take a probe; one that is malformed is refused."""
+        try:
+            probe, slot = _read(message)
+        except (KeyError, TypeError, ValueError):
+            return Fate.REFUSED
+        self._follow()
+        if probe.kind == "sent":
+            self._was_sent(probe)
+        elif probe.kind == "reply":
+            self._detect(probe)
+        elif self._gave(probe.src, slot):
+            if not self._will_give(probe.src, slot):
+                self._send([Probe("sent", probe.initiator, probe.number, self.node.id, probe.src)])
+        elif not self._will_give(probe.src, slot):
+            self._detect(probe)
+        return Fate.DELIVERED
+
+    def _detect(self, probe: Probe) -> None:
+        detector: AndDetector | OrDetector = self._chase if probe.kind == "probe" else self._diffuse
+        self._send(detector.receive(probe))
+        if detector.deadlocked and probe.initiator == self.node.id:
+            detector.deadlocked = False
+            self._proofs += self._fresh
+            self._fresh = False
+            if self._proofs == TIMES and not self._told:
+                self._tell(Cause.DEADLOCK, detector.members)
+
+    def _was_sent(self, probe: Probe) -> None:
+        """An awaited node says that it has sent what this node awaits: then it is lost, or still on its way."""
+        wait = self._wait
+        if wait is None or probe.initiator != self.node.id or probe.src not in self._missing:
+            return
+        self._sent[probe.src] += 1
+        sure = {node for node, times in self._sent.items() if times >= TIMES}
+        if len(self._missing - sure) < wait.need - len(wait.have) and not self._told:
+            self._tell(Cause.LOST_MESSAGE, [(node, wait.round) for node in sorted(sure)])
+
+    def _send(self, probes: Sequence[Probe]) -> None:
+        if not probes or self._still():
+            return
+        task = asyncio.get_running_loop().create_task(self.node.transport.send([self._message(p) for p in probes]))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _message(self, probe: Probe) -> Message:
+        wait, me = self._wait, self.node
+        slot = ("", 0, 0) if wait is None else (str(wait.kind), wait.round, wait.step)
+        path = [list(each) for each in (*probe.path, (me.id, slot[1]))]
+        meta = {"kind": probe.kind, "initiator": probe.initiator, "number": probe.number, "slot": slot, "path": path}
+        attempt = self._numbers[probe.dst] % MOST_ATTEMPTS
+        self._numbers[probe.dst] += 1
+        round = max(me.round, 0)
+        return Message(me.id, probe.dst, Kind.PROBE, me.epoch, round, 0, attempt, Payload(meta=meta))
+
+    def _tell(self, cause: Cause, members: Sequence[tuple[NodeId, int]]) -> None:
+        assert self._wait is not None
+        self._told, me, now = True, self.node.id, self.node.clock.now_ns()
+        nodes = tuple(sorted({node for node, _ in members} | ({me} if cause is Cause.DEADLOCK else set())))
+        where = words.rounds([round for _, round in members] or [self._wait.round])
+        edges = words.listed(f"{node}->{me}" for node in nodes)
+        text = (
+            f"{words.nodes(nodes)} wait for each other in {where}: {me} for {words.listed(sorted(self._missing))}"
+            if cause is Cause.DEADLOCK
+            else f"node {me} waits in {where} for {words.nodes(nodes)}, which sent it: lost on {edges}?"
+        )
+        self._found(
+            Finding(
+                cause=cause,
+                roots=nodes if cause is Cause.DEADLOCK else (me,),
+                culprits=nodes,
+                text=text,
+                round=self._wait.round,
+                witness=tuple((me, source) for source in sorted(self._missing)),
+                began_ns=self._wait.since_ns,
+                found_ns=now,
+                permanent=cause is Cause.DEADLOCK,
+                suspected=cause is not Cause.DEADLOCK,
+            )
+        )
+
+
+def _read(message: Message) -> tuple[Probe, Slot]:
+    """The probe in `message`. Raises KeyError, TypeError, ValueError for nonsense."""
+    meta: Any = message.payload.meta
+    kind, round, step = meta["slot"]
+    path = tuple((int(node), int(own)) for node, own in meta["path"])
+    if meta["kind"] not in ("probe", "query", "reply", "sent"):
+        raise ValueError(meta["kind"])
+    probe = Probe(meta["kind"], int(meta["initiator"]), int(meta["number"]), message.src, message.dst, path)
+    return probe, (str(kind), int(round), int(step))
