@@ -19,7 +19,7 @@ _T = (
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 _Z = 1.96
-_LEAST = 1e-300
+_LEAST = 2.0**-52
 
 
 class Estimate(NamedTuple):
@@ -59,7 +59,10 @@ def estimate_share(numbers: Sequence[float]) -> Estimate:
 
 
 def estimate_log(numbers: Sequence[float]) -> Estimate:
-    """The geometric mean and its interval: for errors over several orders of magnitude."""
+    """The geometric mean and its interval: for errors over several orders of magnitude.
+
+    What is below the rounding of numbers around 1 counts as that: an error of exactly 0 has no logarithm.
+    """
     logs = estimate([math.log(max(number, _LEAST)) for number in numbers])
     return Estimate(logs.cells, math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high))
 
