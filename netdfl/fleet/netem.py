@@ -13,9 +13,11 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from netdfl.core.errors import MachineError
 from netdfl.core.types import Edge, NodeId
 from netdfl.fleet.netns import inside, new_namespace
 from netdfl.fleet.tun import DEVICE, Place, address_of, configure, offloads_off, places
@@ -194,7 +196,8 @@ class Netem:
             self._overlays.apply(event)
             for edge in self._set:
                 if any(edge in block for block in event.blocks):
-                    self._shape(edge, "change", effective(_base(self._spec, edge), self._overlays.on_link(edge)))
+                    with refusals():
+                        self._shape(edge, "change", effective(_base(self._spec, edge), self._overlays.on_link(edge)))
 
     def counts(self) -> dict[str, Any]:
         """What became of the packets, by edge and in all, as the kernel counted it."""
@@ -217,6 +220,20 @@ class Netem:
         self._hub.close()
         for namespace in self.namespaces.values():
             os.close(namespace)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Say in one line what the kernel refuses. Raises MachineError."""
+    from pyroute2 import NetlinkError
+
+    try:
+        yield
+    except NetlinkError as error:
+        raise MachineError(
+            f"the kernel refuses a link of the emulated network ({os.strerror(abs(error.code))}); "
+            "use world.engine: tun, or run it --on processes"
+        ) from error
 
 
 def _class(src: NodeId) -> int:

@@ -16,7 +16,7 @@ from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
 from netdfl.fleet.forwarder import Forwarder
-from netdfl.fleet.netem import Netem, unfit
+from netdfl.fleet.netem import Netem, refusals, unfit
 from netdfl.fleet.netem import available as netem_available
 from netdfl.fleet.netns import new_namespace
 from netdfl.fleet.tun import Place, address_of, dropped, open_tun, places
@@ -86,7 +86,8 @@ def open_engine(scenario: Scenario, *, trusted: bool = False) -> PacketEngine:
         return Tun(Links(LinksSpec({}, {}, size), streams), [], size, world.tcp)
     spec, events = build_links(scenario), compile_schedule(scenario)
     if not trusted and choose(scenario, spec, events) == "netem":
-        return Netem(spec, events, size, world.tcp)
+        with refusals():
+            return Netem(spec, events, size, world.tcp)
     return Tun(Links(spec, streams, events), events, size, world.tcp)
 
 

@@ -50,7 +50,10 @@ def main() -> None:
     def obey() -> None:
         engine.ended = True
 
-    engine.serve(start["start_ns"], 0, obey)
+    try:
+        engine.serve(start["start_ns"], 0, obey)
+    except InputError as error:
+        sys.exit(str(error))
     if "stop" in (next(commands, None) or {}):
         _say({"counts": engine.counts()})
     engine.close()

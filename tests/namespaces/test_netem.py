@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
 from netdfl.fleet import netem
 from netdfl.fleet.netns import leave_host
@@ -94,3 +95,10 @@ def test_the_wiring_carries_each_direction_by_its_own_queue(monkeypatch: pytest.
     assert came == {(0, 1): 0, (1, 0): 20, (0, 2): 20, (2, 1): 20}
     assert counts["edges"]["2->1"]["delivered"] >= 20
     assert counts["edges"]["0->1"]["dropped"]["kernel"] >= 20
+
+
+def test_what_the_kernel_refuses_is_one_line() -> None:
+    from pyroute2 import NetlinkError
+
+    with pytest.raises(MachineError, match=r"refuses a link .*File exists.*world.engine: tun"), netem.refusals():
+        raise NetlinkError(17, "File exists")
