@@ -69,6 +69,8 @@ class ContainerLauncher(NamespaceLauncher):
     def __init__(self, *arguments: Any) -> None:
         """As the processes world's launcher; `prepare` is what comes before."""
         super().__init__(*arguments)
+        if not acts_on_packets(self.scenario):
+            self.links = {"layer": self.world.loss_layer}
         self.project = f"netdfl-{secrets.token_hex(4)}"
         self.preparing: asyncio.Task[Docker] | None = None
 

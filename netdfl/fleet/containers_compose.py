@@ -108,9 +108,15 @@ class Fleet:
         return limits
 
     def _volumes(self) -> Iterator[dict[str, Any]]:
-        yield {"type": "bind", "source": self.shared, "target": HOME}
+        yield {"type": "bind", "source": _literal(self.shared), "target": HOME}
         for path in self.mounts:
-            yield {"type": "bind", "source": str(path), "target": str(path), "read_only": True}
+            name = _literal(str(path))
+            yield {"type": "bind", "source": name, "target": name, "read_only": True}
+
+
+def _literal(path: str) -> str:
+    """A path in which Compose sees no variable."""
+    return path.replace("$", "$$")
 
 
 def service_name(node: NodeId) -> str:
