@@ -21,7 +21,8 @@ def _last(run: Run, finding: Mapping[str, Any]) -> list[dict[str, Any]]:
         return []
     columns = ("src", "dst", "kind", "round", "step", "attempt", "sent_s", "arrived_s", "fate")
     rows = run.rows(
-        f"SELECT {', '.join(columns)} FROM messages WHERE (src, dst) IN ({edges}) AND kind <> 'heartbeat' "
+        f"SELECT {', '.join(columns)} FROM messages "
+        f"WHERE (src, dst) IN ({edges}) AND kind NOT IN ('heartbeat', 'probe') "
         f"AND sent_s <= {finding['found_s']} "
         f"ORDER BY sent_s DESC, src, dst, round DESC, step DESC, attempt DESC LIMIT {MOST_MESSAGES}"
     )

@@ -111,7 +111,8 @@ def _stall_figures(run: Run, kept: Mapping[str, Any]) -> list[Figure]:
     nodes = ", ".join(map(str, shown_nodes(found, MOST_LIFELINES)))
     rows = run.rows(
         "SELECT src, dst, round, sent_s, arrived_s, fate FROM messages "
-        f"WHERE src IN ({nodes}) AND dst IN ({nodes}) AND kind <> 'heartbeat' AND sent_s <= {found['found_s']} "
+        f"WHERE src IN ({nodes}) AND dst IN ({nodes}) AND kind NOT IN ('heartbeat', 'probe') "
+        f"AND sent_s <= {found['found_s']} "
         f"ORDER BY abs(sent_s - {found['began_s']}), {ORDER['messages']} LIMIT {MOST_ARROWS_AROUND}"
     )
     arrows = sorted((Arrow(*row) for row in rows), key=lambda arrow: arrow.sent_s)

@@ -18,7 +18,8 @@ FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
 
 
 def run(file: Path, out: Path, *sets: str) -> dict[str, Any]:
-    overrides = [part for each in sets for part in ("--set", each)]
+    busy = "world.fidelity={relative: 100, slack: 100s}"
+    overrides = [part for each in (*sets, busy) for part in ("--set", each)]
     command = [sys.executable, "-m", "netdfl.cli", "run", str(file), "--on", "processes", "--out", str(out), *overrides]
     done = subprocess.run(command, text=True, capture_output=True)
     assert (out / "result.json").exists(), done.stdout + done.stderr
