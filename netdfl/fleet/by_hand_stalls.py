@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -13,12 +13,12 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import confirm, diagnose
-from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace
 from netdfl.links.events import CompiledEvent
-from netdfl.record.run import RunDirectory
+from netdfl.record.run import Run, RunDirectory
 
 ACCOUNTS_FILE = "accounts.json"
 QUIET_NS = NS_PER_S
@@ -76,6 +76,30 @@ def find_stalls(
     first = moment({node: each.quiet for node, each in accounts.items()})
     second = moment({node: each.last for node, each in accounts.items()})
     return confirm(diagnose(second, patience_ns=pace.patience_ns), first, second), second
+
+
+def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
+    """The deadlocks that nodes found by asking each other; over where all in it have `finished` since."""
+    rows = run.rows("SELECT at_s, round, details FROM events WHERE kind = 'probed' ORDER BY at_s, node")
+    found: dict[Any, Finding] = {}
+    for at_s, round, details in rows:
+        said = json.loads(details)
+        roots, culprits, behind = (tuple(said[name]) for name in ("roots", "culprits", "behind"))
+        finding = Finding(
+            cause=Cause(said["cause"]),
+            text=said["text"],
+            round=round,
+            began_ns=int((at_s - said["detection_s"]) * NS_PER_S),
+            found_ns=int(at_s * NS_PER_S),
+            permanent=True,
+            suspected=said["suspected"],
+            over={*roots, *culprits} <= set(finished),
+            roots=roots,
+            culprits=culprits,
+            behind=behind,
+        )
+        found.setdefault((finding.cause, finding.text), finding)
+    return list(found.values())
 
 
 def _present(accounts: Accounts | None, at_ns: int) -> bool:

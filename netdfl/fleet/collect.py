@@ -23,7 +23,7 @@ from netdfl.diagnosis.finding import Finding, by_verdict
 from netdfl.diagnosis.keep import keep_stall
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
-from netdfl.fleet.by_hand_stalls import Accounts, find_stalls
+from netdfl.fleet.by_hand_stalls import Accounts, find_stalls, read_probed
 from netdfl.fleet.evaluation import judge_snapshots, snapshot_path
 from netdfl.fleet.run import Finished, facts_of, finish, prepare
 from netdfl.record.result import RunFacts
@@ -93,6 +93,8 @@ def collect(
         store.event(int(duration_s * NS_PER_S), None, scenario.rounds, "finish")
     _describe(blueprint, directory, parts, found, duration_s)
     stalled, over = _find_stalls(blueprint, directory, parts, note)
+    finished = [node for node, part in parts.items() if part.record.stage is Stage.FINISHED]
+    stalled = stalled or read_probed(found, finished)
     interrupted = not over and any(part.record.stage is Stage.STOPPED for part in parts.values())
     links = dict(links or _links(Path(folder), scenario, directory))
     facts = _facts(scenario, found, parts, duration_s, links, interrupted=interrupted, **by_verdict(stalled))

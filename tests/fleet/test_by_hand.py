@@ -19,6 +19,7 @@ from netdfl.fleet.by_hand_stalls import ACCOUNTS_FILE
 from netdfl.fleet.collect import collect
 from netdfl.fleet.run import Finished, run
 from netdfl.record.judge import ExitCode
+from netdfl.record.store import StoreWriter
 from netdfl.scenario.load import loads
 
 TRAINING = """
@@ -179,6 +180,27 @@ def test_killed_nodes_are_named_and_rejoin_with_their_record_and_without(
     assert last == [(0, 39), (1, 39), (2, 39)]
     epochs = found.run.rows("SELECT src, max(epoch) FROM messages WHERE fate = 'delivered' GROUP BY src ORDER BY src")
     assert epochs == [(0, 1), (1, 1), (2, 0)]
+
+
+@pytest.mark.parametrize(("ended", "listed"), [(Stage.FINISHED, "stalls"), (Stage.RUNNING, "deadlocks")])
+def test_a_deadlock_that_nodes_found_themselves_is_in_the_result(
+    trained: tuple[HandFleet, dict[int, int | None]], tmp_path: Path, ended: Stage, listed: str
+) -> None:
+    folder = tmp_path / "fleet"
+    shutil.copytree(trained[0].folder, folder)
+    record = NodeRecord.read(folder / "nodes" / "1")
+    assert record is not None
+    record.stage = ended
+    record.write(folder / "nodes" / "1")
+    for node in (0, 1):
+        with StoreWriter(folder / "nodes" / str(node), f"{node:03d}") as store:
+            held: Any = {"roots": [0, 1], "culprits": [0, 1], "behind": [], "text": "nodes 0 and 1 wait for each other"}
+            store.event(9 * 10**9, node, 3, "probed", cause="deadlock", suspected=False, detection_s=4.0, **held)
+    found = collect(folder, out=tmp_path / "run")
+    (stall,) = found.result[listed]
+    assert (stall["text"], stall["began_s"], stall["found_s"]) == ("nodes 0 and 1 wait for each other", 5.0, 9.0)
+    assert stall["over"] == (ended is Stage.FINISHED)
+    assert (found.exit_code == ExitCode.PASS) == (ended is Stage.FINISHED)
 
 
 def test_nodes_that_reported_no_end_or_nothing_are_named(
