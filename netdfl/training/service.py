@@ -103,7 +103,8 @@ class Service:
             if isinstance(call, Divisible):
                 self.ways.add(way)
         for group in groups.values():
-            works["stacked"] += self._in_rows(group)
+            on_cpu = group[0].steps.y.device.type == "cpu"
+            works["stacked" if on_cpu else "alone"] += self._in_rows(group)
             self.ways.add("stacked")
         for way, some in works.items():
             for found in self._run(some, threaded=way != "alone"):

@@ -233,6 +233,7 @@ def test_models_that_draw_or_mix_examples_are_not_stacked() -> None:
     before = torch.get_rng_state()
     assert not StackedModel(dropout).agrees(dropout.flat(), x, y)
     assert not StackedModel(mixes).agrees(mixes.flat(), x, y)
+    assert not StackedModel(mixes).agrees(mixes.flat(), x[:1], y[:1])
     assert StackedModel(plain).agrees(plain.flat(), x, y)
     assert draws_at_random(dropout, dropout.flat(), x)
     assert not draws_at_random(plain, plain.flat(), x)
