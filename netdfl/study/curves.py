@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import accumulate, cycle
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -97,6 +97,31 @@ def draw_points(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
         axes.scatter(*found, s=9, alpha=0.5, lw=0, color=look[0], marker=look[1], label=name)
     axes.set_xscale("log")
     axes.set_xlabel(f"{metric} {'a round' if lag == '1' else f'{lag} rounds'} before")
+    _save(figure, path)
+
+
+def sent(ran: Ran, metric: str) -> tuple[list[float], list[float]]:
+    """The bytes that all nodes of a run had sent by the end of each round that has `metric` of the fleet; and that."""
+    by_round: dict[int, float] = {}
+    for (round, _), nbytes in _recorded(ran.path, "bytes_sent").items():
+        by_round[round] = by_round.get(round, 0.0) + (nbytes or 0.0)
+    rounds = sorted(by_round)
+    total = dict(zip(rounds, accumulate(by_round[round] for round in rounds), strict=True))
+    found = sorted((round, value) for (round, _), value in _recorded(ran.path, metric).items() if value is not None)
+    return [total[round] for round, _ in found], [value for _, value in found]
+
+
+def draw_sent(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
+    """Draw to `path` what the fleet's metric was when so many bytes had been sent, a line for each run."""
+    figure, axes = _canvas(drawn)
+    for (color, marker), (name, cells) in zip(
+        cycle(zip(COLORS, MARKERS, strict=True)), _by_line(ran).items(), strict=False
+    ):
+        for number, each in enumerate(cells):
+            label = name if number == 0 else None
+            axes.plot(*sent(each, drawn.y), label=label, lw=1.4, ms=3.5, color=color, marker=marker)
+    axes.set_xscale("log")
+    axes.set_xlabel("bytes sent by all nodes")
     _save(figure, path)
 
 

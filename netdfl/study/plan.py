@@ -26,7 +26,8 @@ class Drawn(Strict):
 
     With `x: round`, `y` is a metric that a run records each round, of the nodes or of the fleet: a line for the median,
     a band from the smallest to the largest. With `x: NAME@2` there is a point for every node and round, against the
-    metric NAME of the same node two rounds before.
+    metric NAME of the same node two rounds before. With `x: bytes_sent`, `y` is a metric of the fleet, and
+    there is a line for each run against the bytes that all nodes had sent by then.
     """
 
     y: str

@@ -66,12 +66,14 @@ def _run(plan: Plan, out: Path, seeds: int | None, jobs: int, console: Console) 
 
 
 def _draw(ran: Sequence[Ran], points: Sequence[Point], figures: Sequence[Drawn], folder: Path) -> None:
-    from netdfl.study.curves import draw_curves, draw_points
+    from netdfl.study.curves import draw_curves, draw_points, draw_sent
     from netdfl.study.plots import draw
 
     for drawn in figures:
         if drawn.x == "round":
             draw_curves(ran, drawn, folder / f"{drawn.y}_by_round.png")
+        elif drawn.x == "bytes_sent":
+            draw_sent(ran, drawn, folder / f"{drawn.y}_by_bytes_sent.png")
         elif "@" in drawn.x:
             draw_points(ran, drawn, folder / f"{drawn.y}_by_{drawn.x.partition('@')[0]}.png")
         elif any(drawn.y in point.figures for point in points):

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from netdfl.study.cells import Ran
-from netdfl.study.curves import Curve, curve_of, follows
+from netdfl.study.curves import Curve, curve_of, follows, sent
 from netdfl.study.outcome import figures_of
 from netdfl.study.plan import Cell
 from netdfl.study.sweep import sweep
@@ -36,6 +36,7 @@ sweeps:
       - {y: weight, x: round, log: true}
       - {y: error, x: round, log: true}
       - {y: weight, x: weight@1}
+      - {y: error, x: bytes_sent, log: true}
 """
 
 
@@ -51,6 +52,16 @@ def recorded(path: Path, values: list[list[float | None]], *, died: int | None =
     phases = [("died", died)] if died is not None else [("finished", len(values))]
     (path / "fleet.json").write_text(json.dumps({"nodes": [{"phase": p, "round": r} for p, r in phases]}))
     return Ran(Cell("", (), 0, ()), path, 0, {"rounds": len(values)})
+
+
+def test_a_metric_stands_against_the_bytes_of_all_nodes_up_to_its_round(tmp_path: Path) -> None:
+    rows = [("bytes_sent", node, round, 10.0 + node) for round in range(4) for node in (0, 1)]
+    rows += [("test_accuracy", None, 1, 0.5), ("test_accuracy", None, 3, 0.75)]
+    (tmp_path / "store").mkdir()
+    keys = ("name", "node", "round", "value")
+    lines = "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
+    (tmp_path / "store" / "metrics-fleet.jsonl").write_text(lines)
+    assert sent(Ran(Cell("", (), 0, ()), tmp_path, 0, {}), "test_accuracy") == ([42.0, 84.0], [0.5, 0.75])
 
 
 def test_a_curve_is_the_median_and_the_range_over_nodes_and_seeds(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_sweep_resumes_and_names_what_fails(scenario: Path, tmp_path: Path) ->
     assert not (kept / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["loss", "deadlock", "push_sum_weights", "tuning_003"])
+@pytest.mark.parametrize("name", ["loss", "deadlock", "push_sum_weights", "tuning_003", "compression_mnist"])
 def test_every_cell_of_a_shipped_study_is_a_valid_scenario(name: str, tmp_path: Path) -> None:
     from netdfl.scenario.load import load
     from netdfl.study.plan import cells_of
