@@ -22,7 +22,7 @@ from netdfl.scenario.load import loads
 PACKAGES = ("docker.io", "docker-compose", "debootstrap", "iptables")
 REPORT = "NETDFL_DOCKER_REPORT"
 """Names the file in which the run of all tests says whether Docker is ready."""
-MOST_S = 900
+MOST_S = 400
 SMALL = "{schema: netdfl/1, name: image, nodes: 2, rounds: 1, world: containers, task: consensus, algorithm: dpsgd}"
 
 

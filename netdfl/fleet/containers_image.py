@@ -46,7 +46,8 @@ async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
             note(f"building the image {tag}; the first time takes some minutes")
             found = await base(note)
             await add_wheels(folder, gpus=gpus)
-            await call(["docker", "build", "--quiet", "--tag", tag, "--build-arg", f"BASE={found}", str(folder)])
+            build = ["docker", "build", "--quiet", "--network=none", f"--tag={tag}", f"--build-arg=BASE={found}"]
+            await call([*build, str(folder)])
     return tag
 
 

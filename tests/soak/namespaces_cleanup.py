@@ -6,6 +6,7 @@ python -m tests.soak.namespaces_cleanup --count 50
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ evaluation: {{every: 1000}}
 """
 ENDS = ("finish", "kill")
 LATEST_S = 20.0
+DOCKERS = re.compile(r"docker0|br-[0-9a-f]{12}|veth[0-9a-f]{7}")
 MARK = "NETDFL_SOAK_MARK"
 
 
@@ -80,12 +82,12 @@ def marked(mark: str) -> list[int]:
 
 
 def host() -> dict[str, set[str]]:
-    """What a run might leave on the host's network: devices, named namespaces, routes, sockets in /tmp."""
+    """What a run might leave on the host's network: devices, named namespaces, routes; but for what is Docker's."""
     named = Path("/run/netns")
     return {
-        "devices": set(os.listdir("/sys/class/net")),
+        "devices": {name for name in os.listdir("/sys/class/net") if not DOCKERS.match(name)},
         "named namespaces": set(os.listdir(named)) if named.is_dir() else set(),
-        "routes": set(Path("/proc/net/route").read_text().splitlines()),
+        "routes": {line for line in Path("/proc/net/route").read_text().splitlines() if not DOCKERS.match(line)},
     }
 
 
