@@ -51,13 +51,13 @@ class Received(Forwarder):
         self.places: dict[NodeId, Place] = {}
         self.namespaces: dict[NodeId, int] = {}
         self.lines: dict[int, socket.socket] = {}
-        self._listener = listener
+        self.listener = listener
         self._by_address = {socket.inet_aton(address_of(node)): node for node in range(num_nodes)}
         self.calls[listener.fileno()] = self.accept
 
     def accept(self) -> None:
         """Let the node that knocks take part; its line tells when it ends."""
-        line, _ = self._listener.accept()
+        line, _ = self.listener.accept()
         line.settimeout(_HANDED_OVER_S)
         taken = take_over(line)
         if taken is None or taken[0] not in self._by_address.values():
@@ -99,7 +99,7 @@ class Received(Forwarder):
         """Let go of the devices, the namespaces and the nodes."""
         for fd in (*self.devices.values(), *self.namespaces.values()):
             os.close(fd)
-        for line in (*self.lines.values(), self._listener):
+        for line in (*self.lines.values(), self.listener):
             line.close()
 
 
@@ -145,7 +145,7 @@ def serve(folder: Path) -> None:
     text = (folder / "scenario.yaml").read_text(encoding="utf-8")
     scenario = loads(text, file="scenario.yaml", directory=str(folder))
     ruled = open_received(scenario, folder / NETWORK / SOCKET)
-    free = Received(Links(LinksSpec({}, {}, scenario.num_nodes), Streams(0)), [], scenario.num_nodes, ruled._listener)
+    free = Received(Links(LinksSpec({}, {}, scenario.num_nodes), Streams(0)), [], scenario.num_nodes, ruled.listener)
     signal.signal(signal.SIGTERM, lambda *_: _stop(free, ruled))
     looking = Look(folder, free)
     looking.until(lambda: looking.start_ns is not None and time.monotonic_ns() >= looking.start_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -12,31 +13,33 @@ from typing import Any
 
 import pytest
 
-from netdfl.fleet.containers import LAUNCHER, is_alive
+from netdfl.fleet.containers import LAUNCHER, is_alive, this_launcher
+from netdfl.fleet.containers_image import image_for
+from netdfl.scenario.load import loads
 
 DIGITS = """
 schema: netdfl/1
 name: digits
 nodes: 4
 rounds: 15
-world: {kind: containers, memory: 2GiB, cpus: 2}
-task: {dataset: {name: digits, partition: {kind: dirichlet, alpha: 0.5}}, model: mlp, batch_size: 32}
-algorithm: {name: dfedavg, lr: 0.1, local_epochs: 2}
+world: {{kind: containers, image: {image}, memory: 2GiB, cpus: 2}}
+task: {{dataset: {{name: digits, partition: {{kind: dirichlet, alpha: 0.5}}}}, model: mlp, batch_size: 32}}
+algorithm: {{name: dfedavg, lr: 0.1, local_epochs: 2}}
 topology: ring
-evaluation: {every: 5}
+evaluation: {{every: 5}}
 """
 PACKETS = """
 schema: netdfl/1
 name: packets
 nodes: 4
-rounds: 600
+rounds: 1000000
 world: {kind: containers}
 task: {kind: quadratic, dim: 20, heterogeneity: 1.0}
 algorithm: {name: lian_dpsgd, lr: 0.1, lr_decay: 0.95}
 topology: full
 wait: {deadline: 1s}
 failure_detector: oracle
-evaluation: {every: 600}
+evaluation: {every: 1000000}
 links: {default: {latency: 20ms, rate: 10Mbit, loss: 2%}}
 """
 pytestmark = pytest.mark.timeout(600)
@@ -72,9 +75,14 @@ def accuracy(found: dict[str, Any]) -> float:
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def image() -> str:
+    return asyncio.run(image_for(loads(DIGITS.format(image="''"), file="digits.yaml"), print))
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory, image: str) -> Path:
     file = tmp_path_factory.mktemp("digits") / "digits.yaml"
-    file.write_text(DIGITS)
+    file.write_text(DIGITS.format(image=image))
     return file
 
 
@@ -107,30 +115,33 @@ def test_a_testbed_runs_by_compose_alone_and_is_collected(digits: Path, expected
     assert "<html" in (out / "report.html").read_text()[:200]
 
 
-def wait_for_round(out: Path, node: int, round: int, run: subprocess.Popen[str]) -> None:
+def wait_for_round(out: Path, node: int, round: int, run: subprocess.Popen[str], phase: str = "running") -> int:
     while run.poll() is None:
         path = out / "fleet.json"
-        nodes = json.loads(path.read_text())["nodes"] if path.exists() else []
-        if any(each["node"] == node and each["phase"] == "running" and each["round"] >= round for each in nodes):
-            return
+        for each in json.loads(path.read_text())["nodes"] if path.exists() else []:
+            if (each["node"], each["phase"]) == (node, phase) and each["round"] >= round:
+                return int(each["round"])
         time.sleep(0.1)
     raise AssertionError(run.communicate()[0])
 
 
-def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(tmp_path: Path) -> None:
+def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(tmp_path: Path, image: str) -> None:
     file, out = tmp_path / "packets.yaml", tmp_path / "run"
     file.write_text(PACKETS)
-    run = netdfl("run", file, "--out", out)
+    run = netdfl("run", file, f"--set=world.image={image}", "--out", out)
     wait_for_round(out, 2, 5, run)
     (container,) = docker("ps", "--quiet", "--filter", f"label={LAUNCHER}", "--filter", "label=netdfl.node=2")
     docker("kill", container)
-    time.sleep(0.5)
+    killed_in = wait_for_round(out, 2, 0, run, phase="died")
     docker("start", container)
-    said, _ = run.communicate(timeout=500)
+    wait_for_round(out, 2, killed_in + 5, run)
+    run.send_signal(signal.SIGINT)
+    said, _ = run.communicate(timeout=120)
     found = result(out)
-    assert run.returncode == 1, said
+    assert run.returncode == 130, said
     assert [death["node"] for death in found["died"]] == [2]
     assert "SIGKILL" in found["died"][0]["reason"]
+    assert f"node 2 died in round {killed_in}: SIGKILL" in said
     assert "node 2 is back" in said
     packets = found["links"]["packets"]
     assert (found["links"]["layer"], found["links"]["engine"]) == ("packet", "tun")
@@ -159,8 +170,6 @@ def test_ctrl_c_removes_the_containers(digits: Path, tmp_path: Path) -> None:
 
 
 def test_only_dead_launchers_of_this_machine_are_swept() -> None:
-    from netdfl.fleet.containers import this_launcher
-
     own = this_launcher()
     host, pid, _ = own.rsplit("/", 2)
     assert is_alive(own)
