@@ -1,4 +1,4 @@
-"""Every algorithm of the catalog runs in the simulated world on digits."""
+"""Every algorithm of the catalog runs in the simulated world on digits, a server's over links with loss too."""
 
 from __future__ import annotations
 
@@ -7,37 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from algorithm_fleets import SMALL
+from method_scenarios import scenario
 
 import netdfl
 from netdfl.algorithms.catalog import ALGORITHMS
 
-GRAPHS = {"server": "star", "average": "full", "column": "random_push", "both_ways": "ring", "doubly": "ring"}
-QUICK: dict[str, dict[str, Any]] = {
-    "oledfl_sgd": {"beta": 0.4},
-    "oledfl_sam": {"beta": 0.4},
-    "dfedsgpsm_s": {"neighbors": 2},
-    "slowmo": {"every": 2},
-    "dispfl": {"density": 0.5},
-}
-
-
-def scenario(name: str, **more: Any) -> dict[str, Any]:
-    """Six clients, two rounds of two small batches."""
-    entry = ALGORITHMS[name]
-    graph = next(GRAPHS[need] for need in GRAPHS if need in entry.needs)
-    parameters = {"lr": 0.05, "local_steps": 2} | SMALL.get(name, {}) | QUICK.get(name, {})
-    return {
-        "schema": "netdfl/1",
-        "name": name,
-        "nodes": 6,
-        "rounds": 2,
-        "world": {"kind": "simulated"},
-        "task": {"dataset": {"name": "digits"}, "model": "mlp", "batch_size": 16},
-        "algorithm": {"name": name} | parameters,
-        "topology": {"kind": "full" if entry.selects else graph},
-        "evaluation": {"every": 2, "local": "none"},
-    } | more
+SERVER_METHODS = [name for name, entry in ALGORITHMS.items() if entry.family == "server"]
 
 
 def run(scenario: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -63,3 +38,24 @@ def test_it_runs_on_digits(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert result["verdict"] == "pass", result["reasons"]
     assert result["messages"]["sent"] > 0
     assert 0.0 <= result["test_accuracy"]["average_model"]["last"] <= 1.0
+
+
+@pytest.mark.parametrize("name", SERVER_METHODS)
+def test_a_star_that_loses_a_tenth_of_its_messages_ends_with_a_verdict(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("netdfl.report.html.write_report", lambda folder: None)
+    lossy = scenario(name, rounds=6, links={"default": {"loss": "10%", "latency": "5ms"}}, wait={"deadline": "200ms"})
+    result = run(lossy, tmp_path)
+    assert result["verdict"] == "pass", result["reasons"]
+    assert result["messages"]["dropped"]["loss"] > 0
+    assert result["rounds"] == 6
+
+
+@pytest.mark.parametrize("deadline", ["auto", "none"])
+def test_whatever_the_deadline_a_star_under_loss_does_not_hang(deadline: str, tmp_path: Path) -> None:
+    """Without one a lost message is waited for for ever: the run ends as a fail that names who waits."""
+    lossy = scenario("scaffold", rounds=6, links={"default": {"loss": "10%"}}, wait={"deadline": deadline})
+    result = run(lossy, tmp_path)
+    assert result["verdict"] == ("pass" if deadline == "auto" else "fail"), result["reasons"]
+    assert deadline == "auto" or any("wait" in reason for reason in result["reasons"])

@@ -1,0 +1,57 @@
+"""One method of each family and mixing trains in real processes; tests/soak/every_method.py has all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from method_scenarios import scenario
+
+import netdfl
+from netdfl.fleet.spawn import Nursery
+
+QSGD = {"compression": {"kind": "qsgd", "bits": 8}}
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gossip": ("dfedavgm", {}),
+    "several steps of gossip": ("dfedsam_mgs", {}),
+    "averages of masked vectors": ("dispfl", {}),
+    "slow momentum": ("slowmo", {}),
+    "choco": ("choco_sgd", QSGD),
+    "deepsqueeze": ("deepsqueeze", QSGD),
+    "push-sum": ("dfedsgpsm", {}),
+    "push-sum to whom the losses choose": ("dfedsgpsm_s", {}),
+    "push-sum over compressed differences": ("osgp", QSGD),
+    "push-sum that overlaps with training": ("overlap_sgp", {}),
+    "pairs": ("ad_psgd", {}),
+    "a server": ("fedavg", {}),
+    "a server with controls": ("scaffold", {}),
+    "a server with drift": ("feddyn", {}),
+    "a server with examples": ("fedsynsam", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Callable[[], Nursery]]:
+    """Gives a nursery, and has the next one import torch meanwhile."""
+    spare = [Nursery.open()]
+
+    def take() -> Nursery:
+        spare.append(Nursery.open())
+        return spare.pop(0)
+
+    yield take
+    spare[0].close()
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_it_trains_in_processes(kind: str, tmp_path: Path, nursery: Callable[[], Nursery]) -> None:
+    name, more = METHODS[kind]
+    file = tmp_path / "scenario.yaml"
+    file.write_text(json.dumps(scenario(name, nodes=4, world={"kind": "processes"}, **more)))
+    result = netdfl.run(netdfl.load(file), out=tmp_path / "run", page=False, nursery=nursery()).result
+    assert result["verdict"] == "pass", result["reasons"]
+    assert result["world"] == "processes"
+    assert 0.0 <= result["test_accuracy"]["average_model"]["last"] <= 1.0
