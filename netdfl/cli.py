@@ -105,7 +105,7 @@ def run(
     ] = False,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Write report.html at the end.")] = True,
     resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a simulated run that was killed.")
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was killed.")
     ] = None,
 ) -> None:
     """Run a scenario and judge it; the exit code is the verdict."""
