@@ -71,6 +71,18 @@ def test_limits_of_the_scenario_are_the_containers(tmp_path: Path) -> None:
     assert service["healthcheck"]["test"][0] == "CMD-SHELL"
 
 
+def test_gpus_are_passed_through_only_where_asked(tmp_path: Path) -> None:
+    assert "deploy" not in compose(tmp_path)["node-000"]
+    text = FLEET.format(world="tcp: reno", more="").replace(
+        "{kind: quadratic, dim: 4}", "{dataset: digits, model: mlp, batch_size: 32, device: cuda}"
+    )
+    folder = write_testbed(loads(text, file="fleet.yaml"), tmp_path / "gpus")
+    service = YAML(typ="safe").load((folder / "docker-compose.yaml").read_text())["services"]["node-001"]
+    (gpus,) = service["deploy"]["resources"]["reservations"]["devices"]
+    assert gpus["capabilities"] == ["gpu"]
+    assert service["build"]["args"]["TORCH_INDEX"] == "${NETDFL_TORCH_INDEX-}"
+
+
 @pytest.mark.parametrize(
     ("world", "more", "engine"),
     [
