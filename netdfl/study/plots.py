@@ -17,9 +17,9 @@ MARKERS = "osD^vP*X"
 
 def draw(points: Sequence[Point], drawn: Drawn, path: Path) -> None:
     """Draw one figure to `path`."""
-    canvas = Figure(figsize=(7.0, 4.2), dpi=130, layout="constrained")
-    axes = canvas.add_subplot()
     lines = _lines(points, drawn)
+    canvas = Figure(figsize=(7.0, 4.2 + 0.1 * len(lines)), dpi=130, layout="constrained")
+    axes = canvas.add_subplot()
     for number, (name, line) in enumerate(lines.items()):
         places = [_place(text, index) for index, (text, _) in enumerate(line)]
         found = [estimate for _, estimate in line]
@@ -37,7 +37,7 @@ def draw(points: Sequence[Point], drawn: Drawn, path: Path) -> None:
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
     if any(lines):
-        axes.legend(frameon=False, fontsize=8)
+        canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     path.parent.mkdir(parents=True, exist_ok=True)
     canvas.savefig(path)
 
