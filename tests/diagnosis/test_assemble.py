@@ -1,0 +1,79 @@
+"""What became of an awaited message, from the accounts of its sender and its receiver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from netdfl.core.types import Kind
+from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
+from netdfl.diagnosis.assemble import assemble
+from netdfl.diagnosis.causes import find_stuck
+from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.snapshot import Fate, State, What
+
+ROUND = 5
+LOST = ((Kind.DATA, 0, ROUND, 0, 0), 90, None, "dropped:loss")
+TAKEN = ((Kind.DATA, 0, ROUND, 0, 1), 100, 110, "delivered")
+
+
+def waits(node: int, source: int, round: int, **more: Any) -> Account:
+    wait = WaitAccount(
+        what=What.MESSAGE,
+        round=round,
+        step=0,
+        sources=(source,),
+        need=1,
+        have=(),
+        left_out=(),
+        since_ns=120,
+        deadline_ns=None,
+    )
+    own: dict[str, Any] = {"epoch": 0, "at_ns": 1000, "state": State.WAITING, "since_ns": 120} | more
+    return Account(node=node, round=round, wait=wait, **own)
+
+
+def edge(*settled: Any) -> EdgeAccount:
+    lost = tuple(each for each in settled if each[3].startswith("dropped"))
+    return EdgeAccount(sent=len(settled), delivered=0, dropped={}, in_flight=0, last=settled, lost=lost)
+
+
+def fate(receiver: Account, sender: Account) -> tuple[Fate, bool, bool]:
+    """The fate of what node 3 awaits of node 2, whether it comes again, and whether node 3 is stuck."""
+    snapshot = assemble(1000, {2: sender, 3: receiver}, {}, Outages(()))
+    wait = snapshot.nodes[3].wait
+    assert wait is not None
+    stuck = {node for finding in find_stuck(snapshot) for node in (*finding.roots, *finding.behind)}
+    return wait.awaited[2].fate, wait.awaited[2].resent, 3 in stuck
+
+
+@pytest.mark.parametrize(
+    ("settled", "again", "expected"),
+    [
+        ((LOST,), (), (Fate.LOST, False, True)),
+        ((LOST,), ((3, ROUND, 0),), (Fate.LOST, True, False)),
+        ((LOST,), ((3, ROUND - 1, 0),), (Fate.LOST, False, True)),
+        ((), (), (Fate.NEVER, False, True)),
+        ((), ((3, ROUND, 0),), (Fate.IN_FLIGHT, False, False)),
+    ],
+)
+def test_what_its_sender_sends_again_is_under_way(
+    settled: tuple[Any, ...], again: tuple[tuple[int, int, int], ...], expected: tuple[Fate, bool, bool]
+) -> None:
+    """Even where the sender's short memory of what was lost does not hold it any more."""
+    sender = waits(2, 3, ROUND + 1, edges={3: edge(*settled)} if settled else {}, again=again)
+    assert fate(waits(3, 2, ROUND), sender) == expected
+
+
+@pytest.mark.parametrize(
+    ("epoch", "born_ns", "expected"),
+    [
+        (0, 0, (Fate.IN_FLIGHT, False, False)),
+        (1, 105, (Fate.IN_FLIGHT, False, False)),
+        (1, 115, (Fate.LOST, False, True)),
+    ],
+)
+def test_what_an_earlier_life_took_with_it_is_lost(epoch: int, born_ns: int, expected: tuple[Fate, bool, bool]) -> None:
+    sender = waits(2, 3, ROUND + 1, edges={3: edge(TAKEN)})
+    assert fate(waits(3, 2, ROUND, epoch=epoch, born_ns=born_ns), sender) == expected

@@ -1,0 +1,96 @@
+"""What a node remembers over a restart: nothing is read twice, and answers wait for the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from netdfl.core.clock import RealClock
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.mixing.payloads import number, pack, vector
+from netdfl.node.checkpoint import load_state, save_state
+from netdfl.node.delivery import Acknowledged, Resending
+from netdfl.node.mailbox import Mailbox
+from netdfl.node.memory import Remembered, durable, recall, remember
+from netdfl.transport.base import Fate, Sink
+
+
+class Wire:
+    """A transport that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Message] = []
+
+    def attach(self, sink: Sink) -> None:
+        self.sink = sink
+
+    async def send(self, messages: list[Message]) -> None:
+        self.sent += messages
+
+    async def aclose(self) -> None: ...
+
+
+class Living:
+    """As much of a node as remembering needs."""
+
+    def __init__(self, epoch: int) -> None:
+        self.id, self.wire, self.mailbox = 0, Wire(), Mailbox(keep_late=True)
+        self.delivery = Acknowledged(0, epoch, self.wire, RealClock(), Resending(timeout_ns=10**12))  # type: ignore[arg-type]
+        self.delivery.keeps = True
+        self.delivery.attach(self.mailbox)
+
+    @property
+    def answers(self) -> list[tuple[int, int, bool]]:
+        acks = [m for m in self.wire.sent if m.kind is Kind.ACK]
+        return [(m.dst, m.round, bool(m.payload.meta["taken"])) for m in acks]
+
+
+def data(src: int, dst: int, round: int, epoch: int = 0) -> Message:
+    payload = pack(torch.arange(3.0) + round, meta={"w": 0.25})
+    return Message(src, dst, Kind.DATA, epoch, round, 0, 0, payload)
+
+
+async def settle(node: Living) -> None:
+    while node.delivery._tasks:
+        await next(iter(node.delivery._tasks))
+
+
+async def test_an_answer_waits_until_what_it_answers_is_durable() -> None:
+    node = Living(0)
+    assert node.wire.sink.deliver(data(1, 0, 0)) is Fate.DELIVERED
+    assert node.wire.sink.deliver(data(2, 0, 1)) is Fate.DELIVERED
+    node.mailbox.close((0, 0))
+    memory = remember(node)  # type: ignore[arg-type]
+    await settle(node)
+    assert node.answers == []
+    durable(node, memory)  # type: ignore[arg-type]
+    await settle(node)
+    assert node.answers == [(1, 0, True)]  # what is early is not read yet
+    node.wire.sink.deliver(data(1, 0, 0))
+    await settle(node)
+    assert node.answers == [(1, 0, True)] * 2
+    node.delivery.close()
+
+
+async def test_a_later_life_reads_nothing_twice_and_goes_on_with_the_limbo(tmp_path: Path) -> None:
+    first = Living(0)
+    await first.delivery.send([data(0, 4, 0), data(0, 5, 0)])
+    first.wire.sink.deliver(Message(5, 0, Kind.ACK, 0, 0, 0, 0, Payload(meta={"taken": True, "epoch": 0})))
+    first.delivery.take_answers()
+    first.wire.sink.deliver(data(1, 0, 0))
+    first.mailbox.close((0, 0))
+    save_state(remember(first), tmp_path / "memory")  # type: ignore[arg-type]
+    first.delivery.close()
+
+    second = Living(1)
+    recall(second, load_state(tmp_path / "memory", Remembered()))  # type: ignore[arg-type]
+    assert second.wire.sink.deliver(data(1, 0, 0)) is Fate.DUPLICATE
+    assert second.wire.sink.deliver(data(2, 0, 0)) is Fate.DELIVERED
+    await settle(second)
+    assert second.answers == [(1, 0, True)]
+    (kept,) = second.delivery.unanswered()
+    assert (kept.dst, kept.round, kept.epoch) == (4, 0, 1)
+    assert torch.equal(vector(kept, torch.zeros(3)), torch.arange(3.0))
+    assert number(kept, "w") == 0.25
+    second.delivery.close()
