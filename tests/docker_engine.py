@@ -23,7 +23,7 @@ PACKAGES = ("docker.io", "docker-compose", "debootstrap", "iptables")
 REPORT = "NETDFL_DOCKER_REPORT"
 """Names the file in which the run of all tests says whether Docker is ready."""
 MOST_S = 400
-SMALL = "{schema: netdfl/1, name: image, nodes: 2, rounds: 1, world: containers, task: consensus, algorithm: dpsgd}"
+SMALL = "{schema: netdfl/1, name: image, nodes: 2, rounds: 1, world: containers, task: consensus, algorithm: dpsgd, topology: ring}"
 
 
 def missing() -> str:
@@ -50,6 +50,7 @@ def main(report: Path) -> None:
     written = report.with_suffix(".new")
     written.write_text(said, encoding="utf-8")
     written.rename(report)
+    print(f"== Docker: {said or 'ready'}", flush=True)
     sys.stdin.read()
     if engine is not None:
         engine.terminate()
