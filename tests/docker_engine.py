@@ -23,7 +23,16 @@ PACKAGES = ("docker.io", "docker-compose", "debootstrap", "iptables")
 REPORT = "NETDFL_DOCKER_REPORT"
 """Names the file in which the run of all tests says whether Docker is ready."""
 MOST_S = 400
-SMALL = "{schema: netdfl/1, name: image, nodes: 2, rounds: 1, world: containers, task: consensus, algorithm: dpsgd, topology: ring}"
+SMALL = """
+schema: netdfl/1
+name: image
+nodes: 2
+rounds: 1
+world: containers
+task: consensus
+algorithm: dpsgd
+topology: ring
+"""
 
 
 def missing() -> str:
