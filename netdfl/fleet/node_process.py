@@ -126,9 +126,7 @@ class NodeProcess(Attendant):
         self.clock = RealClock()
         self.store = StoreWriter(self.directory, f"{node:03d}")
         self.ledger = NodeLedger(node, self.clock, self.store)
-        self.transport, meter = make_transport(
-            blueprint, plan, command, node, self.clock, self.ledger, services
-        )
+        self.transport, meter = make_transport(blueprint, plan, command, node, self.clock, self.ledger, services)
         self.life = Life(blueprint, node, self.directory, self.clock, self.store, worker)
         self.alone = command["nodes"] == [node]
         keep = MOST_KEPT if blueprint.scenario.wait.on_stall == "resend" else 0
