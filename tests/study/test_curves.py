@@ -88,6 +88,7 @@ def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
     assert sweep(tmp_path / "curves.yaml", out=tmp_path / "out", console=Console(file=io.StringIO())) == 0
     folder = tmp_path / "out" / "weights"
     assert {file.name for file in (folder / "figures").iterdir()} == {
+        "error_by_bytes_sent.png",
         "weight_by_round.png",
         "error_by_round.png",
         "weight_by_weight.png",
