@@ -1,25 +1,21 @@
-"""Runs the cells of a grid, each as `netdfl run` would in a process of its own, several at a time; finished ones stay.
-
-The processes are forked from one that has imported everything, so a cell costs what it computes.
-"""
+"""Runs the cells of a grid, each as `netdfl run` would in its own process, several at a time; finished ones stay."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.resolved import scenario_hash
+from netdfl.study.forks import BROKE, UNUSABLE, path_beside
 from netdfl.study.plan import Cell
-
-UNUSABLE, BROKE = 2, 4
 
 
 @dataclass(frozen=True)
@@ -66,80 +62,46 @@ def run_cells(
         ran = _finished(job)
         take(ran) if ran is not None else waiting.append(job)
     if waiting:
-        _preload()
-    _run_all(scenario, waiting, jobs, take)
+        _run_all(scenario, waiting, jobs, take)
     return [found[cell] for cell in cells]
 
 
-def _run_all(scenario: Path, waiting: list[_Job], jobs: int, take: Callable[[Ran], None]) -> None:
-    running: dict[int, _Job] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                job = waiting.pop(0)
-                running[_fork(scenario, job)] = job
-            pid, status = os.waitpid(-1, 0)
-            ended = running.pop(pid, None)
-            if ended is not None:
-                code = os.waitstatus_to_exitcode(status)
-                _path(ended, "exit").write_text(f"{code}\n", encoding="utf-8")
+def _run_all(scenario: Path, waiting: Sequence[_Job], jobs: int, take: Callable[[Ran], None]) -> None:
+    """Have a process of its own fork the cells: a process that has used grpc, or has threads, must not."""
+    by_path = {str(job.path): job for job in waiting}
+    order = {"scenario": str(scenario), "jobs": jobs, "cells": [[path, job.cell.sets] for path, job in by_path.items()]}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        [sys.executable, "-m", "netdfl.study.forks"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as forks:
+        assert forks.stdin is not None
+        assert forks.stdout is not None
+        try:
+            forks.stdin.write(json.dumps(order).encode())
+            forks.stdin.close()
+            for line in forks.stdout:
+                path, code = json.loads(line)
+                ended = by_path.pop(path)
+                path_beside(ended.path, "exit").write_text(f"{code}\n", encoding="utf-8")
                 take(_finished(ended) or Ran(ended.cell, ended.path, code, None, _log(ended)))
-    finally:
-        for pid in running:
-            os.kill(pid, 15)
-            os.waitpid(pid, 0)
-
-
-def _fork(scenario: Path, job: _Job) -> int:
-    if job.path.exists():
-        shutil.rmtree(job.path)  # half a run
-    pid = os.fork()
-    if pid:
-        return pid
-    code = BROKE
-    try:
-        log = os.open(_path(job, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        from netdfl.fleet.run import run
-
-        code = int(run(load(scenario, job.cell.sets), out=job.path, page=False).exit_code)
-    except NetdflError as error:
-        print(error, file=sys.stderr)
-        code = UNUSABLE if isinstance(error, InputError) else BROKE
-    except BaseException as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        finally:
+            forks.terminate()
+    for job in by_path.values():
+        take(Ran(job.cell, job.path, BROKE, None, f"the process that runs the cells ended with {forks.returncode}"))
 
 
 def _finished(job: _Job) -> Ran | None:
     try:
         result = json.loads((job.path / "result.json").read_text(encoding="utf-8"))
-        code = int(_path(job, "exit").read_text(encoding="utf-8"))
+        code = int(path_beside(job.path, "exit").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return Ran(job.cell, job.path, code, result) if code in (0, 1, 3) else None
 
 
-def _path(job: _Job, kind: str) -> Path:
-    return job.path.with_name(f"{job.path.name}.{kind}")
-
-
 def _log(job: _Job) -> str:
     try:
-        lines = _path(job, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = path_beside(job.path, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1] if lines else ""
-
-
-def _preload() -> None:
-    import torch
-
-    import netdfl.fleet.run
-    import netdfl.fleet.simulated  # noqa: F401
-
-    torch.set_num_threads(1)
