@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from netdfl.study.cells import Ran
@@ -21,10 +23,11 @@ def figures_of(ran: Ran) -> dict[str, float]:
     there was one, `stalled` where nodes still stood at the end, `not_passed` where the verdict is not pass, `died`
     where a node did. `rounds` is how many each node has finished on average, `rounds_per_s` by the fleet's
     time. And the last value of each of the fleet's own metrics, such as `error`; `smallest_weight` and
-    `largest_weight` of all nodes and rounds, for push-sum.
+    `largest_weight` of all nodes and rounds, for push-sum; `round_s_median` and `round_s_p95`, the time that half, and
+    all but 5 %, of the rounds of all nodes took at most; `missing`, how many neighbors a node missed a round.
     """
     result = ran.result or {}
-    figures = _metrics(ran.path)
+    figures = _metrics(ran.path) | _missing(ran.path)
     names = (
         "test_loss",
         "train_loss",
@@ -62,19 +65,30 @@ def _pace(path: Path, result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _metrics(path: Path) -> dict[str, float]:
-    """The last value of each metric of the fleet, and the range of push-sum weights; none that is not finite."""
+    """The last value of each metric of the fleet, and ranges of the nodes' own; none that is not finite."""
     found: dict[str, float | None] = {}
-    weights: list[float] = []
-    try:
-        with (path / "store" / "metrics-fleet.jsonl").open(encoding="utf-8") as lines:
-            for line in lines:
-                row = json.loads(line)
-                if row["node"] is None:
-                    found[row["name"]] = row["value"]
-                elif row["name"] == "weight":
-                    weights.append(row["value"])
-    except (OSError, ValueError):
-        return {}
-    if weights:
+    nodes: dict[str, list[float]] = {"weight": [], "round_s": []}
+    for row in _rows(path, "metrics"):
+        if row["node"] is None:
+            found[row["name"]] = row["value"]
+        elif row["name"] in nodes:
+            nodes[row["name"]].append(row["value"])
+    if weights := nodes["weight"]:
         found |= {"smallest_weight": min(weights), "largest_weight": max(weights)}
+    if times := sorted(nodes["round_s"]):
+        found |= {"round_s_median": median(times), "round_s_p95": times[math.ceil(0.95 * len(times)) - 1]}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _missing(path: Path) -> dict[str, float]:
+    """How many awaited neighbors a node went on without, on average over rounds that were finished."""
+    rounds = sum(row["name"] == "round_s" for row in _rows(path, "metrics"))
+    missing = sum(len(row["details"]["awaited"]) for row in _rows(path, "events") if row["kind"] == "missing")
+    return {"missing": missing / rounds} if rounds else {}
+
+
+def _rows(path: Path, table: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table of the store: in one file where the fleet was simulated, else in one for each node."""
+    for file in sorted((path / "store").glob(f"{table}-*.jsonl")):
+        with file.open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)

@@ -18,11 +18,14 @@ from netdfl.scenario.fields import Strict
 
 SCHEMA = "netdfl/study/1"
 Values = tuple[tuple[str, str], ...]
-"""What is varied: each path with its value as text."""
+"""What is varied: each path, or name, with its value as text."""
+Cases = dict[str, dict[str, Any]]
 
 
 class Drawn(Strict):
     """One figure of a sweep: `y` against `x`, a line for each combination of all else that varies.
+
+    `panels` names what varies by panels instead, side by side, each headed by its value.
 
     With `x: round`, `y` is a metric that a run records each round, of the nodes or of the fleet: a line for the median,
     a band from the smallest to the largest. With `x: NAME@2` there is a point for every node and round, against the
@@ -32,6 +35,7 @@ class Drawn(Strict):
 
     y: str
     x: str
+    panels: str = ""
     log: bool = Field(False, description="Whether y is drawn and averaged by its logarithm.")
     label: str = ""
 
@@ -40,8 +44,10 @@ class Sweep(Strict):
     """One grid: every case, at every combination of what varies, with every seed."""
 
     scenario: dict[str, Any] = Field(description="The scenario that all cells share.")
-    cases: dict[str, dict[str, Any]] = Field({}, description="By name: what a case overrides.")
-    vary: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field({}, description="By path: its values.")
+    cases: Cases = Field({}, description="By name: what a case overrides.")
+    vary: dict[str, Annotated[list[Any], Field(min_length=1)] | Annotated[Cases, Field(min_length=1)]] = Field(
+        {}, description="By path: its values. Or by a name of its own: what it can be, by name, with the overrides."
+    )
     seeds: int = Field(5, ge=1)
     figures: list[Drawn] = Field([], description="What is drawn.")
 
@@ -56,12 +62,12 @@ class StudyFile(Strict):
 
 @dataclass(frozen=True)
 class Plan:
-    """One grid, ready to run. `scenario` is the file; each case is a name with its overrides."""
+    """One grid, ready to run. `scenario` is the file; cases and values that vary are names with their overrides."""
 
     name: str
     scenario: Path
     cases: Mapping[str, Sequence[str]]
-    vary: Mapping[str, Sequence[str]]
+    vary: Mapping[str, Mapping[str, Sequence[str]]]
     seeds: int
     figures: Sequence[Drawn]
 
@@ -89,7 +95,7 @@ def cells_of(plan: Plan, first_seed: int) -> Iterator[Cell]:
         for combination in product(*plan.vary.values()):
             values = tuple(zip(plan.vary, combination, strict=True))
             for seed in range(first_seed, first_seed + plan.seeds):
-                varied = [f"{path}={value}" for path, value in values]
+                varied = [override for name, value in values for override in plan.vary[name][value]]
                 yield Cell(case, values, seed, (*sets, *varied, f"seed={seed}"))
 
 
@@ -112,6 +118,11 @@ def split_values(text: str) -> list[str]:
         current += char
     parts.append(current.strip())
     return parts
+
+
+def each_value(path: str, values: Sequence[str]) -> dict[str, Sequence[str]]:
+    """What each value of a path overrides."""
+    return {value: [f"{path}={value}"] for value in values}
 
 
 def parse_vary(text: str) -> tuple[str, list[str]]:
@@ -143,9 +154,15 @@ def _plan(name: str, sweep: Sweep, folder: Path) -> Plan:
     folder.mkdir(parents=True, exist_ok=True)
     scenario = folder / f"{name}.yaml"
     scenario.write_text(dump_json(sweep.scenario, indent=1) + "\n", encoding="utf-8")
-    cases = {case: [f"{path}={_text(v)}" for path, v in sets.items()] for case, sets in sweep.cases.items()}
-    vary = {path: [_text(value) for value in values] for path, values in sweep.vary.items()}
-    return Plan(name, scenario, cases or {"": []}, vary, sweep.seeds, sweep.figures)
+    vary = {
+        name: _overrides(values) if isinstance(values, dict) else each_value(name, [_text(value) for value in values])
+        for name, values in sweep.vary.items()
+    }
+    return Plan(name, scenario, _overrides(sweep.cases) or {"": []}, vary, sweep.seeds, sweep.figures)
+
+
+def _overrides(cases: Cases) -> dict[str, Sequence[str]]:
+    return {case: [f"{path}={_text(value)}" for path, value in sets.items()] for case, sets in cases.items()}
 
 
 def _text(value: Any) -> str:

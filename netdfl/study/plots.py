@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from netdfl.core.units import parse_probability
@@ -13,13 +14,34 @@ from netdfl.study.summary import Estimate, Point, estimates
 
 COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d3d3d", "#00a5a5")
 MARKERS = "osD^vP*X"
+Lines = dict[str, list[tuple[str, Estimate]]]
+"""By name: the values of x, as text, with what was estimated there."""
 
 
 def draw(points: Sequence[Point], drawn: Drawn, path: Path) -> None:
     """Draw one figure to `path`."""
-    lines = _lines(points, drawn)
-    canvas = Figure(figsize=(7.0, 4.2 + 0.1 * len(lines)), dpi=130, layout="constrained")
-    axes = canvas.add_subplot()
+    panels = _panels(points, drawn)
+    num_lines = max(map(len, panels.values()))
+    width = max(7.0, 3.6 * len(panels))
+    canvas = Figure(figsize=(width, 4.2 + 0.1 * num_lines), dpi=130, layout="constrained")
+    row = canvas.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (heading, lines) in zip(row, panels.items(), strict=True):
+        _draw_lines(axes, lines)
+        axes.set_title(heading, fontsize=10)
+        axes.set_xlabel(drawn.x)
+    first = canvas.axes[0]
+    if drawn.log:
+        first.set_yscale("log")
+    first.set_ylabel(drawn.label or drawn.y)
+    if num_lines:
+        canvas.legend(
+            *first.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    canvas.savefig(path)
+
+
+def _draw_lines(axes: Axes, lines: Lines) -> None:
     for number, (name, line) in enumerate(lines.items()):
         places = [_place(text, index) for index, (text, _) in enumerate(line)]
         found = [estimate for _, estimate in line]
@@ -27,24 +49,25 @@ def draw(points: Sequence[Point], drawn: Drawn, path: Path) -> None:
         color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
         means = [e.mean for e in found]
         axes.errorbar(places, means, yerr=bars, label=name, capsize=3, lw=1.4, ms=4.5, color=color, marker=marker)
-    if drawn.log:
-        axes.set_yscale("log")
     texts = next(iter(lines.values()), [])
     if any(_number(text) is None for text, _ in texts):
         axes.set_xticks(range(len(texts)), [text for text, _ in texts])
-    axes.set_xlabel(drawn.x)
-    axes.set_ylabel(drawn.label or drawn.y)
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
-    if any(lines):
-        canvas.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    canvas.savefig(path)
 
 
-def _lines(points: Sequence[Point], drawn: Drawn) -> dict[str, list[tuple[str, Estimate]]]:
+def _panels(points: Sequence[Point], drawn: Drawn) -> dict[str, Lines]:
+    """By heading, which is a value of what has panels: the lines; all in one without a heading where nothing has."""
+    grouped: dict[str, list[Point]] = {}
+    for point in points:
+        rest = tuple((name, value) for name, value in point.values if name != drawn.panels)
+        grouped.setdefault(dict(point.values).get(drawn.panels, ""), []).append(point._replace(values=rest))
+    return {heading: _lines(each, drawn) for heading, each in grouped.items()}
+
+
+def _lines(points: Sequence[Point], drawn: Drawn) -> Lines:
     """By name of the line: the values of x with what was estimated there."""
-    lines: dict[str, list[tuple[str, Estimate]]] = {}
+    lines: Lines = {}
     for point in points:
         found = estimates(point, drawn.y, log=drawn.log)
         text = dict(point.values).get(drawn.x)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from netdfl.scenario.load import load
 from netdfl.study.cells import Ran, run_cells
-from netdfl.study.plan import Drawn, Plan, cells_of, is_study, load_study, parse_vary
+from netdfl.study.plan import Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
 from netdfl.study.summary import Estimate, Point, estimates, points_of, write_cells, write_points
 
 SHOWN = ("test_accuracy", "error", "consensus_distance", "weight_sum", "deadlock", "stalled", "rounds_per_s", "lost")
@@ -36,7 +36,8 @@ def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
     numeric = next(iter(varied), "")
     names = ("test_accuracy", "error", "consensus_distance", "stalled")
     drawn = [Drawn(y=name, x=numeric, log=name in LOGS) for name in names if numeric]
-    return Plan(load(file).name, file, {"": []}, varied, 5, drawn)
+    overrides = {path: each_value(path, values) for path, values in varied.items()}
+    return Plan(load(file).name, file, {"": []}, overrides, 5, drawn)
 
 
 def _run(plan: Plan, out: Path, seeds: int | None, jobs: int, console: Console) -> int:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.errors import InputError
-from netdfl.study.plan import Plan, cells_of, parse_vary, split_values
+from netdfl.study.plan import Plan, cells_of, each_value, parse_vary, split_values
 from netdfl.study.summary import estimate, estimate_log, estimate_share
 
 
@@ -47,8 +47,15 @@ def test_what_is_no_variation_is_refused(bad: str) -> None:
 
 
 def test_a_grid_is_every_case_at_every_value_with_every_seed() -> None:
-    plan = Plan("p", Path("x"), {"a": ["rounds=1"], "b": []}, {"nodes": ["2", "3"], "lr": ["1"]}, 2, [])
+    plan = Plan(
+        "p",
+        Path("x"),
+        {"a": ["rounds=1"], "b": []},
+        {"nodes": each_value("nodes", ["2", "3"]), "lr": {"one": ["lr=1"]}},
+        2,
+        [],
+    )
     cells = list(cells_of(plan, 5))
     assert len(cells) == len({cell.sets for cell in cells}) == 8
     assert cells[0].sets == ("rounds=1", "nodes=2", "lr=1", "seed=5")
-    assert cells[-1].words == "b, nodes=3, lr=1, seed=6"
+    assert cells[-1].words == "b, nodes=3, lr=one, seed=6"

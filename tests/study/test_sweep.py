@@ -25,6 +25,17 @@ algorithm: dpsgd
 topology: ring
 wait: {deadline: 10ms}
 """
+FLOW = (
+    "schema: netdfl/1",
+    "name: compared",
+    "nodes: 4",
+    "rounds: 10",
+    "task: {kind: consensus, dim: 2}",
+    "algorithm: dpsgd",
+    "topology: ring",
+    "wait: {deadline: 100ms}",
+    "links: {default: {loss: 0, latency: 1ms}}",
+)
 
 
 @pytest.fixture
@@ -64,7 +75,9 @@ def test_a_sweep_resumes_and_names_what_fails(scenario: Path, tmp_path: Path) ->
     assert not (kept / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["loss", "deadlock", "push_sum_weights", "tuning_003", "compression_mnist"])
+@pytest.mark.parametrize(
+    "name", ["loss", "deadlock", "push_sum_weights", "tuning_003", "compression_mnist", "loss_layer"]
+)
 def test_every_cell_of_a_shipped_study_is_a_valid_scenario(name: str, tmp_path: Path) -> None:
     from netdfl.scenario.load import load
     from netdfl.study.plan import cells_of
@@ -74,4 +87,30 @@ def test_every_cell_of_a_shipped_study_is_a_valid_scenario(name: str, tmp_path: 
     for plan in load_study(file, tmp_path):
         for cell in cells_of(plan, 0):
             if cell.seed == 0:
-                assert load(plan.scenario, cell.sets).world.kind == "simulated"
+                kinds = {"loss_layer": {"processes", "namespaces", "simulated"}}.get(name, {"simulated"})
+                assert load(plan.scenario, cell.sets).world.kind in kinds
+
+
+def test_a_study_compares_worlds_and_layers_by_name(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    names = {
+        "messages": "{world: {kind: simulated}}",
+        "packets": "{world: {kind: simulated, loss_layer: packet}, wait.deadline: none}",
+        "real": "{world: {kind: processes, nodes_per_process: 4}}",
+    }
+    layers = "".join(f"        {name}: {override}\n" for name, override in names.items())
+    study.write_text(
+        f"schema: netdfl/study/1\nname: layers\nsweeps:\n  compared:\n    scenario: {{{', '.join(FLOW)}}}\n"
+        f"    vary:\n      layer:\n{layers}      links.default.loss: [0, 0.2]\n    seeds: 1\n"
+        "    figures:\n      - {y: missing, x: links.default.loss, panels: layer}\n"
+    )
+    assert sweep(study, out=tmp_path / "out", console=Console(file=io.StringIO())) == 0
+    cells = {(row["layer"], row["links.default.loss"]): row for row in rows(tmp_path / "out/compared/cells.csv")}
+    assert len(cells) == 6
+    for (layer, loss), row in cells.items():
+        result = json.loads((tmp_path / "out/compared/cells" / row["run"] / "result.json").read_text())
+        assert result["world"] == ("processes" if layer == "real" else "simulated")
+        assert result["links"]["layer"] == ("packet" if layer == "packets" else "message")
+        assert (float(row["missing"]) > 0) == (layer != "packets" and loss == "0.2")
+        assert 0 < float(row["round_s_median"]) <= float(row["round_s_p95"])
+    assert (tmp_path / "out/compared/figures/missing.png").stat().st_size > 0
