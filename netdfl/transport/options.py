@@ -17,7 +17,9 @@ class GrpcOptions:
     `max_message` bounds one message's frame; the fleet sets it from the scenario's model. A frame up
     to `unary_max` travels as one call, a larger one in pieces of `chunk` (larger pieces stall the
     event loop for longer, smaller ones cost more calls). `queue_messages` and `queue_bytes` bound what waits for one
-    destination; one message is always let in.
+    destination; one message is always let in. A receiver reads up to `lookahead` ahead of what it has
+    taken: the window is fixed, for probing the path on every read costs a round on loopback 5 %; a link
+    of more bandwidth times delay than that needs a larger one.
     """
 
     max_message: SizeBytes = 64 * 1024 * 1024
@@ -51,6 +53,7 @@ class GrpcOptions:
             ("grpc.enable_http_proxy", 0),
             ("grpc.max_send_message_length", -1),
             ("grpc.http2.write_buffer_size", self.write_buffer),
+            ("grpc.http2.bdp_probe", 0),
         ]
 
     def server(self) -> list[tuple[str, int]]:
@@ -65,4 +68,5 @@ class GrpcOptions:
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", largest_call),
             ("grpc.http2.lookahead_bytes", self.lookahead),
+            ("grpc.http2.bdp_probe", 0),
         ]
