@@ -94,16 +94,22 @@ class GrpcTransport:
         data, _ = self._lanes.get(node, (None, None))
         if data is not None and (data.address, data.epoch) == (address, epoch) and not data.closed:
             return
-        self.set_gone(node)
+        if data is not None:
+            self.set_gone(node)
         self._inlet.introduce(node)
+        self._lanes[node] = self._open(node, address, epoch)
+
+    def _open(self, node: NodeId, address: str, epoch: int) -> tuple[Outlet, Outlet]:
         data, beats = (
             Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options) for _ in range(2)
         )
-        self._lanes[node] = data, beats
+        return data, beats
 
     def set_gone(self, node: NodeId) -> None:
-        """Give `node` up: what is queued or sent to it fails as `failed:gone`, until `set_peer`."""
-        for outlet in self._lanes.get(node, ()):
+        """Give `node` up, known or not: what is queued or sent to it fails as `failed:gone`, until `set_peer`."""
+        if node not in self._lanes:
+            self._lanes[node] = self._open(node, "", 0)
+        for outlet in self._lanes[node]:
             if not outlet.closed:
                 outlet.close(GONE)
                 self._retired.append(outlet)

@@ -15,7 +15,7 @@ class GrpcOptions:
     """What gRPC's own timers, windows and limits are set to, the same on every node.
 
     `max_message` bounds one message's frame; the fleet sets it from the scenario's model. A frame up
-    to `unary_max` travels as one call, a larger one in pieces of `chunk` (larger pieces stall the
+    to `unary_max` travels whole on an open stream, a larger one in pieces of `chunk` (larger pieces stall the
     event loop for longer, smaller ones cost more calls). `queue_messages` and `queue_bytes` bound what waits for one
     destination; one message is always let in. A receiver reads up to `lookahead` ahead of what it has
     taken: the window is fixed, for probing the path on every read costs a round on loopback 5 %; a link

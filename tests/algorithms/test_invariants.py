@@ -217,7 +217,7 @@ def test_momentum_moves_as_the_lemma_says(steps: int, alpha: float) -> None:
         def steps(self, **length: Any) -> Any:
             return iter([lambda at: slope.clone()] * steps)
 
-    x, _ = solver.run(torch.zeros(2, dtype=torch.float64), 1.0, Constant(), view)  # type: ignore[arg-type]
+    x, _ = solver.steps_from(torch.zeros(2, dtype=torch.float64), 1.0, Constant(), view)()  # type: ignore[arg-type]
     factor = (steps - alpha * (1 - alpha**steps) / (1 - alpha)) / (1 - alpha)
     torch.testing.assert_close(x, -0.1 * slope * factor, rtol=0, atol=1e-11)
 

@@ -509,3 +509,20 @@ async def test_nothing_runs_on_after_close():
         await a.send([data_message((0, dst), 0, vector_payload(np.zeros(5))) for dst in (1, 2)])
     await asyncio.sleep(0.05)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_peer_that_is_gone_before_it_was_ever_known_is_sent_nothing():
+    ledger = KeptLedger()
+    a = make(0, ledger)
+    await a.start()
+    a.set_gone(1)
+    await a.send([data_message((0, 1), 0, vector_payload(np.zeros(5)))])
+    assert [row.fate for row in ledger.rows] == ["failed:gone"]
+    async with grpc_fleet(2, ledger) as (_, b):
+        b.attach(sink := KeptSink())
+        b.set_peer(0, a.address)
+        a.set_peer(1, b.address)
+        await a.send([data_message((0, 1), 1, vector_payload(np.zeros(5)))])
+        await ledger.until_settled(2)
+        assert len(sink.messages) == 1
+    await a.aclose()
