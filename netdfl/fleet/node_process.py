@@ -295,10 +295,13 @@ class NodeProcess(Attendant):
             self.due.task_done()
 
     def on_peers(self, peers: pb.Peers) -> None:
-        """Learn where the others listen."""
+        """Learn where the others listen; before the start, who has no address is one that a resumed run left down."""
         for node, address in peers.addresses.items():
             if node != self.id:
                 self.transport.set_peer(node, address)
+        if not self.started.is_set():
+            for node in sorted(set(self.blueprint.node_ids) - {self.id} - set(peers.addresses)):
+                self.transport.set_gone(node)
 
     def on_start(self, start: pb.Start) -> None:
         """Begin at the common start."""
