@@ -177,7 +177,7 @@ class Outlet:
 
     async def _call(self, entry: _Entry) -> bytes:
         payload = entry.message.payload
-        if entry.nbytes > self._options.unary_max:
+        if entry.nbytes > self._options.frame_max:
             pieces = split(entry.header, wire.body_parts(payload), self._options.chunk)
             return await self._send_chunks(pieces, entry.metadata)
         frame = wire.join(entry.header, payload)

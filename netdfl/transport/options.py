@@ -15,7 +15,7 @@ class GrpcOptions:
     """What gRPC's own timers, windows and limits are set to, the same on every node.
 
     `max_message` bounds one message's frame; the fleet sets it from the scenario's model. A frame up
-    to `unary_max` travels whole on an open stream, a larger one in pieces of `chunk` (larger pieces stall the
+    to `frame_max` travels whole on an open stream, a larger one in pieces of `chunk` (larger pieces stall the
     event loop for longer, smaller ones cost more calls). `queue_messages` and `queue_bytes` bound what waits for one
     destination; one message is always let in. A receiver reads up to `lookahead` ahead of what it has
     taken: the window is fixed, for probing the path on every read costs a round on loopback 5 %; a link
@@ -23,7 +23,7 @@ class GrpcOptions:
     """
 
     max_message: SizeBytes = 64 * 1024 * 1024
-    unary_max: SizeBytes = 1024 * 1024
+    frame_max: SizeBytes = 1024 * 1024
     chunk: SizeBytes = 512 * 1024
     write_buffer: SizeBytes = 1024 * 1024
     lookahead: SizeBytes = 4 * 1024 * 1024
@@ -58,7 +58,7 @@ class GrpcOptions:
 
     def server(self) -> list[tuple[str, int]]:
         """The arguments of a server: it allows the channels' pings and reads no call above the limit."""
-        largest_call = max(min(self.unary_max, self.max_message), self.chunk) + 4096
+        largest_call = max(min(self.frame_max, self.max_message), self.chunk) + 4096
         return [
             ("grpc.keepalive_time_ms", self.keepalive // _MS),
             ("grpc.keepalive_timeout_ms", self.keepalive_timeout // _MS),

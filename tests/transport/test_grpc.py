@@ -41,7 +41,7 @@ async def test_conformance(check):
 
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS)
 async def test_conformance_in_chunks(check):
-    options = replace(OPTIONS, unary_max=100, chunk=30_000)
+    options = replace(OPTIONS, frame_max=100, chunk=30_000)
     await check(partial(grpc_fleet, options=options))
 
 
