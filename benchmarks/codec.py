@@ -1,26 +1,33 @@
 """Encode and decode speed of every compressor on one core, against memcpy and the usual serializers.
 
-    python benchmarks/codec.py [--out codec.json]
+    python benchmarks/codec.py
 
 Prints a JSON list of rows: name, value, unit, reference, reference_value, ratio. Speeds are GB/s of the
-float32 input by the thread's CPU time, which a busy machine disturbs less; the best of several runs.
+float32 input by the thread's CPU time, which a busy machine disturbs less; medians of at least five runs.
 `memcpy` copies into memory that was touched before, `memcpy fresh` into newly allocated memory, as every
 encoder must. malloc is tuned as a node's is.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
 import os
 import pickle
+import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from figures import Row, show
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from netdfl.compression.base import Compressor
+
+LEAST = 5
 MALLOC = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
@@ -29,60 +36,73 @@ MALLOC = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 
-Row = dict[str, object]
 
-
-def best_seconds(run: Callable[[], object], budget_s: float = 0.6) -> float:
-    """The shortest of at least five runs after one to warm up."""
+def median_seconds(run: Callable[[], object], budget_s: float = 0.6) -> float:
+    """The median CPU time of at least five runs after one to warm up."""
     run()
-    best, spent, runs = float("inf"), 0.0, 0
-    while runs < 5 or spent < budget_s:
+    taken: list[float] = []
+    while len(taken) < LEAST or sum(taken) < budget_s:
         start = time.thread_time()
         run()
-        took = time.thread_time() - start
-        best, spent, runs = min(best, took), spent + took, runs + 1
-    return best
+        taken.append(time.thread_time() - start)
+    return statistics.median(taken)
 
 
-def measure(dim: int) -> list[Row]:
+def measure(dim: int) -> Iterator[Row]:
+    """All rows for a vector of `dim` numbers."""
     import numpy as np
     import torch
 
-    from netdfl.compression.catalog import COMPRESSORS
-
     torch.set_num_threads(1)
     x = torch.from_numpy(np.random.default_rng(0).standard_normal(dim, np.float32))
-    array, target = x.numpy(), torch.zeros(dim)
-    rng = np.random.default_rng(1)
-    gigabytes = x.nbytes / 1e9
-    memcpy = gigabytes / best_seconds(lambda: target.copy_(x))
-    size = f"{dim // 10**6}M"
-    rows: list[Row] = []
+    target, size, gigabytes = torch.zeros(dim), f"{dim // 10**6}M", x.nbytes / 1e9
+    memcpy = gigabytes / median_seconds(lambda: target.copy_(x))
 
-    def add(name: str, value: float, unit: str = "GB/s", reference: str = "memcpy", against: float = memcpy) -> None:
-        ratio = round(value / against, 4)
-        rows.append(
-            {
-                "name": f"{name} {size}",
-                "value": round(value, 3),
-                "unit": unit,
-                "reference": f"{reference} {size}",
-                "reference_value": round(against, 3),
-                "ratio": ratio,
-            }
-        )
+    def beside_memcpy(name: str, speed: float) -> Row:
+        return row(f"{name} {size}", speed, "GB/s", f"memcpy {size}", memcpy)
+
+    yield beside_memcpy("memcpy", memcpy)
+    for name, run in rivals(x).items():
+        yield beside_memcpy(name, gigabytes / median_seconds(run))
+    rng = np.random.default_rng(1)
+    for name, make in compressors().items():
+        compressor = make()
+        encoded = compressor.compress(x, rng)
+        yield beside_memcpy(f"{name} encode", gigabytes / median_seconds(partial(compressor.compress, x, rng)))
+        yield beside_memcpy(f"{name} decode", gigabytes / median_seconds(partial(compressor.decompress, encoded)))
+        yield row(f"{name} size {size}", encoded.nbytes * 8 / dim, "bit/number", f"float32 {size}", 32.0)
+
+
+def row(name: str, value: float, unit: str, reference: str, against: float) -> Row:
+    """One figure, rounded."""
+    return Row(name, round(value, 3), unit, reference, round(against, 3), round(value / against, 4))
+
+
+def rivals(x: Tensor) -> Mapping[str, Callable[[], object]]:
+    """What else makes bytes of a vector."""
+    import numpy as np
+    import torch
+
+    array = x.numpy()
 
     def saved(save: Callable[[io.BytesIO], object]) -> int:
         buffer = io.BytesIO()
         save(buffer)
         return len(buffer.getbuffer())
 
-    add("memcpy", memcpy)
-    add("memcpy fresh", gigabytes / best_seconds(array.copy))
-    add("pickle.dumps", gigabytes / best_seconds(lambda: pickle.dumps(array, protocol=5)))
-    add("numpy.save", gigabytes / best_seconds(lambda: saved(lambda f: np.save(f, array))))
-    add("torch.save", gigabytes / best_seconds(lambda: saved(lambda f: torch.save(x, f))))
-    for name, make in {
+    return {
+        "memcpy fresh": array.copy,
+        "pickle.dumps": lambda: pickle.dumps(array, protocol=5),
+        "numpy.save": lambda: saved(lambda file: np.save(file, array)),
+        "torch.save": lambda: saved(lambda file: torch.save(x, file)),
+    }
+
+
+def compressors() -> Mapping[str, Callable[[], Compressor]]:
+    """What is measured of ours."""
+    from netdfl.compression.catalog import COMPRESSORS
+
+    return {
         "raw": COMPRESSORS["identity"],
         "float16": COMPRESSORS["float16"],
         "bfloat16": COMPRESSORS["bfloat16"],
@@ -97,25 +117,15 @@ def measure(dim: int) -> list[Row]:
         "sign": COMPRESSORS["sign"],
         "low rank 4": COMPRESSORS["low_rank"],
         "top-k 10% + 8 bit": COMPRESSORS["chain"],
-    }.items():
-        compressor = make()
-        encoded = compressor.compress(x, rng)
-        add(f"{name} encode", gigabytes / best_seconds(partial(compressor.compress, x, rng)))
-        add(f"{name} decode", gigabytes / best_seconds(partial(compressor.decompress, encoded)))
-        add(f"{name} size", encoded.nbytes * 8 / dim, "bit/number", "float32", 32.0)
-    return rows
+    }
 
 
 def main() -> None:
+    """Print a JSON list of rows."""
     if any(os.environ.get(key) != value for key, value in MALLOC.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **MALLOC})
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    text = json.dumps([row for dim in (1_000_000, 11_000_000) for row in measure(dim)], indent=1)
-    if options.out:
-        options.out.write_text(text + "\n")
-    print(text)
+    rows = [row for dim in (1_000_000, 11_000_000) for row in measure(dim)]
+    show(rows, f"medians of at least {LEAST} runs")
 
 
 if __name__ == "__main__":

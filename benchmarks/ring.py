@@ -21,6 +21,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from figures import Row, show
+
 HERE = Path(__file__).parent
 WARM = 50
 
@@ -107,23 +109,17 @@ def main() -> None:
             packed = lambda rounds, n=n, links=links: netdfl_ring(n, rounds, *COMPRESSED, *links)  # noqa: E731
             plain = lambda rounds, n=n, links=links: netdfl_ring(n, rounds, *links)  # noqa: E731
             rows.append(row(f"ring of {n}, 8-bit CHOCO, {where}", "uncompressed", args, packed, plain))
-    print(json.dumps(rows, indent=1))
+    show(rows, f"medians of {args.repeats} runs of {args.rounds} rounds")
 
 
 def row(
     name: str, reference: str, args: argparse.Namespace, own: Callable[[int], float], other: Callable[[int], float]
-) -> dict[str, object]:
+) -> Row:
     """The medians of `own` and `other`, taken in turn."""
     pairs = [(own(args.rounds), other(args.rounds)) for _ in range(args.repeats)]
     value, against = (statistics.median(values) for values in zip(*pairs, strict=True))
-    return {
-        "name": f"{name}, a round",
-        "value": round(value, 3),
-        "unit": "ms",
-        "reference": reference,
-        "reference_value": round(against, 3),
-        "ratio": round(value / against, 3),
-    }
+    ratio = round(value / against, 3)
+    return Row(f"{name}, a round", round(value, 3), "ms", reference, round(against, 3), ratio)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from figures import Row, show
 from torch import Tensor
 
 from netdfl.algorithms.base import Algorithm
@@ -55,17 +56,6 @@ FULL = {
     "latency": {"dist": "uniform", "low": "10ms", "high": "30ms"},
     "rate": {"rate": "10Mbit", "queue": "1MB"},
 }
-
-
-class Row(NamedTuple):
-    """One figure beside what it is compared with."""
-
-    name: str
-    value: float
-    unit: str
-    reference: str
-    reference_value: float
-    ratio: float
 
 
 class World:
@@ -274,8 +264,10 @@ def main() -> None:
     parser.add_argument("--thousand", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = thousand_nodes() if options.thousand else [row._asdict() for row in rows(options.repeats)]
-    print(json.dumps(found, indent=1))
+    if options.thousand:
+        print(json.dumps(thousand_nodes()))
+    else:
+        show(rows(options.repeats), f"medians of {options.repeats}")
 
 
 if __name__ == "__main__":

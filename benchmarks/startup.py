@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from figures import Row, show
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -75,13 +77,15 @@ def main() -> None:
     pairs = [(start_up(args.nodes), import_torch()) for _ in range(args.repeats)]
     own, alone = (statistics.median(values) for values in zip(*pairs, strict=True))
     pss = memory(args.nodes)
-    rows = [
+    figures = [
         ("start-up, command to first round", own, "s", "import torch alone", alone),
         ("PSS of a node process, mean", statistics.mean(pss), "MB", "target", 150.0),
         ("PSS of a node process, largest", max(pss), "MB", "target", 150.0),
     ]
-    keys = ("name", "value", "unit", "reference", "reference_value")
-    print(json.dumps([dict(zip(keys, row, strict=True)) | {"ratio": row[1] / row[4]} for row in rows], indent=1))
+    show(
+        [Row(*figure, figure[1] / figure[4]) for figure in figures],
+        f"start-up: medians of {args.repeats}; PSS: one run",
+    )
 
 
 if __name__ == "__main__":

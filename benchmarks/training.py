@@ -3,7 +3,7 @@
     python benchmarks/training.py [--repeats 3] [--quick]
 
 Prints a JSON list of rows: name, value, unit, reference, reference_value, ratio. The peak is that of a matrix
-multiplication on every core at once, measured between the other figures; the best of the repeats counts on both
+multiplication on every core at once, measured between the other figures; medians of the repeats count on both
 sides. A share of the peak is given twice: by the usual count, 6 operations for each weight and example and
 gradient, and by what is really computed, which is less, because nobody asks how the loss depends on the inputs.
 The plain loop is `torch.optim.SGD` on one client after the other. GPU rows need a GPU, and are left out without.
@@ -12,15 +12,16 @@ The plain loop is `torch.optim.SGD` on one client after the other. GPU rows need
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from statistics import median
 from typing import Any, NamedTuple
 
 import torch
+from figures import Row, show
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
@@ -33,23 +34,12 @@ from netdfl.training.base import Received
 from netdfl.training.classification import Classification, Samples
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build
-from netdfl.training.service import Service, cores, one_by_one
+from netdfl.training.service import Service, one_by_one
 from netdfl.training.sgd import LocalSgd, NoState, Plain
 
 VIEW = View(0, 0, 2, (), (), 1.0, {}, {})
 DISTINCT = 100
 Compute = Callable[[Sequence[Callable[[], Any]]], Sequence[Any]]
-
-
-class Row(NamedTuple):
-    """One figure beside what it is compared with."""
-
-    name: str
-    value: float
-    unit: str
-    reference: str
-    reference_value: float
-    ratio: float
 
 
 class Setting(NamedTuple):
@@ -184,19 +174,16 @@ def near_the_peak(num: int, repeats: int, service: Service) -> list[Row]:
     clients, found = MNIST.clients(num), []
     for name, rho in (("SGD", 0.0), ("SAM", 0.1)):
         solver = LocalSgd(lr=0.01, epochs=MNIST.epochs, momentum=0.9, rho=rho)
-        took, best = float("inf"), 0.0
-        for _ in range(repeats):
-            best = max(best, peak(service.threads))
-            took = min(took, seconds(clients, solver, service.compute))
+        pairs = [(seconds(clients, solver, service.compute), peak(service.threads)) for _ in range(repeats)]
+        took, highest = (median(values) for values in zip(*pairs, strict=True))
         gradients = num * (2 if rho else 1)
-        best = max(best, peak(service.threads))
         for count, flops in (
             ("usual count", MNIST.usual(clients[0])),
             ("computed", MNIST.computed(clients[0])),
         ):
             speed = gradients * flops / took
             title = f"mnist_2nn, {num} clients, {name} with momentum, {count}"
-            found.append(Row(title, speed / 1e9, "GFLOP/s", "matrix multiplication", best / 1e9, speed / best))
+            found.append(Row(title, speed / 1e9, "GFLOP/s", "matrix multiplication", highest / 1e9, speed / highest))
     return found
 
 
@@ -209,7 +196,7 @@ def small_model(num: int, repeats: int, service: Service) -> list[Row]:
         "torch.optim.SGD one by one": lambda: plain_seconds(SMALL, clients),
         "one by one": lambda: seconds(clients, solver, one_by_one),
     }
-    took = {way: 1e6 * min(work() for _ in range(repeats)) / steps for way, work in ways.items()}
+    took = {way: 1e6 * median(work() for _ in range(repeats)) / steps for way, work in ways.items()}
     ours = took.pop("service")
     return [
         Row(f"MLP 64-64-64-10, batch 32, {num} clients", ours, "us/step", way, theirs, theirs / ours)
@@ -221,7 +208,7 @@ def growth(name: str, setting: Setting, counts: Sequence[int], repeats: int, ser
     """What a client's round takes among more and more clients; a ratio of 1 is linear growth."""
     clients = setting.clients(max(counts))
     solver = LocalSgd(lr=0.01, epochs=setting.epochs, momentum=0.9)
-    took = {n: 1e3 * min(seconds(clients[:n], solver, service.compute) for _ in range(repeats)) / n for n in counts}
+    took = {n: 1e3 * median(seconds(clients[:n], solver, service.compute) for _ in range(repeats)) / n for n in counts}
     first = took[counts[0]]
     return [
         Row(f"{name}: a client's round among {n}", each, "ms", f"among {counts[0]}", first, each / first)
@@ -236,9 +223,9 @@ def on_gpu(num: int, repeats: int) -> list[Row]:
         clients, service = setting.clients(num, "cuda"), Service("auto")
         solver = LocalSgd(lr=0.01, epochs=setting.epochs, momentum=0.9)
         seconds(clients, solver, service.compute)
-        took = min(seconds(clients, solver, service.compute) for _ in range(repeats))
-        single = min(seconds(clients, solver, one_by_one) for _ in range(repeats))
-        plain = min(plain_seconds(setting, clients, "cuda") for _ in range(repeats))
+        took = median(seconds(clients, solver, service.compute) for _ in range(repeats))
+        single = median(seconds(clients, solver, one_by_one) for _ in range(repeats))
+        plain = median(plain_seconds(setting, clients, "cuda") for _ in range(repeats))
         title, examples = f"{name}, {num} clients, on a GPU", num * setting.samples * setting.epochs
         for reference, theirs in (("one by one", single), ("torch.optim.SGD one by one", plain)):
             found.append(Row(title, examples / took, "examples/s", reference, examples / theirs, theirs / took))
@@ -270,8 +257,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few clients: to see that it works")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{cores()} cores, torch {torch.__version__}", file=sys.stderr)
-    print(json.dumps([row._asdict() for row in rows(options.repeats, options.quick)], indent=1))
+    show(rows(options.repeats, options.quick), f"medians of {options.repeats}")
 
 
 if __name__ == "__main__":

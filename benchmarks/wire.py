@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable
 import grpc
 import grpc.aio
 import numpy as np
+from figures import Row, show
 
 from netdfl.core.clock import RealClock
 from netdfl.core.types import Array, Kind, Message, Payload
@@ -171,15 +172,8 @@ async def medians(named: dict[str, Contender], size: int, repeats: int) -> dict[
     return {name: statistics.median(taken[3:]) for name, taken in times.items()}
 
 
-def row(name: str, value: float, unit: str, reference: str, reference_value: float) -> dict[str, object]:
-    return {
-        "name": name,
-        "value": round(value, 4),
-        "unit": unit,
-        "reference": reference,
-        "reference_value": round(reference_value, 4),
-        "ratio": round(value / reference_value, 3),
-    }
+def row(name: str, value: float, unit: str, reference: str, reference_value: float) -> Row:
+    return Row(name, round(value, 4), unit, reference, round(reference_value, 4), round(value / reference_value, 3))
 
 
 async def measure(repeats: int) -> dict[str, dict[str, float]]:
@@ -195,7 +189,7 @@ async def measure(repeats: int) -> dict[str, dict[str, float]]:
     return {"large": large, "small": small}
 
 
-def rows(repeats: int) -> list[dict[str, object]]:
+def rows(repeats: int) -> list[Row]:
     """Every figure twice: as netdfl starts its nodes, and with the allocator's default settings."""
     made = []
     for label, settings in (("", TUNED), (", default malloc", {})):
@@ -226,4 +220,4 @@ if __name__ == "__main__":
         print(json.dumps(asyncio.run(measure(arguments.repeats))), flush=True)
         os._exit(0)
     else:
-        print(json.dumps(rows(arguments.repeats), indent=1))
+        show(rows(arguments.repeats), f"medians of {arguments.repeats}, of the small ones {20 * arguments.repeats}")
