@@ -6,8 +6,7 @@ time at which it leaves them, with that time as its stamp. The receiver holds it
 through the downlink that its links share, and delivers it. So what the real transport takes itself is
 hidden in the emulated delay, as long as that is the longer one.
 
-A message that is held at its receiver was taken: its call ends at once, and its fate comes back later in
-a small report. Reports are no messages of the fleet: they have no row and cost no emulated bytes.
+What became of a message comes back in a receipt of the real transport, or in a report (`receipts.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from functools import partial
 from typing import Any
 
 from netdfl.core.clock import Clock, Timer, TimerName
-from netdfl.core.errors import MalformedMessage
-from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
+from netdfl.core.types import Edge, Message, NodeId
 from netdfl.links.base import Transit
 from netdfl.links.channel import Links
 from netdfl.links.drive import Drive
@@ -27,27 +25,16 @@ from netdfl.links.events import CompiledEvent
 from netdfl.links.path import Path
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.damage import damaged
+from netdfl.transport.receipts import REPORT, Receipts, Sent, report
 from netdfl.transport.stamp import Carrier, Stamp, read_stamp
 from netdfl.transport.wire import frame_size
 
-GONE = f"{Fate.FAILED}:gone"
 LEAD_NS = 5_000_000
 LEAD_NS_PER_BYTE = 10
-_REPORT = b""
 _FOREVER = 1 << 62
 
 Measure = Callable[[NodeId, int, int, int, int], None]
 """Told of every arrival: source, bytes, when it was sent, should arrive and did, in nanoseconds."""
-
-
-@dataclass(slots=True, eq=False)
-class _Sent:
-    """A message of this node that has not ended. `there`: its receiver holds it."""
-
-    message: Message
-    nbytes: int
-    sent_ns: int
-    there: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -91,15 +78,12 @@ class Emulated:
         """
         self.node, self._clock, self._ledger, self._links, self._seed = node, clock, ledger, links, seed
         self._changes = [e for e in events if e.at_ns is not None and e.action in ("set", "unset")]
-        self._measure = measure
-        self._epoch = epoch
-        self._serial = epoch << 40
+        self._measure, self._epoch = measure, epoch
+        self.receipts = Receipts(ledger, epoch)
         self._up = Drive(seed, self._left, self._lost)
         self._down = Drive(seed, self._arrived, self._dropped)
         self._halves: dict[tuple[Edge, bool], Path] = {}
         self._entered: set[Transit] = set()
-        self._sent: dict[int, _Sent] = {}
-        self._serials: dict[int, int] = {}
         self._waiting: list[_Held] = []
         self._blocked: list[Callable[[], None]] = []
         self._told: dict[NodeId, list[list[Any]]] = {}
@@ -107,7 +91,7 @@ class Emulated:
         self._timer: tuple[int, Timer] | None = None
         self._sink: Sink | None = None
         self._begun = self._closed = False
-        self.carrier = carrier(_Receipts(self))
+        self.carrier = carrier(self.receipts)
         self.carrier.attach(self)
 
     async def start(self) -> str:
@@ -129,12 +113,12 @@ class Emulated:
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
         """Reach `node` at `address` from now on; what an earlier life of it held is lost."""
-        self._give_up(node)
+        self.receipts.give_up(node)
         self.carrier.set_peer(node, address, epoch)
 
     def set_gone(self, node: NodeId) -> None:
         """Give `node` up: what it held, and what is sent to it, fails as `failed:gone`, until `set_peer`."""
-        self._give_up(node)
+        self.receipts.give_up(node)
         self.carrier.set_gone(node)
 
     async def send(self, messages: Sequence[Message]) -> None:
@@ -167,10 +151,9 @@ class Emulated:
         """Settle what has not ended as `in_flight`."""
         copies = {unit for unit, _ in self._up.in_flight() if unit.copy}
         for unit in [*self._entered, *copies]:
-            self._settle(self._open(unit), None, Fate.IN_FLIGHT)
+            self.receipts.settle(self._open(unit), None, Fate.IN_FLIGHT)
         self._entered.clear()
-        for serial in list(self._sent):
-            self._end(serial, None, Fate.IN_FLIGHT)
+        self.receipts.settle_all()
 
     # time
 
@@ -234,63 +217,30 @@ class Emulated:
         self._lead_ns = max(self._lead_ns, LEAD_NS + LEAD_NS_PER_BYTE * nbytes)
         self._ledger.sent(message, nbytes, now)
         m = message
-        sent = _Sent(message, nbytes, now)
+        sent = Sent(message, nbytes, now)
         unit = Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, nbytes, content=sent)
         self._entered.add(unit)
         self._up.enter(self._half((m.src, m.dst), False), unit, now)
         return True
 
-    def _open(self, unit: Transit) -> _Sent:
+    def _open(self, unit: Transit) -> Sent:
         """What `unit` carries; a copy becomes a message of its own here."""
         sent = unit.content
-        assert isinstance(sent, _Sent)
+        assert isinstance(sent, Sent)
         if unit.copy:
-            sent = _Sent(sent.message._replace(), sent.nbytes, sent.sent_ns)
+            sent = Sent(sent.message._replace(), sent.nbytes, sent.sent_ns)
             self._ledger.sent(sent.message, 0, sent.sent_ns)
         return sent
 
     def _left(self, unit: Transit, at_ns: int) -> None:
         self._entered.discard(unit)
         sent = self._open(unit)
-        self._serial += 1
-        self._sent[self._serial] = sent
-        self._serials[id(sent.message)] = self._serial
-        stamp = Stamp(self._serial, sent.sent_ns, at_ns, unit.copy, unit.corrupted)
+        stamp = Stamp(self.receipts.add(sent), sent.sent_ns, at_ns, unit.copy, unit.corrupted)
         self.carrier.carry(sent.message, stamp.pack())
 
     def _lost(self, unit: Transit, reason: str, at_ns: int) -> None:
         self._entered.discard(unit)
-        self._settle(self._open(unit), None, f"{Fate.DROPPED}:{reason}")
-
-    # what became of messages
-
-    def receipt(self, message: Message, arrived_ns: int | None, fate: str) -> None:
-        """The carrier is done with `message`: its receiver holds it, or it has ended."""
-        serial = self._serials.get(id(message))
-        if serial is None:
-            return
-        if fate == Fate.IN_FLIGHT and arrived_ns is not None:
-            self._sent[serial].there = True
-        else:
-            self._end(serial, None if fate.startswith(Fate.DROPPED) else arrived_ns, fate)
-
-    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
-        """Something foreign or malformed came in."""
-        self._ledger.refused(edge, reason, what)
-
-    def _give_up(self, node: NodeId) -> None:
-        for serial, sent in list(self._sent.items()):
-            if sent.there and sent.message.dst == node:
-                self._end(serial, None, GONE)
-
-    def _end(self, serial: int, arrived_ns: int | None, fate: str) -> None:
-        sent = self._sent.pop(serial, None)
-        if sent is not None:
-            self._serials.pop(id(sent.message), None)
-            self._settle(sent, arrived_ns, fate)
-
-    def _settle(self, sent: _Sent, arrived_ns: int | None, fate: str) -> None:
-        self._ledger.settled(sent.message, sent.nbytes, sent.sent_ns, arrived_ns, fate)
+        self.receipts.settle(self._open(unit), None, f"{Fate.DROPPED}:{reason}")
 
     # receiving
 
@@ -300,8 +250,9 @@ class Emulated:
 
     def deliver_stamped(self, message: Message, stamp: bytes) -> str | None:
         """Take a message that is due at its stamp's time, or a report. Raises MalformedMessage."""
-        if stamp == _REPORT:
-            return self._take_report(message)
+        if stamp == REPORT:
+            self.receipts.take_report(message)
+            return Fate.DELIVERED
         if not self._begun or any(held.message.src == message.src for held in self._waiting):
             return None
         read = read_stamp(stamp)
@@ -366,39 +317,6 @@ class Emulated:
         self._told[src].append([held.stamp.serial, fate, arrived_ns])
 
     def _report(self, src: NodeId) -> None:
-        payload = Payload(meta={"fates": self._told.pop(src)})
+        fates = self._told.pop(src)
         if not self._closed:
-            self.carrier.carry(Message(self.node, src, Kind.ACK, self._epoch, 0, 0, 0, payload), _REPORT)
-
-    def _take_report(self, message: Message) -> str:
-        match message.payload.meta.get("fates"):
-            case list() as fates:
-                for entry in fates:
-                    match entry:
-                        case [int() as serial, str() as fate, (int() | None) as arrived_ns]:
-                            sent = self._sent.get(serial)
-                            if sent is not None and sent.message.dst == message.src:
-                                self._end(serial, arrived_ns, fate)
-                        case _:
-                            raise MalformedMessage(f"a report of node {message.src} has the entry {str(entry)[:80]}")
-            case _:
-                raise MalformedMessage(f"a report of node {message.src} has no list of fates")
-        return Fate.DELIVERED
-
-
-class _Receipts:
-    """The ledger of the carrier beneath: its news are news of the way, not rows."""
-
-    def __init__(self, emulated: Emulated) -> None:
-        self._emulated = emulated
-
-    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
-        """The fleet's ledger heard of it when it entered its link."""
-
-    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
-        """Pass it on."""
-        self._emulated.receipt(message, arrived_ns, fate)
-
-    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
-        """Pass it on."""
-        self._emulated.refused(edge, reason, what)
+            self.carrier.carry(report(self.node, src, self._epoch, fates), REPORT)

@@ -254,13 +254,19 @@ async def test_undetected_damage_flips_one_bit_of_the_receivers_copy():
     assert ledger.rows[0].fate == Fate.DELIVERED
 
 
+def news_of(node: Emulated) -> asyncio.Event:
+    """Set as soon as the carrier of `node` has said what became of a message."""
+    there, settled = asyncio.Event(), node.receipts.settled
+    node.receipts.settled = lambda *news: (settled(*news), there.set())
+    return there
+
+
 async def test_what_a_lost_receiver_held_fails_and_a_leaving_sender_settles_the_rest():
     ledger = KeptLedger()
     async with emulated_fleet(3, ledger, {"1": {"downlink": "1bit"}, "0->2": {"latency": "10s"}}) as (a, b, c):
         for each in (b, c):
             each.attach(KeptSink())
-        receipt, there = a.receipt, asyncio.Event()
-        a.receipt = lambda *news: (receipt(*news), there.set())
+        there = news_of(a)
         await a.send([*messages(1), *messages(1, (0, 2))])
         await there.wait()
         assert ledger.rows == []
@@ -304,8 +310,7 @@ async def test_nobody_reports_what_was_sent_to_another():
     ledger = KeptLedger()
     async with emulated_fleet(3, ledger, {"1": {"downlink": "1bit"}}) as (a, b, c):
         b.attach(KeptSink())
-        receipt, there = a.receipt, asyncio.Event()
-        a.receipt = lambda *news: (receipt(*news), there.set())
+        there = news_of(a)
         await a.send(messages(1))
         await there.wait()
         for liar, fate in ((c, "late"), (b, "delivered")):

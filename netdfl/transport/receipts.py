@@ -1,0 +1,110 @@
+"""What became of the messages that a node sent over emulated links.
+
+The carrier is the first to say: its receiver holds a message, or the message has ended. A message that is
+held was taken: its call ends at once, and its fate comes back later in a small report. Reports are no
+messages of the fleet: they have no row and cost no emulated bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
+from netdfl.transport.base import Fate, Ledger
+
+GONE = f"{Fate.FAILED}:gone"
+REPORT = b""
+"""The stamp of a report."""
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A message of this node that has not ended. `there`: its receiver holds it."""
+
+    message: Message
+    nbytes: int
+    sent_ns: int
+    there: bool = False
+
+
+class Receipts:
+    """What the carrier took and what has not ended of it.
+
+    The ledger of the carrier beneath: its news are news of the way, not rows.
+    """
+
+    def __init__(self, ledger: Ledger, epoch: int) -> None:
+        """Settle in `ledger`; `epoch` keeps the serials of a node's lives apart."""
+        self._ledger = ledger
+        self._serial = epoch << 40
+        self._open: dict[int, Sent] = {}
+        self._serials: dict[int, int] = {}
+
+    def add(self, sent: Sent) -> int:
+        """Expect news of a message that the carrier takes now; return the number that its report will name."""
+        self._serial += 1
+        self._open[self._serial] = sent
+        self._serials[id(sent.message)] = self._serial
+        return self._serial
+
+    def settle(self, sent: Sent, arrived_ns: int | None, fate: str) -> None:
+        """Write the row of a message that has ended."""
+        self._ledger.settled(sent.message, sent.nbytes, sent.sent_ns, arrived_ns, fate)
+
+    def settle_all(self) -> None:
+        """Settle what has not ended as `in_flight`."""
+        for serial in list(self._open):
+            self._end(serial, None, Fate.IN_FLIGHT)
+
+    def give_up(self, node: NodeId) -> None:
+        """Settle what `node` holds as `failed:gone`."""
+        for serial, sent in list(self._open.items()):
+            if sent.there and sent.message.dst == node:
+                self._end(serial, None, GONE)
+
+    def take_report(self, message: Message) -> None:
+        """Settle what a report names, as far as it was sent to the node that says it. Raises MalformedMessage."""
+        match message.payload.meta.get("fates"):
+            case list() as fates:
+                for entry in fates:
+                    match entry:
+                        case [int() as serial, str() as fate, (int() | None) as arrived_ns]:
+                            sent = self._open.get(serial)
+                            if sent is not None and sent.message.dst == message.src:
+                                self._end(serial, arrived_ns, fate)
+                        case _:
+                            raise MalformedMessage(f"a report of node {message.src} has the entry {str(entry)[:80]}")
+            case _:
+                raise MalformedMessage(f"a report of node {message.src} has no list of fates")
+
+    def _end(self, serial: int, arrived_ns: int | None, fate: str) -> None:
+        sent = self._open.pop(serial, None)
+        if sent is not None:
+            self._serials.pop(id(sent.message), None)
+            self.settle(sent, arrived_ns, fate)
+
+    # the ledger of the carrier
+
+    def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
+        """The fleet's ledger heard of it when it entered its link."""
+
+    def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+        """The carrier is done with `message`: its receiver holds it, or it has ended."""
+        serial = self._serials.get(id(message))
+        if serial is None:
+            return
+        if fate == Fate.IN_FLIGHT and arrived_ns is not None:
+            self._open[serial].there = True
+        else:
+            self._end(serial, None if fate.startswith(Fate.DROPPED) else arrived_ns, fate)
+
+    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
+        """Something foreign or malformed came in."""
+        self._ledger.refused(edge, reason, what)
+
+
+def report(src: NodeId, dst: NodeId, epoch: int, fates: list[list[Any]]) -> Message:
+    """What `src` tells `dst` of messages that it held: of each its number, fate, and when it arrived."""
+    return Message(src, dst, Kind.ACK, epoch, 0, 0, 0, Payload(meta={"fates": fates}))
