@@ -18,7 +18,7 @@ from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.network import Network
 from netdfl.topology.selection import sampled
 from netdfl.training.sgd import LocalSgd
-from netdfl.training.toy import Quadratic
+from netdfl.training.toy import Quadratic, consensus
 
 N, DIM = 6, 5
 STREAMS = Streams(11)
@@ -49,6 +49,11 @@ def quadratics(
 ) -> dict[NodeId, Quadratic]:
     """Quadratics that disagree, with gradient noise; all nodes start from the same vector unless said otherwise."""
     return {i: _quadratic(i, spread, noise, 0 if common_start else i) for i in range(num_nodes)}
+
+
+def apart(num_nodes: int) -> dict[NodeId, Quadratic]:
+    """Nodes that train nothing and start from different vectors."""
+    return {i: consensus(i, STREAMS, dim=DIM) for i in range(num_nodes)}
 
 
 def _quadratic(i: NodeId, spread: float, noise: float, start: int) -> Quadratic:
