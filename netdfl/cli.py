@@ -173,6 +173,7 @@ def sweep(
     vary: Annotated[
         list[str], typer.Option("--vary", metavar="PATH=A,B,...", help="Values, like links.default.loss=0,0.1.")
     ] = [],  # noqa: B006 - typer reads it only
+    sets: Sets = [],  # noqa: B006 - typer reads it only
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Runs of each point; 5 by default.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many runs at a time.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default sweeps/NAME.")] = None,
@@ -183,7 +184,7 @@ def sweep(
     from netdfl.study.sweep import sweep as run_sweep
 
     folder = out or Path("sweeps") / scenario.stem
-    failed = run_sweep(scenario, vary, out=folder, seeds=seeds, jobs=jobs, console=Console())
+    failed = run_sweep(scenario, vary, sets, out=folder, seeds=seeds, jobs=jobs, console=Console())
     raise typer.Exit(1 if failed else 0)
 
 

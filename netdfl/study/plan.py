@@ -89,14 +89,14 @@ class Cell:
         )
 
 
-def cells_of(plan: Plan, first_seed: int) -> Iterator[Cell]:
-    """Every cell of a grid; seeds count from `first_seed`."""
+def cells_of(plan: Plan, first_seed: int, shared: Sequence[str] = ()) -> Iterator[Cell]:
+    """Every cell of a grid; seeds count from `first_seed`. The `shared` overrides come before a cell's own."""
     for case, sets in plan.cases.items():
         for combination in product(*plan.vary.values()):
             values = tuple(zip(plan.vary, combination, strict=True))
             for seed in range(first_seed, first_seed + plan.seeds):
                 varied = [override for name, value in values for override in plan.vary[name][value]]
-                yield Cell(case, values, seed, (*sets, *varied, f"seed={seed}"))
+                yield Cell(case, values, seed, (*shared, *sets, *varied, f"seed={seed}"))
 
 
 def split_values(text: str) -> list[str]:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.study.cells import Ran, run_cells
 from netdfl.study.plan import Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
@@ -19,16 +20,27 @@ LOGS = frozenset({"error", "consensus_distance"})
 
 
 def sweep(
-    file: Path, vary: Sequence[str] = (), *, out: Path, seeds: int | None = None, jobs: int = 1, console: Console
+    file: Path,
+    vary: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    *,
+    out: Path,
+    seeds: int | None = None,
+    jobs: int = 1,
+    console: Console,
 ) -> int:
     """Run every grid of `file`; return how many cells failed. Raises InputError.
 
-    A scenario is one grid, of `vary`; a study says what varies. Below `out` lie, for each grid, `cells/` with the
+    A scenario is one grid, of `vary`; a study says what varies. `sets` override keys in all cells, before what a
+    cell overrides itself. Below `out` lie, for each grid, `cells/` with the
     runs, `cells.csv` with a row for each, `table.csv` with means and intervals, `table.md`, and `figures/`.
     A cell that has finished is not run again.
     """
-    plans = load_study(file, out / "scenarios") if is_study(file) else [_plan_of(file, vary)]
-    return sum(_run(plan, out / plan.name, seeds, jobs, console) for plan in plans)
+    study = is_study(file)
+    if study and vary:
+        raise InputError(f"{file}: is a study and says itself what varies; --vary is for a scenario, --set for both")
+    plans = load_study(file, out / "scenarios") if study else [_plan_of(file, vary)]
+    return sum(_run(plan, out / plan.name, seeds, sets, jobs, console) for plan in plans)
 
 
 def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
@@ -40,9 +52,9 @@ def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
     return Plan(load(file).name, file, {"": []}, overrides, 5, drawn)
 
 
-def _run(plan: Plan, out: Path, seeds: int | None, jobs: int, console: Console) -> int:
+def _run(plan: Plan, out: Path, seeds: int | None, sets: Sequence[str], jobs: int, console: Console) -> int:
     chosen = plan if seeds is None else Plan(plan.name, plan.scenario, plan.cases, plan.vary, seeds, plan.figures)
-    cells = list(cells_of(chosen, load(plan.scenario).seed))
+    cells = list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
     columns = (TextColumn(f"{plan.name}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
         task = progress.add_task(plan.name, total=len(cells))

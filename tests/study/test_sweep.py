@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from netdfl.study.plan import is_study, load_study
+from netdfl.core.errors import InputError
+from netdfl.scenario.load import load
+from netdfl.study.plan import cells_of, is_study, load_study
 from netdfl.study.sweep import sweep
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,13 +77,26 @@ def test_a_sweep_resumes_and_names_what_fails(scenario: Path, tmp_path: Path) ->
     assert not (kept / "report.html").exists()
 
 
+def test_overrides_hold_in_all_cells_below_what_a_cell_overrides(scenario: Path, tmp_path: Path) -> None:
+    sets = ["rounds=2", "seed=7", "links.default.loss=0.9", "algorithm.name=sgp", "topology=directed_ring"]
+    out, quiet = tmp_path / "out", Console(file=io.StringIO())
+    assert sweep(scenario, ["links.default.loss=0,0.1"], sets, out=out, seeds=1, console=quiet) == 0
+    for row in rows(out / "swept" / "cells.csv"):
+        kept = load(out / "swept" / "cells" / row["run"] / "scenario.yaml")
+        assert (kept.rounds, kept.seed, kept.algorithm.kind) == (2, 7, "sgp")
+        assert row["seed"] == "7"
+        assert row["links.default.loss"] in ("0", "0.1")
+
+
+def test_a_study_says_itself_what_varies(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"loss\.yaml: is a study .*--set for both"):
+        sweep(ROOT / "scenarios/studies/loss.yaml", ["nodes=4"], out=tmp_path, console=Console(file=io.StringIO()))
+
+
 @pytest.mark.parametrize(
     "name", ["loss", "deadlock", "push_sum_weights", "tuning_003", "compression_mnist", "loss_layer"]
 )
 def test_every_cell_of_a_shipped_study_is_a_valid_scenario(name: str, tmp_path: Path) -> None:
-    from netdfl.scenario.load import load
-    from netdfl.study.plan import cells_of
-
     file = ROOT / "scenarios" / "studies" / f"{name}.yaml"
     assert is_study(file)
     for plan in load_study(file, tmp_path):
