@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -42,3 +42,12 @@ async def grpc_fleet(
         yield transports
     finally:
         await asyncio.gather(*(transport.aclose() for transport in transports))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when `condition` holds; TimeoutError after a minute of asking."""
+    for _ in range(12_000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise TimeoutError("asked 12,000 times, and what the test waits for has not happened")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from grpc_fleet import until
 
 from netdfl.core.errors import TransportError
-from netdfl.testing.transports import PATIENCE_S
 from netdfl.transport.control import Attendee, ControlClient, ControlServer
 from netdfl.transport.v1.control_pb2 import Bye, Hello, Order, Probe, Progress, Report
 
@@ -39,12 +39,6 @@ class Node:
     async def attend(self, address: str, node: int, token: str = "secret", version: int = 1) -> ControlClient:
         hello = Hello(node_id=node, role="client", pid=1, address="here", protocol_version=version)
         return await ControlClient.connect(address, token, hello, self.orders.append, self.lost.append)
-
-
-async def until(condition) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - two sides' lists, one wait
-            await asyncio.sleep(0.002)
 
 
 async def test_reports_and_orders_keep_their_order():
