@@ -6,19 +6,12 @@ python -m tests.soak.containers --count 50
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import subprocess
-import sys
-import tempfile
-import time
-import uuid
-from pathlib import Path
 from random import Random
 
 from netdfl.fleet.containers import LAUNCHER, sweep
 from netdfl.fleet.containers_docker import Docker
-from tests.soak.namespaces_cleanup import MARK, host, marked
+from tests.soak.leftovers import ENDS, LATEST_S, run_and_look
 from tests.soak.tally import main
 
 SCENARIO = """
@@ -35,29 +28,14 @@ links: {links}
 evaluation: {{every: 1000000}}
 """
 LINKS = ("{default: {latency: 2ms, rate: 10Mbit, loss: 1%}}", "{}")
-ENDS = ("finish", "kill")
-LATEST_S = 20.0
 
 
 def trial(rng: Random, number: int) -> str | None:
     """One run, over the forwarder or a bridge: finished, or killed between its first second and its rounds."""
-    end, delay, links = ENDS[number % 2], rng.uniform(0.5, LATEST_S), LINKS[number // 2 % 2]
-    before, mark = host(), uuid.uuid4().hex
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "cleanup.yaml"
-        file.write_text(SCENARIO.format(rounds=20 if end == "finish" else 1_000_000, links=links))
-        command = [sys.executable, "-m", "netdfl.cli", "run", str(file), f"--out={directory}/run", "--no-page"]
-        run = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {MARK: mark})
-        if end == "kill":
-            time.sleep(delay)
-            run.send_signal(signal.SIGKILL)
-        code = run.wait(600)
-        if end == "kill":
-            asyncio.run(_sweep())
-        left = _left(mark, before)
-    if code != (0 if end == "finish" else -signal.SIGKILL):
-        return f"exit code {code} ({end})"
-    return f"{end} after {delay:.2f} s: {left}" if left else None
+    end = ENDS[number % 2]
+    scenario = SCENARIO.format(rounds=20 if end == "finish" else 1_000_000, links=LINKS[number // 2 % 2])
+    delay_s = rng.uniform(0.5, LATEST_S)
+    return run_and_look(scenario, end, delay_s, "--no-page", after_kill=lambda: asyncio.run(_sweep()), more=_labelled)
 
 
 async def _sweep() -> None:
@@ -65,23 +43,13 @@ async def _sweep() -> None:
     await sweep(await Docker.find(), print)
 
 
-def _left(mark: str, before: dict[str, set[str]]) -> str:
-    """What is still there ten seconds after the end; empty for nothing."""
-    until = time.monotonic() + 10
-    while True:
-        labelled = ["--quiet", "--filter", f"label={LAUNCHER}"]
-        found = {
-            "containers": _said("docker", "ps", "--all", *labelled),
-            "networks": _said("docker", "network", "ls", *labelled),
-            "processes": " ".join(map(str, marked(mark))),
-            **{what: " ".join(now - before[what]) for what, now in host().items()},
-        }
-        found = {what: names for what, names in found.items() if names}
-        if not found:
-            return ""
-        if time.monotonic() > until:
-            return str(found)
-        time.sleep(0.2)
+def _labelled() -> dict[str, str]:
+    """The containers and networks that a launcher made."""
+    labelled = ["--quiet", "--filter", f"label={LAUNCHER}"]
+    return {
+        "containers": _said("docker", "ps", "--all", *labelled),
+        "networks": _said("docker", "network", "ls", *labelled),
+    }
 
 
 def _said(*command: str) -> str:
