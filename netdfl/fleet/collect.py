@@ -86,10 +86,7 @@ def collect(
     with StoreWriter(directory.path, "fleet") as store:
         store.event(0, None, 0, "start", nodes=scenario.num_nodes)
         _judge_models(blueprint, found, store, parts)
-        for node, (part, reason) in _find_deaths(blueprint, parts, deaths or {}).items():
-            at_ns = 0 if part is None else int((part.record.at_s or 0) * NS_PER_S)
-            store.event(at_ns, node, 0 if part is None else part.record.round, "died", reason=reason)
-            note(f"node {node}: {reason}")
+        _record_deaths(_find_deaths(blueprint, parts, deaths or {}), store, note)
         store.event(int(duration_s * NS_PER_S), None, scenario.rounds, "finish")
     _describe(blueprint, directory, parts, found, duration_s)
     stalled, over = _find_stalls(blueprint, directory, parts, note)
@@ -165,6 +162,15 @@ def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: M
                 store.metric(at_ns, None, round, name, value)
     finally:
         torch.set_num_threads(threads)
+
+
+def _record_deaths(
+    deaths: Mapping[NodeId, tuple[Part | None, str]], store: StoreWriter, note: Callable[[str], None]
+) -> None:
+    for node, (part, reason) in deaths.items():
+        at_ns = 0 if part is None else int((part.record.at_s or 0) * NS_PER_S)
+        store.event(at_ns, node, 0 if part is None else part.record.round, "died", reason=reason)
+        note(f"node {node}: {reason}")
 
 
 def _find_deaths(
