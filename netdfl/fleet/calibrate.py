@@ -1,15 +1,19 @@
 """Measures how long messages take over real TCP in namespaces, by loss, round-trip time, rate and size.
 
-Every cell has connections of its own, each between two namespaces, all at once. A connection carries one
-message at a time, after a pause, timed from the first write to the last byte read; its first message
-only warms it up (or kills it, which counts). Losses act both ways, so on acknowledgements too; the rate
-acts on the data's way.
+Every cell has connections of its own, each between two namespaces, side by side. A connection carries one
+message at a time, after a pause, timed from the first write to the last byte read. A dead one is
+replaced. Its place's first message only warms it up, whatever becomes of it. Losses act both ways, so on
+acknowledgements too; the rate acts on the data's way. The lossless cells, whose times are short, come
+first and alone, so that nothing delays their packets.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import random
+import resource
 import socket
 import tempfile
 import threading
@@ -24,13 +28,14 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.fleet.netns import inside
 from netdfl.fleet.packet_network import PacketNetwork
 
-SIZES = (1 << 10, 100 << 10, 1 << 20)
+SIZES = (1 << 10, 20 << 10, 100 << 10, 1 << 20)
 LOSSES = (0.0, 0.01, 0.05, 0.1, 0.2)
 RTTS_NS = (40_000_000, 100_000_000)
 RATES_BPS = (10e6, 100e6)
 PAUSE_S = 0.5
 GIVE_UP_S = 60.0
 """A message that takes longer died with its connection; as long as a call of the gRPC transport may take."""
+_APART_S = 0.025  # between the beginnings of two connections: together they would come in a burst
 _PORT = 9002
 _SCENARIO = """
 schema: netdfl/1
@@ -58,35 +63,54 @@ class Cell(NamedTuple):
 
 GRID = tuple(
     Cell(nbytes, loss, rtt_ns, rate_bps)
-    for rate_bps, rtt_ns, loss, nbytes in product(RATES_BPS, RTTS_NS, LOSSES, SIZES)
+    for rate_bps, rtt_ns, nbytes, loss in product(RATES_BPS, RTTS_NS, SIZES, LOSSES)
 )
+_PLAN = {
+    SIZES[0]: ((6, 60), (4, 250), (8, 400), (16, 400), (48, 450)),
+    SIZES[1]: ((12, 40), (6, 200), (8, 150), (12, 100), (40, 80)),
+    SIZES[2]: ((12, 40), (8, 100), (8, 80), (12, 50), (64, 20)),
+    SIZES[3]: ((4, 30), (6, 25), (8, 15), (12, 10), (24, 5)),
+}
+"""By size and then by loss: connections, and messages on each. As many as the means need, whose tails are
+heavy where losses repeat; on as many connections as make all cells end within some minutes."""
 
 
-def measure(
-    cells: Sequence[Cell], count: int, seed: int, note: Callable[[str], None] = print
-) -> dict[Cell, list[float]]:
-    """Seconds that each of `count` messages of each cell took; infinite where the connection died.
-
-    Raises MachineError where namespaces can't be made.
-    """
-    spread = [(cell, -(-count // _connections(cell))) for cell in cells for _ in range(_connections(cell))]
-    times: dict[Cell, list[float]] = {}
-    for (cell, _), some in zip(spread, _measure(spread, seed, note), strict=True):
-        times.setdefault(cell, []).extend(some)
+def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> dict[Cell, list[float]]:
+    """What `measure` finds for the whole grid, kept in `file`; or what an earlier call kept there."""
+    if file is not None and file.exists():
+        return {Cell(*cell): some for cell, some in json.loads(file.read_text(encoding="utf-8"))}
+    times = measure(GRID, seed, scale)
+    if file is not None:
+        rows = [json.dumps([cell, [round(each, 6) for each in some]]) for cell, some in times.items()]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
     return times
 
 
-def _connections(cell: Cell) -> int:
-    """How many connections share the messages of a cell: more where they take long."""
-    large = cell.nbytes == SIZES[-1]
-    if cell.loss >= 0.2:
-        return 48 if large else 24 if cell.nbytes == SIZES[1] else 8
-    if cell.loss >= 0.1:
-        return 32 if large else 8
-    return 16 if large and cell.loss else 2 if large else 1
+def measure(
+    cells: Sequence[Cell], seed: int, scale: float = 1.0, note: Callable[[str], None] = print
+) -> dict[Cell, list[float]]:
+    """Seconds that each message of each cell took; infinite where it died. `scale` multiplies their number.
+
+    Raises MachineError where namespaces can't be made.
+    """
+    times: dict[Cell, list[float]] = {}
+    for lossy in (False, True):
+        spread = [
+            (cell, math.ceil(count * scale))
+            for cell in cells
+            if bool(cell.loss) == lossy
+            for connections, count in (_PLAN[cell.nbytes][LOSSES.index(cell.loss)],)
+            for _ in range(connections)
+        ]
+        for (cell, _), some in zip(spread, _measure(spread, seed, note) if spread else (), strict=True):
+            times.setdefault(cell, []).extend(some)
+    return {cell: times[cell] for cell in cells}
 
 
 def _measure(spread: Sequence[tuple[Cell, int]], seed: int, note: Callable[[str], None]) -> list[list[float]]:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "calibrate.yaml"
         links = "\n".join(_entries(2 * place, cell) for place, (cell, _) in enumerate(spread))
@@ -115,11 +139,13 @@ def _all(network: PacketNetwork, spread: Sequence[tuple[Cell, int]], note: Calla
     def one(place: int) -> None:
         cell, count = spread[place]
         found[place] = _times(network, 2 * place, cell.nbytes, count)
-        note(f"{len(found)}/{len(spread)}: {cell}")
+        if len(found) % 50 == 0 or len(found) == len(spread):
+            note(f"{len(found)} of {len(spread)} connections are through")
 
     threads = [threading.Thread(target=one, args=(place,), daemon=True) for place in range(len(spread))]
-    for thread in threads:
+    for thread in random.Random(len(spread)).sample(threads, len(threads)):
         thread.start()
+        time.sleep(_APART_S)
     for thread in threads:
         thread.join()
     return [found[place] for place in range(len(spread))]
@@ -127,16 +153,16 @@ def _all(network: PacketNetwork, spread: Sequence[tuple[Cell, int]], note: Calla
 
 def _times(network: PacketNetwork, src: int, nbytes: int, count: int) -> list[float]:
     times: list[float] = []
-    while len(times) < count:
+    while len(times) <= count:
         out, into = _connection(network, src)
         with out, into:
-            took_s = _timed(out, into, nbytes)
-            if math.isinf(took_s):
-                times.append(took_s)
-            while math.isfinite(took_s) and len(times) < count:
+            took_s = 0.0
+            while math.isfinite(took_s) and len(times) <= count:
                 took_s = _timed(out, into, nbytes)
                 times.append(took_s)
-    return times
+            with suppress(OSError):
+                out.shutdown(socket.SHUT_RDWR)
+    return times[1:]
 
 
 def _timed(out: socket.socket, into: socket.socket, nbytes: int) -> float:
@@ -153,23 +179,32 @@ def _timed(out: socket.socket, into: socket.socket, nbytes: int) -> float:
 
 
 def _connection(network: PacketNetwork, src: int) -> tuple[socket.socket, socket.socket]:
-    """A connection from `src` to the node after it: both ends."""
-    ends = [os.open(network.places[node]["namespace"], os.O_RDONLY) for node in (src, src + 1)]
+    """A connection from `src` to the node after it: both ends; however many attempts are lost."""
+    while True:
+        with suppress(TimeoutError, ConnectionError):
+            return _attempt(network, src)
+
+
+def _attempt(network: PacketNetwork, src: int) -> tuple[socket.socket, socket.socket]:
     address = (network.places[src + 1]["address"], _PORT)
-    with inside(ends[1], lambda: socket.create_server(address)) as server:
-        out = inside(ends[0], lambda: _connected(address))
-        into, _ = server.accept()
+    with _inside(network, src + 1, lambda: socket.create_server(address)) as server:
+        server.settimeout(GIVE_UP_S)
+        out = _inside(network, src, lambda: socket.create_connection(address, GIVE_UP_S))
+        try:
+            into, _ = server.accept()
+        except BaseException:
+            out.close()
+            raise
     out.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for end in ends:
-        os.close(end)
     return out, into
 
 
-def _connected(address: tuple[str, int]) -> socket.socket:
-    """Connect, however many attempts are lost."""
-    while True:
-        with suppress(TimeoutError):
-            return socket.create_connection(address, GIVE_UP_S)
+def _inside(network: PacketNetwork, node: int, open_socket: Callable[[], socket.socket]) -> socket.socket:
+    namespace = os.open(network.places[node]["namespace"], os.O_RDONLY)
+    try:
+        return inside(namespace, open_socket)
+    finally:
+        os.close(namespace)
 
 
 def _send(out: socket.socket, data: bytes) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import product
+from itertools import accumulate, pairwise, product
 from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
@@ -20,18 +20,37 @@ from netdfl.links.loss import Bernoulli
 from netdfl.links.rate import serial
 from netdfl.links.tcp import Table, Tcp, on_the_line_ns
 
-LEVELS = (0, 0.02, *(round(0.05 * step, 2) for step in range(1, 20)), 0.97, 0.98, 0.99, 1)
-_DRAWS = 4000
+LEVELS = (*(round(0.01 * step, 2) for step in range(100)), 0.995, 0.999)
+DEPTHS = (
+    *(0, 0.2, 0.4, 0.6, 0.7, 0.75),
+    *(round(0.8 + 0.01 * step, 2) for step in range(30)),
+    *(round(1.1 + 0.05 * step, 2) for step in range(18)),
+    *(round(2 + 0.2 * step, 1) for step in range(20)),
+    *(6, 7, 8),
+)
+MEAN_NEEDS = 30
+"""Messages of a cell that came, below which their mean is not compared."""
+_DRAWS = 40_000
 
 
 def fit(times: Mapping[Cell, Sequence[float]]) -> Table:
     """The table of the whole grid; `times` are seconds."""
     dead_ns = int(GIVE_UP_S * NS_PER_S)
-    excess_ns = []
-    for nbytes, loss, rtt_ns, rate_bps in product(SIZES, LOSSES, RTTS_NS, RATES_BPS):
-        cell = Cell(nbytes, loss, rtt_ns, rate_bps)
-        found = sorted(min(each, 10 * dead_ns) for each in _excess_ns(cell, times[cell]))
-        excess_ns.append(tuple(int(_quantile(found, level)) for level in LEVELS))
+
+    def latest_first(cells: Iterable[Cell]) -> list[float]:
+        found = (each for cell in cells for each in _excess_ns(cell, times[cell]))
+        return sorted((min(each, 2 * dead_ns) for each in found), reverse=True)
+
+    rows = [
+        _slices(latest_first([Cell(*cell)]), [1 - level for level in LEVELS])
+        for cell in product(SIZES, LOSSES, RTTS_NS, RATES_BPS)
+    ]
+    singles = [
+        _slices(
+            latest_first(Cell(SIZES[0], loss, rtt_ns, rate) for rate in RATES_BPS), [loss**depth for depth in DEPTHS]
+        )
+        for loss, rtt_ns in product(LOSSES[1:], RTTS_NS)
+    ]
     first, second = (_timeout_ns(times, rtt_ns) for rtt_ns in RTTS_NS)
     rtts = (second - first) / (RTTS_NS[1] - RTTS_NS[0])
     return Table(
@@ -40,35 +59,74 @@ def fit(times: Mapping[Cell, Sequence[float]]) -> Table:
         rtts_ns=RTTS_NS,
         rates_bps=RATES_BPS,
         levels=LEVELS,
-        excess_ns=tuple(excess_ns),
+        excess_us=tuple(rows),
+        depths=DEPTHS,
+        single_us=tuple(singles),
         timeout_ns=int(first - rtts * RTTS_NS[0]),
         timeout_rtts=rtts,
         dead_ns=dead_ns,
     )
 
 
+def _slices(latest_first: Sequence[float], later: Sequence[float]) -> tuple[int, ...]:
+    """Means, in microseconds, of the times between each share of `later` ones and the next; `later` falls from 1."""
+    count, sums = len(latest_first), [0.0, *accumulate(latest_first)]
+
+    def latest(share: float) -> float:
+        whole = min(int(share * count), count - 1)
+        return sums[whole] + (share * count - whole) * latest_first[whole]
+
+    return tuple(
+        round((latest(more) - latest(less)) / (more - less) / count / 1000) for more, less in pairwise((*later, 0.0))
+    )
+
+
 def write(table: Table, file: Path) -> None:
     """Write `table` as `links.tcp` reads it."""
-    data = {key: value for key, value in asdict(table).items() if key != "excess_ns"}
-    rows = ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in table.excess_ns)
-    file.write_text(json.dumps(data)[:-1] + f',\n "excess_ns": [\n  {rows}\n]}}\n', encoding="utf-8")
+    data = asdict(table)
+    rows = {key: data.pop(key) for key in ("excess_us", "single_us")}
+    lists = [
+        f' "{key}": [\n  ' + ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in some) + "\n ]"
+        for key, some in rows.items()
+    ]
+    file.write_text(json.dumps(data)[:-1] + ",\n" + ",\n".join(lists) + "}\n", encoding="utf-8")
 
 
 class Row(NamedTuple):
-    """One cell: measured and predicted seconds, and the shares later than one time-out, which may differ by `sure`."""
+    """One cell: measured and predicted seconds and shares.
+
+    `late` are the messages that met a time-out, `dead` those that never came, `sure` three standard errors
+    of a difference of these. Means are of the `came` measured messages that came.
+    """
 
     cell: Cell
     messages: int
+    came: int
     median_s: tuple[float, float]
     mean_s: tuple[float, float]
     late: tuple[float, float]
-    sure: float
+    dead: tuple[float, float]
+    sure: tuple[float, float]
+
+    @property
+    def jump(self) -> bool:
+        """Whether the median falls on the jump between messages with and without a time-out."""
+        return abs(self.late[0] - 0.5) <= self.sure[0]
+
+    @property
+    def few(self) -> bool:
+        """Whether too few messages came to compare means."""
+        return self.came < MEAN_NEEDS
 
     @property
     def kept(self) -> bool:
-        """Median within 15 %, mean within 20 %, late share within three standard errors of the difference."""
-        off = [_off(*self.median_s), _off(*self.mean_s)]
-        return off[0] <= 0.15 and off[1] <= 0.2 and abs(self.late[0] - self.late[1]) <= self.sure
+        """Median within 15 %, mean within 20 %, late and dead shares within three standard errors of the difference."""
+        return (
+            (self.jump or _off(*self.median_s) <= 0.15)
+            and (self.few or _off(*self.mean_s) <= 0.2)
+            and abs(self.late[0] - self.late[1]) <= self.sure[0]
+            and abs(self.dead[0] - self.dead[1]) <= self.sure[1]
+        )
 
 
 def _off(measured: float, predicted: float) -> float:
@@ -79,39 +137,67 @@ def _off(measured: float, predicted: float) -> float:
 
 
 def compare(table: Table, times: Mapping[Cell, Sequence[float]]) -> list[Row]:
-    """What `table` predicts against what was measured, cell by cell. Means are of messages that came."""
-    rows = []
-    for cell, measured in times.items():
-        predicted = predict(table, cell)
-        shares = tuple(_late(table, cell, each) for each in (measured, predicted))
-        together = (shares[0] + shares[1]) / 2
-        sure = 3 * math.sqrt(max(together * (1 - together), 1 / len(measured) ** 2) * 2 / len(measured))
-        some, others = ([each for each in both if math.isfinite(each)] for both in (measured, predicted))
-        rows.append(
-            Row(
-                cell,
-                len(measured),
-                (median(measured), median(predicted)),
-                (fmean(some) if some else math.inf, fmean(others) if others else math.inf),
-                (shares[0], shares[1]),
-                sure,
-            )
-        )
-    return rows
+    """What `table` predicts against what was measured, cell by cell. A median is dead where half are."""
+    return [_row(table, cell, (measured, predict(table, cell))) for cell, measured in times.items()]
+
+
+def _row(table: Table, cell: Cell, both: tuple[Sequence[float], Sequence[float]]) -> Row:
+    count = len(both[0])
+    came = [[each for each in times if math.isfinite(each)] for times in both]
+    late = [_late(table, cell, times) for times in both]
+    dead = [1 - len(some) / len(times) for some, times in zip(came, both, strict=True)]
+    return Row(
+        cell,
+        count,
+        len(came[0]),
+        _pair(median(times) for times in both),
+        _pair(fmean(some) if some else math.inf for some in came),
+        _pair(late),
+        _pair(dead),
+        _pair(_sure(fmean(shares), count) for shares in (late, dead)),
+    )
+
+
+def _pair(values: Iterable[float]) -> tuple[float, float]:
+    first, second = values
+    return first, second
+
+
+def _sure(share: float, count: int) -> float:
+    """Three standard errors of the difference of two shares of `count` messages each."""
+    return 3 * math.sqrt(max(share * (1 - share), 1 / count**2) * 2 / count)
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The comparison as a table of a page."""
+    """The comparison as a table of a page, and what it comes to."""
     lines = [
-        "| size | loss | RTT | rate | median, s | model | mean, s | model | late | model | |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| size | loss | RTT | rate | messages | median, s | model | mean, s | model | late | model | dead | model | |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        *map(_line, rows),
+        "",
+        f"{sum(row.kept for row in rows)} of {len(rows)} cells within the bounds; not compared: "
+        f"{sum(row.jump for row in rows)} medians (jump), {sum(row.few for row in rows)} means (few).",
     ]
-    for row in rows:
-        cell = row.cell
-        what = f"{cell.nbytes >> 10} KiB | {cell.loss:.0%} | {cell.rtt_ns // 10**6} ms | {cell.rate_bps / 1e6:g} Mbit/s"
-        times = " | ".join(f"{each:.3f}" if each < math.inf else "dead" for each in (*row.median_s, *row.mean_s))
-        lines.append(f"| {what} | {times} | {row.late[0]:.0%} | {row.late[1]:.0%} | {'' if row.kept else 'off'} |")
     return "\n".join(lines)
+
+
+def _line(row: Row) -> str:
+    cell = row.cell
+    what = f"{cell.nbytes >> 10} KiB | {cell.loss:.0%} | {cell.rtt_ns // 10**6} ms | {cell.rate_bps / 1e6:g} Mbit/s"
+    times = " | ".join(f"{each:.3f}" if each < math.inf else "dead" for each in (*row.median_s, *row.mean_s))
+    shares = " | ".join(f"{each:.1%}" for each in (*row.late, *row.dead))
+    marks = " ".join(mark for mark, holds in (("off", not row.kept), ("jump", row.jump), ("few", row.few)) if holds)
+    return f"| {what} | {row.messages} | {times} | {shares} | {marks} |"
+
+
+def put(text: str, page: Path) -> None:
+    """Replace with `text` what `page` has between the lines that mark the calibration."""
+    begin, end = ("<!-- calibration: begin -->", "<!-- calibration: end -->")
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"{page} has no lines {begin} and {end}, between which the table goes; add them")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def predict(table: Table, cell: Cell, count: int = _DRAWS) -> list[float]:
@@ -148,9 +234,3 @@ def _timeout_ns(times: Mapping[Cell, Sequence[float]], rtt_ns: int) -> float:
         if 0.6 * guess_ns < each < 1.5 * guess_ns
     ]
     return median(late)
-
-
-def _quantile(ordered: Sequence[float], level: float) -> float:
-    place = level * (len(ordered) - 1)
-    left = min(int(place), len(ordered) - 2)
-    return ordered[left] + (place - left) * (ordered[left + 1] - ordered[left])

@@ -33,11 +33,19 @@ _NS_BITS = 8 * 10**9
 
 @dataclass(frozen=True)
 class Table:
-    """Excess times of messages above one segment, and the time-outs of those within one.
+    """Excess times as they were measured, in microseconds: means over slices of each distribution.
 
-    `excess_ns` holds, for each (size, loss, round-trip time, rate) in order, the quantiles at `levels`.
-    A lost segment that nothing follows is sent again after `timeout_ns` + `timeout_rtts` round-trip
-    times, and each further time after twice as long. What would take longer than `dead_ns` never comes.
+    `excess_us` holds, for each (size, loss, round-trip time, rate) in order, the mean excess of the
+    messages from each of `levels` (shares of all, from 0) to the next. A slice keeps its mean, so a mean
+    keeps its heavy tail.
+
+    `single_us` holds, for each (loss above 0, round-trip time) in order, the same for messages of one
+    segment, from each of `depths` to the next: depth is how many losses in a row are as rare as the
+    message's excess, log(share of the later ones) / log(loss). A time-out begins near depth 1 whatever
+    the loss, so between two losses a time-out stays one.
+
+    A lost segment that nothing follows is sent again after about `timeout_ns` + `timeout_rtts` round-trip
+    times. What would take longer than `dead_ns` never comes.
     """
 
     sizes: tuple[int, ...]
@@ -45,43 +53,39 @@ class Table:
     rtts_ns: tuple[int, ...]
     rates_bps: tuple[float, ...]
     levels: tuple[float, ...]
-    excess_ns: tuple[tuple[int, ...], ...]
+    excess_us: tuple[tuple[int, ...], ...]
+    depths: tuple[float, ...]
+    single_us: tuple[tuple[int, ...], ...]
     timeout_ns: int
     timeout_rtts: float
     dead_ns: int
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Table:
-        """Read what `to_json` wrote."""
+        """Read what `fleet.tcp_fit.write` wrote."""
         plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
-        plain["excess_ns"] = tuple(map(tuple, data["excess_ns"]))
-        return cls(**plain)
+        return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
 
     def curve(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> list[float]:
-        """The quantiles, at `levels`, of the excess of a message above one segment, in nanoseconds.
+        """The excess of a message above one segment, in nanoseconds, in the slices that begin at `levels`.
 
-        Linear in loss and round-trip time, also beyond the table; in the rate's logarithm within it; in
-        the size's logarithm up to the second size, in the size itself above.
+        Linear in size, loss and round-trip time, also beyond the table; in the rate's logarithm within it.
         """
         rate = min(max(rate_bps, self.rates_bps[0]), self.rates_bps[-1])
-        middle = self.sizes[1]
-
-        def stretched(size: float) -> float:
-            return math.log(size) if size <= middle else math.log(middle) + size / middle - 1
-
         axes = (
-            _weights([stretched(size) for size in self.sizes], stretched(nbytes)),
+            _weights(self.sizes, nbytes),
             _weights(self.losses, loss),
             _weights(self.rtts_ns, rtt_ns),
             _weights([math.log(each) for each in self.rates_bps], math.log(rate)),
         )
         found = [0.0] * len(self.levels)
         for corner in product(*axes):
-            place, weight = 0, 1.0
-            for (index, share), axis in zip(corner, self._shape, strict=True):
-                place, weight = place * axis + index, weight * share
-            for level, excess_ns in enumerate(self.excess_ns[place]):
-                found[level] += weight * excess_ns
+            place, weight = 0, 1000.0
+            for (index, share), count in zip(corner, self._shape, strict=True):
+                place, weight = place * count + index, weight * share
+            if weight:
+                for level, excess_us in enumerate(self.excess_us[place]):
+                    found[level] += weight * excess_us
         return list(accumulate((max(0.0, each) for each in found), max))
 
     @property
@@ -89,11 +93,18 @@ class Table:
         return len(self.sizes), len(self.losses), len(self.rtts_ns), len(self.rates_bps)
 
     def one_segment(self, u: float, loss: float, rtt_ns: float) -> float:
-        """The excess of a message of one segment at the quantile `u`: none, or its time-outs."""
-        if u < 1 - loss:
+        """The excess of a message of one segment at the quantile `u`, in nanoseconds; beyond `depths` it doubles."""
+        if not loss:
             return 0.0
-        times = int(math.log((1 - u) or 1e-300) / math.log(loss)) if loss < 1 else 64
-        return (self.timeout_ns + self.timeout_rtts * rtt_ns) * 2.0 ** (min(times, 64) - 1)
+        if loss >= 1:
+            return math.inf
+        depth = math.log(1 - u) / math.log(loss)
+        slice_, found = bisect_right(self.depths, depth) - 1, 0.0
+        for (row, share), (column, part) in product(
+            _weights(self.losses[1:], max(loss, self.losses[1])), _weights(self.rtts_ns, rtt_ns)
+        ):
+            found += 1000 * share * part * self.single_us[row * len(self.rtts_ns) + column][slice_]
+        return max(0.0, found) * math.pow(2, max(0.0, min(depth, 99) - self.depths[-1]))
 
 
 def _weights(axis: Sequence[float], x: float) -> list[tuple[int, float]]:
@@ -164,7 +175,7 @@ class Tcp(Stage):
         curve = self._curves.get(nbytes)
         if curve is None or self.delay.quantile is not None:
             curve = self._curves[nbytes] = self._table.curve(nbytes, self.loss, rtt_ns, rate_bps)
-        return sum(curve[level] * share for level, share in _weights(self._table.levels, u))
+        return curve[bisect_right(self._table.levels, u) - 1]
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
         """Take `unit` at `now_ns`; it leaves when its last byte has come."""

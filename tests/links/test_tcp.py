@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,11 +22,13 @@ from netdfl.links.tcp import HEADERS, SEGMENT, Table, Tcp, default_table
 MS = 10**6
 TABLE = Table(
     sizes=(1000, 100_000, 1_000_000),
-    losses=(0.0, 0.1),
+    losses=(0.0, 0.1, 0.2),
     rtts_ns=(40 * MS, 100 * MS),
     rates_bps=(1e7, 1e8),
-    levels=(0.0, 0.5, 1.0),
-    excess_ns=tuple((place * MS, 2 * place * MS, 5 * place * MS) for place in range(24)),
+    levels=(0.0, 0.5, 0.9),
+    excess_us=tuple((place * 1000, 2 * place * 1000, 5 * place * 1000) for place in range(36)),
+    depths=(0.0, 1.0, 2.0, 3.0),
+    single_us=tuple(tuple(timeout_us * (2**lost - 1) for lost in range(4)) for timeout_us in 2 * (240_000, 300_000)),
     timeout_ns=200 * MS,
     timeout_rtts=1.0,
     dead_ns=10**11,
@@ -46,17 +51,40 @@ def test_without_loss_a_segment_takes_its_way_and_its_bytes() -> None:
 def test_a_lost_segment_comes_after_timeouts_that_double() -> None:
     tcp, count = stage(loss=0.1), 20_000
     excess = [tcp.advance(message(n, 948), n * 10**12) - n * 10**12 - 21 * MS for n in range(count)]
-    late = [each for each in excess if each]
-    assert abs(len(late) - 0.1 * count) < 4 * (count * 0.09) ** 0.5
-    assert set(late) <= {240 * MS * 2**k for k in range(9)}
-    twice = sum(each > 240 * MS for each in late)
-    assert abs(twice - 0.01 * count) < 4 * (count * 0.0099) ** 0.5
+    for lost in (1, 2, 3):
+        share = 0.1**lost
+        late = sum(each >= 240 * MS * (2**lost - 1) - 1 for each in excess)
+        assert abs(late - share * count) < 4 * (count * share * (1 - share)) ** 0.5
+    assert {round(each / MS) for each in excess if each < 1600 * MS} == {0, 240, 720}
 
 
-@given(st.integers(0, 2), st.integers(0, 1), st.integers(0, 1), st.integers(0, 1))
+@given(st.floats(0.001, 0.5), st.floats(0, 0.999), st.integers(20 * MS, 200 * MS))
+def test_between_losses_a_timeout_stays_a_timeout(loss: float, u: float, rtt_ns: int) -> None:
+    """The share that meets one follows the loss; its length does not."""
+    lost = min(3, int(math.log(1 - u) / math.log(loss)))
+    timeout_ns = 200 * MS + rtt_ns
+    deeper = max(0.0, math.log(1 - u) / math.log(loss) - 3)
+    assert TABLE.one_segment(u, loss, rtt_ns) == pytest.approx(timeout_ns * (2**lost - 1) * 2**deeper, abs=1)
+
+
+@given(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1), st.integers(0, 1))
 def test_at_its_own_points_the_table_says_what_was_measured(size: int, loss: int, rtt: int, rate: int) -> None:
     found = TABLE.curve(TABLE.sizes[size], TABLE.losses[loss], TABLE.rtts_ns[rtt], TABLE.rates_bps[rate])
-    assert found == pytest.approx(TABLE.excess_ns[((size * 2 + loss) * 2 + rtt) * 2 + rate], abs=1)
+    place = ((size * 3 + loss) * 2 + rtt) * 2 + rate
+    assert found == pytest.approx([1000 * each for each in TABLE.excess_us[place]], abs=1)
+
+
+def test_between_two_sizes_the_excess_grows_with_the_bytes() -> None:
+    found = TABLE.curve(25_750, 0.1, 40 * MS, 1e7)
+    low, high = (TABLE.excess_us[(size * 3 + 1) * 4] for size in (0, 1))
+    assert found == pytest.approx([1000 * (0.75 * a + 0.25 * b) for a, b in zip(low, high, strict=True)])
+
+
+def test_the_slices_of_a_large_message_are_as_frequent_as_their_levels_say() -> None:
+    tcp, count = stage(loss=0.2, rate_bps=1e7), 20_000
+    times = Counter(tcp.advance(message(n, 1_000_000), n * 10**12) - n * 10**12 for n in range(count))
+    shares = [times[at] / count for at in sorted(times)]
+    assert shares == pytest.approx([0.5, 0.4, 0.1], abs=0.015)
 
 
 @given(st.integers(1449, 10**8), st.floats(0, 0.6), st.integers(0, 10**9), st.floats(1e3, 1e11))

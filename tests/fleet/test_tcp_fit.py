@@ -1,0 +1,121 @@
+"""The fit of the tcp model: it keeps means and shares, and says honestly how far a repeat is off."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdfl.fleet.calibrate import GIVE_UP_S, GRID, SIZES, Cell
+from netdfl.fleet.tcp_fit import Row, compare, fit, markdown, predict, put, write
+from netdfl.links.tcp import Table, on_the_line_ns
+
+COUNT = 400
+
+
+def least_s(cell: Cell) -> float:
+    return (cell.rtt_ns / 2 + on_the_line_ns(cell.nbytes, cell.rate_bps)) / 1e9
+
+
+@cache
+def made_up(seed: int, slower: float = 1.0) -> dict[Cell, list[float]]:
+    """Times with back-off: a message's packets are lost so many times in a row, some messages for good."""
+    dice = random.Random(seed)
+
+    def one(cell: Cell) -> float:
+        if cell.nbytes == SIZES[-1] and cell.loss == 0.2:
+            return math.inf
+        rto, late = 0.2 + cell.rtt_ns / 1e9, 0.0
+        while dice.random() < cell.loss:
+            late = 2 * late + rto
+        return least_s(cell) + slower * (late + cell.loss * cell.nbytes / 1e6 * (1 + dice.random()))
+
+    return {cell: [min(one(cell), GIVE_UP_S) if cell.loss < 0.2 else one(cell) for _ in range(COUNT)] for cell in GRID}
+
+
+@cache
+def fitted() -> Table:
+    return fit(made_up(1))
+
+
+@pytest.fixture
+def table() -> Table:
+    return fitted()
+
+
+def test_the_fit_finds_the_timeout(table: Table) -> None:
+    assert table.timeout_ns + table.timeout_rtts * 40e6 == pytest.approx(240e6, rel=0.02)
+    assert table.timeout_ns + table.timeout_rtts * 100e6 == pytest.approx(300e6, rel=0.02)
+
+
+@given(st.sampled_from([cell for cell in GRID if cell.nbytes > SIZES[0] and cell.loss < 0.2]))
+def test_the_slices_keep_the_mean(cell: Cell) -> None:
+    times, made = made_up(1), fitted()
+    curve = made.curve(*cell)
+    weights = [more - less for less, more in zip(made.levels, (*made.levels[1:], 1.0), strict=True)]
+    mean_s = least_s(cell) + sum(weight * each for weight, each in zip(weights, curve, strict=True)) / 1e9
+    assert mean_s == pytest.approx(fmean(times[cell]), rel=1e-3)
+
+
+def test_what_the_model_predicts_is_what_was_fitted(table: Table) -> None:
+    cell = Cell(SIZES[0], 0.1, GRID[0].rtt_ns, GRID[0].rate_bps)
+    late = [each > least_s(cell) + 0.2 for each in predict(table, cell, 20_000)]
+    assert fmean(late) == pytest.approx(0.1, abs=0.03)
+
+
+def test_a_repeat_is_within_the_bounds_and_a_slower_network_is_not(table: Table) -> None:
+    cells = [Cell(SIZES[2], loss, GRID[0].rtt_ns, GRID[0].rate_bps) for loss in (0.0, 0.05, 0.1)]
+    again, slower = made_up(2), made_up(2, slower=2.0)
+    assert all(row.kept for row in compare(table, {cell: again[cell] for cell in cells}))
+    assert not all(row.kept for row in compare(table, {cell: slower[cell] for cell in cells}))
+
+
+def test_the_dead_are_compared_as_the_dead(table: Table) -> None:
+    cell = Cell(SIZES[3], 0.2, GRID[0].rtt_ns, GRID[0].rate_bps)
+    (row,) = compare(table, {cell: [math.inf] * 50})
+    assert (row.kept, row.few, row.dead) == (True, True, (1.0, 1.0))
+    (row,) = compare(table, {cell: [1.0] * 25 + [math.inf] * 25})
+    assert not row.kept
+
+
+def row(median_s: float = 1.0, mean_s: float = 1.0, late: float = 0.2, came: int = 100) -> Row:
+    return Row(GRID[0], 100, came, (1.0, median_s), (1.0, mean_s), (0.2, late), (0.0, 0.0), (0.1, 0.1))
+
+
+def test_a_cell_is_off_by_any_of_its_figures() -> None:
+    assert row(1.14, 1.19, 0.29).kept
+    assert not row(median_s=1.16).kept
+    assert not row(mean_s=1.21).kept
+    assert not row(late=0.31).kept
+    assert row(mean_s=1.21, came=29).kept
+    assert "| off |" in markdown([row(mean_s=0.7)])
+    assert "1 of 2 cells within the bounds" in markdown([row(), row(mean_s=0.7)])
+
+
+def test_a_median_on_the_jump_is_not_compared() -> None:
+    on_it = row(median_s=1.5)._replace(late=(0.45, 0.5))
+    assert on_it.jump
+    assert on_it.kept
+
+
+def test_what_is_written_is_what_was_fitted(table: Table, tmp_path: Path) -> None:
+    write(table, tmp_path / "table.json")
+    assert Table.of(json.loads((tmp_path / "table.json").read_text())) == table
+
+
+def test_the_comparison_goes_between_its_marks(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- calibration: begin -->old<!-- calibration: end -->\nafter\n")
+    put("new", page)
+    put("newer", page)
+    assert page.read_text() == ("before\n<!-- calibration: begin -->\n\nnewer\n\n<!-- calibration: end -->\nafter\n")
+    page.write_text("nothing")
+    with pytest.raises(ValueError, match="between which"):
+        put("new", page)
