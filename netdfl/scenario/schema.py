@@ -21,6 +21,8 @@ from netdfl.scenario.world import DETECTOR, WORLD
 from netdfl.transport.options import GrpcOptions
 
 SCHEMA = "netdfl/1"
+PACKET_PATIENCE = "20s"
+"""How long gRPC waits for a ping's answer where packets are lost: it comes after messages that are sent again."""
 
 
 class Bounds(Strict):
@@ -116,7 +118,10 @@ class Scenario(Strict):
     report: Report = Field({}, validate_default=True, description="What the report adds.")
     expect: Expect = Field({}, validate_default=True, description="What must hold for the run to pass.")
     transport: Annotated[GrpcOptions, Record()] = Field(
-        {}, validate_default=True, description="gRPC's own timers and limits, pinned and recorded."
+        {},
+        validate_default=True,
+        description="gRPC's own timers and limits, pinned and recorded; "
+        f"keepalive_timeout is {PACKET_PATIENCE} where links act on packets of real connections.",
     )
     checkpoint: Checkpoint = Field({}, validate_default=True, description="How often state is saved.")
 
@@ -128,6 +133,17 @@ class Scenario(Strict):
         if not isinstance(rounds, int) or not isinstance(written, dict) or "every" in written:
             return data
         return {**data, "evaluation": {**written, "every": max(1, -(-rounds // 50))}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _patience_with_late_packets(cls, data: Any) -> Any:
+        world, written = (data.get("world"), data.get("transport", {})) if isinstance(data, dict) else (None, None)
+        world = WORLD.normal(world)
+        if not isinstance(world, dict) or not isinstance(written, dict) or "keepalive_timeout" in written:
+            return data
+        if world.get("kind") not in ("namespaces", "containers") or world.get("loss_layer", "packet") != "packet":
+            return data
+        return {**data, "transport": {**written, "keepalive_timeout": PACKET_PATIENCE}}
 
     _file: Path | None = PrivateAttr(None)
     _notices: tuple[str, ...] = PrivateAttr(())

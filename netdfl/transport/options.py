@@ -19,7 +19,8 @@ class GrpcOptions:
     event loop for longer, smaller ones cost more calls). `queue_messages` and `queue_bytes` bound what waits for one
     destination; one message is always let in. A receiver reads up to `lookahead` ahead of what it has
     taken: the window is fixed, for probing the path on every read costs a round on loopback 5 %; a link
-    of more bandwidth times delay than that needs a larger one.
+    of more bandwidth times delay than that needs a larger one. A connection whose ping is not answered within
+    `keepalive_timeout` is closed, and what is under way on it fails; the scenario waits longer where packets are lost.
     """
 
     max_message: SizeBytes = 64 * 1024 * 1024

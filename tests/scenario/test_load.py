@@ -146,3 +146,21 @@ def test_a_scenario_never_changes() -> None:
     scenario: Scenario = loads(BASE)
     with pytest.raises(ValueError, match="frozen"):
         scenario.seed = 3
+
+
+@pytest.mark.parametrize(
+    ("world", "seconds"),
+    [
+        ("processes", 2),
+        ("namespaces", 20),
+        ("{kind: containers}", 20),
+        ("{kind: namespaces, loss_layer: message}", 2),
+        ("{kind: simulated, loss_layer: packet}", 2),
+    ],
+)
+def test_grpc_waits_longer_for_an_answer_where_packets_are_late(world: str, seconds: int) -> None:
+    text = BASE + f"world: {world}\n"
+    assert loads(text).transport.keepalive_timeout == seconds * 10**9
+    assert to_plain(loads(text))["transport"]["keepalive_timeout"] == f"{seconds}s"
+    assert loads(text + "transport: {keepalive_timeout: 7s}\n").transport.keepalive_timeout == 7 * 10**9
+    assert loads(BASE, on="namespaces").transport.keepalive_timeout == 20 * 10**9
