@@ -24,9 +24,8 @@ LEVELS = (*(round(0.01 * step, 2) for step in range(100)), 0.995, 0.999)
 DEPTHS = (
     *(0, 0.2, 0.4, 0.6, 0.7, 0.75),
     *(round(0.8 + 0.01 * step, 2) for step in range(30)),
-    *(round(1.1 + 0.05 * step, 2) for step in range(18)),
-    *(round(2 + 0.2 * step, 1) for step in range(20)),
-    *(6, 7, 8),
+    *(round(1.1 + 0.05 * step, 2) for step in range(108)),
+    *(6.5, 7, 8),
 )
 MEAN_NEEDS = 30
 """Messages of a cell that came, below which their mean is not compared."""
@@ -37,17 +36,20 @@ def fit(times: Mapping[Cell, Sequence[float]]) -> Table:
     """The table of the whole grid; `times` are seconds."""
     dead_ns = int(GIVE_UP_S * NS_PER_S)
 
-    def latest_first(cells: Iterable[Cell]) -> list[float]:
+    def latest_first(*cells: Cell) -> list[float]:
         found = (each for cell in cells for each in _excess_ns(cell, times[cell]))
         return sorted((min(each, 2 * dead_ns) for each in found), reverse=True)
 
-    rows = [
-        _slices(latest_first([Cell(*cell)]), [1 - level for level in LEVELS])
-        for cell in product(SIZES, LOSSES, RTTS_NS, RATES_BPS)
-    ]
+    rows, dead = [], []
+    for cell in (Cell(*each) for each in product(SIZES, LOSSES, RTTS_NS, RATES_BPS)):
+        found = latest_first(cell)
+        came = [each for each in found if each <= dead_ns]
+        rows.append(_slices(came or found, [1 - level for level in LEVELS]))
+        dead.append(round(1 - len(came) / len(found), 6))
     singles = [
         _slices(
-            latest_first(Cell(SIZES[0], loss, rtt_ns, rate) for rate in RATES_BPS), [loss**depth for depth in DEPTHS]
+            latest_first(*(Cell(SIZES[0], loss, rtt_ns, rate) for rate in RATES_BPS)),
+            [loss**depth for depth in DEPTHS],
         )
         for loss, rtt_ns in product(LOSSES[1:], RTTS_NS)
     ]
@@ -60,6 +62,7 @@ def fit(times: Mapping[Cell, Sequence[float]]) -> Table:
         rates_bps=RATES_BPS,
         levels=LEVELS,
         excess_us=tuple(rows),
+        dead=tuple(dead),
         depths=DEPTHS,
         single_us=tuple(singles),
         timeout_ns=int(first - rtts * RTTS_NS[0]),

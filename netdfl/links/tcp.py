@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, product
@@ -36,8 +36,8 @@ class Table:
     """Excess times as they were measured, in microseconds: means over slices of each distribution.
 
     `excess_us` holds, for each (size, loss, round-trip time, rate) in order, the mean excess of the
-    messages from each of `levels` (shares of all, from 0) to the next. A slice keeps its mean, so a mean
-    keeps its heavy tail.
+    messages from each of `levels` (shares of those that come, from 0) to the next, and `dead` the share
+    that never comes. A slice keeps its mean, so a mean keeps its heavy tail.
 
     `single_us` holds, for each (loss above 0, round-trip time) in order, the same for messages of one
     segment, from each of `depths` to the next: depth is how many losses in a row are as rare as the
@@ -54,6 +54,7 @@ class Table:
     rates_bps: tuple[float, ...]
     levels: tuple[float, ...]
     excess_us: tuple[tuple[int, ...], ...]
+    dead: tuple[float, ...]
     depths: tuple[float, ...]
     single_us: tuple[tuple[int, ...], ...]
     timeout_ns: int
@@ -66,11 +67,21 @@ class Table:
         plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
         return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
 
-    def curve(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> list[float]:
+    def curve(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> tuple[list[float], float]:
         """The excess of a message above one segment, in nanoseconds, in the slices that begin at `levels`.
 
-        Linear in size, loss and round-trip time, also beyond the table; in the rate's logarithm within it.
+        With it the share of messages that come. Linear in size, loss and round-trip time, also beyond the
+        table; in the rate's logarithm within it.
         """
+        found, dead = [0.0] * len(self.levels), 0.0
+        for place, weight in self._corners(nbytes, loss, rtt_ns, rate_bps):
+            dead += weight * self.dead[place]
+            for level, excess_us in enumerate(self.excess_us[place]):
+                found[level] += 1000 * weight * excess_us
+        return list(accumulate((max(0.0, each) for each in found), max)), min(1.0, 1 - dead)
+
+    def _corners(self, nbytes: int, loss: float, rtt_ns: float, rate_bps: float) -> Iterator[tuple[int, float]]:
+        """The rows between which a message lies, and their weights, but for those of none."""
         rate = min(max(rate_bps, self.rates_bps[0]), self.rates_bps[-1])
         axes = (
             _weights(self.sizes, nbytes),
@@ -78,19 +89,13 @@ class Table:
             _weights(self.rtts_ns, rtt_ns),
             _weights([math.log(each) for each in self.rates_bps], math.log(rate)),
         )
-        found = [0.0] * len(self.levels)
+        shape = (len(self.sizes), len(self.losses), len(self.rtts_ns), len(self.rates_bps))
         for corner in product(*axes):
-            place, weight = 0, 1000.0
-            for (index, share), count in zip(corner, self._shape, strict=True):
+            place, weight = 0, 1.0
+            for (index, share), count in zip(corner, shape, strict=True):
                 place, weight = place * count + index, weight * share
             if weight:
-                for level, excess_us in enumerate(self.excess_us[place]):
-                    found[level] += weight * excess_us
-        return list(accumulate((max(0.0, each) for each in found), max))
-
-    @property
-    def _shape(self) -> tuple[int, int, int, int]:
-        return len(self.sizes), len(self.losses), len(self.rtts_ns), len(self.rates_bps)
+                yield place, weight
 
     def one_segment(self, u: float, loss: float, rtt_ns: float) -> float:
         """The excess of a message of one segment at the quantile `u`, in nanoseconds; beyond `depths` it doubles."""
@@ -149,7 +154,7 @@ class Tcp(Stage):
             self.delay: Delay = values["latency"]
         for key in self.scales:
             self.scales[key] = values.get(f"{key}_scale", self.scales[key])
-        self._curves: dict[int, list[float]] = {}
+        self._curves: dict[int, tuple[list[float], float]] = {}
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """The time at which the last byte of `unit` has come, or `DROPPED`."""
@@ -175,7 +180,8 @@ class Tcp(Stage):
         curve = self._curves.get(nbytes)
         if curve is None or self.delay.quantile is not None:
             curve = self._curves[nbytes] = self._table.curve(nbytes, self.loss, rtt_ns, rate_bps)
-        return curve[bisect_right(self._table.levels, u) - 1]
+        slices, coming = curve
+        return slices[bisect_right(self._table.levels, u / coming) - 1] if u < coming else math.inf
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
         """Take `unit` at `now_ns`; it leaves when its last byte has come."""

@@ -58,7 +58,8 @@ def test_the_fit_finds_the_timeout(table: Table) -> None:
 @given(st.sampled_from([cell for cell in GRID if cell.nbytes > SIZES[0] and cell.loss < 0.2]))
 def test_the_slices_keep_the_mean(cell: Cell) -> None:
     times, made = made_up(1), fitted()
-    curve = made.curve(*cell)
+    curve, coming = made.curve(*cell)
+    assert coming == 1
     weights = [more - less for less, more in zip(made.levels, (*made.levels[1:], 1.0), strict=True)]
     mean_s = least_s(cell) + sum(weight * each for weight, each in zip(weights, curve, strict=True)) / 1e9
     assert mean_s == pytest.approx(fmean(times[cell]), rel=1e-3)

@@ -20,6 +20,7 @@ from netdfl.links.spec import LinksSpec
 from netdfl.links.tcp import HEADERS, SEGMENT, Table, Tcp, default_table
 
 MS = 10**6
+DEAD = -1
 TABLE = Table(
     sizes=(1000, 100_000, 1_000_000),
     losses=(0.0, 0.1, 0.2),
@@ -27,6 +28,7 @@ TABLE = Table(
     rates_bps=(1e7, 1e8),
     levels=(0.0, 0.5, 0.9),
     excess_us=tuple((place * 1000, 2 * place * 1000, 5 * place * 1000) for place in range(36)),
+    dead=(0.0,) * 32 + (0.32, 0.33, 0.34, 0.35),
     depths=(0.0, 1.0, 2.0, 3.0),
     single_us=tuple(tuple(timeout_us * (2**lost - 1) for lost in range(4)) for timeout_us in 2 * (240_000, 300_000)),
     timeout_ns=200 * MS,
@@ -69,30 +71,35 @@ def test_between_losses_a_timeout_stays_a_timeout(loss: float, u: float, rtt_ns:
 
 @given(st.integers(0, 2), st.integers(0, 2), st.integers(0, 1), st.integers(0, 1))
 def test_at_its_own_points_the_table_says_what_was_measured(size: int, loss: int, rtt: int, rate: int) -> None:
-    found = TABLE.curve(TABLE.sizes[size], TABLE.losses[loss], TABLE.rtts_ns[rtt], TABLE.rates_bps[rate])
+    found, coming = TABLE.curve(TABLE.sizes[size], TABLE.losses[loss], TABLE.rtts_ns[rtt], TABLE.rates_bps[rate])
     place = ((size * 3 + loss) * 2 + rtt) * 2 + rate
     assert found == pytest.approx([1000 * each for each in TABLE.excess_us[place]], abs=1)
+    assert coming == pytest.approx(1 - TABLE.dead[place])
 
 
 def test_between_two_sizes_the_excess_grows_with_the_bytes() -> None:
-    found = TABLE.curve(25_750, 0.1, 40 * MS, 1e7)
-    low, high = (TABLE.excess_us[(size * 3 + 1) * 4] for size in (0, 1))
+    found, coming = TABLE.curve(325_000, 0.2, 40 * MS, 1e7)
+    low, high = (TABLE.excess_us[(size * 3 + 2) * 4] for size in (1, 2))
     assert found == pytest.approx([1000 * (0.75 * a + 0.25 * b) for a, b in zip(low, high, strict=True)])
+    assert coming == pytest.approx(1 - 0.25 * 0.32)
 
 
 def test_the_slices_of_a_large_message_are_as_frequent_as_their_levels_say() -> None:
     tcp, count = stage(loss=0.2, rate_bps=1e7), 20_000
-    times = Counter(tcp.advance(message(n, 1_000_000), n * 10**12) - n * 10**12 for n in range(count))
+    at = [tcp.advance(message(n, 1_000_000), n * 10**12) for n in range(count)]
+    times = Counter(DEAD if each == DROPPED else each - n * 10**12 for n, each in enumerate(at))
+    dead = times.pop(DEAD) / count
     shares = [times[at] / count for at in sorted(times)]
-    assert shares == pytest.approx([0.5, 0.4, 0.1], abs=0.015)
+    assert [*shares, dead] == pytest.approx([0.5 * 0.68, 0.4 * 0.68, 0.1 * 0.68, 0.32], abs=0.015)
 
 
 @given(st.integers(1449, 10**8), st.floats(0, 0.6), st.integers(0, 10**9), st.floats(1e3, 1e11))
 def test_everywhere_the_quantiles_are_times_that_rise(nbytes: int, loss: float, rtt_ns: int, rate: float) -> None:
     for table in (TABLE, default_table()):
-        found = table.curve(nbytes, loss, rtt_ns, rate)
+        found, coming = table.curve(nbytes, loss, rtt_ns, rate)
         assert found == sorted(found)
         assert found[0] >= 0
+        assert coming <= 1
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**9)), max_size=30))
