@@ -14,6 +14,9 @@ from netdfl.study.summary import Estimate, Point, estimates
 
 COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d3d3d", "#00a5a5")
 MARKERS = "osD^vP*X"
+DASHES = ("-", "--", ":")
+APART = 0.006
+"""How far apart lines stand at one value of x, as a share of x's range, so that equal ones show side by side."""
 Lines = dict[str, list[tuple[str, Estimate]]]
 """By name: the values of x, as text, with what was estimated there."""
 
@@ -43,17 +46,34 @@ def draw(points: Sequence[Point], drawn: Drawn, path: Path) -> None:
 
 def _draw_lines(axes: Axes, lines: Lines) -> None:
     for number, (name, line) in enumerate(lines.items()):
-        places = [_place(text, index) for index, (text, _) in enumerate(line)]
+        places = _side_by_side([_place(text, index) for index, (text, _) in enumerate(line)], number, len(lines))
         found = [estimate for _, estimate in line]
         bars = [[e.mean - e.low for e in found], [e.high - e.mean for e in found]]
         color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
-        means = [e.mean for e in found]
-        axes.errorbar(places, means, yerr=bars, label=name, capsize=3, lw=1.4, ms=4.5, color=color, marker=marker)
+        axes.errorbar(
+            places,
+            [e.mean for e in found],
+            yerr=bars,
+            label=name,
+            color=color,
+            marker=marker,
+            linestyle=DASHES[number // len(COLORS) % len(DASHES)],
+            capsize=2,
+            lw=1.3,
+            elinewidth=0.9,
+            ms=4.5,
+        )
     texts = next(iter(lines.values()), [])
     if any(_number(text) is None for text, _ in texts):
         axes.set_xticks(range(len(texts)), [text for text, _ in texts])
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _side_by_side(places: Sequence[float], number: int, num_lines: int) -> list[float]:
+    """The places of line `number`, moved sideways from those of the other lines."""
+    moved = APART * (max(places) - min(places)) * (number - (num_lines - 1) / 2)
+    return [place + moved for place in places]
 
 
 def _panels(points: Sequence[Point], drawn: Drawn) -> dict[str, Lines]:
