@@ -6,6 +6,7 @@ w+ = w + server_lr mean_i (y_i - w)      over the reports that came, uniformly
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple
 
 from torch import Tensor
@@ -61,8 +62,15 @@ class AroundAveraging:
 
     averaging: Averaging = field(default_factory=Averaging)
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The names of the vectors that go down with every model."""
+        return ()
+
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """The server's model and extras, if they came."""
+        """The server's model and extras, if they came. Raises MalformedMessage where one is missing."""
+        for message, name in product(inbox, self.beside):
+            vector(message, like, "extra." + name)
         return self.averaging.adopt(inbox, like, view)
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:

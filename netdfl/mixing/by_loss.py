@@ -144,6 +144,6 @@ def _board_of(message: Message, num_nodes: int) -> dict[NodeId, Posted]:
 
 def _is_post(post: object, latest: int, num_nodes: int) -> bool:
     match post:
-        case [int(node), int(round), float(loss) | int(loss)]:
+        case [int(node), int(round), float(loss) | int(loss)] if bool not in map(type, (node, round, loss)):
             return 0 <= node < num_nodes and 0 <= round <= latest and math.isfinite(loss)
     return False

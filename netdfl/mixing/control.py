@@ -15,7 +15,7 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.averaging import AroundAveraging, Stateless
-from netdfl.mixing.payloads import extras_of, pack, to_all, vector
+from netdfl.mixing.payloads import pack, scalar, to_all, vector
 from netdfl.training.control import CONTROL, MOMENTUM, PATH
 
 
@@ -31,6 +31,11 @@ class ControlAveraging(AroundAveraging):
 
     name = CONTROL
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """c, or m."""
+        return (self.name,)
+
     def init_server(self, x: Tensor, view: View) -> Beside:
         """Zero."""
         return Beside(x.new_zeros(x.shape))
@@ -43,7 +48,7 @@ class ControlAveraging(AroundAveraging):
         """Average the models; add the mean change of the clients' controls."""
         control = state.vector.clone()
         for message in inbox:
-            control.add_(extras_of(message, x)[self.name], alpha=1.0 / view.num_nodes)
+            control.add_(vector(message, x, "extra." + self.name), alpha=1.0 / view.num_nodes)
         return Beside(control), self.averaging.aggregate(Stateless(), x, inbox, view)[1]
 
 
@@ -57,7 +62,7 @@ class MomentumAveraging(ControlAveraging):
         """Average the models; the new momentum is their mean move by path length. None came: both stay."""
         momentum, moved = x.new_zeros(x.shape), 0
         for message in inbox:
-            path = float(vector(message, x[:1], "extra." + PATH))
+            path = scalar(message, x, "extra." + PATH)
             if path > 0:
                 momentum.add_(x - vector(message, x), alpha=1.0 / path)
                 moved += 1

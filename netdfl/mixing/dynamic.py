@@ -63,6 +63,11 @@ class SmooAveraging(AroundAveraging):
 
     rho: float
 
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """s."""
+        return (PERTURBATION,)
+
     def init_server(self, x: Tensor, view: View) -> Perturbed:
         """h = s = 0."""
         return Perturbed(x.new_zeros(x.shape), x.new_zeros(x.shape))

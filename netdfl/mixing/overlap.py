@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.payloads import number, vector
+from netdfl.mixing.payloads import mass, vector
 from netdfl.mixing.push_sum import PushSum, PushSumState
 from netdfl.training.base import Update
 
@@ -48,7 +48,7 @@ class Overlapped:
         """Add what came. Raises MalformedMessage."""
         x, weight = x.clone(), state.weight
         for message in (*inbox, *inbox.returned):
-            share, w = vector(message, x), number(message, "w")
+            share, w = vector(message, x), mass(message, "w")
             x.add_(share)
             weight += w
         return PushSumState(weight), x

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from torch import Tensor
 
@@ -16,6 +18,7 @@ MODEL = "x"
 CODE = "code"
 PASSES = "passes"
 MOST_PASSES = 4
+_LARGEST = sys.float_info.max
 
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
@@ -53,27 +56,44 @@ def extras_of(message: Message, like: Tensor) -> dict[str, Tensor]:
     return {name.removeprefix("extra."): vector(message, like, name) for name in names}
 
 
-def number(message: Message, name: str) -> float:
-    """A finite number of the message's metadata. Raises MalformedMessage."""
+def mass(message: Message, name: str) -> float:
+    """A weight or a share of the message's metadata, finite and not below 0. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
-    if not isinstance(value, float | int) or not abs(value) < float("inf"):
-        raise MalformedMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: "
-            f"expected a finite number {name!r}, got {value!r}",
-            message,
-        )
+    if not _is_number(value) or not 0 <= value <= _LARGEST:
+        raise _absurd(message, f"a finite number {name!r} from 0", value)
     return float(value)
+
+
+def step_size(message: Message, name: str) -> float:
+    """A step size of the message's metadata, above 0 and at most 1. Raises MalformedMessage."""
+    value = message.payload.meta.get(name)
+    if not _is_number(value) or not 0 < value <= 1:
+        raise _absurd(message, f"a number {name!r} above 0, at most 1", value)
+    return float(value)
+
+
+def scalar(message: Message, like: Tensor, name: str) -> float:
+    """The one number of the vector `name`, finite and not below 0; of `like`'s dtype. Raises MalformedMessage."""
+    value = float(vector(message, like[:1], name))
+    if not 0 <= value <= _LARGEST:
+        raise _absurd(message, f"a finite number {name!r} from 0", value)
+    return value
+
+
+def _is_number(value: object) -> TypeGuard[float | int]:
+    return type(value) in (float, int)
+
+
+def _absurd(message: Message, expected: str, got: object) -> MalformedMessage:
+    where = f"message {message.src}->{message.dst} of round {message.round}"
+    return MalformedMessage(f"{where}: expected {expected}, got {str(got)[:80]}", message)
 
 
 def natural(message: Message, name: str) -> int:
     """A whole number from 1 of the message's metadata. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if type(value) is not int or value < 1:
-        raise MalformedMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: "
-            f"expected a whole number {name!r} from 1, got {value!r}",
-            message,
-        )
+        raise _absurd(message, f"a whole number {name!r} from 1", value)
     return value
 
 
@@ -81,11 +101,7 @@ def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
     """Node ids of the message's metadata; none where there is no such entry. Raises MalformedMessage."""
     value = message.payload.meta.get(name, ())
     if not isinstance(value, list | tuple) or not all(type(node) is int for node in value):
-        raise MalformedMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: "
-            f"expected nodes under {name!r}, got {value!r}",
-            message,
-        )
+        raise _absurd(message, f"nodes under {name!r}", value)
     return tuple(value)
 
 

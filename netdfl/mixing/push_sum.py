@@ -18,7 +18,7 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, Payload, View
 from netdfl.mixing.base import ByShares, Mixed
-from netdfl.mixing.payloads import number, pack_share, vector
+from netdfl.mixing.payloads import mass, pack_share, vector
 from netdfl.training.base import Update
 
 
@@ -49,5 +49,5 @@ class PushSum(ByShares):
         x, weight = update.x * view.self_weight, state.weight * view.self_weight
         for message in (*inbox, *inbox.returned):
             x.add_(vector(message, x))
-            weight += number(message, "w")
+            weight += mass(message, "w")
         return Mixed(PushSumState(weight), update._replace(x=x))

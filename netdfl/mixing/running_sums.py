@@ -22,7 +22,7 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import ByShares, Mixed
-from netdfl.mixing.payloads import number, pack, vector
+from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.training.base import Update
 
 
@@ -96,4 +96,4 @@ def _grown(before: Counter | None, x: Tensor, weight: float, share: float) -> Co
 
 def _counter(message: Message, like: Tensor) -> Counter:
     total = vector(message, like.to(torch.float64)).clone()
-    return Counter(total, number(message, "w"), message.round, message.step)
+    return Counter(total, mass(message, "w"), message.round, message.step)

@@ -23,7 +23,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array, Inbox, Message, Outbox, Payload, View
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Refinement
-from netdfl.mixing.payloads import vector
+from netdfl.mixing.payloads import scalar
 from netdfl.training.base import Objective, Received, Update
 from netdfl.training.distill import Distiller, Examples, Tuning
 from netdfl.training.guided import HOLDS, INPUTS, LABELS
@@ -114,7 +114,7 @@ class SharedSynthesis(Synthesis):
         """As the exchange does; note who holds D_syn."""
         holders = state.holders.clone()
         for message in inbox:
-            holders[message.src] = float(vector(message, x[:1], "extra." + HOLDS))
+            holders[message.src] = scalar(message, x, "extra." + HOLDS)
         state, x = super().aggregate(state, x, inbox, view)
         return state._replace(holders=holders), x
 
@@ -184,4 +184,15 @@ def _synthetic(message: Message, like: Tensor) -> dict[str, Tensor]:
             f"inputs, got {[array.shape for array in found]}",
             message,
         )
-    return {name: to_tensor(arrays[name]).to(like.device) for name in (INPUTS, LABELS)}
+    x, y = (to_tensor(array).to(like.device) for array in found)
+    if x.dtype != like.dtype or y.dtype not in (torch.int64, like.dtype) or not (bool(x.isfinite().all()) and _fit(y)):
+        raise MalformedMessage(
+            f"message {message.src}->{message.dst} of round {message.round}: expected finite synthetic inputs of "
+            f"{like.dtype} with labels from 0, got {x.dtype} and {y.dtype}",
+            message,
+        )
+    return {INPUTS: x, LABELS: y}
+
+
+def _fit(labels: Tensor) -> bool:
+    return bool((labels.isfinite() & (labels >= 0)).all())

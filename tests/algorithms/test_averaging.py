@@ -12,7 +12,7 @@ from algorithm_fleets import DIM, EXCHANGE, STREAMS, N, apart, network, quadrati
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.fitness import averages_exactly, ole_is_stable
 from netdfl.core.types import Inbox, Kind, Message
-from netdfl.mixing.payloads import number, vector
+from netdfl.mixing.payloads import mass, vector
 from netdfl.testing.rounds import first_states, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.network import Network
@@ -55,9 +55,9 @@ def test_overlapping_push_sum_conserves_what_nodes_hold_and_what_is_in_flight() 
             state[i], x[i] = mixing.take(state[i], x[i], Inbox([m for m in flying if m.dst == i and m not in late]))
         flying = late
         held = sum(x.values()) + sum((vector(m, x[0]) for m in flying), torch.zeros(DIM, dtype=torch.float64))
-        mass = sum(s.weight for s in state.values()) + sum(number(m, "w") for m in flying)
+        total_w = sum(s.weight for s in state.values()) + sum(mass(m, "w") for m in flying)
         torch.testing.assert_close(held, total, rtol=0, atol=1e-12)
-        assert mass == pytest.approx(8, abs=1e-12)
+        assert total_w == pytest.approx(8, abs=1e-12)
     assert flying
 
 

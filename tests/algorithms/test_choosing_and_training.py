@@ -19,7 +19,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, Payload
 from netdfl.mixing.by_loss import ByLossState, Posted, draw_by_loss
-from netdfl.mixing.payloads import number
+from netdfl.mixing.payloads import mass
 from netdfl.testing.loopback import run_fleet
 from netdfl.testing.rounds import first_states, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES
@@ -43,7 +43,7 @@ def test_by_loss_never_chooses_the_node_itself_and_ten_distinct_others() -> None
         s, outbox = s.outgoing(alg, Update(s.x, s.x, loss=3.0), 0, view)
         assert len(outbox) == len(set(outbox)) == 10
         assert node not in outbox
-        share = {round(number(Message(node, j, Kind.DATA, 0, 0, 0, 0, p), "w"), 15) for j, p in outbox.items()}
+        share = {round(mass(Message(node, j, Kind.DATA, 0, 0, 0, 0, p), "w"), 15) for j, p in outbox.items()}
         assert share == {round(1 / 11, 15)}
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, NodeId, View
-from netdfl.mixing.payloads import number, pack, vector
+from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.mixing.push_sum import PushSum, PushSumState
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
@@ -70,7 +70,7 @@ def test_what_is_late_is_mass_in_flight(seed: int) -> None:
         x, w = mix(network, round, x, w, [m for m, is_late in zip(flight, late, strict=True) if not is_late])
         in_flight = sum((vector(m, x[0]) for m in held), torch.zeros(DIM, dtype=torch.float64))
         torch.testing.assert_close(x.sum(0) + in_flight, total, rtol=0, atol=1e-12)
-        assert sum(w) + sum(number(m, "w") for m in held) == pytest.approx(N, abs=1e-12)
+        assert sum(w) + sum(mass(m, "w") for m in held) == pytest.approx(N, abs=1e-12)
 
 
 def test_a_lost_share_is_lost_in_both_so_the_ratio_stays_in_range() -> None:

@@ -14,7 +14,7 @@ from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
-from netdfl.mixing.payloads import number, vector
+from netdfl.mixing.payloads import mass, vector
 from netdfl.node.delivery import Resending
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
@@ -151,4 +151,4 @@ class Fleet:
         limbo, like = self.in_limbo(), self.start[0]
         x = torch.stack([k.states[-1].x for k in self.kept]).sum(0)
         x = x + sum((vector(m, like) for m in limbo), torch.zeros_like(like))
-        return x, sum(k.weights[-1] for k in self.kept) + sum(number(m, "w") for m in limbo)
+        return x, sum(k.weights[-1] for k in self.kept) + sum(mass(m, "w") for m in limbo)

@@ -8,7 +8,7 @@ import torch
 
 from netdfl.core.clock import RealClock
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.mixing.payloads import number, pack, vector
+from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.mailbox import Mailbox
@@ -92,5 +92,5 @@ async def test_a_later_life_reads_nothing_twice_and_goes_on_with_the_limbo(tmp_p
     (kept,) = second.delivery.unanswered()
     assert (kept.dst, kept.round, kept.epoch) == (4, 0, 1)
     assert torch.equal(vector(kept, torch.zeros(3)), torch.arange(3.0))
-    assert number(kept, "w") == 0.25
+    assert mass(kept, "w") == 0.25
     second.delivery.close()

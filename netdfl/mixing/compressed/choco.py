@@ -21,7 +21,7 @@ from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.compressed.references import Came, Differences, Heard, Reference, address, ask_others
 from netdfl.mixing.compressed.step_size import Gamma, StepSize, first_step_size, watch
 from netdfl.mixing.gossip import row
-from netdfl.mixing.payloads import number
+from netdfl.mixing.payloads import step_size
 from netdfl.training.base import Update
 
 
@@ -50,7 +50,7 @@ class Choco(ByRows):
         heard = self.differences.first(x)
         common_start, compressor = self.differences.common_start, self.differences.compressor
         step = first_step_size(self.gamma, compressor, x.numel(), common_start=common_start)
-        return ChocoState(Reference(heard.start), heard, step)
+        return ChocoState(heard.start, heard, step)
 
     def figures(self, state: ChocoState) -> Mapping[str, float]:
         """What lost references cost, and gamma. See `Counting`."""
@@ -77,9 +77,9 @@ class Choco(ByRows):
         others = {j: heard.copies[j].vector for j, decoded in came.items() if decoded}
         if self.on_missing == "last":
             others = {j: copy.vector for j, copy in heard.copies.items() if copy.version > 0}
-        sent = {message.src: message for message in inbox if "gamma" in message.payload.meta}
+        sent = {message.src: message for message in inbox if "version" in message.payload.meta}
         gamma = state.step.gamma
-        return others, {j: min(gamma, number(sent[j], "gamma")) if j in sent else gamma for j in others}
+        return others, {j: min(gamma, step_size(sent[j], "gamma")) if j in sent else gamma for j in others}
 
 
 def lazily(

@@ -22,7 +22,7 @@ from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.compressed.choco import lazily
 from netdfl.mixing.compressed.references import compress
 from netdfl.mixing.compressed.step_size import Gamma, StepSize, first_step_size, watch
-from netdfl.mixing.payloads import encoded_vector, number, to_all, unpack_encoded
+from netdfl.mixing.payloads import encoded_vector, step_size, to_all, unpack_encoded
 from netdfl.training.base import Update
 
 
@@ -57,7 +57,7 @@ class DeepSqueeze(ByRows):
 
     def mix(self, state: SqueezeState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """x+ = x + gamma (sum_j W_ij c_j - c_i)."""
-        came = {m.src: (encoded_vector(m, self.compressor, update.x), number(m, "gamma")) for m in inbox}
+        came = {m.src: (encoded_vector(m, self.compressor, update.x), step_size(m, "gamma")) for m in inbox}
         others = {j: said for j, (said, _) in came.items()}
         gammas = {j: min(state.step.gamma, gamma) for j, (_, gamma) in came.items()}
         mixed = lazily(update.x, state.said, others, gammas, view)

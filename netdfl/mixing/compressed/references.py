@@ -4,8 +4,10 @@ The sender of a stream of vectors x keeps a reference h, every receiver a copy o
 
     h_v = h_(v-1) + C(x_v - h_(v-1))
 
-computed on both ends from the same bytes in the same order, so the copies agree bit for bit. A lost
-difference shows as a gap in the versions: the receiver then asks, in the next message that it sends,
+computed on both ends from the same bytes in the same order, so the copies agree bit for bit. A mark, a hash
+over the start and all that was said since, tells a version from the same one of another life of the sender,
+which may have begun again, or from an older state; a difference says the mark of the version that it follows.
+So a lost difference shows, as a gap in the versions or another mark: the receiver then asks, in the next message that it sends,
 and the sender's next message carries h_(v-1) in full beside the difference. Until then differences
 that can't be decoded are kept where they are mass (push-sum), and settled backwards from the full
 reference, h_(v-2) = h_(v-1) - C_(v-1), as far as no other message is missing; should that one still
@@ -25,8 +27,9 @@ from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
+from xxhash import xxh3_64
 
-from netdfl.compression.arrays import snapshot
+from netdfl.compression.arrays import from_numpy, snapshot
 from netdfl.compression.base import Compressor
 from netdfl.compression.checks import as_vector
 from netdfl.core.errors import TrainingError
@@ -36,8 +39,8 @@ from netdfl.mixing.payloads import (
     MOST_PASSES,
     encoded_vector,
     join_passes,
+    mass,
     natural,
-    number,
     pack_encoded,
     some_nodes,
     unpack_encoded,
@@ -50,10 +53,11 @@ UNKNOWN = -1
 
 
 class Reference(NamedTuple):
-    """The sender's end: h, shape (d,), and its version."""
+    """The sender's end: h, shape (d,), its version, and the mark of how it came to be."""
 
     vector: Tensor
     version: int = 0
+    mark: int = 0
 
 
 class Share(NamedTuple):
@@ -71,15 +75,17 @@ class Came(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A difference that waits for its reference, with the share that came with it."""
+    """A difference from the version of mark `after` to that of `mark`, which waits, with the share that came along."""
 
     version: int
+    after: int
+    mark: int
     difference: Tensor
     share: Share
 
 
 class Copy(NamedTuple):
-    """The receiver's end: h at `version`, what waits for another one, and the version last asked about.
+    """The receiver's end: h at `version` and `mark`, what waits for another one, and the version last asked about.
 
     `epoch` counts the sender's restarts: what it sent before one says nothing of what comes after. `hole`
     is the reference of the last message that a resynchronisation jumped over, should it still come.
@@ -87,6 +93,7 @@ class Copy(NamedTuple):
 
     vector: Tensor
     version: int = 0
+    mark: int = 0
     epoch: int = 0
     pending: tuple[Pending, ...] = ()
     asked: int = 0
@@ -117,7 +124,7 @@ class Heard(NamedTuple):
     that asked this node.
     """
 
-    start: Tensor
+    start: Reference
     copies: Mapping[NodeId, Copy]
     asks: tuple[NodeId, ...] = ()
     owed: tuple[NodeId, ...] = ()
@@ -149,7 +156,8 @@ class Differences:
 
     def first(self, x: Tensor) -> Heard:
         """Before anything was sent or heard, where the node starts at `x`."""
-        return Heard(x if self.common_start else x.new_zeros(x.shape), {})
+        start = x if self.common_start else x.new_zeros(x.shape)
+        return Heard(Reference(start, 0, _mark(0, Payload({FULL: from_numpy(as_vector(start))}))), {})
 
     def lossless(self, dim: int) -> bool:
         """Whether the compressor gives back every vector of `dim` numbers bit for bit."""
@@ -167,7 +175,9 @@ class Differences:
         if self.lossless(x.numel()):
             return Reference(x.clone(), reference.version + 1), Payload({FULL: snapshot(x)}, version)
         code, said = self._passes(x - reference.vector, within, view, step, () if to is None else (to,))
-        return Reference(reference.vector + said, reference.version + 1), Payload(code.arrays, {**code.meta, **version})
+        mark = _mark(reference.mark, code)
+        meta = {**code.meta, **version, "after": reference.mark, "mark": mark}
+        return Reference(reference.vector + said, reference.version + 1, mark), Payload(code.arrays, meta)
 
     def _passes(
         self, difference: Tensor, within: float, view: View, step: int, to: tuple[NodeId, ...]
@@ -201,8 +211,8 @@ class Differences:
                 owed.append(message.src)
             if "version" not in message.payload.meta:
                 continue
-            known = copies.get(message.src) or Copy(heard.start, epoch=message.epoch)
-            step = self._follow(known, message, heard.start)
+            known = copies.get(message.src) or Copy(*heard.start, message.epoch)
+            step = self._follow(known, message, heard.start.vector)
             copies[message.src] = step.copy
             came[message.src] = (*came.get(message.src, ()), *step.came)
             tally = tally._replace(gaps=tally.gaps + (not step.came), lost_w=tally.lost_w + step.lost_w)
@@ -215,8 +225,9 @@ class Differences:
             return self._full(copy, message, version, share, like)
         if message.epoch < copy.epoch:
             return _Step(copy, lost_w=share.w)
-        waiting = Pending(version, encoded_vector(message, self.compressor, like), share)
-        if version == copy.version + 1:
+        marks = natural(message, "after"), natural(message, "mark")
+        waiting = Pending(version, *marks, encoded_vector(message, self.compressor, like), share)
+        if _next(copy, waiting):
             return _catch_up(copy._replace(epoch=message.epoch, pending=(waiting, *copy.pending)))
         if message.epoch == copy.epoch and version <= copy.version:
             return _settle(_with(copy, waiting)) if copy.hole else _Step(copy, lost_w=share.w)
@@ -227,7 +238,7 @@ class Differences:
         gone = 0.0
         if epoch != copy.epoch:
             gone = _weight(copy.pending)
-            copy = Copy(copy.vector, UNKNOWN, epoch)
+            copy = Copy(copy.vector, UNKNOWN, epoch=epoch)
         ask = not copy.asked or waiting.version >= copy.asked + 2
         copy = copy._replace(asked=waiting.version if ask else copy.asked)
         if not self.mass:
@@ -239,15 +250,15 @@ class Differences:
 
     def _full(self, copy: Copy, message: Message, version: int, share: Share, like: Tensor) -> _Step:
         base = vector(message, like, FULL)
+        newer = (message.epoch, version) > (copy.epoch, copy.version)
         if self.lossless(like.numel()):
-            known = copy if version < copy.version else Copy(base.clone(), version, message.epoch)
-            return _Step(known, (Came(base, share),))
+            return _Step(Copy(base.clone(), version, epoch=message.epoch) if newer else copy, (Came(base, share),))
         now = base + encoded_vector(message, self.compressor, like)
-        if message.epoch == copy.epoch and version <= copy.version:
+        if not newer:
             return _Step(copy, (Came(now, share),))
         pending = copy.pending if message.epoch == copy.epoch else ()
-        before = (Reference(base, version - 1),) if self.mass else ()
-        back = _settle(Copy(now, version, message.epoch, pending, hole=before))
+        before = (Reference(base, version - 1, natural(message, "after")),) if self.mass else ()
+        back = _settle(Copy(now, version, natural(message, "mark"), message.epoch, pending, hole=before))
         after = _catch_up(back.copy)
         lost = _weight(copy.pending) - _weight(pending) + after.lost_w
         return _Step(after.copy, (*back.came, Came(now, share), *after.came), lost)
@@ -258,17 +269,23 @@ def _with(copy: Copy, waiting: Pending) -> Copy:
 
 
 def _catch_up(copy: Copy) -> _Step:
-    """Decode what waited for the copy's version, as far as none is missing; forget a hole that is long past."""
+    """Decode what waited for the copy's version, as far as none is missing; forget a hole that is long past.
+
+    What waited for the same version of an earlier life is lost.
+    """
     came: list[Came] = []
+    lost = 0.0
     waiting = [each for each in copy.pending if each.version > copy.version]
     behind = tuple(each for each in copy.pending if each.version <= copy.version)
     while waiting and waiting[0].version == copy.version + 1:
         first = waiting.pop(0)
-        copy = copy._replace(vector=copy.vector + first.difference, version=first.version)
+        if not _next(copy, first):
+            lost += first.share.w
+            continue
+        copy = copy._replace(vector=copy.vector + first.difference, version=first.version, mark=first.mark)
         came.append(Came(copy.vector, first.share))
-    lost = 0.0
     if copy.hole and copy.version > copy.hole[0].version + KEPT:
-        copy, lost, behind = copy._replace(hole=()), _weight(behind), ()
+        copy, lost, behind = copy._replace(hole=()), lost + _weight(behind), ()
     return _Step(copy._replace(pending=(*behind, *waiting), asked=copy.asked if waiting else 0), tuple(came), lost)
 
 
@@ -276,13 +293,29 @@ def _settle(copy: Copy) -> _Step:
     """Walk back from the hole through the differences that waited, h_(v-1) = h_v - C_v, to the next missing one."""
     came: list[Came] = []
     waiting = [*copy.pending]
-    for h, version in copy.hole:
-        while (last := next((each for each in waiting if each.version == version), None)) is not None:
-            waiting.remove(last)
-            came.append(Came(h, last.share))
-            h, version = h - last.difference, version - 1
-        copy = copy._replace(hole=(Reference(h, version),))
+    for hole in copy.hole:
+        at = hole
+        while (last := next((each for each in waiting if (each.version, each.mark) == at[1:]), None)) is not None:
+            waiting = [each for each in waiting if each is not last]
+            came.append(Came(at.vector, last.share))
+            at = Reference(at.vector - last.difference, at.version - 1, last.after)
+        copy = copy._replace(hole=(at,))
     return _Step(copy._replace(pending=tuple(waiting)), tuple(came))
+
+
+def _next(copy: Copy, waiting: Pending) -> bool:
+    """Whether the difference starts where the copy is, in number and in content."""
+    return (waiting.version, waiting.after) == (copy.version + 1, copy.mark)
+
+
+def _mark(after: int, said: Payload) -> int:
+    """The mark of what follows the mark `after` once `said` was said, from 1 to 2^63."""
+    digest = xxh3_64(seed=after)
+    for name, array in sorted(said.arrays.items()):
+        digest.update(name)
+        digest.update(array.data)
+    digest.update(repr(sorted(said.meta.items())))
+    return 1 + (digest.intdigest() >> 1)
 
 
 def _weight(waiting: Iterable[Pending]) -> float:
@@ -338,7 +371,7 @@ def ask_others(heard: Heard, outbox: Outbox) -> tuple[Heard, Outbox]:
 def share_of(message: Message) -> Share:
     """The share that goes with a message's reference. Raises MalformedMessage."""
     meta = message.payload.meta
-    return Share(number(message, "share") if "share" in meta else 1.0, number(message, "w") if "w" in meta else 0.0)
+    return Share(mass(message, "share") if "share" in meta else 1.0, mass(message, "w") if "w" in meta else 0.0)
 
 
 def _unique(nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
