@@ -34,7 +34,7 @@ class Stream:
         self.differences: Differences = differences("qsgd", mass=mass)
         self.x = normal(16, 9)
         self.heard = self.differences.first(self.x[0])
-        self.reference, self.owed, self.round = Reference(self.heard.start), self.heard, 0
+        self.reference, self.owed, self.round = self.heard.start, self.heard, 0
         self.exact: dict[int, torch.Tensor] = {}
 
     def say(self, epoch: int = 0) -> Message:
@@ -161,6 +161,47 @@ def test_a_sender_that_returns_with_its_state_goes_on_where_it_was() -> None:
     assert stream.heard.asks == ()
 
 
+@pytest.mark.parametrize(("heard", "kept"), [(1, 0), (3, 2), (4, 1)])
+def test_a_new_life_that_reaches_the_old_ones_version_unheard_is_found_out(heard: int, kept: int) -> None:
+    """It began afresh, or from an older state, and the receiver missed what it said on the way to the same number."""
+    stream = Stream()
+    lives = [stream.reference]
+    for _ in range(heard):
+        stream.hear(stream.say())
+        lives.append(stream.reference)
+    stream.reference = lives[kept]
+    for _ in range(kept, heard):
+        stream.say(epoch=1)
+    assert stream.hear(stream.say(epoch=1)) == []
+    assert stream.heard.asks == (0,)
+    assert stream.heard.tally.gaps == 1
+    stream.asked()
+    stream.close(stream.hear(stream.say(epoch=1)), heard + 1, heard + 2)
+    assert torch.equal(stream.heard.copies[0].vector, stream.exact[heard + 2])
+    assert stream.owed.tally == (0, 0, 1, 9 * 8)
+
+
+def test_what_waits_of_an_earlier_life_is_not_taken_for_the_new_ones() -> None:
+    stream = Stream()
+    stream.hear(stream.say())
+    kept = stream.reference
+    stream.say()
+    assert stream.hear(stream.say()) == []
+    stream.reference = kept
+    stream.close(stream.hear(stream.say(epoch=1), stream.say(epoch=1)), 2, 3)
+    assert torch.equal(stream.heard.copies[0].vector, stream.exact[3])
+    assert stream.heard.tally.lost_w == 0.25
+
+
+def test_a_sender_that_returns_with_another_start_is_not_believed() -> None:
+    stream = Stream()
+    stream.differences = replace(stream.differences, common_start=True)
+    stream.heard = stream.differences.first(stream.x[0])
+    stream.reference = stream.differences.first(stream.x[5]).start
+    assert stream.hear(stream.say()) == []
+    assert stream.heard.asks == (0,)
+
+
 def test_no_more_than_a_few_differences_wait() -> None:
     stream = Stream()
     stream.say()
@@ -246,6 +287,22 @@ def test_a_crash_and_restart(mixing: Any, kept: bool, tmp_path: Path) -> None:
     assert float((z - z.mean(0)).abs().max()) < 1e-5
 
 
+@pytest.mark.parametrize("mixing", [CHOCO, EDGE, STATIC], ids=lambda m: type(m).__name__)
+def test_a_crash_whose_first_message_afterwards_is_lost(mixing: Any) -> None:
+    """Versions fit then, contents do not: both neighbors ask, and their copies are mended bit for bit."""
+    network = net("ring", 4)
+    fleet = Fleet(mixing, network, normal(4, 40), lambda m: (m.src, m.dst, m.epoch, m.round) == (3, 0, 1, 1)).play(1)
+    fleet.states[3], fleet.x[3] = mixing.init(fleet.start[3], network.view(3, 0)), fleet.start[3].clone()
+    fleet.epochs[3] = 1
+    fleet.play(79)
+    copy, sender = fleet.states[0].heard.copies[3], fleet.states[3]
+    assert torch.equal(copy.vector, (sender.sent[0] if mixing is EDGE else sender.own).vector)
+    assert fleet.states[0].heard.tally.gaps > 0
+    assert sender.heard.tally.resyncs == 2
+    z = torch.stack(fleet.x) / fleet.weights[:, None]
+    assert float((z - z.mean(0)).abs().max()) < 1e-9
+
+
 @pytest.mark.parametrize(
     "mixing",
     [CHOCO, EDGE, STATIC, DeepSqueeze(compressor=CHOCO.differences.compressor)],
@@ -264,6 +321,8 @@ def test_state_survives_save_and_load_while_something_waits(mixing: Any, tmp_pat
     [
         {"version": 0},
         {"version": 1.5},
+        {"version": 1, "after": "none"},
+        {"version": 1, "mark": -4},
         {"version": 1, "share": float("nan")},
         {"ask": "all"},
         {"version": 1, "code": 3},
@@ -282,7 +341,7 @@ def test_absurd_metadata_is_refused_with_the_message(meta: dict[str, Any]) -> No
 
 def test_a_difference_of_another_size_is_refused() -> None:
     stream = Stream()
-    stream.heard = Heard(torch.zeros(5, dtype=torch.float64), {})
+    stream.heard = Heard(Reference(torch.zeros(5, dtype=torch.float64)), {})
     with pytest.raises(MalformedMessage, match="message 0->1"):
         stream.hear(stream.say())
 

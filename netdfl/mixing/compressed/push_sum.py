@@ -110,7 +110,7 @@ class QuantizedPushSum(Referenced[QuantizedState]):
     def init(self, x: Tensor, view: View) -> QuantizedState:
         """Weight 1, references where all start."""
         heard = self.differences.first(x)
-        return QuantizedState(1.0, self._first_gamma(x), Reference(heard.start), heard)
+        return QuantizedState(1.0, self._first_gamma(x), heard.start, heard)
 
     def reference(self, state: QuantizedState, j: NodeId) -> Reference:
         """x^, for every node the same."""
@@ -157,9 +157,9 @@ class EdgePushSum(Referenced[EdgeState]):
 
     def outgoing(self, state: EdgeState, update: Update, step: int, view: View) -> tuple[EdgeState, Outbox]:
         """h <- h + C(z - h) on each edge, and the share of w that goes with h."""
-        z = update.x / state.weight if state.weight else state.heard.start
+        z = update.x / state.weight if state.weight else state.heard.start.vector
         sent, heard, outbox = dict(state.sent), state.heard, dict[NodeId, Payload]()
-        before = {j: sent.get(j) or Reference(heard.start) for j in view.out_neighbors}
+        before = {j: sent.get(j) or heard.start for j in view.out_neighbors}
         within = min((length(z - reference.vector) for reference in before.values()), default=0.0)
         for j in view.out_neighbors:
             sent[j], code = self.differences.send(before[j], z, view, step, j, within)

@@ -7,9 +7,9 @@ The sender of a stream of vectors x keeps a reference h, every receiver a copy o
 computed on both ends from the same bytes in the same order, so the copies agree bit for bit. A mark, a hash
 over the start and all that was said since, tells a version from the same one of another life of the sender,
 which may have begun again, or from an older state; a difference says the mark of the version that it follows.
-So a lost difference shows, as a gap in the versions or another mark: the receiver then asks, in the next message that it sends,
-and the sender's next message carries h_(v-1) in full beside the difference. Until then differences
-that can't be decoded are kept where they are mass (push-sum), and settled backwards from the full
+So a lost difference shows, as a gap in the versions or as another mark. The receiver then asks, in the next
+message that it sends, and the sender's next message carries h_(v-1) in full beside the difference. Until then
+differences that can't be decoded are kept where they are mass (push-sum), and settled backwards from the full
 reference, h_(v-2) = h_(v-1) - C_(v-1), as far as no other message is missing; should that one still
 come, late, the walk goes on.
 
@@ -312,9 +312,9 @@ def _mark(after: int, said: Payload) -> int:
     """The mark of what follows the mark `after` once `said` was said, from 1 to 2^63."""
     digest = xxh3_64(seed=after)
     for name, array in sorted(said.arrays.items()):
-        digest.update(name)
+        digest.update(name.encode())
         digest.update(array.data)
-    digest.update(repr(sorted(said.meta.items())))
+    digest.update(repr(sorted(said.meta.items())).encode())
     return 1 + (digest.intdigest() >> 1)
 
 

@@ -56,7 +56,7 @@ class CompressedReports:
     def init_client(self, x: Tensor, view: View) -> ClientState:
         """Nothing to say yet."""
         heard = replace(self.differences, common_start=False).first(x)
-        return ClientState(Reference(heard.start), heard)
+        return ClientState(heard.start, heard)
 
     def broadcast(self, state: HubState, x: Tensor, view: View) -> Outbox:
         """As the wrapped one; whose reference is lost is asked for it."""
