@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
 import resource
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -35,7 +34,7 @@ RATES_BPS = (10e6, 100e6)
 PAUSE_S = 0.5
 GIVE_UP_S = 60.0
 """A message that takes longer died with its connection; as long as a call of the gRPC transport may take."""
-_APART_S = 0.025  # between the beginnings of two connections: together they would come in a burst
+_APART_S = 0.06  # between the beginnings of two connections: together they would come in a burst
 _PORT = 9002
 _SCENARIO = """
 schema: netdfl/1
@@ -66,35 +65,37 @@ GRID = tuple(
     for rate_bps, rtt_ns, nbytes, loss in product(RATES_BPS, RTTS_NS, SIZES, LOSSES)
 )
 _PLAN = {
-    SIZES[0]: ((6, 60), (4, 250), (8, 400), (16, 400), (48, 450)),
-    SIZES[1]: ((12, 40), (6, 200), (8, 150), (12, 100), (40, 80)),
-    SIZES[2]: ((12, 40), (8, 100), (8, 80), (12, 50), (64, 20)),
+    SIZES[0]: ((6, 60), (16, 100), (16, 250), (16, 400), (48, 450)),
+    SIZES[1]: ((12, 40), (24, 60), (24, 60), (32, 50), (40, 80)),
+    SIZES[2]: ((12, 40), (24, 50), (24, 40), (24, 30), (64, 20)),
     SIZES[3]: ((4, 30), (6, 25), (8, 15), (12, 10), (24, 5)),
 }
-"""By size and then by loss: connections, and messages on each. As many as the means need, whose tails are
-heavy where losses repeat; on as many connections as make all cells end within some minutes."""
+"""By size and then by loss: connections, and messages on each. As many messages as the means need, whose
+tails are heavy where losses repeat. Those of one connection resemble each other, as its window outlives
+them; so there are many connections, which also lets all cells end within some minutes."""
+
+Times = Mapping[Cell, Sequence[Sequence[float]]]
+"""Seconds that messages of a cell took, by connection; infinite where one died."""
 
 
-def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> dict[Cell, list[float]]:
+def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> Times:
     """What `measure` finds for the whole grid, kept in `file`; or what an earlier call kept there."""
     if file is not None and file.exists():
         return {Cell(*cell): some for cell, some in json.loads(file.read_text(encoding="utf-8"))}
     times = measure(GRID, seed, scale)
     if file is not None:
-        rows = [json.dumps([cell, [round(each, 6) for each in some]]) for cell, some in times.items()]
+        rows = [json.dumps([cell, [[round(each, 6) for each in one] for one in some]]) for cell, some in times.items()]
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
     return times
 
 
-def measure(
-    cells: Sequence[Cell], seed: int, scale: float = 1.0, note: Callable[[str], None] = print
-) -> dict[Cell, list[float]]:
-    """Seconds that each message of each cell took; infinite where it died. `scale` multiplies their number.
+def measure(cells: Sequence[Cell], seed: int, scale: float = 1.0, note: Callable[[str], None] = print) -> Times:
+    """Time the messages of some cells; `scale` multiplies their number on each connection.
 
     Raises MachineError where namespaces can't be made.
     """
-    times: dict[Cell, list[float]] = {}
+    times: dict[Cell, list[list[float]]] = {}
     for lossy in (False, True):
         spread = [
             (cell, math.ceil(count * scale))
@@ -104,7 +105,7 @@ def measure(
             for _ in range(connections)
         ]
         for (cell, _), some in zip(spread, _measure(spread, seed, note) if spread else (), strict=True):
-            times.setdefault(cell, []).extend(some)
+            times.setdefault(cell, []).append(some)
     return {cell: times[cell] for cell in cells}
 
 
@@ -143,8 +144,9 @@ def _all(network: PacketNetwork, spread: Sequence[tuple[Cell, int]], note: Calla
             note(f"{len(found)} of {len(spread)} connections are through")
 
     threads = [threading.Thread(target=one, args=(place,), daemon=True) for place in range(len(spread))]
-    for thread in random.Random(len(spread)).sample(threads, len(threads)):
-        thread.start()
+    slow_first = sorted(range(len(spread)), key=lambda place: (spread[place][0].loss, spread[place][0].nbytes))
+    for place in reversed(slow_first):
+        threads[place].start()
         time.sleep(_APART_S)
     for thread in threads:
         thread.join()

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import accumulate, pairwise, product
 from pathlib import Path
-from statistics import fmean, median
-from typing import NamedTuple
+from statistics import fmean, median, variance
+from typing import NamedTuple, TypeVar
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Kind
-from netdfl.fleet.calibrate import GIVE_UP_S, LOSSES, RATES_BPS, RTTS_NS, SIZES, Cell
+from netdfl.fleet.calibrate import GIVE_UP_S, LOSSES, RATES_BPS, RTTS_NS, SIZES, Cell, Times
 from netdfl.links.base import Transit
 from netdfl.links.latency import constant
 from netdfl.links.loss import Bernoulli
 from netdfl.links.rate import serial
 from netdfl.links.tcp import Table, Tcp, on_the_line_ns
 
+T = TypeVar("T")
 LEVELS = (*(round(0.01 * step, 2) for step in range(100)), 0.995, 0.999)
 DEPTHS = (
     *(0, 0.2, 0.4, 0.6, 0.7, 0.75),
@@ -32,12 +33,12 @@ MEAN_NEEDS = 30
 _DRAWS = 40_000
 
 
-def fit(times: Mapping[Cell, Sequence[float]]) -> Table:
-    """The table of the whole grid; `times` are seconds."""
+def fit(times: Times) -> Table:
+    """The table of the whole grid."""
     dead_ns = int(GIVE_UP_S * NS_PER_S)
 
     def latest_first(*cells: Cell) -> list[float]:
-        found = (each for cell in cells for each in _excess_ns(cell, times[cell]))
+        found = (each for cell in cells for each in _excess_ns(cell, _all(times[cell])))
         return sorted((min(each, 2 * dead_ns) for each in found), reverse=True)
 
     rows, dead = [], []
@@ -95,11 +96,39 @@ def write(table: Table, file: Path) -> None:
     file.write_text(json.dumps(data)[:-1] + ",\n" + ",\n".join(lists) + "}\n", encoding="utf-8")
 
 
-class Row(NamedTuple):
-    """One cell: measured and predicted seconds and shares.
+class Share(NamedTuple):
+    """A share of messages, measured and predicted, and the standard error of the difference of two such measurements.
 
-    `late` are the messages that met a time-out, `dead` those that never came, `sure` three standard errors
-    of a difference of these. Means are of the `came` measured messages that came.
+    Messages of one connection resemble each other, so the `error` comes from how its connections differ. It
+    would be `least` if they did not, and is never below it.
+    """
+
+    measured: float
+    predicted: float
+    error: float
+    least: float
+
+    @classmethod
+    def of(cls, connections: Sequence[Sequence[bool]], predicted: float) -> Share:
+        """Of what holds for each message measured on each connection, and the share for which it should."""
+        shares = [fmean(each) for each in connections]
+        measured, count = fmean(_all(connections)), len(_all(connections))
+        middle = (measured + predicted) / 2
+        alone = max(middle * (1 - middle), 1 / count**2) / count
+        between = variance(shares) / len(shares) if len(shares) > 1 else 0.0
+        return cls(measured, predicted, math.sqrt(2 * max(alone, between)), math.sqrt(2 * alone))
+
+    @property
+    def kept(self) -> bool:
+        """Whether they are within three standard errors."""
+        return abs(self.measured - self.predicted) <= 3 * self.error
+
+
+class Row(NamedTuple):
+    """One cell: measured and predicted seconds, and shares.
+
+    `late` are the messages that met a time-out, `dead` those that never came. Means are of the `came`
+    measured messages that came.
     """
 
     cell: Cell
@@ -107,14 +136,13 @@ class Row(NamedTuple):
     came: int
     median_s: tuple[float, float]
     mean_s: tuple[float, float]
-    late: tuple[float, float]
-    dead: tuple[float, float]
-    sure: tuple[float, float]
+    late: Share
+    dead: Share
 
     @property
     def jump(self) -> bool:
         """Whether the median falls on the jump between messages with and without a time-out."""
-        return abs(self.late[0] - 0.5) <= self.sure[0]
+        return abs(self.late.measured - 0.5) <= 3 * self.late.least
 
     @property
     def few(self) -> bool:
@@ -127,9 +155,15 @@ class Row(NamedTuple):
         return (
             (self.jump or _off(*self.median_s) <= 0.15)
             and (self.few or _off(*self.mean_s) <= 0.2)
-            and abs(self.late[0] - self.late[1]) <= self.sure[0]
-            and abs(self.dead[0] - self.dead[1]) <= self.sure[1]
+            and self.late.kept
+            and self.dead.kept
         )
+
+    @property
+    def alone(self) -> Row:
+        """The row as it were if messages of one connection were independent of each other."""
+        late, dead = (share._replace(error=share.least) for share in (self.late, self.dead))
+        return self._replace(late=late, dead=dead)
 
 
 def _off(measured: float, predicted: float) -> float:
@@ -139,36 +173,27 @@ def _off(measured: float, predicted: float) -> float:
     return abs(predicted / measured - 1)
 
 
-def compare(table: Table, times: Mapping[Cell, Sequence[float]]) -> list[Row]:
+def compare(table: Table, times: Times) -> list[Row]:
     """What `table` predicts against what was measured, cell by cell. A median is dead where half are."""
-    return [_row(table, cell, (measured, predict(table, cell))) for cell, measured in times.items()]
+    return [_row(table, cell, connections) for cell, connections in times.items()]
 
 
-def _row(table: Table, cell: Cell, both: tuple[Sequence[float], Sequence[float]]) -> Row:
-    count = len(both[0])
-    came = [[each for each in times if math.isfinite(each)] for times in both]
-    late = [_late(table, cell, times) for times in both]
-    dead = [1 - len(some) / len(times) for some, times in zip(came, both, strict=True)]
+def _row(table: Table, cell: Cell, connections: Sequence[Sequence[float]]) -> Row:
+    measured, predicted = _all(connections), predict(table, cell)
+    came, coming = ([each for each in times if math.isfinite(each)] for times in (measured, predicted))
     return Row(
         cell,
-        count,
-        len(came[0]),
-        _pair(median(times) for times in both),
-        _pair(fmean(some) if some else math.inf for some in came),
-        _pair(late),
-        _pair(dead),
-        _pair(_sure(fmean(shares), count) for shares in (late, dead)),
+        len(measured),
+        len(came),
+        (median(measured), median(predicted)),
+        (fmean(came) if came else math.inf, fmean(coming) if coming else math.inf),
+        Share.of([_late(table, cell, some) for some in connections], fmean(_late(table, cell, predicted))),
+        Share.of([list(map(math.isinf, some)) for some in connections], fmean(map(math.isinf, predicted))),
     )
 
 
-def _pair(values: Iterable[float]) -> tuple[float, float]:
-    first, second = values
-    return first, second
-
-
-def _sure(share: float, count: int) -> float:
-    """Three standard errors of the difference of two shares of `count` messages each."""
-    return 3 * math.sqrt(max(share * (1 - share), 1 / count**2) * 2 / count)
+def _all(connections: Sequence[Sequence[T]]) -> list[T]:
+    return [each for some in connections for each in some]
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -178,8 +203,9 @@ def markdown(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *map(_line, rows),
         "",
-        f"{sum(row.kept for row in rows)} of {len(rows)} cells within the bounds; not compared: "
-        f"{sum(row.jump for row in rows)} medians (jump), {sum(row.few for row in rows)} means (few).",
+        f"{sum(row.kept for row in rows)} of {len(rows)} cells within the bounds "
+        f"({sum(row.alone.kept for row in rows)} if messages of one connection were independent of each other); "
+        f"not compared: {sum(row.jump for row in rows)} medians (jump), {sum(row.few for row in rows)} means (few).",
     ]
     return "\n".join(lines)
 
@@ -188,7 +214,7 @@ def _line(row: Row) -> str:
     cell = row.cell
     what = f"{cell.nbytes >> 10} KiB | {cell.loss:.0%} | {cell.rtt_ns // 10**6} ms | {cell.rate_bps / 1e6:g} Mbit/s"
     times = " | ".join(f"{each:.3f}" if each < math.inf else "dead" for each in (*row.median_s, *row.mean_s))
-    shares = " | ".join(f"{each:.1%}" for each in (*row.late, *row.dead))
+    shares = " | ".join(f"{each:.1%}" for both in (row.late, row.dead) for each in both[:2])
     marks = " ".join(mark for mark, holds in (("off", not row.kept), ("jump", row.jump), ("few", row.few)) if holds)
     return f"| {what} | {row.messages} | {times} | {shares} | {marks} |"
 
@@ -220,20 +246,20 @@ def _excess_ns(cell: Cell, times: Sequence[float]) -> list[float]:
     return [max(0.0, each * NS_PER_S - least_ns) for each in times]
 
 
-def _late(table: Table, cell: Cell, times: Sequence[float]) -> float:
-    """The share of messages that met a time-out: whose excess is (but for a tenth) as long as one."""
+def _late(table: Table, cell: Cell, times: Sequence[float]) -> list[bool]:
+    """Which messages met a time-out: their excess is (but for a tenth) as long as one."""
     timeout_ns = table.timeout_ns + table.timeout_rtts * cell.rtt_ns
-    return fmean(each > 0.9 * timeout_ns for each in _excess_ns(cell, times))
+    return [each > 0.9 * timeout_ns for each in _excess_ns(cell, times)]
 
 
-def _timeout_ns(times: Mapping[Cell, Sequence[float]], rtt_ns: int) -> float:
+def _timeout_ns(times: Times, rtt_ns: int) -> float:
     """The first time-out after the loss of a message's only segment."""
     guess_ns = 200_000_000 + rtt_ns
     late = [
         each
-        for cell, found in times.items()
+        for cell, connections in times.items()
         if (cell.nbytes, cell.rtt_ns) == (SIZES[0], rtt_ns)
-        for each in _excess_ns(cell, found)
+        for each in _excess_ns(cell, _all(connections))
         if 0.6 * guess_ns < each < 1.5 * guess_ns
     ]
     return median(late)

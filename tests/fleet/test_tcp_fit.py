@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdfl.fleet.calibrate import GIVE_UP_S, GRID, SIZES, Cell
-from netdfl.fleet.tcp_fit import Row, compare, fit, markdown, predict, put, write
+from netdfl.fleet.calibrate import GRID, SIZES, Cell
+from netdfl.fleet.tcp_fit import Row, Share, compare, fit, markdown, predict, put, write
 from netdfl.links.tcp import Table, on_the_line_ns
 
-COUNT = 400
+COUNT, CONNECTIONS = 100, 4
 
 
 def least_s(cell: Cell) -> float:
@@ -25,7 +25,7 @@ def least_s(cell: Cell) -> float:
 
 
 @cache
-def made_up(seed: int, slower: float = 1.0) -> dict[Cell, list[float]]:
+def made_up(seed: int, slower: float = 1.0) -> dict[Cell, list[list[float]]]:
     """Times with back-off: a message's packets are lost so many times in a row, some messages for good."""
     dice = random.Random(seed)
 
@@ -37,7 +37,7 @@ def made_up(seed: int, slower: float = 1.0) -> dict[Cell, list[float]]:
             late = 2 * late + rto
         return least_s(cell) + slower * (late + cell.loss * cell.nbytes / 1e6 * (1 + dice.random()))
 
-    return {cell: [min(one(cell), GIVE_UP_S) if cell.loss < 0.2 else one(cell) for _ in range(COUNT)] for cell in GRID}
+    return {cell: [[one(cell) for _ in range(COUNT)] for _ in range(CONNECTIONS)] for cell in GRID}
 
 
 @cache
@@ -62,7 +62,7 @@ def test_the_slices_keep_the_mean(cell: Cell) -> None:
     assert coming == 1
     weights = [more - less for less, more in zip(made.levels, (*made.levels[1:], 1.0), strict=True)]
     mean_s = least_s(cell) + sum(weight * each for weight, each in zip(weights, curve, strict=True)) / 1e9
-    assert mean_s == pytest.approx(fmean(times[cell]), rel=1e-3)
+    assert mean_s == pytest.approx(fmean(map(fmean, times[cell])), rel=1e-3)
 
 
 def test_what_the_model_predicts_is_what_was_fitted(table: Table) -> None:
@@ -80,30 +80,40 @@ def test_a_repeat_is_within_the_bounds_and_a_slower_network_is_not(table: Table)
 
 def test_the_dead_are_compared_as_the_dead(table: Table) -> None:
     cell = Cell(SIZES[3], 0.2, GRID[0].rtt_ns, GRID[0].rate_bps)
-    (row,) = compare(table, {cell: [math.inf] * 50})
-    assert (row.kept, row.few, row.dead) == (True, True, (1.0, 1.0))
-    (row,) = compare(table, {cell: [1.0] * 25 + [math.inf] * 25})
+    (row,) = compare(table, {cell: [[math.inf] * 25] * 2})
+    assert (row.kept, row.few, row.dead[:2]) == (True, True, (1.0, 1.0))
+    (row,) = compare(table, {cell: [[1.0, math.inf] * 25] * 2})
     assert not row.kept
 
 
 def row(median_s: float = 1.0, mean_s: float = 1.0, late: float = 0.2, came: int = 100) -> Row:
-    return Row(GRID[0], 100, came, (1.0, median_s), (1.0, mean_s), (0.2, late), (0.0, 0.0), (0.1, 0.1))
+    shares = (Share(0.2, late, 0.03, 0.02), Share(0.0, 0.0, 0.03, 0.02))
+    return Row(GRID[0], 100, came, (1.0, median_s), (1.0, mean_s), *shares)
 
 
 def test_a_cell_is_off_by_any_of_its_figures() -> None:
-    assert row(1.14, 1.19, 0.29).kept
+    assert row(1.14, 1.19, 0.28).kept
+    assert not row(1.14, 1.19, 0.28).alone.kept
     assert not row(median_s=1.16).kept
     assert not row(mean_s=1.21).kept
-    assert not row(late=0.31).kept
+    assert not row(late=0.3).kept
     assert row(mean_s=1.21, came=29).kept
     assert "| off |" in markdown([row(mean_s=0.7)])
-    assert "1 of 2 cells within the bounds" in markdown([row(), row(mean_s=0.7)])
+    assert "1 of 2 cells within the bounds (0 if " in markdown([row(late=0.28), row(mean_s=0.7)])
 
 
 def test_a_median_on_the_jump_is_not_compared() -> None:
-    on_it = row(median_s=1.5)._replace(late=(0.45, 0.5))
+    on_it = row(median_s=1.5)._replace(late=Share(0.45, 0.5, 0.06, 0.02))
     assert on_it.jump
     assert on_it.kept
+    assert not on_it._replace(late=Share(0.43, 0.5, 0.06, 0.02)).jump
+
+
+def test_the_standard_error_is_between_connections_and_at_least_that_of_independent_messages() -> None:
+    apart = Share.of([[True] * 50, [False] * 50, [True] * 50, [False] * 50], 0.5)
+    assert apart.error == pytest.approx((2 / 3 / 4) ** 0.5)
+    alike = Share.of([[True, False] * 25] * 4, 0.5)
+    assert alike.error == alike.least == apart.least == pytest.approx((2 * 0.25 / 200) ** 0.5)
 
 
 def test_what_is_written_is_what_was_fitted(table: Table, tmp_path: Path) -> None:
