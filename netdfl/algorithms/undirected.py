@@ -38,7 +38,8 @@ def lian_dpsgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algo
     """
     if exchange.compressor is not None:
         raise ValueError("lian_dpsgd averages whole models; its compressed counterpart is choco_sgd")
-    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=parts.GossipThenStep(on_missing=exchange.on_missing))
+    mixing = parts.GossipThenStep(on_missing=exchange.on_missing, stale=exchange.wait.stale)
+    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=mixing)
 
 
 def dfedavg(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:

@@ -14,8 +14,9 @@ class WaitPolicy:
 
     `need` is `all`, `any`, a number (a quorum), or `none` (take what is there and go on). The
     deadline is in nanoseconds from the start of the wait; `auto` adapts to what recent waits took;
-    None never ends the wait. `stale` is how many rounds old a gossip message may be and still be
-    mixed; a push-sum share is mass, and mixed at any age. `announce` says that, where receivers can't
+    None never ends the wait. `stale` is how many rounds old a neighbor's vector may be and still be
+    mixed by plain gossip, where it is the newest that is known; 0: this round's alone. A push-sum share
+    is mass, and mixed at any age. `announce` says that, where receivers can't
     know who will send, a node tells those that it sends nothing to, so that `all` means something.
     `patience` multiplies the automatic deadline, for a wait that contains the waits of others.
     `resent` says that what is lost is sent again, so that it is worth waiting for.

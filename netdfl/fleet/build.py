@@ -171,7 +171,7 @@ class Blueprint:
             worker=worker,
             recorder=recorder,
             ledger=ledger,
-            mailbox=Mailbox(keep_late=self.push),
+            mailbox=Mailbox(keep_late=self.push, stale=self.algorithm.wait.stale),
             hooks=hooks,
             epoch=epoch,
             resending=resending(self.scenario),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -22,17 +23,22 @@ from netdfl.training.base import Update
 
 OnMissing = Literal["self", "renormalise", "last", "undo"]
 NOTHING_OPEN: Mapping[str, Tensor] = MappingProxyType({})
+NOTHING_KNOWN: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
 
 class GossipState(NamedTuple):
-    """The neighbors' last vectors, and what exchanges changed here that may yet have to be undone.
+    """The neighbors' newest vectors, and what exchanges changed here that may yet have to be undone.
 
-    `last` is kept only where a missing neighbor is replaced by its last vector, `open` only where a
-    failed exchange is undone: by neighbor, round and step.
+    `last` is kept only where an older vector may stand in for a missing one, with the (round, step) that
+    it was sent in; `staleness` is how many rounds old the vectors of the last exchange were on average,
+    None where nothing was mixed. `open` is kept only where a failed exchange is undone: by neighbor, round
+    and step.
     """
 
     last: dict[int, Tensor]
     open: Mapping[str, Tensor] = NOTHING_OPEN
+    slots: Mapping[int, tuple[int, int]] = NOTHING_KNOWN
+    staleness: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +49,17 @@ class Gossip(ByRows):
     but the mean is no longer preserved), the rest is scaled up (`renormalise`), or its last vector
     stands in (`last`; its weight goes to self until there is one).
 
+    With `stale` s above 0 a neighbor is missing only where its newest known vector is more than s rounds
+    older than this round: x_i+ = W_ii x_i + sum_j W_ij x_j(t - a_j), 0 <= a_j <= s. A vector is mixed in each
+    round until a newer one comes or it is too old. Rows still sum to 1, so nodes agree; the mean drifts.
+
     `undo` is for acknowledged delivery on links that work both ways with a symmetric W. An exchange of two
     neighbors counts where both vectors arrived in time: who took its neighbor's, and hears that its own was
     refused, takes back what it did. The mean is that of the start once every message has been answered.
     """
 
     on_missing: OnMissing = "self"
+    stale: int = 0
 
     def init(self, x: Tensor, view: View) -> GossipState:
         """Nothing is known of anybody yet."""
@@ -68,10 +79,13 @@ class Gossip(ByRows):
         if self.on_missing == "undo":
             return exchanged(state, own, inbox, view)
         came = {message.src: vector(message, own) for message in inbox}
-        if self.on_missing == "last":
-            state = state._replace(last=state.last | {j: v.clone() for j, v in came.items()})
-            came = state.last
+        if self.on_missing == "last" or self.stale:
+            state = heard(state, inbox, came)
+            came = self._usable(state, view)
         weights, self_weight = row(view, came)
+        if self.stale:
+            ages = [view.round - state.slots[j][0] for j in weights.keys() & came.keys()]
+            state = state._replace(staleness=fmean(ages) if ages else None)
         missing = sum(w for j, w in weights.items() if j not in came)
         mixed = own * (self_weight if self.on_missing == "renormalise" else self_weight + missing)
         for j in sorted(weights.keys() & came.keys()):
@@ -79,6 +93,25 @@ class Gossip(ByRows):
         if self.on_missing == "renormalise" and missing:
             mixed.div_(1.0 - missing)
         return state, mixed
+
+    def _usable(self, state: GossipState, view: View) -> dict[int, Tensor]:
+        """The newest vectors that are young enough."""
+        if self.on_missing == "last":
+            return state.last
+        oldest = view.round - self.stale
+        return {j: v for j, v in state.last.items() if state.slots[j][0] >= oldest}
+
+    def figures(self, state: GossipState) -> Mapping[str, float]:
+        """`staleness`, how many rounds old what was mixed last is on average. See `Counting`."""
+        return {} if state.staleness is None else {"staleness": state.staleness}
+
+
+def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> GossipState:
+    """Keep of each neighbor what it sent last; what was overtaken on its way is not that."""
+    newest = {message.src: (message.round, message.step) for message in inbox}
+    newer = {j: slot for j, slot in newest.items() if slot > state.slots.get(j, (-1, 0))}
+    vectors = {j: came[j].clone() for j in newer}
+    return state._replace(last=state.last | vectors, slots={**state.slots, **newer})
 
 
 def exchanged(state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:

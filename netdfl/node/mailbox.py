@@ -3,7 +3,8 @@
 Early messages are kept within a bound; past it the transport is told to hold the message, which
 pushes back on the sender. What the node waits for now is always taken, so the bound alone can't
 stall a fleet. A late message is dropped and counted, unless it is mass (push-sum), which is kept
-for the next exchange however late it comes. A sender that restarts and sends a round again sends
+for the next exchange however late it comes, or young enough for an exchange that takes what is up to
+`stale` rounds old. A sender that restarts and sends a round again sends
 the same message: what was taken once is not taken twice.
 """
 
@@ -21,9 +22,13 @@ _DELIVERED, _DUPLICATE = Fate.DELIVERED, Fate.DUPLICATE
 class Mailbox:
     """The data messages of one node, sorted by (round, step) and sender. A `Sink`."""
 
-    def __init__(self, *, keep_late: bool, bound: int = 1024) -> None:
-        """`keep_late`: late messages are mass. `bound`: early messages kept before pushing back."""
+    def __init__(self, *, keep_late: bool, stale: int = 0, bound: int = 1024) -> None:
+        """`keep_late`: late messages are mass. `bound`: early messages kept before pushing back.
+
+        `stale` is how many rounds older than the next exchange a late message may be and still be taken.
+        """
         self.keep_late = keep_late
+        self.stale = stale
         self.bound = bound
         self.late: list[Message] = []
         self.num_late = 0
@@ -141,10 +146,15 @@ class Mailbox:
         self.num_late += 1
         if self._on_late is not None:
             self._on_late(message)
-        if not self.keep_late:
+        if not self._serves_late(message):
             return Fate.LATE
         self.late.append(message)
         return Fate.DELIVERED
+
+    def _serves_late(self, message: Message) -> bool:
+        """Whether the exchange that is awaited, or else the next round's, still takes a late message."""
+        next_round = self._closed[0] + 1 if self._on_awaited is None else self._awaited[0]
+        return self.keep_late or (self.stale > 0 and next_round - message.round <= self.stale)
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back once when a slot was emptied. See `Sink`."""
@@ -166,7 +176,7 @@ class Mailbox:
             for message in self._slots.pop(stale).values():
                 self._size -= 1
                 self.num_late += 1
-                if self.keep_late:
+                if self._serves_late(message):
                     self.late.append(message)
         for stale in [s for s in self._taken if s <= self._closed]:
             del self._taken[stale]
@@ -197,7 +207,7 @@ class Mailbox:
         return slot <= self._closed
 
     def take_late(self) -> list[Message]:
-        """The late messages that are mass, once."""
+        """The late messages that the next exchange takes, once."""
         late, self.late = self.late, []
         return late
 

@@ -19,6 +19,7 @@ from netdfl.scenario.parts import Part
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.survival import survives
 from netdfl.scenario.tables import ALGORITHMS
+from netdfl.scenario.waiting import stale_acts
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
 from netdfl.topology.weights import MixingMatrix
@@ -266,6 +267,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(waits_can_end, frozenset({"nodes", "seed", "rounds", "algorithm", "topology", "wait"})),
     Check(survives, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait", "delivery"})),
+    Check(stale_acts, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait"})),
     Check(local_sample, frozenset({"nodes", "evaluation"})),
     Check(events_can_be, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events"})),
     Check(layer_exists, frozenset({"world"})),

@@ -143,6 +143,6 @@ def _node(
         worker=InlineWorker(),
         recorder=recorder,
         ledger=NodeLedger(i, clock, recorder),
-        mailbox=Mailbox(keep_late=push, bound=2**31),
+        mailbox=Mailbox(keep_late=push, stale=algorithm.wait.stale, bound=2**31),
         hooks=kept,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -55,6 +57,47 @@ def test_or_its_last_vector_stands_in_once_there_is_one() -> None:
     second = gossip.mix(first.state, UPDATE, came(2), 0, VIEW)
     close(second.update.x, 0.4 * OWN + 0.2 * OTHER[1] + 0.3 * OTHER[2] + 0.1 * OTHER[7])
     assert sorted(second.state.last) == [1, 2, 7]
+
+
+def at(round: int) -> View:
+    return replace(VIEW, round=round)
+
+
+def test_a_stale_vector_stands_in_as_long_as_it_is_young_enough() -> None:
+    """Of round 2 from node 1, of round 4 from node 7, in exchanges that take what is two rounds old."""
+    gossip, results = Gossip(stale=2), []
+    mixed = gossip.mix(gossip.init(OWN, VIEW), UPDATE, came(1, 2, 7, round=2), 0, at(2))
+    mixed = gossip.mix(mixed.state, UPDATE, came(7, round=4), 0, at(4))
+    for round in (4, 5, 6, 7):
+        results.append((mixed.update.x, gossip.figures(mixed.state)))
+        mixed = gossip.mix(mixed.state, UPDATE, came(), 0, at(round + 1))
+    close(results[0][0], 0.4 * OWN + 0.2 * OTHER[1] + 0.3 * OTHER[2] + 0.1 * OTHER[7])
+    close(results[1][0], 0.9 * OWN + 0.1 * OTHER[7])
+    close(results[2][0], 0.9 * OWN + 0.1 * OTHER[7])
+    close(results[3][0], OWN)
+    assert [figures for _, figures in results] == [{"staleness": 4 / 3}, {"staleness": 1}, {"staleness": 2}, {}]
+
+
+def test_of_several_stale_vectors_the_newest_is_mixed_whenever_it_came() -> None:
+    gossip, older = Gossip(stale=9), Message(1, 0, Kind.DATA, 0, 3, 0, 0, pack(OWN * 1000))
+    expected = 0.8 * OWN + 0.2 * OTHER[1]
+    both = gossip.mix(gossip.init(OWN, VIEW), UPDATE, Inbox([*came(1, round=4), older]), 0, at(5))
+    close(both.update.x, expected)
+    overtaken = gossip.mix(both.state, UPDATE, Inbox([older]), 0, at(6))
+    close(overtaken.update.x, expected)
+
+
+def test_what_is_too_old_is_missing_and_fares_as_the_missing_do() -> None:
+    for how, expected in (("renormalise", OWN), ("last", 0.8 * OWN + 0.2 * OTHER[1])):
+        gossip = Gossip(stale=1, on_missing=how)
+        state = gossip.mix(gossip.init(OWN, VIEW), UPDATE, came(1, round=3), 0, at(3)).state
+        close(gossip.mix(state, UPDATE, came(), 0, at(5)).update.x, expected)
+
+
+def test_lians_order_takes_stale_vectors_too() -> None:
+    lian = GossipThenStep(stale=1)
+    mixed = lian.mix(lian.init(OWN, VIEW), Update(OWN, OWN - 0.5), came(1, round=3), 0, at(4))
+    close(mixed.update.x, 0.8 * OWN + 0.2 * OTHER[1] - 0.5)
 
 
 @given(present=st.sets(st.sampled_from([1, 2, 7])), how=st.sampled_from(["self", "renormalise", "last"]))

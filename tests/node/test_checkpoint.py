@@ -75,12 +75,15 @@ def test_a_first_state_is_enough_to_load_a_later_one(tmp_path: Path) -> None:
     first = node_state()
     extras = {"control": torch.ones(3)}
     later = first._replace(
-        round=7, mixing=GossipState({4: torch.zeros(3), 11: torch.ones(3)}), received=Received(extras)
+        round=7,
+        mixing=GossipState({4: torch.zeros(3), 11: torch.ones(3)}, slots={4: (2, 0), 11: (6, 1)}, staleness=0.5),
+        received=Received(extras),
     )
     save_state(later, tmp_path / "state")
     loaded = load_state(tmp_path / "state", first)
     assert equal(loaded, later)
     assert list(loaded.mixing.last) == [4, 11]
+    assert loaded.mixing.slots == {4: (2, 0), 11: (6, 1)}
     assert loaded.x is loaded.start.previous, "what was one vector became two"
 
 

@@ -91,6 +91,25 @@ def test_late_mass_is_kept_and_given_once() -> None:
     assert mailbox.take_late() == []
 
 
+def test_late_messages_are_kept_while_the_next_exchange_may_mix_them() -> None:
+    """What is awaited, or else the next round's exchange, says how old a message is."""
+    mailbox = Mailbox(keep_late=False, stale=2)
+    take(mailbox, (4, 0))
+    assert [mailbox.deliver(message(1, round)) for round in (2, 3, 4)] == [Fate.LATE, Fate.DELIVERED, Fate.DELIVERED]
+    mailbox.open((6, 0), lambda m: None)
+    assert [mailbox.deliver(message(2, round)) for round in (3, 4)] == [Fate.LATE, Fate.DELIVERED]
+    mailbox.close((6, 0))
+    assert [(m.src, m.round) for m in mailbox.take_late()] == [(1, 3), (1, 4), (2, 4)]
+    assert mailbox.num_late == 5
+
+
+def test_an_earlier_step_of_a_round_is_not_too_old_for_a_later_one() -> None:
+    mailbox = Mailbox(keep_late=False, stale=1)
+    take(mailbox, (4, 0))
+    mailbox.open((4, 1), lambda m: None)
+    assert [mailbox.deliver(message(1, round)) for round in (2, 3, 4)] == [Fate.LATE, Fate.DELIVERED, Fate.DELIVERED]
+
+
 def test_a_full_mailbox_pushes_back_until_there_is_room() -> None:
     mailbox, calls = box(bound=2), list[str]()
     mailbox.deliver(message(1, 1))
