@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 AUTO: Literal["auto"] = "auto"
+OnNotFinite: TypeAlias = Literal["refuse", "count", "pass"]
+"""What becomes of a message with NaN or infinity in it: treated as missing, mixed and counted, or mixed unseen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +21,8 @@ class WaitPolicy:
     is mass, and mixed at any age. `announce` says that, where receivers can't
     know who will send, a node tells those that it sends nothing to, so that `all` means something.
     `patience` multiplies the automatic deadline, for a wait that contains the waits of others.
-    `resent` says that what is lost is sent again, so that it is worth waiting for.
+    `resent` says that what is lost is sent again, so that it is worth waiting for. `on_not_finite` says
+    what becomes of messages that came with NaN or infinity in them.
     """
 
     need: Literal["all", "any", "none"] | int = "all"
@@ -28,6 +31,7 @@ class WaitPolicy:
     announce: bool = False
     patience: int = 1
     resent: bool = False
+    on_not_finite: OnNotFinite = "refuse"
 
     def count(self, num_sources: int) -> int:
         """How many of `num_sources` nodes suffice."""

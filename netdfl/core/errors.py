@@ -7,6 +7,7 @@ NetdflError
 │   └── MachineError            a port in use, a privilege or a device missing
 ├── MessageError                a message refused at the boundary, with the reason
 │   ├── MalformedMessage        does not decode, fails its checksum, has absurd contents
+│   ├── NotFiniteMessage        holds NaN or infinity, and the scenario refuses that
 │   ├── OversizedMessage        announces more than the scenario's model allows
 │   └── ForeignMessage          another run, scenario, version, or a node that is not a peer
 ├── TransportError              a transport's own failure, mapped from grpc and the like
@@ -80,6 +81,12 @@ class MalformedMessage(MessageError):
     """Bytes that are not a message, or a message with absurd contents."""
 
     reason = "malformed"
+
+
+class NotFiniteMessage(MessageError):
+    """A message with NaN or infinity among its numbers."""
+
+    reason = "not_finite"
 
 
 class OversizedMessage(MessageError):

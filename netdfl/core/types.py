@@ -52,8 +52,8 @@ class Payload:
     """The immutable contents of a message: named arrays and small metadata.
 
     One payload is shared by every neighbour that it goes to. `encoded` caches the wire's form, so
-    that it is made once a round and not once a neighbour; `size` caches its exact length, and
-    `digest` that of its contents.
+    that it is made once a round and not once a neighbour; `size` caches its exact length, `digest`
+    that of its contents, and `finite` whether all its numbers are.
     """
 
     arrays: Mapping[str, Array] = field(default_factory=lambda: _EMPTY)
@@ -61,6 +61,7 @@ class Payload:
     encoded: tuple[bytes | memoryview, ...] | None = field(default=None, repr=False)
     size: int | None = field(default=None, repr=False)
     digest: str | None = field(default=None, repr=False)
+    finite: bool | None = field(default=None, repr=False)
 
 
 class Message(NamedTuple):

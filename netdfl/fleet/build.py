@@ -40,6 +40,7 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
         stale=wait.stale,
         announce=announce,
         resent=delivery.kind == "acknowledged",
+        on_not_finite=wait.on_not_finite,
     )
     exchange = Exchange(
         wait=policy,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from math import isfinite
 from typing import TypeGuard
 
+import torch
 from torch import Tensor
 
 from netdfl.compression.arrays import scaled, snapshot, to_tensor
 from netdfl.compression.base import Compressor, Encoded
 from netdfl.core.errors import MalformedMessage
-from netdfl.core.types import Message, NodeId, Outbox, Payload, Scalar, View
+from netdfl.core.types import Array, Message, NodeId, Outbox, Payload, Scalar, View
 from netdfl.training.base import Extras
 
 MODEL = "x"
@@ -48,6 +50,20 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
             message,
         )
     return to_tensor(array).to(like.device)
+
+
+def is_finite(payload: Payload) -> bool:
+    """Whether no number of the arrays is NaN or infinite: one pass over them, once a payload."""
+    if payload.finite is None:
+        payload.finite = all(_all_finite(array) for array in payload.arrays.values() if "float" in array.dtype)
+    return payload.finite
+
+
+def _all_finite(array: Array) -> bool:
+    """The sum shows it at the speed of reading; only where that is not finite is every number looked at."""
+    x = to_tensor(array)
+    total = x.sum(dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+    return isfinite(float(total)) or bool(x.isfinite().all())
 
 
 def extras_of(message: Message, like: Tensor) -> dict[str, Tensor]:

@@ -96,9 +96,13 @@ class NodeLedger:
             edge = edges[message.dst] = EdgeCount()
         return edge
 
-    def refused(self, edge: Edge | None, reason: str, what: str) -> None:
-        """Count and record something that was refused at the boundary."""
+    def refused(self, edge: Edge | None, reason: str, what: str, round: int = -1) -> None:
+        """Count and record something that was refused at the boundary; `round` is the message's, -1: not known."""
         self.refused_count[reason] += 1
         self.recorder.event(
-            self.clock.now_ns(), self.node, -1, "refused", reason=reason, what=what, src=edge[0] if edge else None
+            self.clock.now_ns(), self.node, round, "refused", reason=reason, what=what, src=edge[0] if edge else None
         )
+
+    def mixed_not_finite(self, message: Message) -> None:
+        """Record a message with NaN or infinity in it that is mixed all the same."""
+        self.recorder.event(self.clock.now_ns(), self.node, message.round, "mixed_not_finite", src=message.src)

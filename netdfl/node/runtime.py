@@ -18,6 +18,7 @@ from netdfl.mixing.base import Counting
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
+from netdfl.node.not_finite import Screen, not_finite, only_finite
 from netdfl.node.requests import Requests
 from netdfl.node.waits import Waits
 from netdfl.node.worker import Worker
@@ -75,6 +76,7 @@ class Node:
         """Put the mailbox at the transport's end."""
         self.waits = Waits(self.id, self.mailbox, self.clock)
         self.requests = Requests(self.ledger)
+        self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
         self._replies: set[asyncio.Task[None]] = set()
         self.round, self.born_ns = -1, 0
@@ -116,9 +118,9 @@ class Node:
         try:
             state, update = await self.worker.run("train", LocalRound(state, alg, data, view))
         except NotFiniteError as error:
-            now = self.clock.now_ns()
-            self.recorder.event(now, self.id, view.round, "not_finite", step=error.step, reason=error.what)
-            raise NotFiniteError(error.what, error.step, where) from error
+            now, what = self.clock.now_ns(), error.what + self.screen.blame(state.x)
+            self.recorder.event(now, self.id, view.round, "not_finite", step=error.step, reason=what)
+            raise NotFiniteError(what, error.step, where) from error
         except RuntimeError as error:
             raise TrainingError(f"{where}: training failed: {error}") from error
         self._trained_ns += self.clock.now_ns() - began
@@ -149,7 +151,7 @@ class Node:
         culprit = next((message for message in inbox if message is error.message), None)
         if culprit is None:
             raise error
-        self.ledger.refused((culprit.src, self.id), error.reason, str(error))
+        self.ledger.refused((culprit.src, self.id), error.reason, str(error), culprit.round)
         return tuple(arg.without(culprit) if arg is inbox else arg for arg in args)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
@@ -175,11 +177,12 @@ class Node:
             awaited, last = view.round - lag, (view.round, 0)
             gone = frozenset(self.waits.gone)
             inbox = await self.gather(self.view_of(awaited, gone), 0, wait) if awaited >= 0 else Inbox()
-        return Inbox((*inbox, *self.mailbox.take_early(last)), inbox.missing, inbox.answers)
+        early = await self._screened(Inbox(self.mailbox.take_early(last)))
+        return Inbox((*inbox, *early), inbox.missing, inbox.answers)
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
         """Hand requests to `answer`, those that came already first; None: keep them for later."""
-        self.requests.serve(answer)
+        self.requests.serve(self.screen.requests(answer))
 
     def reply(self, request: Message, payload: Payload) -> None:
         """Send a reply, beside whatever this node does now."""
@@ -208,8 +211,17 @@ class Node:
             self.recorder.event(
                 self.clock.now_ns(), self.id, view.round, "missing", step=step, awaited=list(inbox.missing)
             )
+        inbox = await self._screened(inbox)
         if self.delivery is not None:
             return Inbox(inbox.messages, inbox.missing, self.delivery.take_answers())
+        return inbox
+
+    async def _screened(self, inbox: Inbox) -> Inbox:
+        """What of the messages is to be mixed, as the scenario says of those that hold NaN or infinity."""
+        if self.screen.how == "refuse":
+            return await self.do(only_finite, inbox)
+        if self.screen.how == "count":
+            self.screen.count(await self.do(not_finite, inbox))
         return inbox
 
     async def end_round(self, state: NodeState, view: View) -> None:

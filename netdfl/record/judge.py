@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -43,14 +43,17 @@ class Findings:
 
     `died` maps each node that died unplanned to what happened to it; `deadlocks`, `open_stalls`
     and `not_finite` are sentences; `broke` and `fidelity_missed` are empty where all is well.
-    `mass_error` says that a resumed run is not the one that was never killed. `figures` holds the final
-    numbers under the names of `FIGURES`.
+    `fell` are nodes whose own numbers were not finite, `refused_not_finite` sentences about messages with
+    such numbers that were refused. `mass_error` says that a resumed run is not the one that was never
+    killed. `figures` holds the final numbers under the names of `FIGURES`.
     """
 
     died: Mapping[NodeId, str] = field(default_factory=dict)
     deadlocks: Sequence[str] = ()
     open_stalls: Sequence[str] = ()
     not_finite: Sequence[str] = ()
+    fell: Collection[NodeId] = ()
+    refused_not_finite: Sequence[str] = ()
     figures: Mapping[str, float | None] = field(default_factory=dict)
     fidelity_missed: str = ""
     mass_error: str = ""
@@ -70,8 +73,9 @@ def judge(findings: Findings, expect: Mapping[str, Any]) -> Judgement:
     """Judge a run by its defaults and by `expect`, an entry of which replaces its default.
 
     `deadlock`, `stall` and `not_finite` are `none` (the default), `some` (at least one must occur) or
-    `any`. `died` may also be the list of exactly those nodes that must die. A name of `FIGURES` is
-    bounded by `{at_least: x, at_most: y}`.
+    `any`. `died` may also be the list of exactly those nodes that must die. Where `not_finite` is not
+    `none`, a node may die of numbers of its own that are not finite, and a message that was refused for
+    such numbers is `some`. A name of `FIGURES` is bounded by `{at_least: x, at_most: y}`.
 
     Raises:
         InputError: an entry of `expect` means nothing.
@@ -93,10 +97,12 @@ def judge(findings: Findings, expect: Mapping[str, Any]) -> Judgement:
 
 def _unmet(findings: Findings, expect: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What does not hold: by crash, deadlock or loss, which no missed fidelity excuses; and otherwise."""
+    not_finite = expect.get("not_finite", "none")
+    met = findings.not_finite if not_finite == "none" else [*findings.not_finite, *findings.refused_not_finite]
     grave = [
-        *_deaths(findings.died, expect.get("died", "none")),
+        *_deaths(findings.died, expect.get("died", "none"), () if not_finite == "none" else findings.fell),
         *_occurrences("deadlock", findings.deadlocks, expect.get("deadlock", "none")),
-        *_occurrences("not_finite", findings.not_finite, expect.get("not_finite", "none")),
+        *_occurrences("not_finite", met, not_finite),
     ]
     other = _occurrences("stall", findings.open_stalls, expect.get("stall", "none"))
     for name, bounds in expect.items():
@@ -115,11 +121,12 @@ def _occurrences(name: str, found: Sequence[str], expected: object) -> list[str]
     raise InputError(f"expect.{name} is {expected!r}; choose none, some or any")
 
 
-def _deaths(died: Mapping[NodeId, str], expected: object) -> list[str]:
+def _deaths(died: Mapping[NodeId, str], expected: object, excused: Collection[NodeId]) -> list[str]:
+    unexcused = {node: text for node, text in died.items() if node not in excused}
     if not isinstance(expected, Sequence) or isinstance(expected, str):
-        return _occurrences("died", list(died.values()), expected)
+        return _occurrences("died", list((unexcused if expected == "none" else died).values()), expected)
     survived = sorted(set(expected) - set(died))
-    return [text for node, text in died.items() if node not in expected] + [
+    return [text for node, text in unexcused.items() if node not in expected] + [
         f"node {node} was expected to die and did not" for node in survived
     ]
 

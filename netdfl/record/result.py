@@ -65,6 +65,31 @@ class Evaluation(NamedTuple):
     value: float | None
 
 
+class Odd(NamedTuple):
+    """Messages of one sender with the same thing wrong, and which nodes got them; `first_round` is -1 if unknown."""
+
+    src: NodeId | None
+    reason: str
+    messages: int
+    first_round: int
+    nodes: list[NodeId]
+
+    def sentence(self, done: str) -> str:
+        """In words: who sent, and what became of it."""
+        num = f"{self.messages} message{'s' * (self.messages != 1)}"
+        nodes = f"node{'s' * (len(self.nodes) != 1)} {', '.join(map(str, self.nodes))}"
+        return f"node {self.src} sent NaN or infinity, first in round {self.first_round}: {num} {done} by {nodes}"
+
+
+def _by_sender(run: Run, kind: str) -> list[Odd]:
+    rows = run.rows(
+        "SELECT CAST(details->>'src' AS INTEGER) AS src, coalesce(details->>'reason', 'not_finite') AS reason, "
+        f"count(*), min(round), list_sort(list(DISTINCT node)) FROM events WHERE kind = '{kind}' "
+        "GROUP BY 1, 2 ORDER BY 1 NULLS LAST, 2"
+    )
+    return [Odd(*row) for row in rows]
+
+
 def summarize(run: Run, facts: RunFacts) -> Summary:
     """Compute the contents of `result.json`, the verdict included, from what `run` recorded."""
     accuracy = evaluations(run, "test_accuracy")
@@ -89,6 +114,8 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "weight_sum": figures["weight_sum"],
         "targets": [_reach(run, accuracy, target) for target in facts.targets],
         "messages": count_messages(run),
+        "refused": [each._asdict() for each in _by_sender(run, "refused")],
+        "mixed_not_finite": [each._asdict() for each in _by_sender(run, "mixed_not_finite")],
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
         "died": deaths,
@@ -217,7 +244,11 @@ def _findings(run: Run, facts: RunFacts, figures: Mapping[str, Any], deaths: Seq
         },
         deadlocks=[f"deadlock: {deadlock['text']}" for deadlock in facts.deadlocks],
         open_stalls=[f"stalled at the end: {stall['text']}" for stall in facts.stalls if not stall.get("over")],
-        not_finite=_not_finite(run),
+        not_finite=[*_not_finite(run), *(each.sentence("mixed") for each in _by_sender(run, "mixed_not_finite"))],
+        fell={row[0] for row in run.rows("SELECT DISTINCT node FROM events WHERE kind = 'not_finite'")},
+        refused_not_finite=[
+            each.sentence("refused") for each in _by_sender(run, "refused") if each.reason == "not_finite"
+        ],
         figures=figures,
         fidelity_missed=facts.fidelity_missed,
         mass_error=_mass_error(facts.resumed, figures["weight_sum"]),

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from netdfl.algorithms.exchange import Scheme
+from netdfl.algorithms.wait import OnNotFinite
 from netdfl.core.units import format_time, parse_time_ns
 from netdfl.scenario.fields import Strict, parse_nodes
 from netdfl.scenario.parts import Part
@@ -107,6 +108,11 @@ class Wait(Strict):
     deadline: Deadline = Field("auto", description="auto adapts to recent rounds; none never gives up; or a time.")
     on_missing: Literal["self", "renormalise", "last", "undo"] = Field(
         "self", description="Where the weight of a neighbor goes that did not arrive in time."
+    )
+    on_not_finite: OnNotFinite = Field(
+        "refuse",
+        description="A message with NaN or infinity in it: refuse (treated as missing, its sender named), count "
+        "(mixed, its sender named), or pass (mixed).",
     )
     on_stall: Literal["stop", "skip", "resend"] = Field(
         "stop",

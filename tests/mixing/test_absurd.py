@@ -22,7 +22,7 @@ from netdfl.mixing.compressed.references import Differences
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging
 from netdfl.mixing.dynamic import SmooAveraging
 from netdfl.mixing.overlap import Overlapped
-from netdfl.mixing.payloads import pack
+from netdfl.mixing.payloads import is_finite, pack
 from netdfl.mixing.push_sum import PushSum
 from netdfl.mixing.running_sums import RunningSums
 from netdfl.mixing.synthetic import SharedSynthesis
@@ -151,3 +151,16 @@ def test_synthetic_examples_are_finite_and_labelled_from_0(inputs: Tensor, label
     exchange = SharedSynthesis(warmup=1, distiller=distiller)
     with pytest.raises(MalformedMessage, match="message 1->0"):
         exchange.adopt(Inbox([Message(1, 0, Kind.DATA, 0, 0, 0, 0, payload)]), X, view(0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_one_pass_tells_nan_and_infinity_from_large(dtype: torch.dtype) -> None:
+    large = torch.full((300,), torch.finfo(dtype).max, dtype=dtype)
+    assert is_finite(pack(large))
+    for bad in (nan, inf, -inf):
+        x = large.clone()
+        x[123] = bad
+        assert not is_finite(pack(x))
+        assert not is_finite(pack(X, {"dual": x}))
+    assert not is_finite(pack(torch.tensor([inf, -inf], dtype=dtype)))
+    assert is_finite(pack(torch.arange(5), meta={"w": nan}))
