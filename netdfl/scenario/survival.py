@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netdfl.core.errors import Problem
+from netdfl.core.types import Edge
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.compression import is_push, is_static
 from netdfl.scenario.delivery import AcknowledgedDelivery, Plain, RunningSumsDelivery
@@ -46,6 +47,16 @@ def automatic(scenario: Scenario) -> tuple[Choice, str]:
     return Plain(), f"delivery: auto is plain here, as nothing else suits the algorithm and the graph: {why}"
 
 
+def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:
+    """The links that the scenario's graphs have; None where senders pick anybody, so that there is every link."""
+    if topology.base is not None and topology.time_varying:
+        return frozenset(topology.base.edges)
+    if topology.time_varying and scenario.topology.kind in _ANYBODY:
+        return None
+    rounds = min(scenario.rounds, _ROUNDS) if topology.time_varying else 1
+    return frozenset(edge for round in range(rounds) for edge in topology.graph(round).edges)
+
+
 def _nothing(scenario: Scenario, topology: Topology) -> Iterator[Found]:
     return iter(())
 
@@ -81,12 +92,9 @@ def _acknowledged(scenario: Scenario, topology: Topology) -> Iterator[Found]:
 
 
 def _one_way(scenario: Scenario, topology: Topology) -> tuple[int, int] | None:
-    """An edge without a reverse one in any round; where senders pick anybody, there is every link."""
-    if topology.time_varying and scenario.topology.kind in _ANYBODY:
-        return None
-    rounds = min(scenario.rounds, _ROUNDS) if topology.time_varying else 1
-    edges = {edge for round in range(rounds) for edge in topology.graph(round).edges}
-    return min((edge for edge in edges if edge[::-1] not in edges), default=None)
+    """A link without a reverse one."""
+    links = used_links(scenario, topology) or frozenset()
+    return min((link for link in links if link[::-1] not in links), default=None)
 
 
 def _undo(scenario: Scenario, topology: Topology) -> Iterator[Found]:

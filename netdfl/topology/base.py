@@ -23,6 +23,7 @@ class Topology:
         time_varying: Whether two rounds may have different graphs.
         receivers_know: Whether a node's in-neighbors are common knowledge.
         weights: The mixing weights that suit it, where the scenario names none.
+        base: The graph that those of all rounds are drawn from, where there is one.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Topology:
         redraw_every: int = 0,
         receivers_know: bool = True,
         weights: Weights = auto,
+        base: Graph | None = None,
     ) -> None:
         """Draw block b of rounds (`redraw_every` rounds; all of them for 0) with `draw(b)`.
 
@@ -45,6 +47,7 @@ class Topology:
         self.redraw_every = redraw_every
         self.receivers_know = receivers_know
         self.weights = weights
+        self.base = base
         self._draw = lru_cache(_KEPT)(draw)
         first = self.graph(0)
         if not self.time_varying:

@@ -74,6 +74,7 @@ def random_push(
     if out_neighbors > degree:
         raise ValueError(f"out_neighbors is {out_neighbors}, but base_degree {degree}; lower one or raise the other")
     base = None if base_degree is None else _base(num_nodes, base_degree, streams)
+    within = None if base is None else _sending(base)
 
     def pick(rng: np.random.Generator) -> Graph:
         if base is None:
@@ -87,7 +88,7 @@ def random_push(
         what = f"random_push with {out_neighbors} out-neighbors that are never redrawn"
         return draw_connected(lambda: pick(rng), what, "raise out_neighbors, or redraw every few rounds")
 
-    return Topology(num_nodes, draw, directed=True, redraw_every=redraw_every)
+    return Topology(num_nodes, draw, directed=True, redraw_every=redraw_every, base=within)
 
 
 def random_pull(

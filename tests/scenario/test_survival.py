@@ -32,6 +32,10 @@ REFUSED = {
         ["delivery=acknowledged", "topology=one_peer_exponential", "nodes=16"],
         "for the answer",
     ),
+    "answers within a base graph that is one-way": (
+        ["delivery=acknowledged", "nodes=16", "topology={kind: random_push, out_neighbors: 2, base_degree: 4}"],
+        "random_push has no link",
+    ),
     "answers to requests": (["delivery=acknowledged", "algorithm=ad_psgd", "topology=ring"], "already answers"),
     "undo without answers": (
         ["wait.on_missing=undo", "algorithm=dpsgd", "topology=ring"],
@@ -43,6 +47,7 @@ REFUSED = {
 
 ALLOWED = {
     "answers on random push": ["delivery=acknowledged"],
+    "answers within a base graph of all links": ["delivery=acknowledged", "topology.base_degree=7"],
     "answers with a bound": ["delivery={kind: acknowledged, attempts: 3, timeout: 200ms}"],
     "counters on a fixed graph": ["delivery=running_sums", "topology.redraw_every=0"],
     "undo": ["wait.on_missing=undo", "delivery=acknowledged", "algorithm=dpsgd", "topology=ring"],
@@ -68,6 +73,7 @@ AUTOMATIC: dict[str, tuple[list[str], str]] = {
     "push-sum over links that lose": ([LOSSY], "acknowledged"),
     "on a one-way graph that stays": ([LOSSY, "topology=directed_ring"], "running_sums"),
     "on a one-way graph, compressed": ([LOSSY, "topology=directed_ring", "compression=qsgd"], "plain"),
+    "within a base graph that is one-way": ([LOSSY, "topology={kind: random_push, base_degree: 5}"], "plain"),
     "nothing lost": (["links={default: {loss: 0, latency: 5ms}}"], "plain"),
     "gossip": ([LOSSY, "algorithm=dpsgd", "topology=ring"], "plain"),
     "as written": ([LOSSY, "delivery=plain"], "plain"),
