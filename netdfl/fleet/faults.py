@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from netdfl.core.clock import TimerName
@@ -43,10 +44,13 @@ class Faults:
         return any(self._restarts[node] for node in self.gone)
 
     def begin(self, group: asyncio.TaskGroup) -> None:
-        """Set the timers of all events that go by the clock; nodes that restart run in `group`."""
+        """Set the timers of all events that go by the clock; nodes that restart run in `group`.
+
+        The events of one instant have one timer, so that they happen in the schedule's order.
+        """
         self.group = group
-        for event in self._clocked:
-            self._set(event, event.at_ns or 0)
+        for at_ns, events in groupby(self._clocked, key=lambda event: event.at_ns or 0):
+            self._set(list(events), at_ns)
 
     async def begin_round(self, node: NodeId, round: int) -> None:
         """`node` begins `round`: do, once, what is scripted for that."""
@@ -55,20 +59,26 @@ class Faults:
         for event in events:
             clocked = replace(event, at_round=None, at_ns=now + event.after_ns)
             if event.after_ns:
-                self._set(clocked, now + event.after_ns)
+                self._set([clocked], now + event.after_ns)
             else:
                 self._happen(clocked)
         if events:
             await asyncio.sleep(0)  # where a crash or a pause of this node takes hold
 
-    def _set(self, event: CompiledEvent, at_ns: int) -> None:
-        if event.action == "restart":
-            self._restarts.update(event.nodes)
-        if event.action in ("restart", "resume"):
-            for node in event.nodes:
-                self.returns[node].append(at_ns)
-        name: TimerName = ("event", event.source, event.action, *event.nodes)
-        self.fleet.loop.call_at_ns(at_ns, name, partial(self._happen, event), SCRIPT)
+    def _set(self, events: Sequence[CompiledEvent], at_ns: int) -> None:
+        for event in events:
+            if event.action == "restart":
+                self._restarts.update(event.nodes)
+            if event.action in ("restart", "resume"):
+                for node in event.nodes:
+                    self.returns[node].append(at_ns)
+        first = events[0]
+        name: TimerName = ("event", first.source, first.action, *first.nodes)
+        self.fleet.loop.call_at_ns(at_ns, name, partial(self._all_happen, events), SCRIPT)
+
+    def _all_happen(self, events: Sequence[CompiledEvent]) -> None:
+        for event in events:
+            self._happen(event)
 
     def _happen(self, event: CompiledEvent) -> None:
         if event.action in ("set", "unset"):

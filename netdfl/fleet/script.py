@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from netdfl.core.clock import NS_PER_S, Clock
@@ -48,15 +49,18 @@ class NodeScript:
         self._by_round = [event for event in mine if event.at_round is not None]
 
     def begin(self, after_round: int | None = None) -> None:
-        """Set the timers. In a later life, rounds up to `after_round` have had their events, and so has the past."""
+        """Set the timers. In a later life, rounds up to `after_round` have had their events, and so has the past.
+
+        The events of one instant have one timer, so that they happen in the schedule's order.
+        """
         now = self._clock.now_ns()
         if after_round is not None:
             self._by_round = [event for event in self._by_round if (event.at_round or 0) > after_round]
-        for event in self._clocked:
-            if after_round is None or (event.at_ns or 0) > now:
-                self._set(event, event.at_ns or 0)
-            elif event.action == "slow_down":
-                self._happen(event)
+        for at_ns, events in groupby(self._clocked, key=lambda event: event.at_ns or 0):
+            if after_round is None or at_ns > now:
+                self._set(list(events), at_ns)
+            else:
+                self._all_happen([event for event in events if event.action == "slow_down"])
 
     async def begin_round(self, round: int) -> None:
         """The node begins `round`: do, once, what is scripted for that."""
@@ -64,14 +68,19 @@ class NodeScript:
         self._by_round = [event for event in self._by_round if event.at_round != round]
         for event in due:
             if event.after_ns:
-                self._set(event, self._clock.now_ns() + event.after_ns)
+                self._set([event], self._clock.now_ns() + event.after_ns)
             else:
                 self._happen(event)
         if due:
             await asyncio.sleep(0)  # where a crash or a pause takes hold
 
-    def _set(self, event: CompiledEvent, at_ns: int) -> None:
-        self._clock.call_at(at_ns, ("event", event.source, event.action), partial(self._happen, event))
+    def _set(self, events: Sequence[CompiledEvent], at_ns: int) -> None:
+        name = ("event", events[0].source, events[0].action)
+        self._clock.call_at(at_ns, name, partial(self._all_happen, events))
+
+    def _all_happen(self, events: Sequence[CompiledEvent]) -> None:
+        for event in events:
+            self._happen(event)
 
     def _happen(self, event: CompiledEvent) -> None:
         getattr(self._target, event.action)(event)

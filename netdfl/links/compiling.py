@@ -21,8 +21,13 @@ _RELATIVE = re.compile(r"^\s*[x×]\s*(\d+\.?\d*|\.\d+)\s*$")
 
 
 def set_links(span: Span, source: int, blocks: Sequence[Block], changes: Mapping[str, Any]) -> Compiled:
-    """Make `changes` on links for the span. Raises ValueError for what can't go by rounds."""
+    """Make `changes` on links for the span. Raises ValueError for what can't go by rounds, or has no effect."""
     places = tuple(blocks)
+    if span.end is not None and changes.get("state") == "up":
+        raise ValueError(
+            "state: up for a time changes nothing, as the most severe state in force counts; "
+            "give the times at which it is down, or drop the end"
+        )
     if span.by_round:
         if span.for_ns is not None:
             raise ValueError("at_round on a link acts on the messages of rounds, not for a time; give for_rounds")
@@ -91,8 +96,11 @@ def read_changes(written: Mapping[str, Any], allowed: Sequence[str]) -> dict[str
 
 
 def named_nodes(facts: Facts, written: NodesText) -> tuple[NodeId, ...]:
-    """The nodes that `written` names, in ascending order."""
-    return tuple(sorted(parse_nodes(written, facts.groups, facts.num_nodes)))
+    """The nodes that `written` names, in ascending order. Raises ValueError where there is none."""
+    nodes = tuple(sorted(parse_nodes(written, facts.groups, facts.num_nodes)))
+    if not nodes:
+        raise ValueError(f"{written!r} names no node; name one or more, like 3 or 0..2, or remove the event")
+    return nodes
 
 
 def single(edge: Edge) -> Block:

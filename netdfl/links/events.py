@@ -43,7 +43,8 @@ class CompiledEvent:
         """The place in a schedule: by time, then rounds; at one moment, what ends before what begins."""
         by_round = self.at_round is not None
         moment = self.at_round if self.at_round is not None else self.at_ns or 0
-        return (by_round, moment, self.after_ns, self.action not in _ENDS, self.source)
+        ends = self.action in _ENDS or (self.action == "slow_down" and self.parameters["factor"] == 1)
+        return (by_round, moment, self.after_ns, not ends, self.source)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that JSON can hold, without the fields that say nothing."""

@@ -29,6 +29,8 @@ def crash(
     nodes = named_nodes(facts, crash)
     if restart_after is not None:
         check_positive(restart_after=restart_after)
+        if any(span.end is not None or span.for_ns is not None for span in when):
+            raise ValueError("restart_after and for (or to) both say when it lives again; give one of them")
     yield from _on_nodes("crash", "restart", source, when, nodes, {"state": state}, {"state": state}, restart_after)
 
 

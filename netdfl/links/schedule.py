@@ -15,6 +15,7 @@ from netdfl.links.actions import ACTIONS
 from netdfl.links.compiling import is_zero_rate
 from netdfl.links.events import STANDING, CompiledEvent
 from netdfl.links.link_actions import partition_blocks
+from netdfl.links.lives import node_conflicts
 from netdfl.links.reading import nearest, read_parameters, read_value
 from netdfl.links.selectors import Block, NodesText, parse_nodes
 from netdfl.links.when import KEYS, Facts, Span, spans, split
@@ -86,8 +87,8 @@ def _conflicts(entries: Sequence[_Entry], facts: Facts) -> Iterable[tuple[int, s
     events = sorted((event for entry in entries for event in entry.events), key=lambda event: event.order)
     yield from _heals_of_nothing(entries, events)
     yield from _never_moving(events)
-    yield from _unpaired(events, "restart", "crash")
-    yield from _unpaired(events, "resume", "pause")
+    yield from node_conflicts(events)
+    yield from _random_lives(entries)
 
 
 def _contradictions(partitions: Sequence[_Entry], facts: Facts) -> Iterable[tuple[int, str]]:
@@ -173,14 +174,20 @@ def _covers(later: CompiledEvent, event: CompiledEvent) -> bool:
     )
 
 
-def _unpaired(events: Sequence[CompiledEvent], end: str, begin: str) -> Iterable[tuple[int, str]]:
-    # A node's rounds have no time of their own here, so what begins by a round may come before anything.
-    begun = {node for event in events if event.action == begin and event.at_round is not None for node in event.nodes}
-    for event in events:
-        if event.at_round is not None:
+def _random_lives(entries: Sequence[_Entry]) -> Iterable[tuple[int, str]]:
+    """Entries that crash or restart nodes while another one lets them crash and return at random times."""
+    lives = [entry for entry in entries if entry.action in ("churn", "crash", "restart")]
+    for first, second in combinations(lives, 2):
+        churn, other = (first, second) if first.action == "churn" else (second, first)
+        if churn.action != "churn" or not any(a.overlaps(b) for a in churn.when for b in _lasting(other)):
             continue
-        if event.action == begin:
-            begun |= set(event.nodes)
-        elif event.action == end and not set(event.nodes) <= begun:
-            node = min(set(event.nodes) - begun)
-            yield event.source, f"it would {end} node {node}, which has no {begin} before; move it behind one"
+        both = {node for e in churn.events for node in e.nodes} & {node for e in other.events for node in e.nodes}
+        if both:
+            what = f"node {min(both)} crashes and returns at random times then, by events[{churn.index}]"
+            yield other.index, f"{what}; give one of them other nodes or times"
+
+
+def _lasting(entry: _Entry) -> Sequence[Span]:
+    """When `entry` has its nodes down; a restart is a moment."""
+    moments = [event.at_ns for event in entry.events if event.at_ns is not None]
+    return entry.when if entry.action == "churn" else [Span(at_ns, at_ns + 1) for at_ns in moments]

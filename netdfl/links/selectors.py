@@ -100,6 +100,8 @@ def parse_edges(text: str, groups: Groups, num_nodes: int) -> Selector:
     if len(parts) != 2 or not all(part.strip() for part in parts):
         raise ValueError(f"{text!r} names no links; write 3->5, 0--1, or edge->core")
     src, dst = (parse_nodes(part, groups, num_nodes) for part in parts)
+    if not src or not dst:
+        raise ValueError(f"{text!r} names no links, as one side has no node; name one or more")
     if len(src) == 1 and src == dst:
         raise ValueError(f"{text!r} is a link from a node to itself; name two nodes")
     rank = 1 + sum(part.strip().isdigit() for part in parts)

@@ -8,6 +8,7 @@ import pytest
 
 from netdfl.core.rng import Streams
 from netdfl.links.events import CompiledEvent, from_json
+from netdfl.links.overlay import Effective, Overlays, effective
 from netdfl.links.schedule import ScheduleError, compile_events
 from netdfl.links.when import Facts
 
@@ -139,7 +140,7 @@ def test_a_schedule_is_sorted_flat_and_goes_through_json():
         ([{"at": "100s", "crash": 1}], 0, "after the end"),
         ([{"at_round": 50, "crash": 1}], 0, "after the end"),
         ([{"at": "10s", "every": "40s", "count": 9, "crash": 1}], 0, "after the end"),
-        ([{"at": "-1s", "crash": 1}], 0, "positive time"),
+        ([{"at": "-1s", "crash": 1}], 0, "positive time|is negative"),
         ([{"from": "9s", "to": "3s", "link": "0->1", "loss": 1}], 0, "heal before it breaks"),
         ([{"at": "5s", "link": "0->1", "state": "down_drop"}, {"at": "4s", "heal": "0->1"}], 1, "heals before"),
         ([{"at": "5s", "restart": 3}, {"at": "9s", "crash": 3}], 0, "restart node 3"),
@@ -179,6 +180,60 @@ def test_a_schedule_is_sorted_flat_and_goes_through_json():
             1,
             "one mode",
         ),
+        ([{"at": "1s", "for": "2s", "pause": 1}, {"at": "2s", "for": "3s", "pause": [1, 2]}], 1, r"events\[0\].*join"),
+        ([{"at": "1s", "for": "2s", "pause": 1}, {"at": "2s", "resume": 1}], 1, "says itself when it ends"),
+        ([{"at": "1s", "pause": 1}, {"at": "2s", "resume": 1}, {"at": "3s", "resume": 1}], 2, "not paused then"),
+        (
+            [
+                {"at": "1s", "for": "5s", "pause": 1},
+                {"at": "2s", "for": "1s", "crash": 1},
+                {"at": "5s", "pause": 1},
+            ],
+            0,
+            r"end for node 1 what events\[2\] began at 5s",
+        ),
+        (
+            [
+                {"at": "0s", "for": "2s", "slow_down": 1, "factor": 4},
+                {"at": "1s", "for": "9s", "slow_down": 1, "factor": 4},
+            ],
+            1,
+            "at 1s it would slow down node 1 in the midst",
+        ),
+        (
+            [{"at": "0s", "slow_down": 1, "factor": 4}, {"at": "1s", "for": "9s", "slow_down": 1, "factor": 2}],
+            1,
+            "in the midst",
+        ),
+        (
+            [
+                {"at_round": 1, "for_rounds": 4, "slow_down": 1, "factor": 4},
+                {"at_round": 3, "for_rounds": 4, "slow_down": 1, "factor": 4},
+            ],
+            1,
+            "at round 3",
+        ),
+        ([{"at": "1s", "crash": 1}, {"at": "2s", "crash": 1}], 1, "in the midst"),
+        ([{"at_round": 3, "crash": 1}, {"at_round": 4, "crash": 1}], 1, "in the midst"),
+        ([{"at": "1s", "every": "2s", "count": 3, "crash": 1, "restart_after": "3s"}], 0, "before it begins again"),
+        ([{"at": "1s", "crash": 1}, {"at": "2s", "restart": 1}, {"at": "3s", "restart": 1}], 2, "not crashed then"),
+        ([{"at": "1s", "crash": 1, "restart_after": "5s"}, {"at": "2s", "restart": 1}], 1, "says itself"),
+        (
+            [
+                {"from": "0s", "to": "9s", "churn": "edge", "up": "1s", "down": "1s"},
+                {"at": "20ms", "for": "1ms", "crash": [1, 2]},
+            ],
+            1,
+            r"node 2 crashes and returns at random times then, by events\[0\]",
+        ),
+        ([{"at": "1s", "for": "1s", "crash": 1, "restart_after": "2s"}], 0, "give one of them"),
+        ([{"at": "1s", "to": "3s", "crash": 1, "restart_after": "2s"}], 0, "give one of them"),
+        ([{"at_round": 1, "for": "3s", "crash": 1, "restart_after": "2s"}], 0, "give one of them"),
+        *[([{"at": "1s", action: []}], 0, "names no node") for action in ("crash", "restart", "pause", "resume")],
+        ([{"at": "1s", "node": [], "uplink": "1Mbit"}], 0, "names no node"),
+        ([{"at": "1s", "link": "[]->1", "loss": 1}], 0, "names no links"),
+        ([{"at": "1s", "for": "1s", "link": "0->1", "state": "up"}], 0, "changes nothing"),
+        ([{"at_round": 1, "for_rounds": 1, "link": "0->1", "state": "up"}], 0, "changes nothing"),
     ],
 )
 def test_what_can_not_be_is_refused_by_entry(entries, index, message):
@@ -207,6 +262,45 @@ def test_partitions_that_refine_each_other_or_take_turns_are_fine():
         {"at": "8s", "for": "9s", "partition": [[0], [1], [2, 3]]},
         {"at": "17s", "for": "2s", "partition": [[0, 2], [1, 3]]},
     )
+
+
+def test_faults_that_take_turns_on_a_node_are_fine():
+    compiled(
+        {"at": "3s", "for": "2s", "pause": 1},
+        {"at": "1s", "for": "2s", "pause": 1},
+        {"at": "1s", "for": "9s", "pause": 2},
+        {"at": "0s", "slow_down": 1, "factor": 4},
+        {"at": "1s", "slow_down": 1, "factor": 3},
+        {"at": "5s", "slow_down": 1, "factor": 1},
+        {"at": "6s", "for": "1s", "slow_down": 1, "factor": 2},
+        {"at": "10s", "crash": 1},
+        {"at": "12s", "restart": 1},
+        {"at": "12s", "for": "1s", "crash": 3},
+        {"at": "13s", "for": "1s", "crash": 3},
+        {"at": "14s", "pause": 4},
+        {"at": "15s", "for": "1s", "crash": 4},
+        {"at": "17s", "for": "1s", "pause": 4},
+        {"at_round": 3, "for": "1s", "crash": 5},
+        {"at_round": 4, "for": "1s", "crash": 5},
+        {"from": "20s", "to": "30s", "churn": [1], "up": "1s", "down": "1s"},
+    )
+
+
+def test_relative_changes_that_overlap_multiply_and_each_ends_alone():
+    overlays, seen = Overlays(), []
+    for event in compiled(
+        {"at": "0s", "for": "10s", "link": "0->1", "latency": "x2"},
+        {"at": "5s", "for": "10s", "link": "0..2->1", "latency": "x3"},
+    ):
+        overlays.apply(event)
+        seen.append(effective({"latency": Effective(None)}, overlays.on_link((0, 1)))["latency"].scale)
+    assert seen == [2, 6, 3, 1]
+
+
+def test_at_one_moment_what_slows_ends_before_what_slows_begins():
+    begins, ends = {"at": "2s", "for": "2s"}, {"at": "0s", "for": "2s"}
+    events = compiled({**begins, "slow_down": 1, "factor": 3}, {**ends, "slow_down": 1, "factor": 4})
+    assert [event.parameters["factor"] for event in events] == [4, 1, 3, 1]
 
 
 @pytest.mark.parametrize("entry", [{"flap": "0->1", "up": "1s", "down": "1s"}, {"churn": 1, "up": "1s", "down": "1s"}])

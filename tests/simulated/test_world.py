@@ -109,6 +109,15 @@ def test_a_paused_node_does_nothing_and_loses_nothing(simulated: Run) -> None:
     assert finished.result["virtual_duration_s"] == pytest.approx(1.4, abs=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_pauses_that_follow_each_other_are_one(simulated: Run, seed: int) -> None:
+    """At the moment between them the first ends before the second begins, whatever the seed orders there."""
+    base = ("world.compute=100ms", f"seed={seed}")
+    one = simulated(*base, "events=[{at: 150ms, for: 2s, pause: 2}]").result
+    two = simulated(*base, "events=[{at: 1150ms, for: 1s, pause: 2}, {at: 150ms, for: 1s, pause: 2}]").result
+    assert one["virtual_duration_s"] == two["virtual_duration_s"] > 2
+
+
 def test_slowed_down_nodes_take_longer(simulated: Run) -> None:
     finished = simulated("world.compute=100ms", "events=[{at_round: 2, slow_down: 1, factor: 5}]")
     assert finished.result["virtual_duration_s"] == pytest.approx(0.2 + 2 * 0.5, abs=1e-12)

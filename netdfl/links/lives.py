@@ -1,0 +1,95 @@
+"""What a schedule does to each node, one thing after the other: entries that contradict each other there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+from netdfl.core.types import NodeId
+from netdfl.core.units import format_time
+from netdfl.links.events import CompiledEvent
+
+Conflict: TypeAlias = tuple[int, str]
+"""The index of an entry, and what is wrong with it."""
+
+_ENDS = {"crash": "restart", "pause": "resume", "slow_down": "slow_down"}
+_DONE = {"crash": "crashed", "pause": "paused", "slow_down": "slowed down"}
+
+
+def node_conflicts(events: Iterable[CompiledEvent]) -> Iterable[Conflict]:
+    """Each entry's first contradiction on a node, where it is certain before the run.
+
+    Times can't be compared with rounds then: of one kind of fault on one node, those by the clock are held
+    against each other, or those by rounds, where it has no others. `events` are in their order.
+    """
+    mine: defaultdict[tuple[NodeId, str], list[CompiledEvent]] = defaultdict(list)
+    for event in events:
+        for begin, end in _ENDS.items():
+            if event.action in (begin, end) or (event.action, begin) == ("crash", "pause"):
+                for node in event.nodes:
+                    mine[node, begin].append(event)
+    found: dict[int, str] = {}
+    for (node, begin), its in sorted(mine.items()):
+        for index, what in _conflicts(node, begin, its):
+            found.setdefault(index, what)
+    return found.items()
+
+
+def _conflicts(node: NodeId, begin: str, events: Sequence[CompiledEvent]) -> Iterator[Conflict]:
+    begun = [event for event in events if event.action == begin and not _is_end(event)]
+    ending = {event.source for event in events if _is_end(event)} & {event.source for event in begun}
+    if all(event.at_round is None for event in events) or (begin == "slow_down" and _in_rounds_alone(events)):
+        yield from _in_order(node, begin, events, ending)
+    elif begin != "slow_down" and all(event.at_round is not None for event in events):
+        for first, then in pairwise(begun):
+            if first.at_round == then.at_round or first.source not in ending:
+                yield then.source, _again(node, first, then)
+                return
+
+
+def _in_order(node: NodeId, begin: str, events: Sequence[CompiledEvent], ending: set[int]) -> Iterator[Conflict]:
+    """The first conflict among faults of one kind; the entries `ending` end by themselves."""
+    now: CompiledEvent | None = None
+    for event in events:
+        by_itself = now is not None and bool({event.source, now.source} & ending)
+        if event.action == "crash" != begin:
+            now = None  # a pause ends with the life
+        elif not _is_end(event):
+            if now is not None and (by_itself or begin != "slow_down"):
+                yield event.source, _again(node, now, event)
+                return
+            now = event
+        elif now is None:
+            if begin != "slow_down" and event.source not in ending:
+                what = f"it would {event.action} node {node} at {_when(event)}, which is not {_DONE[begin]} then"
+                yield event.source, f"{what}; move it behind a {begin}"
+                return
+        else:
+            if by_itself and event.source != now.source:
+                what = f"at {_when(event)} it would end for node {node} what events[{now.source}] began at {_when(now)}"
+                yield event.source, f"{what}, and one of them says itself when it ends; let one entry say it all"
+                return
+            now = None
+
+
+def _is_end(event: CompiledEvent) -> bool:
+    return event.action in ("restart", "resume") or event.parameters.get("factor") == 1
+
+
+def _in_rounds_alone(events: Sequence[CompiledEvent]) -> bool:
+    return all(event.at_round is not None and not event.after_ns for event in events)
+
+
+def _again(node: NodeId, first: CompiledEvent, then: CompiledEvent) -> str:
+    """What is wrong where `then` begins before `first` has ended."""
+    done, what = _DONE[then.action], f"at {_when(then)} it would {then.action.replace('_', ' ')} node {node}"
+    if first.source == then.source:
+        return f"{what}, which it has {done} at {_when(first)} already; let it end before it begins again"
+    whole = f"{what} in the midst of events[{first.source}], which did so at {_when(first)}"
+    return f"{whole}; join them to one entry, or give them other times"
+
+
+def _when(event: CompiledEvent) -> str:
+    return f"round {event.at_round}" if event.at_ns is None else format_time(event.at_ns)
