@@ -10,13 +10,16 @@ from netdfl.core.types import Kind, Message, NodeId
 from netdfl.transport.base import Sink, Transport
 
 MOST_KEPT = 256
-"""Data messages that a node keeps where it may have to send them again."""
+"""Messages that a node keeps where it may have to send them again."""
 
-Sent = tuple[NodeId, int, int]  # (dst, round, step)
+AWAITED = (Kind.DATA, Kind.REQUEST, Kind.REPLY)
+"""The kinds of messages for which nodes wait."""
+
+Sent = tuple[NodeId, int, int, Kind]  # (dst, round, step, kind)
 
 
 class Outgoing:
-    """A `Transport` around another. `keep` is how many data messages it can send again, 0: none."""
+    """A `Transport` around another. `keep` is how many messages it can send again, 0: none."""
 
     def __init__(self, inner: Transport, clock: Clock, *, keep: int = 0) -> None:
         """Send through `inner`."""
@@ -42,20 +45,20 @@ class Outgoing:
         if not self.keep:
             return
         for message in messages:
-            if message.kind is Kind.DATA:
-                self._kept[message.dst, message.round, message.step] = message
+            if message.kind in AWAITED:
+                self._kept[message.dst, message.round, message.step, message.kind] = message
         while len(self._kept) > self.keep:
             self._kept.popitem(last=False)
 
-    def can_send_again(self, dst: NodeId, round: int, step: int) -> bool:
+    def can_send_again(self, sent: Sent) -> bool:
         """Whether the message is still kept."""
-        return (dst, round, step) in self._kept
+        return sent in self._kept
 
-    async def send_again(self, dst: NodeId, round: int, step: int) -> None:
+    async def send_again(self, sent: Sent) -> None:
         """Send a kept message as its next attempt. Raises KeyError where it is not kept."""
-        before = self._kept[dst, round, step]
+        before = self._kept[sent]
         again = before._replace(attempt=before.attempt + 1)
-        self._kept[dst, round, step] = again
+        self._kept[sent] = again
         await self.inner.send([again])
 
     async def aclose(self) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from netdfl.core.types import NodeId
+from netdfl.core.types import Kind, NodeId
 from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.outgoing import Sent
 from netdfl.diagnosis.snapshot import Snapshot, What
 
 OnStall: TypeAlias = Literal["stop", "skip", "resend"]
@@ -25,12 +26,18 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """`src` sends its message of (round, step) to `dst` again."""
+    """`src` sends its message of (round, step) and `kind` to `dst` again."""
 
     src: NodeId
     dst: NodeId
     round: int
     step: int
+    kind: Kind = Kind.DATA
+
+    @property
+    def sent(self) -> Sent:
+        """What `src` calls the message."""
+        return self.dst, self.round, self.step, self.kind
 
 
 Step: TypeAlias = Skip | Resend
@@ -61,12 +68,17 @@ class Recovery:
     def _resends(self, finding: Finding, snapshot: Snapshot) -> list[Step]:
         if finding.cause is not Cause.LOST_MESSAGE:
             return []
-        steps: list[Resend] = []
-        for root, culprit in finding.witness:
-            wait = snapshot.nodes[root].wait
-            assert wait is not None, f"node {root} is the root of a stall and waits for nothing"
-            steps.append(Resend(culprit, root, wait.round, wait.step))
+        steps = [_lost(snapshot, root, culprit) for root, culprit in finding.witness]
         if any(self.resent[step] >= MOST_RESENDS or not self.can_send_again(step) for step in steps):
             return []
         self.resent.update(steps)
         return list(steps)
+
+
+def _lost(snapshot: Snapshot, root: NodeId, culprit: NodeId) -> Resend:
+    """The message for want of which `root` waits for `culprit`: one from there, or its own request to there."""
+    wait = snapshot.nodes[root].wait
+    assert wait is not None, f"node {root} is the root of a stall and waits for nothing"
+    src, dst = wait.awaited[culprit].edge or (culprit, root)
+    kind = Kind.DATA if wait.what is What.MESSAGE else Kind.REQUEST if src == root else Kind.REPLY
+    return Resend(src, dst, wait.round, wait.step, kind)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 
+from netdfl.core.types import Kind
 from netdfl.diagnosis.account import give_account, stack_of
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.node.gate import Gate
@@ -37,7 +38,8 @@ class Probed:
         if order.skip:
             self.node.waits.skip(frozenset(order.skip))
         for again in order.again:
-            if self.outgoing.can_send_again(again.dst, again.round, again.step):
-                task = asyncio.create_task(self.outgoing.send_again(again.dst, again.round, again.step))
+            sent = again.dst, again.round, again.step, Kind(again.kind)
+            if self.outgoing.can_send_again(sent):
+                task = asyncio.create_task(self.outgoing.send_again(sent))
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)

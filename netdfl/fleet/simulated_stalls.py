@@ -171,13 +171,11 @@ class Stalls:
             self.fleet.nodes[step.node].node.waits.skip(step.sources)
         elif self.fleet.faults.group is not None:
             outgoing = self.fleet.nodes[step.src].outgoing
-            self.fleet.faults.group.create_task(outgoing.send_again(step.dst, step.round, step.step))
+            self.fleet.faults.group.create_task(outgoing.send_again(step.sent))
 
     def _can_send_again(self, step: Resend) -> bool:
         source = self.fleet.nodes[step.src]
-        return source.status.phase in (Phase.RUNNING, Phase.FINISHED) and source.outgoing.can_send_again(
-            step.dst, step.round, step.step
-        )
+        return source.status.phase in (Phase.RUNNING, Phase.FINISHED) and source.outgoing.can_send_again(step.sent)
 
 
 def _state(node: SimulatedNode) -> State | None:

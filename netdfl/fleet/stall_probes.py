@@ -186,5 +186,5 @@ class StallProbes:
         if isinstance(step, Skip):
             attendees[step.node].order(pb.Order(recover=pb.Recover(skip=sorted(step.sources))))
         elif isinstance(step, Resend):
-            again = pb.Again(dst=step.dst, round=step.round, step=step.step)
+            again = pb.Again(dst=step.dst, round=step.round, step=step.step, kind=step.kind)
             attendees[step.src].order(pb.Order(recover=pb.Recover(again=[again])))

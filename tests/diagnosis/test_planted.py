@@ -223,6 +223,17 @@ CASES = (
         wait={"deadline": "none", "on_stall": "resend"},
         events=[lose(2, 3, 5)],
     ),
+    *(
+        gossip(
+            f"resend a {kind}",
+            lost(1, 2, over=True),
+            nodes=4,
+            algorithm={"name": "ad_psgd", "order": "successor", "bipartite": True},
+            wait={"deadline": "none", "on_stall": "resend"},
+            events=[{"at": "30ms", "for": "20ms", "link": "{}->{}".format(*edge), "state": "down_drop"}],
+        )
+        for kind, edge in (("request", (1, 2)), ("reply", (2, 1)))
+    ),
     asking("skip out of a cycle", cycle(3), *(deadlock(0, 1, 2, over=True) for _ in range(3))),
     # healthy fleets
     gossip("no fault", nodes=8, topology=SYMMETRIC),

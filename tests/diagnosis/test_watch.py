@@ -220,6 +220,13 @@ def test_resend_is_bounded_and_needs_a_message_that_is_still_kept() -> None:
     assert again.steps(find_stuck(knot)[0], knot) == []
 
 
+@pytest.mark.parametrize(("edge", "kind"), [((1, 0), Kind.REPLY), ((0, 1), Kind.REQUEST)])
+def test_of_an_exchange_what_was_lost_is_sent_again_by_who_sent_it(edge: tuple[int, int], kind: Kind) -> None:
+    snapshot = fleet(waits(0, {1: lost(*edge)}, round=7, what=What.REPLY), is_(1, State.RUNNING))
+    (found,) = find_stuck(snapshot)
+    assert Recovery("resend", lambda step: True).steps(found, snapshot) == [Resend(*edge, 7, 0, kind)]
+
+
 class Post:
     """A transport that notes what it is given."""
 
@@ -254,9 +261,19 @@ async def test_outgoing_shows_what_it_is_held_up_with_and_sends_again_under_the_
     await outgoing.send(messages)
     assert post.while_sending == [4]
     assert (outgoing.sending, outgoing.since_ns) == ((), 12)
-    assert [outgoing.can_send_again(dst, 4, 0) for dst in range(1, 5)] == [False, True, True, True]
+    assert [outgoing.can_send_again((dst, 4, 0, Kind.DATA)) for dst in range(1, 5)] == [False, True, True, True]
     for _ in range(2):
-        await outgoing.send_again(3, 4, 0)
+        await outgoing.send_again((3, 4, 0, Kind.DATA))
     assert [(m.dst, m.attempt) for m in post.sent[4:]] == [(3, 1), (3, 2)]
     assert post.sent[4].payload is messages[2].payload
     assert Counter(m.kind for m in post.sent) == {Kind.DATA: 6}
+
+
+async def test_a_request_and_a_reply_of_one_round_to_one_node_are_kept_apart_and_heartbeats_not_at_all() -> None:
+    post = Post()
+    outgoing = post.outgoing = Outgoing(post, Noon(), keep=3)  # type: ignore[arg-type]
+    messages = [Message(0, 1, kind, 0, 4, 0, 0, Payload()) for kind in (Kind.REQUEST, Kind.REPLY, Kind.HEARTBEAT)]
+    await outgoing.send(messages)
+    assert [outgoing.can_send_again((1, 4, 0, m.kind)) for m in messages] == [True, True, False]
+    await outgoing.send_again((1, 4, 0, Kind.REPLY))
+    assert (post.sent[-1].kind, post.sent[-1].attempt) == (Kind.REPLY, 1)

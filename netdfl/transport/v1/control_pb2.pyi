@@ -231,11 +231,13 @@ class Recover(_message.Message):
     def __init__(self, skip: _Optional[_Iterable[int]] = ..., again: _Optional[_Iterable[_Union[Again, _Mapping]]] = ...) -> None: ...
 
 class Again(_message.Message):
-    __slots__ = ("dst", "round", "step")
+    __slots__ = ("dst", "round", "step", "kind")
     DST_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     dst: int
     round: int
     step: int
-    def __init__(self, dst: _Optional[int] = ..., round: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
+    kind: str
+    def __init__(self, dst: _Optional[int] = ..., round: _Optional[int] = ..., step: _Optional[int] = ..., kind: _Optional[str] = ...) -> None: ...
