@@ -134,6 +134,8 @@ def describe_culprits(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge]) -
         why = f" ({words.listed(sorted(reasons))})" if reasons else ""
         again = all(wait_of(snapshot, root).awaited[culprit].resent for root, culprit in pairs)
         sent = ", and will be sent again" if again else ""
+        if all(src == root for (src, _), (root, _) in zip(edges, pairs, strict=True)):
+            return f"which its request never reached: it was lost on {arrows}{why}{sent}"
         return f"whose message{'s were' if len(pairs) > 1 else ' was'} lost on {arrows}{why}{sent}"
     if cause is Cause.UNREACHABLE:
         return _describe_unreachable(snapshot, culprits, edges, arrows)

@@ -111,6 +111,8 @@ def _sentence(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], roots: Se
     for_ = words.seconds(snapshot.at_ns - first.since_ns)
     if cause is Cause.STRAGGLER and _by_message(snapshot, pairs[0]):
         root, culprit = pairs[0]
+        if wait_of(snapshot, root).awaited[culprit].edge == (root, culprit):
+            return f"{who} for node {culprit}, to which its request is still on its way over {root}->{culprit}"
         return f"{who} for the message of node {culprit}, which is still on its way over {culprit}->{root}"
     if cause is Cause.STRAGGLER:
         return f"node {culprits[0]} has been at work in round {first.round} for {for_}; {who} for it"

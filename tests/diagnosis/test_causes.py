@@ -42,6 +42,19 @@ def test_a_lost_message_names_the_root_and_who_is_behind_it() -> None:
     assert found.permanent
 
 
+def test_a_request_that_was_lost_is_not_blamed_on_who_was_asked() -> None:
+    found = only(fleet(waits(1, {2: lost(1, 2)}, round=3, what=What.REPLY), is_(2, State.RUNNING, round=9)))
+    assert found.text == "node 1 waits in round 3 for node 2, which its request never reached: it was lost on 1->2"
+    slow = only(fleet(waits(1, {2: lost(1, 2)}, round=3, what=What.REPLY, deadline_ns=SECOND), is_(2, State.RUNNING)))
+    assert slow.text.endswith("never reached: it was lost on 1->2 (until the deadline at 1 s)")
+
+
+def test_a_request_on_its_way_is_told_apart_from_a_message_on_its_way() -> None:
+    flying = Awaited(Fate.IN_FLIGHT, edge=(1, 2))
+    found = only(fleet(waits(1, {2: flying}, round=3, what=What.REPLY), is_(2, State.RUNNING)))
+    assert found.text == "node 1 waits in round 3 for node 2, to which its request is still on its way over 1->2"
+
+
 def test_a_cycle_is_the_minimal_witness_of_a_deadlock() -> None:
     found = only(fleet(waits(0, [1]), waits(1, [2]), waits(2, [0]), waits(3, [0, 1]), waits(4, [3])))
     assert (found.cause, found.roots, found.behind) == (Cause.DEADLOCK, (0, 1, 2), (3, 4))
