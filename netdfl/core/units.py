@@ -23,7 +23,10 @@ def _quantity(text: object, table: dict[str, int], what: str, examples: str) -> 
     match = _NUMBER.match(text) if isinstance(text, str) else None
     if match is None or match[2] not in table:
         raise ValueError(f"{text!r} is not a {what}; write a number with a unit, like {examples}")
-    return Decimal(match[1]) * table[match[2]]
+    found = Decimal(match[1]) * table[match[2]]
+    if found < 0:
+        raise ValueError(f"{text!r} is negative; a {what} is 0 or more, like {examples}")
+    return found
 
 
 def parse_time_ns(text: object) -> int:

@@ -84,9 +84,11 @@ def make_transport(
 
 
 def message_options(blueprint: Blueprint) -> GrpcOptions:
-    """The scenario's gRPC options, with room for what its own model can send: the vector and three extras."""
-    most = 4 * 8 * blueprint.problem.dim + 1024 * 1024
-    return replace(blueprint.scenario.transport, max_message=most)
+    """The scenario's gRPC options; where it names no `max_message`, its model's vector and three extras have room."""
+    asked = blueprint.scenario.transport
+    if asked.max_message != GrpcOptions.max_message:
+        return asked
+    return replace(asked, max_message=4 * 8 * blueprint.problem.dim + 1024 * 1024)
 
 
 class Door:

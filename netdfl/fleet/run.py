@@ -9,17 +9,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.diagnosis.fidelity import judge_fidelity
 from netdfl.diagnosis.messages import with_messages
 from netdfl.fleet.compute import COMPUTE_FILE
+from netdfl.fleet.loops import outside_loops
 from netdfl.fleet.spawn import Nursery
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
@@ -33,7 +33,6 @@ from netdfl.scenario.schema import Scenario
 if TYPE_CHECKING:
     from netdfl.fleet.resume import Resumption
 
-T = TypeVar("T")
 RESUMED = ("simulated", "processes", "namespaces")
 RESUMPTIONS = "resumed.json"
 ORIGIN = "origin.json"
@@ -108,7 +107,12 @@ def run(
         raise InputError(f"world {world!r} can't be run here; use one of {', '.join(WORLDS)}")
     try:
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
-        return _run_in(scenario, replace(directory, page=page), view, nursery)
+        try:
+            return _run_in(scenario, replace(directory, page=page), view, nursery)
+        except InputError:
+            if not directory.recorded:
+                directory.abandon()
+            raise
     finally:
         if nursery is not None:
             nursery.close()
@@ -232,7 +236,7 @@ def run_processes(
     world: Any = scenario.world
     status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
     try:
-        outcome = run_loop(_launch(scenario, directory, view, own, status, resumption))
+        outcome = outside_loops(lambda: asyncio.run(_launch(scenario, directory, view, own, status, resumption)))
     finally:
         own.close()
     bound = world.fidelity
@@ -288,16 +292,6 @@ async def _launch(
         showing.cancel()
         launcher.update_counts()
         view.update(status)
-
-
-def run_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run to the end, in a thread of its own where a loop runs already, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(asyncio.run, coroutine).result()
 
 
 async def _show(view: View, status: FleetStatus) -> None:

@@ -23,8 +23,10 @@ from netdfl.core.errors import NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.compute import COMPUTE_FILE, ComputeTime, Measured, record, replay, round_ns, slow_nodes, time_ns
+from netdfl.fleet.devices import spread
 from netdfl.fleet.evaluation import Snapshot, judge_average
 from netdfl.fleet.faults import Faults
+from netdfl.fleet.loops import outside_loops
 from netdfl.fleet.simulated_node import SimulatedNode
 from netdfl.fleet.simulated_stalls import Stalls
 from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
@@ -69,6 +71,13 @@ def simulate(
 
     `keep_log` gets the event log's lines. Raises InputError where the scenario asks for what can't be.
     """
+    spread(getattr(scenario.task, "device", "cpu"), torch.cuda.device_count(), 1)
+    return outside_loops(lambda: _simulate(scenario, directory, status, view, keep_log))
+
+
+def _simulate(
+    scenario: Scenario, directory: RunDirectory, status: FleetStatus, view: View, keep_log: Path | None
+) -> Outcome:
     with exact_arithmetic(), rare_collections(), ExitStack() as stack:
         blueprint = Blueprint.of(scenario)
         compute = compute_time(blueprint, directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -67,6 +68,21 @@ class RunDirectory:
                 f"the run directory {exc.filename} can't be made: {exc.strerror}; name another with --out DIR"
             ) from exc
         return cls(path)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a node or the fleet has recorded anything yet."""
+        return any(file.stat().st_size for file in (self.path / STORE).glob("*"))
+
+    def abandon(self) -> None:
+        """Remove what was written for a run that was refused; `latest` points at the run before it again."""
+        for each in self.path.iterdir():
+            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        link = self.path.parent / "latest"
+        if link.is_symlink() and link.resolve() == self.path:
+            self.path.rmdir()
+            earlier = max((each.name for each in self.path.parent.iterdir() if not each.is_symlink()), default="")
+            _point(link, earlier) if earlier else link.unlink()
 
     def write(self, name: str, text: str) -> Path:
         """Write `name` (`scenario.yaml`, say) atomically. Raises RunError where the disk refuses it."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from netdfl.core.errors import Problem
+from netdfl.core.units import format_bytes, format_time, parse_size_bytes, parse_time_ns
 from netdfl.scenario.document import Document, Path
 from netdfl.scenario.slots import nearest
 from netdfl.scenario.walk import keys_at
@@ -75,7 +77,7 @@ def _problem(details: ErrorDetails, path: Path, document: Document, root: type[B
             path, f"{name} is {value!r}", _expected(context["expected"]), _near(value, context["expected"])
         )
     if kind.startswith(("greater_than", "less_than")):
-        return document.problem(path, f"{name} is {value!r}", _expected(_bound(kind, context)))
+        return document.problem(path, f"{name} is {value!r}", _expected(_bound(kind, context, value)))
     return document.problem(path, f"{name} is {value!r}", _expected(_TYPES.get(kind, details["msg"])))
 
 
@@ -84,14 +86,22 @@ def _near(value: Any, expected: str) -> str:
     return remedy if remedy.startswith("did you mean") else ""
 
 
-def _bound(kind: str, context: dict[str, Any]) -> str:
+def _bound(kind: str, context: dict[str, Any], value: Any) -> str:
     sign, limit = {
         "greater_than": ("above", "gt"),
         "greater_than_equal": ("at least", "ge"),
         "less_than": ("below", "lt"),
         "less_than_equal": ("at most", "le"),
     }[kind]
-    return f"{sign} {context[limit]:g}"
+    return f"{sign} {_in_units_of(value, context[limit])}"
+
+
+def _in_units_of(value: Any, limit: float) -> str:
+    for parse, show in ((parse_time_ns, format_time), (parse_size_bytes, format_bytes)):
+        with suppress(ValueError):
+            parse(value)
+            return show(int(limit))
+    return f"{limit:g}"
 
 
 def _expected(what: str) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
+from netdfl.core.units import PositiveInt
 from netdfl.training.base import Gradient, LocalData
 
 Dtype = Literal["float32", "float64"]
@@ -108,7 +109,7 @@ def consensus(
     streams: Streams,
     /,
     *,
-    dim: int = 16,
+    dim: PositiveInt = 16,
     init: Literal["normal", "integers", "ramp"] = "normal",
     dtype: Dtype = "float64",
 ) -> Quadratic:
@@ -133,7 +134,7 @@ def quadratic(
     streams: Streams,
     /,
     *,
-    dim: int = 16,
+    dim: PositiveInt = 16,
     heterogeneity: float = 1.0,
     condition: float = 1.0,
     noise: float = 0.0,

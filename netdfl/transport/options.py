@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
-from netdfl.core.units import PositiveInt, SizeBytes, TimeNs
+from netdfl.core.units import Bound, PositiveInt, SizeBytes, TimeNs
 
 _MS = 1_000_000
 _S = 1_000_000_000
+_Bytes: TypeAlias = Annotated[SizeBytes, Bound(ge=1)]
+_Span: TypeAlias = Annotated[TimeNs, Bound(ge=_MS)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GrpcOptions:
     """What gRPC's own timers, windows and limits are set to, the same on every node.
 
-    `max_message` bounds one message's frame; the fleet sets it from the scenario's model. A frame up
+    `max_message` bounds one message's frame; at its default the fleet sets it from the scenario's model. A frame up
     to `frame_max` travels whole on an open stream, a larger one in pieces of `chunk` (larger pieces stall the
     event loop for longer, smaller ones cost more calls). `queue_messages` and `queue_bytes` bound what waits for one
     destination; one message is always let in. A receiver reads up to `lookahead` ahead of what it has
@@ -23,21 +26,21 @@ class GrpcOptions:
     `keepalive_timeout` is closed, and what is under way on it fails; the scenario waits longer where packets are lost.
     """
 
-    max_message: SizeBytes = 64 * 1024 * 1024
-    frame_max: SizeBytes = 1024 * 1024
-    chunk: SizeBytes = 512 * 1024
-    write_buffer: SizeBytes = 1024 * 1024
-    lookahead: SizeBytes = 4 * 1024 * 1024
+    max_message: _Bytes = 64 * 1024 * 1024
+    frame_max: _Bytes = 1024 * 1024
+    chunk: _Bytes = 512 * 1024
+    write_buffer: _Bytes = 1024 * 1024
+    lookahead: _Bytes = 4 * 1024 * 1024
     queue_messages: PositiveInt = 64
-    queue_bytes: SizeBytes = 256 * 1024 * 1024
+    queue_bytes: _Bytes = 256 * 1024 * 1024
     waiting_calls: PositiveInt = 4
-    call_deadline: TimeNs = 60 * _S
-    close_grace: TimeNs = 500 * _MS
-    keepalive: TimeNs = 2 * _S
-    keepalive_timeout: TimeNs = 2 * _S
-    backoff_initial: TimeNs = 100 * _MS
-    backoff_min: TimeNs = 5 * _S
-    backoff_max: TimeNs = 500 * _MS
+    call_deadline: _Span = 60 * _S
+    close_grace: _Span = 500 * _MS
+    keepalive: _Span = 2 * _S
+    keepalive_timeout: _Span = 2 * _S
+    backoff_initial: _Span = 100 * _MS
+    backoff_min: _Span = 5 * _S
+    backoff_max: _Span = 500 * _MS
 
     def channel(self) -> list[tuple[str, int]]:
         """The arguments of a channel: one TCP connection of its own, pinged when it is idle too."""
