@@ -131,15 +131,22 @@ class Match:
         )
 
 
+def rounds_beyond(messages: Sequence[Match], rounds: int) -> str:
+    """What is wrong where a run of `rounds` has no round of some of `messages`; empty where nothing is."""
+    beyond = sorted({match.round for match in messages if match.round >= rounds})
+    return f"drop_list names round {beyond[0]}, and rounds are 0 to {rounds - 1}; correct it" if beyond else ""
+
+
 class DropList:
     """Lose exactly the listed messages (and their duplicates)."""
 
-    __slots__ = ("_by_round",)
+    __slots__ = ("_by_round", "messages")
 
     def __init__(self, seed: int, /, *, messages: list[Match]) -> None:
         """`messages` in any order; at least one."""
         if not messages:
             raise ValueError("drop_list has no messages; list at least one, like {round: 3}, or use loss: 0")
+        self.messages = tuple(messages)
         self._by_round: dict[int, list[Match]] = {}
         for match in messages:
             self._by_round.setdefault(match.round, []).append(match)

@@ -16,8 +16,10 @@ from netdfl.links.compiling import is_zero_rate
 from netdfl.links.events import STANDING, CompiledEvent
 from netdfl.links.link_actions import partition_blocks
 from netdfl.links.lives import node_conflicts
+from netdfl.links.loss import DropList, rounds_beyond
 from netdfl.links.reading import nearest, read_parameters, read_value
 from netdfl.links.selectors import Block, NodesText, parse_nodes
+from netdfl.links.spec import choose
 from netdfl.links.when import KEYS, Facts, Span, spans, split
 
 _CHANGING = ("link", "node")
@@ -87,6 +89,7 @@ def _conflicts(entries: Sequence[_Entry], facts: Facts) -> Iterable[tuple[int, s
     events = sorted((event for entry in entries for event in entry.events), key=lambda event: event.order)
     yield from _heals_of_nothing(entries, events)
     yield from _never_moving(events)
+    yield from _never_sent(events, facts)
     yield from node_conflicts(events)
     yield from _random_lives(entries)
 
@@ -165,6 +168,16 @@ def _never_moving(events: Sequence[CompiledEvent]) -> Iterable[tuple[int, str]]:
                 continue
             if not any(_covers(later, event) for later in changes[place + 1 :] if later.cause == STANDING):
                 yield event.source, f"it sets {key} to 0 and nothing ends that; give it for: 10s, or a later {key}"
+
+
+def _never_sent(events: Sequence[CompiledEvent], facts: Facts) -> Iterable[tuple[int, str]]:
+    for event in events:
+        loss = choose("loss", event.parameters.get("loss"))
+        model = None if loss is None else loss.build(0)
+        if isinstance(model, DropList) and facts.rounds is not None:
+            what = rounds_beyond(model.messages, facts.rounds)
+            if what:
+                yield event.source, f"loss: {what}"
 
 
 def _covers(later: CompiledEvent, event: CompiledEvent) -> bool:

@@ -14,6 +14,7 @@ from netdfl.links.spec import LinksSpec
 from netdfl.scenario.build import build_network, build_topology, compile_schedule
 from netdfl.scenario.compression import compression_fits
 from netdfl.scenario.document import Document, Path
+from netdfl.scenario.in_vain import messages_exist, selection_chooses
 from netdfl.scenario.links import block
 from netdfl.scenario.parts import Part
 from netdfl.scenario.schema import Scenario
@@ -40,6 +41,9 @@ def nodes_exist(scenario: Scenario, document: Document) -> Iterator[Problem]:
     named: list[tuple[Path, list[int]]] = [(("groups", name), nodes) for name, nodes in scenario.groups.items()]
     if isinstance(scenario.expect.died, list):
         named.append((("expect", "died"), scenario.expect.died))
+    stragglers = getattr(scenario.world, "stragglers", None)
+    if stragglers is not None:
+        named.append((("world", "stragglers", "nodes"), stragglers.nodes))
     for path, nodes in named:
         missing = sorted({node for node in nodes if node >= scenario.num_nodes})
         if missing:
@@ -258,7 +262,7 @@ def _no_packet(key: str, value: object) -> str:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check(nodes_exist, frozenset({"nodes", "algorithm", "groups", "expect"})),
+    Check(nodes_exist, frozenset({"nodes", "algorithm", "groups", "expect", "world"})),
     Check(server_and_star, frozenset({"algorithm", "topology"})),
     Check(graph_fits, frozenset({"nodes", "seed", "rounds", "algorithm", "topology"})),
     Check(
@@ -273,6 +277,8 @@ CHECKS: tuple[Check, ...] = (
     Check(layer_exists, frozenset({"world"})),
     Check(packets_can, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events", "links", "world"})),
     Check(links_mean_something, frozenset({"nodes", "algorithm", "groups", "links"})),
+    Check(messages_exist, frozenset({"rounds", "links"})),
+    Check(selection_chooses, frozenset({"nodes", "seed", "algorithm", "topology"})),
 )
 
 

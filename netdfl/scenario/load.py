@@ -63,7 +63,7 @@ def loads(
     document = parse(text, file)
     wanted = [overrides.parse_override(each) for each in sets]
     if on is not None:
-        wanted.append(overrides.Override(f"--on {on}", ("world", "kind"), on))
+        wanted.append(overrides.on_world(on, wanted))
     if not isinstance(document.data, dict):
         raise ScenarioError([document.problem((), "a scenario is a mapping", "expected `schema: netdfl/1` and so on")])
     folder = str(directory)

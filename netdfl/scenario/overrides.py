@@ -39,6 +39,17 @@ def parse_override(text: str, flag: str = "--set") -> Override:
     return Override(written, tuple(int(key) if key.isdigit() else key for key in keys), parsed)
 
 
+def on_world(kind: str, others: list[Override]) -> Override:
+    """`--on kind`. Raises ScenarioError where one of `others` names another world."""
+    for other in others:
+        value = other.value.get("kind") if isinstance(other.value, dict) else other.value
+        if other.path in (("world",), ("world", "kind")) and value not in (None, kind):
+            raise ScenarioError(
+                [Problem(f"the run is to be on {kind}, by --on", "", "remove one of the two", other.text)]
+            )
+    return Override(f"--on {kind}", ("world", "kind"), kind)
+
+
 def apply(document: Document, overrides: list[Override], root: type[BaseModel], directory: str) -> list[str]:
     """Write `overrides` into the normal `document`; return a notice for each key that was dropped.
 

@@ -164,3 +164,32 @@ def test_grpc_waits_longer_for_an_answer_where_packets_are_late(world: str, seco
     assert to_plain(loads(text))["transport"]["keepalive_timeout"] == f"{seconds}s"
     assert loads(text + "transport: {keepalive_timeout: 7s}\n").transport.keepalive_timeout == 7 * 10**9
     assert loads(BASE, on="namespaces").transport.keepalive_timeout == 20 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (["world={kind: simulated, stragglers: {nodes: [99]}}"], "node 99 does not exist"),
+        (["links={default: {loss: {model: drop_list, messages: [{round: 10}]}}}"], "names round 10, and rounds are 0"),
+        (
+            ["events=[{at: 1s, link: 0->1, loss: {model: drop_list, messages: [{round: 3}, {round: 12}]}}]"],
+            "names round 12, and rounds are 0 to 9",
+        ),
+        (["topology={kind: ring, selection: {kind: random_k, k: 3}}"], "no node has more than 2"),
+    ],
+)
+def test_what_would_never_have_an_effect_is_refused(sets: list[str], said: str) -> None:
+    assert any(said in mistake for mistake in mistakes(BASE, *sets))
+
+
+@pytest.mark.parametrize(
+    "set_",
+    [
+        "world={kind: simulated, stragglers: {nodes: [7]}}",
+        "links={default: {loss: {model: drop_list, messages: [{round: 9}]}}}",
+        "topology={kind: ring, selection: {kind: random_k, k: 2}}",
+        "topology={kind: random_sym, neighbors: 3, selection: {kind: random_k, k: 4}}",
+    ],
+)
+def test_what_may_have_an_effect_is_not_refused(set_: str) -> None:
+    loads(BASE, [set_])

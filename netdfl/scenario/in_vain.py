@@ -1,0 +1,43 @@
+"""What a scenario asks for and would never get: said when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netdfl.core.errors import Problem
+from netdfl.links.loss import DropList, rounds_beyond
+from netdfl.scenario.build import build_topology
+from netdfl.scenario.document import Document
+from netdfl.scenario.links import block
+from netdfl.scenario.parts import Part
+from netdfl.scenario.schema import Scenario
+
+
+def messages_exist(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """No link drops messages of rounds that the run does not have."""
+    for selector, entry in block(scenario.links).items():
+        loss = entry.get("loss")
+        if not isinstance(loss, Part) or type(loss).function is not DropList:
+            continue
+        if what := rounds_beyond(loss.params["messages"], scenario.rounds):
+            yield document.problem(("links", selector, "loss"), f"loss: {what}")
+
+
+def selection_chooses(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """On a static graph some node has as many neighbors as it should choose."""
+    selection = scenario.topology.selection
+    k = selection.params.get("k")
+    if scenario.has_server or not isinstance(k, int):
+        return
+    try:
+        topology = build_topology(scenario)
+    except (ValueError, OSError):
+        return
+    most = int(topology.graph(0).out_degrees.max())
+    if not topology.time_varying and k > most:
+        yield document.problem(
+            ("topology", "selection", "k"),
+            f"{selection.kind} of k = {k} neighbors would choose nothing: no node has more than {most}",
+            "",
+            f"give k from 1 to {most}, or use a denser graph",
+        )
