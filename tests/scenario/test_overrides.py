@@ -100,6 +100,6 @@ def test_mistakes_of_overrides_name_them() -> None:
 
 @pytest.mark.parametrize("set_", ["world.kind=processes", "world=processes", "world={kind: processes}"])
 def test_two_words_on_the_world_must_agree(set_: str) -> None:
-    with pytest.raises(ScenarioError, match=r"--set world.*the run is to be on simulated, by --on; remove one"):
+    with pytest.raises(ScenarioError, match=r"--set world.*the run is to be on simulated, by --on, remove one"):
         loads(BASE, [set_], on="simulated")
     assert loads(BASE, [set_], on="processes").world.kind == "processes"
