@@ -20,7 +20,7 @@ from netdfl.scenario.parts import Part
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.survival import survives
 from netdfl.scenario.tables import ALGORITHMS
-from netdfl.scenario.waiting import stale_acts
+from netdfl.scenario.waiting import missing_is_treated, quorum_can_come, stale_acts
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
 from netdfl.topology.weights import MixingMatrix
@@ -271,6 +271,8 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(waits_can_end, frozenset({"nodes", "seed", "rounds", "algorithm", "topology", "wait"})),
     Check(survives, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait", "delivery"})),
+    Check(missing_is_treated, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait"})),
+    Check(quorum_can_come, frozenset({"nodes", "seed", "algorithm", "topology", "wait"})),
     Check(stale_acts, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait"})),
     Check(local_sample, frozenset({"nodes", "evaluation"})),
     Check(events_can_be, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events"})),

@@ -15,6 +15,7 @@ from netdfl.scenario.document import parse
 from netdfl.scenario.problems import problems_of
 from netdfl.scenario.schema import SCHEMA, Scenario
 from netdfl.scenario.survival import automatic
+from netdfl.scenario.waiting import waiting_notices
 from netdfl.scenario.walk import normalise
 
 _STAND_INS = {
@@ -84,7 +85,7 @@ def loads(
         delivery, notice = automatic(scenario)
         scenario = scenario.model_copy(update={"delivery": delivery})
         notices += [notice] if notice else []
-    scenario._notices = (*notices, *warnings(scenario))
+    scenario._notices = (*notices, *warnings(scenario), *waiting_notices(scenario))
     return scenario
 
 

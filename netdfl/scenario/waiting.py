@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netdfl.core.errors import Problem
-from netdfl.scenario.build import build_topology
-from netdfl.scenario.compression import is_push, is_static
+from netdfl.scenario.build import build_network, build_topology
+from netdfl.scenario.compression import is_push, is_static, scheme_of
 from netdfl.scenario.document import Document
 from netdfl.scenario.schema import Scenario
+from netdfl.topology.network import Network
 
-_OWN_EXCHANGE = ("choco_sgd", "delicoco", "qdfedavgm", "deepsqueeze", "dispfl")
+_ROUNDS = 8
+_CHOCO = ("choco_sgd", "delicoco", "qdfedavgm")
+_OWN_EXCHANGE = (*_CHOCO, "deepsqueeze", "dispfl")
 
 
 def stale_acts(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -52,3 +55,96 @@ def _neighbors_change(scenario: Scenario, graph: str) -> tuple[str, str] | None:
         return None
     what = f"stale gossip mixes the newest vector of each neighbor, and on {graph} neighbors change"
     return what, "use a static graph, or push-sum, which mixes what comes late (sgp)"
+
+
+def missing_is_treated(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """`on_missing` is written only where the algorithm has a weight that it could give away."""
+    found = _no_choice(scenario) if scenario.wait.on_missing in ("last", "renormalise") else None
+    if found is not None:
+        yield document.problem(("wait", "on_missing"), found[0], "", found[1])
+
+
+def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
+    """Why nothing but the method's own can be done about a missing message, and what to do; None where it can."""
+    name, how = scenario.algorithm.kind, scenario.wait.on_missing
+    family = getattr(scenario.algorithm.entry, "family", "gossip")
+    if family == "server":
+        return f"{name} averages the reports that came, and knows no {how}", "remove on_missing"
+    if family == "bilateral":
+        return f"in {name} an exchange that fails moves nobody, and there is no {how}", "remove on_missing"
+    if family == "overlap" or is_push(scenario):
+        return f"{name} adds up the shares that come: a missing one leaves no weight for {how}", "remove on_missing"
+    if name == "dispfl":
+        return f"dispfl averages each coordinate over those that came, and knows no {how}", "remove on_missing"
+    scheme = _scheme(scenario)
+    if scheme in ("deepsqueeze", "unsafe", "literal"):
+        return f"{scheme} gives a missing neighbor's weight to the node itself, and knows no {how}", "use self"
+    if scheme == "choco" and how == "renormalise" and scenario.compression is None:
+        return "choco can't scale up what came: its references would no longer agree", "use on_missing: self or last"
+    return None
+
+
+def _scheme(scenario: Scenario) -> str:
+    """How gossip's messages are made; empty for whole vectors, and where the graph can't be drawn."""
+    name = scenario.algorithm.kind
+    if scenario.algorithm.params.get("form") == "literal":
+        return "literal"
+    if scenario.compression is None:
+        return "choco" if name in _CHOCO else name if name == "deepsqueeze" else ""
+    try:
+        return scheme_of(scenario)
+    except (ValueError, OSError):
+        return ""
+
+
+def quorum_can_come(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """Some node has as many neighbors as a quorum asks for, on a graph that stays."""
+    need, name, path = scenario.wait.need, scenario.algorithm.kind, ("wait", "for")
+    if not isinstance(need, int):
+        return
+    if getattr(scenario.algorithm.entry, "family", "gossip") == "bilateral":
+        if need > 1:
+            yield document.problem(path, f"in {name} a node waits for one reply, never for {need}", "", "use for: all")
+        return
+    network = _drawn(scenario)
+    if network is None or not (scenario.has_server or is_static(scenario, network.topology)):
+        return
+    least, most = _in_degrees(network, range(1))
+    if need > most:
+        what = f"nobody on {scenario.topology.kind} ever hears from {need} nodes in a round: the most is {most}"
+        yield document.problem(path, what, "", f"use for: all, or a quorum of at most {max(least, 1)}")
+
+
+def waiting_notices(scenario: Scenario) -> Iterator[str]:
+    """What a quorum means for nodes that hear from fewer."""
+    need, network = scenario.wait.need, _drawn(scenario)
+    bilateral = getattr(scenario.algorithm.entry, "family", "gossip") == "bilateral"
+    if not isinstance(need, int) or network is None or bilateral or scenario.has_server:
+        return
+    varies = not is_static(scenario, network.topology)
+    least, _ = _in_degrees(network, range(min(_ROUNDS, scenario.rounds)) if varies else range(1))
+    if need <= least:
+        return
+    known = network.receivers_know or scenario.wait.announce
+    wait = "wait for all of those" if known else "then wait " + _until(scenario.wait.deadline)
+    rounds = " in some rounds" if varies else ""
+    yield f"wait: a quorum of {need} is more than some nodes hear from{rounds} ({least}); they {wait}"
+
+
+def _until(deadline: int | str | None) -> str:
+    return "without end" if deadline is None else "until the deadline"
+
+
+def _drawn(scenario: Scenario) -> Network | None:
+    try:
+        return build_network(scenario)
+    except (ValueError, OSError):
+        return None
+
+
+def _in_degrees(network: Network, rounds: range) -> tuple[int, int]:
+    """The fewest and the most that a node hears from in a round; of a star, what its server does."""
+    degrees = [network.graph(round).in_degrees for round in rounds]
+    if network.server is not None:
+        degrees = [each[network.server : network.server + 1] for each in degrees]
+    return min(int(each.min()) for each in degrees), max(int(each.max()) for each in degrees)

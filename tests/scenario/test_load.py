@@ -88,7 +88,7 @@ def test_a_server_is_one_more_node() -> None:
 
 
 def test_what_a_wait_may_be() -> None:
-    assert loads(BASE, ["wait.for={quorum: 3}"]).wait.need == 3
+    assert loads(BASE, ["wait.for={quorum: 2}"]).wait.need == 2
     assert loads(BASE, ["wait.deadline=none"]).wait.deadline is None
     assert loads(BASE).wait.deadline == "auto"
 
