@@ -47,7 +47,8 @@ class NodeState(NamedTuple):
     """Everything that survives a round, and nothing else: what a checkpoint holds.
 
     `round` is the next one to begin. `x` has shape (d,). `received` is what the last exchange handed
-    to the local solver.
+    to the local solver. `z`, shape (d,), is the model of a node without mass: one that lost its state and
+    rejoined with push-sum weight 0, until its first share comes.
     """
 
     round: int
@@ -56,19 +57,31 @@ class NodeState(NamedTuple):
     local: Any
     mixing: Any
     received: Received
+    z: Tensor | None = None
+
+    def model(self, alg: Algorithm) -> Tensor:
+        """z = x / w for push-sum, `z` where w is 0, x for every other method; shape (d,)."""
+        weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
+        if weight == 1.0:
+            return self.x
+        return self.z if self.z is not None and weight == 0.0 else self.x / weight
 
     def train(self, alg: Algorithm, data: LocalData, view: View) -> tuple[NodeState, Update]:
         """One local round: start.begin, the local steps, start.trained. Raises NotFiniteError."""
         return alone(self.solve(alg, data, view))
 
     def solve(self, alg: Algorithm, data: LocalData, view: View) -> Asking[tuple[NodeState, Update]]:
-        """As `train`, but the local steps are asked for."""
-        start, y = alg.start.begin(self.start, self.x, view)
+        """As `train`, but the local steps are asked for. Without mass the steps are made on `z`, and added to x."""
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
+        z = None if weight else self.z
+        x, weight = (self.x, weight) if z is None else (z, 1.0)
+        start, y = alg.start.begin(self.start, x, view)
         local, update = yield from asked(alg.local, self.local, y, self.received, weight, data, view)
         if not isfinite(float(update.x.sum())):
             raise NotFiniteError("a parameter became infinite or NaN", -1)
         start = alg.start.trained(start, update, view)
+        if z is not None:
+            update = update._replace(x=self.x + (update.x - z))
         return self._replace(start=start, local=local), update._replace(before=self.x)
 
     def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
@@ -91,7 +104,8 @@ class NodeState(NamedTuple):
     def end_round(self, alg: Algorithm, update: Update, view: View) -> NodeState:
         """Close the round: the mixed vector becomes the node's, the solver sees what mixing did."""
         local = alg.local.after_mix(self.local, self.x, update.x, self.received, view)
-        return self._replace(round=view.round + 1, x=update.x, local=local)
+        massless = self.z is not None and alg.mixing.weight(self.mixing) == 0.0
+        return self._replace(round=view.round + 1, x=update.x, local=local, z=self.z if massless else None)
 
 
 @dataclass(frozen=True)

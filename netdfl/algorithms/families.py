@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from netdfl.algorithms.bilateral import bilateral
 from netdfl.algorithms.overlap import overlap
 from netdfl.core.types import Inbox, Outbox, Role, View
 from netdfl.mixing.base import Remembering
+from netdfl.mixing.slow_momentum import SlowMomentum
 from netdfl.training.base import Received, Update
 
 
@@ -90,6 +92,30 @@ def first_state(x: Tensor, alg: Algorithm, view: View) -> NodeState:
     else:
         mixing = alg.mixing.init_client(x, view) if isinstance(alg.mixing, Remembering) else None
     return NodeState(view.round, x, alg.start.init(x, view), alg.local.init(x, view), mixing, Received())
+
+
+def joining_state(initial: Tensor, z: Tensor, weight: int | None, alg: Algorithm, view: View) -> NodeState:
+    """The state of a node that lost its own and begins with the model `z`, shape (d,), of a neighbor.
+
+    Its push-sum weight is `weight`: 0, or 1, which is new mass; None where there are no weights. What a
+    compressor refers to begins at `initial`, where every node began, for that is what its receivers know.
+    """
+    state = first_state(z, alg, view)
+    if alg.family == "server":
+        return state
+    mixing = alg.mixing.init(initial, view)
+    if isinstance(alg.mixing, SlowMomentum):
+        mixing = mixing._replace(anchor=z)
+    if weight != 0:
+        return state._replace(mixing=mixing)
+    return state._replace(x=z.new_zeros(z.shape), mixing=_without_mass(mixing), z=z)
+
+
+def _without_mass(mixing: Any) -> Any:
+    """A push-sum state with w = 0; one that wraps another holds it as `inner`."""
+    if "weight" in mixing._fields:
+        return mixing._replace(weight=0.0)
+    return mixing._replace(inner=_without_mass(mixing.inner))
 
 
 FAMILIES: Mapping[FamilyName, Callable[[RoundContext, Algorithm], Awaitable[None]]] = {

@@ -27,6 +27,8 @@ class Kind(StrEnum):
     REPLY = "reply"
     HEARTBEAT = "heartbeat"
     PROBE = "probe"
+    FETCH = "fetch"
+    MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ class Start:
         keep = (self.request.directory / "checkpoints").exists() if back is None else back.keep_state
         if keep:
             return Beginning(run_id, epoch, {"keep_state": True, "round": before.round})
-        return Beginning(run_id, epoch, _afresh(before.round, replies))
+        return Beginning(run_id, epoch, _afresh(before.round, replies, 0 if back is None else back.weight))
 
     async def _return_empty(self, replies: Mapping[NodeId, Reply]) -> Beginning:
         """The fleet knows this node, and its record is gone: begin where no other has been."""
@@ -216,6 +216,6 @@ def _took(reply: Reply) -> int:
     return reply.took_ns
 
 
-def _afresh(round: int, replies: Mapping[NodeId, Reply]) -> dict[str, Any]:
+def _afresh(round: int, replies: Mapping[NodeId, Reply], weight: int = 0) -> dict[str, Any]:
     others = (reply.answer.round for reply in replies.values())
-    return {"keep_state": False, "round": fresh_round(round, others)}
+    return {"keep_state": False, "round": fresh_round(round, others), "weight": weight}

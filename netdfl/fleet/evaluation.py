@@ -68,8 +68,9 @@ def judge_average(
 ) -> dict[str, float]:
     """Figures of the average model over the nodes of `read`, each of which is read twice.
 
-    The average is the sum of x over the sum of w. `consensus_distance` is the root of the mean over
-    nodes of |z_i - average|^2, with z = x / w. `local` models at most are judged alone.
+    The average is the sum of x over the sum of w; where nobody has mass there is none. `consensus_distance` is
+    the root of the mean over nodes of |z_i - average|^2, with z = x / w; a node without mass (w = 0) has no z.
+    `local` models at most are judged alone.
     `weight_sum`, the sum of w over n, is a figure of push-sum (`push`) alone.
     """
     total, weights = None, 0.0
@@ -77,6 +78,8 @@ def judge_average(
         total = snapshot.x.to(torch.float64, copy=True) if total is None else total.add_(snapshot.x)
         weights += snapshot.weight
     assert total is not None
+    if not weights:
+        return {"weight_sum": 0.0}
     dtype = next(iter(read.values()))().x.dtype
     average = (total / weights).to(dtype)
     figures = dict(judge(average))
@@ -89,14 +92,17 @@ def judge_average(
 def _spread(
     read: Mapping[NodeId, Callable[[], Snapshot]], average: Tensor, judge: Judge, local: int
 ) -> dict[str, float]:
-    squares, alone = 0.0, []
-    for number, take in enumerate(read.values()):
+    squares: list[float] = []
+    alone: list[Mapping[str, float]] = []
+    for take in read.values():
         snapshot = take()
+        if not snapshot.weight:
+            continue
         z = snapshot.x / snapshot.weight
-        squares += float(torch.linalg.vector_norm((z - average).double()) ** 2)
-        if number < local:
+        squares.append(float(torch.linalg.vector_norm((z - average).double()) ** 2))
+        if len(alone) < local:
             alone.append(judge(z))
-    figures = {"consensus_distance": (squares / len(read)) ** 0.5}
+    figures = {"consensus_distance": (sum(squares) / len(squares)) ** 0.5}
     if alone and "test_accuracy" in alone[0]:
         figures["mean_local_accuracy"] = sum(f["test_accuracy"] for f in alone) / len(alone)
     return figures

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.core.clock import TimerName
 from netdfl.core.types import NodeId
+from netdfl.fleet.rejoining import held_weight
+from netdfl.fleet.script import Return
 from netdfl.fleet.virtual_loop import SCRIPT
 from netdfl.links.events import CompiledEvent
 from netdfl.record.status import Phase
@@ -101,7 +103,8 @@ class Faults:
         here = self.fleet.nodes[node]
         if node in self.gone:
             return
-        self.tell(node, "crash", state=event.parameters.get("state", "kept"))
+        weight = held_weight(self.fleet.blueprint, here.node)
+        self.tell(node, "crash", state=event.parameters.get("state", "kept"), **weight)
         if here.running:
             here.status.phase = Phase.CRASHED
         here.cancel()
@@ -113,7 +116,7 @@ class Faults:
         if node not in self.gone or here.status.phase is not Phase.CRASHED or self.group is None:
             return
         self.gone.discard(node)
-        here.restart(self.group, keep_state=event.parameters.get("state", "kept") == "kept")
+        here.restart(self.group, Return.by(event, self.fleet.loop.now_ns))
         self.tell(node, "restart", epoch=here.epoch)
         if self.oracle:
             here.node.waits.gone |= self.gone

@@ -18,6 +18,7 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.probing import AFTER_NS, Probing
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.node_network import Door, NodeTransport
+from netdfl.fleet.rejoining import joining
 from netdfl.fleet.script import NodeScript, SlowWorker, keeps_state
 from netdfl.links.events import CompiledEvent
 from netdfl.node.checkpoint import load_state, save_state
@@ -59,6 +60,8 @@ class Life:
         if rejoin is not None:
             state = self._restored(keep=rejoin["keep_state"], round=rejoin["round"])
             node.kept = state._replace(round=max(state.round, rejoin.get("at_least", 0)))
+            if not rejoin["keep_state"]:
+                node.joining = joining(self.blueprint, self.id, node.kept.round, rejoin.get("weight", 0))
 
     def begin(self) -> None:
         """The fleet's time has begun."""

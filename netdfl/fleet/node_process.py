@@ -28,6 +28,7 @@ from netdfl.fleet.evaluation import judge_snapshots, keep_model, snapshot_path, 
 from netdfl.fleet.node_life import Life
 from netdfl.fleet.node_network import make_transport
 from netdfl.fleet.node_stalls import Probed
+from netdfl.fleet.rejoining import held_weight
 from netdfl.fleet.workers import make_worker
 from netdfl.links.events import CompiledEvent
 from netdfl.node.ledger import NodeLedger
@@ -236,6 +237,7 @@ class NodeProcess(Attendant):
             "state": crash.parameters.get("state", "kept"),
             "source": crash.source,
             "at_round": crash.at_round,
+            **held_weight(self.blueprint, self.node),
         }
         round = max(self.node.round, 0)
         event = pb.Event(at_ns=self.clock.now_ns(), round=round, kind="crash", details=json.dumps(details))

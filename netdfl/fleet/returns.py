@@ -66,7 +66,7 @@ class Returns:
         if not back.keep_state:
             others = (status.round for other, status in launcher.status.nodes.items() if other != node)
             round = self.joined[node] = fresh_round(round, others)
-        rejoin = {"keep_state": back.keep_state, "round": round}
+        rejoin = {"keep_state": back.keep_state, "round": round, "weight": back.weight}
         pid = await launcher.nursery.spawn(
             [node], launcher.devices[node], epoch, place=launcher.place([node]), rejoin=rejoin
         )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.types import NodeId
@@ -87,10 +87,20 @@ class NodeScript:
 
 
 class Return(NamedTuple):
-    """When a crashed node lives again, and whether it still has the state of its last round's end."""
+    """When a crashed node lives again, and whether it still has the state of its last round's end.
+
+    `weight` is the push-sum weight with which it rejoins where it has not.
+    """
 
     at_ns: int
     keep_state: bool
+    weight: int = 0
+
+    @classmethod
+    def by(cls, event: CompiledEvent, at_ns: int) -> Self:
+        """What the restart `event` says of a node that returns at `at_ns`."""
+        keep = event.parameters.get("state", "kept") == "kept"
+        return cls(at_ns, keep, event.parameters.get("rejoin_weight", 0))
 
 
 def find_return(
@@ -105,7 +115,7 @@ def find_return(
         if event.at_round is not None and (event.source, event.at_round) == (source, at_round):
             when = at_ns + event.after_ns
         if when is not None and when >= at_ns:
-            found.append(Return(when, event.parameters.get("state", "kept") == "kept"))
+            found.append(Return.by(event, when))
     return min(found, default=None)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from netdfl.algorithms.base import NodeState
-from netdfl.algorithms.families import first_state
 from netdfl.core.errors import TrainingError
 from netdfl.core.types import Message, NodeId, View
 from netdfl.diagnosis.finding import Finding
@@ -15,8 +14,9 @@ from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.diagnosis.probing import Probing
 from netdfl.fleet.compute import ComputeTime
 from netdfl.fleet.evaluation import Snapshot, keep_model
+from netdfl.fleet.rejoining import joining
 from netdfl.fleet.replay import Memory, RememberingWorker
-from netdfl.fleet.script import fresh_round, keeps_state
+from netdfl.fleet.script import Return, fresh_round, keeps_state
 from netdfl.fleet.simulated_ledger import SimulatedLedger
 from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.node.gate import Gate
@@ -164,18 +164,17 @@ class SimulatedNode:
 
     # lives
 
-    def restart(self, group: asyncio.TaskGroup, keep_state: bool) -> None:
-        """Live again: after the last round that it finished, or with a fresh state and the others' next round."""
+    def restart(self, group: asyncio.TaskGroup, back: Return) -> None:
+        """Live again: after the last round that it finished, or in the others' next round, with a model of theirs."""
         self.epoch += 1
         kept, crashed_in = self.kept, max(self.node.round, 0)
         self.node, self.gate = self._live()
-        if not keep_state:
+        if not back.keep_state:
             self.joined = fresh_round(crashed_in, (each.node.round for each in self.fleet.nodes.values()))
-            view = self.fleet.blueprint.view(self.id, self.joined, frozenset())
-            kept = first_state(self.node.task.initial(), self.node.algorithm, view)
+            self.node.joining = joining(self.fleet.blueprint, self.id, self.joined, back.weight)
         self.node.kept = kept
         self.start(group)
-        if keep_state:
+        if back.keep_state:
             recall(self.node, self.memory)
 
     def pause(self) -> None:

@@ -13,6 +13,7 @@ from netdfl.links.selectors import NodesText
 from netdfl.links.when import Facts, Span
 
 NodeState: TypeAlias = Literal["kept", "lost"]
+RejoinWeight: TypeAlias = Literal[0, 1]
 
 
 def crash(
@@ -24,23 +25,44 @@ def crash(
     crash: NodesText,
     restart_after: TimeNs | None = None,
     state: NodeState = "kept",
+    rejoin_weight: RejoinWeight | None = None,
 ) -> Compiled:
-    """Kill nodes; restart them after a time, with the state of their last round end kept or lost."""
-    nodes = named_nodes(facts, crash)
+    """Kill nodes; restart them after a time, with the state of their last round end kept or lost.
+
+    With lost state they begin with a neighbor's model; `rejoin_weight` is their push-sum weight then: 0, or
+    1, which is new mass.
+    """
+    nodes, back = named_nodes(facts, crash), _return(state, rejoin_weight)
     if restart_after is not None:
         check_positive(restart_after=restart_after)
         if any(span.end is not None or span.for_ns is not None for span in when):
             raise ValueError("restart_after and for (or to) both say when it lives again; give one of them")
-    yield from _on_nodes("crash", "restart", source, when, nodes, {"state": state}, {"state": state}, restart_after)
+    yield from _on_nodes("crash", "restart", source, when, nodes, {"state": state}, back, restart_after)
 
 
 def restart(
-    facts: Facts, source: int, when: Sequence[Span], /, *, restart: NodesText, state: NodeState = "kept"
+    facts: Facts,
+    source: int,
+    when: Sequence[Span],
+    /,
+    *,
+    restart: NodesText,
+    state: NodeState = "kept",
+    rejoin_weight: RejoinWeight | None = None,
 ) -> Compiled:
-    """Restart nodes that crashed, with the state of their last round end kept or lost."""
-    nodes = named_nodes(facts, restart)
+    """Restart nodes that crashed, with the state of their last round end kept or lost; see `crash`."""
+    nodes, back = named_nodes(facts, restart), _return(state, rejoin_weight)
     for span in _moments(when, "restart"):
-        yield CompiledEvent("restart", source, at_ns=span.start, nodes=nodes, parameters={"state": state})
+        yield CompiledEvent("restart", source, at_ns=span.start, nodes=nodes, parameters=back)
+
+
+def _return(state: NodeState, weight: RejoinWeight | None) -> dict[str, Any]:
+    """What a restart's event says of the state. Raises ValueError where a kept state would get another weight."""
+    if weight is None:
+        return {"state": state}
+    if state == "kept":
+        raise ValueError("rejoin_weight is for nodes that lost their state; add state: lost, or remove it")
+    return {"state": state, "rejoin_weight": weight}
 
 
 def pause(facts: Facts, source: int, when: Sequence[Span], /, *, pause: NodesText) -> Compiled:
@@ -72,13 +94,18 @@ def churn(
     up: TimeNs,
     down: TimeNs,
     state: NodeState = "kept",
+    rejoin_weight: RejoinWeight | None = None,
 ) -> Compiled:
-    """Let nodes crash and restart at random times, exponential with means `up` and `down`; they begin up."""
+    """Let nodes crash and restart at random times, exponential with means `up` and `down`; they begin up.
+
+    See `crash` for `state` and `rejoin_weight`.
+    """
     check_positive(up=up, down=down)
+    back = _return(state, rejoin_weight)
     for each in named_nodes(facts, churn):
         for start, end in outages(facts, source, (each, each), when, up, down):
             yield CompiledEvent("crash", source, at_ns=start, nodes=(each,), parameters={"state": state})
-            yield CompiledEvent("restart", source, at_ns=end, nodes=(each,), parameters={"state": state})
+            yield CompiledEvent("restart", source, at_ns=end, nodes=(each,), parameters=back)
 
 
 def _on_nodes(

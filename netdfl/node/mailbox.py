@@ -108,11 +108,14 @@ class Mailbox:
 
     def memory(self) -> dict[str, int]:
         """Whose messages have been read, by slot: what a later life must not take again."""
-        unread = [m for kept in self._slots.values() for m in kept.values()] + self.late
         read = dict(self._seen)
-        for m in unread:
+        for m in self.unread():
             read[m.round, m.step] &= ~(1 << m.src)
         return {f"{round} {step}": senders for (round, step), senders in read.items() if senders}
+
+    def unread(self) -> list[Message]:
+        """What has come and nobody has taken yet."""
+        return [m for kept in self._slots.values() for m in kept.values()] + self.late
 
     def remember(self, memory: Mapping[str, int]) -> None:
         """Take nothing that an earlier life has read."""

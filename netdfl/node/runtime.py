@@ -16,6 +16,7 @@ from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Counting
 from netdfl.node.delivery import Acknowledged, Resending
+from netdfl.node.joining import Joining, Models
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.not_finite import Screen, not_finite, only_finite
@@ -71,6 +72,7 @@ class Node:
     epoch: int = 0
     kept: NodeState | None = None
     resending: Resending | None = None
+    joining: Joining | None = None
 
     def __post_init__(self) -> None:
         """Put the mailbox at the transport's end."""
@@ -78,6 +80,9 @@ class Node:
         self.requests = Requests(self.ledger)
         self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
+        self.models = Models(self)
+        self.latest: NodeState | None = None
+        self._held = 0.0
         self._replies: set[asyncio.Task[None]] = set()
         self.round, self.born_ns = -1, 0
         self._trained = False
@@ -91,15 +96,27 @@ class Node:
     async def run(self) -> None:
         """Run the algorithm to its last round."""
         self.born_ns = self.clock.now_ns()
+        if self.joining is not None:
+            self.kept = await self.models.join(self.joining)
         await FAMILIES[self.algorithm.family](self, self.algorithm)
         if self.delivery is not None and self.mailbox.keep_late:
             self.mailbox.shut()
 
     def begin(self, alg: Algorithm) -> NodeState:
         """The state kept over a restart, or the first."""
-        if self.kept is not None:
-            return self.kept
-        return first_state(self.task.initial(), alg, self.view_of(0, frozenset()))
+        state = self.kept or first_state(self.task.initial(), alg, self.view_of(0, frozenset()))
+        self.latest, self._held = state, self._weight(state)
+        return state
+
+    def _weight(self, state: NodeState) -> float:
+        return 1.0 if self.algorithm.family == "server" else float(self.algorithm.mixing.weight(state.mixing))
+
+    @property
+    def held_weight(self) -> float | None:
+        """The push-sum weight that is this node's now: its own, and what has come and is not read; None without any."""
+        if not self.mailbox.keep_late:
+            return None
+        return max(0.0, self._held) + sum(_weight_in(message) for message in self.mailbox.unread())
 
     async def rounds(self, first: int) -> AsyncIterator[View]:
         """The views of the rounds that are left."""
@@ -160,6 +177,7 @@ class Node:
         if self.algorithm.wait.announce and view.in_neighbors is None:
             without = set(view.may_send_to) - outbox.keys() - self.waits.gone
             messages += [self._message(Kind.NOTICE, dst, view.round, step, NOTHING) for dst in sorted(without)]
+        self._held -= sum(map(_weight_in, messages)) if self.mailbox.keep_late else 0.0
         await self.transport.send(messages)
 
     def _message(self, kind: Kind, dst: NodeId, round: int, step: int, payload: Payload) -> Message:
@@ -187,7 +205,10 @@ class Node:
     def reply(self, request: Message, payload: Payload) -> None:
         """Send a reply, beside whatever this node does now."""
         self.requests.answered[request.src] = (request.round, request.step)
-        message = self._message(Kind.REPLY, request.src, request.round, request.step, payload)
+        self.post(self._message(Kind.REPLY, request.src, request.round, request.step, payload))
+
+    def post(self, message: Message) -> None:
+        """Send a message beside whatever this node does now."""
         task = asyncio.get_running_loop().create_task(self.transport.send([message]))
         self._replies.add(task)
         task.add_done_callback(self._replies.discard)
@@ -227,7 +248,8 @@ class Node:
     async def end_round(self, state: NodeState, view: View) -> None:
         """Record the round's figures, then let the world take what it needs."""
         now = self.clock.now_ns()
-        weight = 1.0 if self.algorithm.family == "server" else self.algorithm.mixing.weight(state.mixing)
+        weight = self._weight(state)
+        self.latest, self._held = state, weight
         figures = {
             "round_s": (now - self._began_ns) / NS_PER_S,
             "train_s": self._trained_ns / NS_PER_S,
@@ -247,7 +269,11 @@ class Node:
         await self.hooks.end_round(state, view, weight)
 
 
+def _weight_in(message: Message) -> float:
+    weight = message.payload.meta.get("w", 0.0)
+    return weight if isinstance(weight, float) else 0.0
+
+
 def limbo(unanswered: Sequence[Message]) -> dict[str, float]:
     """How many messages a node has in limbo, and the push-sum weight in them; some of it may have been taken."""
-    weights = [message.payload.meta.get("w", 0.0) for message in unanswered]
-    return {"limbo": float(len(unanswered)), "limbo_weight": float(sum(w for w in weights if isinstance(w, float)))}
+    return {"limbo": float(len(unanswered)), "limbo_weight": float(sum(map(_weight_in, unanswered)))}

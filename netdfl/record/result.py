@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from netdfl.core.types import NodeId
 from netdfl.record.judge import Findings, Judgement, judge
+from netdfl.record.restarts import find_restarts
 from netdfl.record.run import Run
 
 SCHEMA = "netdfl/result/1"
@@ -119,6 +120,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
         "died": deaths,
+        "restarts": find_restarts(run),
         "stalls": [dict(stall) for stall in facts.stalls],
         "deadlocks": [dict(deadlock) for deadlock in facts.deadlocks],
         "fidelity": facts.fidelity,

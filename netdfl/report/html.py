@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader
 from netdfl.core.units import format_bytes
 from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.report.sections import SECTIONS
-from netdfl.report.words import duration, figure, share
+from netdfl.report.words import duration, figure, remarks, share
 
 NO_RESULT = "There is no result.json: the run is still going on, or it was killed."
 
@@ -53,7 +53,7 @@ def _head(result: Mapping[str, Any]) -> dict[str, Any]:
         f"in the world {result['world']}, seed {result['seed']}",
         "verdict": result["verdict"],
         "verdict_class": result["verdict"],
-        "reasons": result["reasons"],
+        "reasons": [*result["reasons"], *remarks(result)],
         "numbers": _numbers(result),
         "footer": f"Made by {versions}.",
     }

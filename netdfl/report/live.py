@@ -15,7 +15,7 @@ from rich.text import Text
 
 from netdfl.core.units import format_bytes
 from netdfl.record.status import FleetStatus
-from netdfl.report.words import duration, figure, share
+from netdfl.report.words import duration, figure, remarks, share
 
 COLORS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
@@ -140,8 +140,8 @@ def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, 
     lost = ", ".join(f"{count:,} {reason}" for reason, count in messages["dropped"].items()) or "none"
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
     _say(console, Text.assemble((verdict, COLORS[verdict]), f"  {head}, {_took(result)}"))
-    for reason in result["reasons"]:
-        _say(console, f"  {reason}")
+    for line in (*result["reasons"], *remarks(result)):
+        _say(console, f"  {line}")
     rows = {
         "accuracy": f"{share(average['last'])} average model (best {share(average['best'])}), "
         f"{share(local)} mean of local models",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 
 def share(value: float | None) -> str:
     """A fraction as a percentage: `93.1%`."""
@@ -22,3 +25,22 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes_left} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def remarks(result: Mapping[str, Any]) -> Iterator[str]:
+    """What a run did to its models' mean beside its verdict, a sentence each: mass that is lost, or new."""
+    for restart in result.get("restarts", ()):
+        if restart["state"] == "lost":
+            yield _lost_state(restart)
+
+
+def _lost_state(restart: Mapping[str, Any]) -> str:
+    node, source, new = restart["node"], restart["model_of"], restart["new_weight"]
+    weight = "" if new is None else f" and w = {new:g}" + (", which is new mass" if new else "")
+    gone = restart.get("lost_weight")
+    mass = "" if new is None or gone is None else f", and its mass with it (w = {gone:.4g})"
+    whose = f"its initial model ({restart['reason']})" if source is None else f"the model of node {source}"
+    return (
+        f"node {node} lost its state in round {restart['round']}{mass}; "
+        f"it rejoined in round {restart['rejoined_in']} with {whose}{weight}"
+    )

@@ -18,7 +18,7 @@ from netdfl.scenario.in_vain import messages_exist, selection_chooses
 from netdfl.scenario.links import block
 from netdfl.scenario.parts import Part
 from netdfl.scenario.schema import Scenario
-from netdfl.scenario.survival import survives
+from netdfl.scenario.survival import rejoins, survives
 from netdfl.scenario.tables import ALGORITHMS
 from netdfl.scenario.waiting import missing_is_treated, quorum_can_come, stale_acts
 from netdfl.topology.base import Topology
@@ -270,7 +270,8 @@ CHECKS: tuple[Check, ...] = (
         frozenset({"nodes", "seed", "rounds", "task", "algorithm", "topology", "compression", "wait"}),
     ),
     Check(waits_can_end, frozenset({"nodes", "seed", "rounds", "algorithm", "topology", "wait"})),
-    Check(survives, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait", "delivery"})),
+    Check(survives, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait", "delivery", "events"})),
+    Check(rejoins, frozenset({"algorithm", "events"})),
     Check(missing_is_treated, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait"})),
     Check(quorum_can_come, frozenset({"nodes", "seed", "algorithm", "topology", "wait"})),
     Check(stale_acts, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait"})),

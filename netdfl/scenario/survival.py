@@ -33,6 +33,14 @@ def survives(scenario: Scenario, document: Document) -> Iterator[Problem]:
         yield document.problem(path, what, "", remedy)
 
 
+def rejoins(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """A node rejoins with a push-sum weight only where there are such weights."""
+    for index, event in enumerate(scenario.events):
+        if "rejoin_weight" in event and not is_push(scenario):
+            what = f"{scenario.algorithm.kind} has no push-sum weights: a node rejoins with a neighbor's model"
+            yield document.problem(("events", index, "rejoin_weight"), what, "", "remove rejoin_weight")
+
+
 def automatic(scenario: Scenario) -> tuple[Choice, str]:
     """The delivery that `auto` stands for, and a sentence about it where it is not the one that adds nothing."""
     losses = [entry.written().get("loss") for entry in scenario.links.values()]
@@ -74,6 +82,8 @@ def _running_sums(scenario: Scenario, topology: Topology) -> Iterator[Found]:
         )
     elif scenario.compression is not None:
         yield path, "running sums grow without end, so they can't be compressed", "remove compression"
+    elif any(event.get("state") == "lost" for event in scenario.events):
+        yield path, "a node that lost its counters would begin them anew", "use acknowledged, or state: kept"
 
 
 def _acknowledged(scenario: Scenario, topology: Topology) -> Iterator[Found]:
