@@ -47,6 +47,31 @@ def test_missed_fidelity_wins_over_a_missed_accuracy_but_not_over_a_death() -> N
     assert judge(replace(unfaithful, died={1: "node 1 died"}), expect).exit_code is ExitCode.FAIL
 
 
+@pytest.mark.parametrize(
+    ("not_finite", "died", "verdict"),
+    [
+        ("none", "none", "fail"),
+        ("some", "none", "pass"),
+        ("any", "none", "pass"),
+        ("some", [4], "fail"),
+        ("some", [3], "pass"),
+    ],
+)
+def test_who_falls_by_its_own_nan_may_where_nan_is_expected(not_finite: str, died: object, verdict: str) -> None:
+    findings = Findings(died={3: "node 3 died"}, not_finite=["node 3: NaN"], fell={3})
+    assert judge(findings, {"not_finite": not_finite, "died": died}).verdict == verdict
+
+
+def test_another_death_is_none_of_nan() -> None:
+    findings = Findings(died={3: "node 3 died", 4: "node 4 died"}, not_finite=["node 3: NaN"], fell={3})
+    assert judge(findings, {"not_finite": "any", "died": "none"}).reasons == ["node 4 died"]
+
+
+@pytest.mark.parametrize("expected", ["none", "some", "any"])
+def test_a_refused_nan_does_no_harm_and_is_one_of_some(expected: str) -> None:
+    assert judge(Findings(refused_not_finite=["node 1 sent NaN"]), {"not_finite": expected}).verdict == "pass"
+
+
 @pytest.mark.parametrize("name", ["deadlock", "stall", "not_finite", "died"])
 def test_an_expectation_replaces_its_default(name: str) -> None:
     found: dict[str, Any] = {
