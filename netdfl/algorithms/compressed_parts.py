@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from netdfl.algorithms.exchange import Exchange
+from netdfl.compression.base import Compressor
 from netdfl.compression.identity import Identity
 from netdfl.mixing.base import Aggregation, Mixing
 from netdfl.mixing.compressed.choco import Choco
@@ -13,15 +15,22 @@ from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.references import Differences
 from netdfl.mixing.compressed.server import CompressedReports, Feedback
+from netdfl.mixing.compressed.steady import Steady
 from netdfl.mixing.gossip import Gossip
 from netdfl.mixing.push_sum import PushSum
 from netdfl.mixing.running_sums import RunningSums
 
 
+def compressor(exchange: Exchange) -> Compressor:
+    """The exchange's compressor, or none; made a contraction where step sizes are left to netdfl."""
+    given = exchange.compressor or Identity()
+    return Steady(given) if exchange.gamma == "auto" else given
+
+
 def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
     """How the exchange's vectors travel; without a compressor as they are."""
     return Differences(
-        compressor=exchange.compressor or Identity(),
+        compressor=compressor(exchange),
         streams=exchange.streams,
         common_start=exchange.common_start,
         mass=mass,
@@ -38,7 +47,7 @@ def choco(exchange: Exchange, *, gamma: Any = None) -> Choco:
 
 def deepsqueeze(exchange: Exchange) -> DeepSqueeze:
     """DeepSqueeze."""
-    return DeepSqueeze(compressor=exchange.compressor or Identity(), streams=exchange.streams, gamma=exchange.gamma)
+    return DeepSqueeze(compressor=compressor(exchange), streams=exchange.streams, gamma=exchange.gamma)
 
 
 def literal(exchange: Exchange) -> LiteralQuantized:
@@ -83,4 +92,7 @@ def reports(exchange: Exchange, inner: Aggregation) -> Aggregation:
         return inner
     if exchange.scheme not in _FEEDBACK:
         raise ValueError(f"scheme {exchange.scheme} is not for a server; use plain, ef14, ef21 or auto")
-    return CompressedReports(inner=inner, differences=differences(exchange), feedback=_FEEDBACK[exchange.scheme])
+    how, feedback = differences(exchange), _FEEDBACK[exchange.scheme]
+    if feedback == "plain":
+        how = replace(how, compressor=exchange.compressor)
+    return CompressedReports(inner=inner, differences=how, feedback=feedback)

@@ -14,6 +14,7 @@ from compressed_server import gradient_descent_and_ef21, server_gap
 
 from netdfl.algorithms.base import Entry
 from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.algorithms.compressed_parts import directed, undirected
 from netdfl.algorithms.exchange import Exchange
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.rng import Streams
@@ -22,7 +23,8 @@ from netdfl.mixing.compressed.choco import Choco
 from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
 from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
-from netdfl.mixing.compressed.step_size import StepSize, watch
+from netdfl.mixing.compressed.steady import Steady
+from netdfl.mixing.compressed.step_size import StepSize, sample_size, trial, watch
 from netdfl.mixing.gossip import Gossip, MultiGossip
 from netdfl.mixing.push_sum import PushSum
 from netdfl.testing.contract import CHECKS
@@ -162,6 +164,78 @@ def test_drift_apart_at_a_constant_speed_is_no_reason_to_back_off() -> None:
     for t in range(64):
         step = watch(step, own, {1: torch.full((4,), 1.2**t)}, {1: 0.5})
     assert step.gamma < 0.5
+
+
+NOISY: dict[str, tuple[str, dict[str, Any]]] = {
+    "random": ("random_k", {"fraction": 0.9, "count": 4, "unbiased": True}),
+    "two bits": ("qsgd", {"bits": 2}),
+    "whole norm": ("qsgd", {"levels": 7, "norm": "l2", "bucket": 0}),
+}
+
+
+@pytest.mark.parametrize("scheme", ["choco", "deepsqueeze", "edge", "push_sum"])
+@pytest.mark.parametrize("noisy", NOISY)
+def test_a_compressor_that_adds_more_than_it_keeps_is_steadied(noisy: str, scheme: str) -> None:
+    """Bare, |x - h| grows without end at any step size."""
+    name, options = NOISY[noisy]
+    compressor = COMPRESSORS[name](**options)
+    build = directed if scheme in ("edge", "push_sum") else undirected
+    mixing: Any = build(Exchange(compressor=compressor, scheme=scheme, streams=Streams(5)))  # type: ignore[arg-type]
+    network = net("random_push", 6, out_neighbors=2, redraw_every=scheme == "edge") if mixing.push else net("ring", 6)
+    fleet = Fleet(mixing, network, normal(6, 400)).play(60)
+    first = float((fleet.start - fleet.start.mean(0)).abs().max())
+    assert fleet.error() < (1.5 if noisy == "random" else 0.5) * first
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_what_is_no_noise_is_not_damped(name: str) -> None:
+    steady = Steady(COMPRESSORS[name]())
+    x, rng = normal(1, 600)[0], np.random.default_rng
+    assert steady.part(600) == 1.0
+    assert torch.equal(
+        steady.decompress(steady.compress(x, rng(1))), steady.inner.decompress(steady.inner.compress(x, rng(1)))
+    )
+    assert steady.variance(600) == pytest.approx(steady.inner.variance(600))
+
+
+@pytest.mark.parametrize(("count", "part"), [(300, 1.0), (100, 0.25), (7, 2.0**-6)])
+def test_steadied_random_sums_contract(count: int, part: float) -> None:
+    """E|x - a C(x)|^2 = ((1 - a)^2 + a^2 (d / k - 1)) |x|^2, and no vector is above the bound."""
+    steady = Steady(COMPRESSORS["random_k"](count=count, unbiased=True))
+    assert steady.part(400) == part
+    x, rng = normal(1, 400)[0], np.random.default_rng(3)
+    lost = [float((steady.decompress(steady.compress(x, rng)) - x).square().sum()) for _ in range(400)]
+    expected = (1 - part) ** 2 + part**2 * (400 / count - 1)
+    assert np.mean(lost) / float(x.square().sum()) == pytest.approx(expected, rel=0.1)
+    assert expected < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("qsgd", {"norm": "l2", "bucket": 0}), ("top_k", {"count": 100}), ("random_k", {"count": 20_000, "unbiased": True})],
+)
+def test_the_first_gamma_knows_the_models_size_where_the_compressor_depends_on_it(
+    name: str, options: dict[str, Any]
+) -> None:
+    """At 4096 numbers each keeps several times the share that it keeps of 100,000."""
+    compressor, dim = COMPRESSORS[name](**options), 100_000
+    x, rng = normal(1, dim)[0], np.random.default_rng(8)
+    lost = float((compressor.decompress(compressor.compress(x, rng)) - x).square().sum() / x.square().sum())
+    assert trial(compressor, dim).kept == pytest.approx(1 - lost, rel=0.3, abs=0.01)
+    assert trial(compressor, dim).kept < 0.5 * trial(compressor, 4096).kept + 0.25
+    assert sample_size(COMPRESSORS["qsgd"](), 10**7) == sample_size(COMPRESSORS["top_k"](), 10**7) == 4096
+
+
+@pytest.mark.parametrize("scheme", ["edge", "push_sum"])
+def test_an_automatic_gamma_of_push_sum_backs_off_where_z_runs_away(scheme: str) -> None:
+    mixing = mixings("top_k", fraction=0.05)[scheme]
+    fleet = Fleet(mixing, net("random_push", 9, out_neighbors=3, redraw_every=0), normal(9, 200))
+    given = Fleet(replace(mixing, gamma=1.0), fleet.network, fleet.start).play(300)
+    fleet.states = [state._replace(step=StepSize(1.0)) for state in fleet.states]
+    fleet.play(300)
+    assert all(state.step.gamma < 1.0 for state in fleet.states)
+    torch.testing.assert_close(fleet.total, fleet.start.sum(0), rtol=0, atol=1e-8)
+    assert given.error() > 1e3 * fleet.error()
 
 
 @pytest.mark.parametrize("bare", [False, True])

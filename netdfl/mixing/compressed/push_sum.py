@@ -9,9 +9,10 @@ up exactly what the receiver gains, so the sums of x and of w never change, for 
         x_i+ = x_i + sum_j P'_ij w_j h_ij - sum_k P'_ki w_i h_ki,    w_i+ = sum_j P'_ij w_j
 
 P' = I + gamma (P - I) is P made lazier: what damps x damps w too. Sparse compressors need that; `auto`
-takes gamma from the compressor alone, as CHOCO does. Static copies are what the first asks for. The
-second serves graphs that change every round, and costs a vector for every edge in use at both of its
-ends.
+takes gamma from the compressor alone, as CHOCO does, and halves it where z runs away from where references
+begin (not from the neighbors', who differ from look to look and whose references may be fresh). Static copies
+are what the first asks for. The second serves graphs that change every round, and costs a vector for
+every edge in use at both of its ends.
 
 Loss is as in plain push-sum: a lost message is lost mass, of x and of w; with acknowledged delivery it
 is sent again, and what is refused is the sender's again. A message that arrives but can't be decoded,
@@ -42,7 +43,7 @@ from netdfl.mixing.compressed.references import (
     length,
     share_of,
 )
-from netdfl.mixing.compressed.step_size import Gamma, first_step_size
+from netdfl.mixing.compressed.step_size import Gamma, StepSize, first_step_size, watch
 from netdfl.mixing.payloads import encoded_vector, natural, vector
 from netdfl.training.base import Update
 
@@ -51,7 +52,7 @@ class QuantizedState(NamedTuple):
     """w, gamma, the node's own reference, and what it knows of the others'."""
 
     weight: float
-    gamma: float
+    step: StepSize
     own: Reference
     heard: Heard
 
@@ -60,7 +61,7 @@ class EdgeState(NamedTuple):
     """w, gamma, the references of z by receiver, and what is known of others' by sender."""
 
     weight: float
-    gamma: float
+    step: StepSize
     sent: Mapping[NodeId, Reference]
     heard: Heard
 
@@ -84,8 +85,8 @@ class Referenced(ByShares, ABC, Generic[S]):
         """How much of the reference, and of w, is given to `j` in a round."""
 
     def figures(self, state: S) -> Mapping[str, float]:
-        """What lost references cost. See `Counting`."""
-        return state.heard.tally.figures()
+        """What lost references cost, and gamma. See `Counting`."""
+        return {**state.heard.tally.figures(), "gamma": state.step.gamma}
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """Give up what was sent, gain what came, of this round or an earlier one."""
@@ -95,12 +96,18 @@ class Referenced(ByShares, ABC, Generic[S]):
             share = self.share(state, j, view)
             x.sub_(self.reference(state, j).vector * share.x)
             weight -= share.w
+        step_size = self._watched(state, update.x, view)
         back = _refused(self.differences, inbox, lambda j: self.reference(state, j))
         x, weight = _gain(x, weight, came, back)
-        return Mixed(state._replace(weight=weight, heard=heard), update._replace(x=x))
+        return Mixed(state._replace(weight=weight, step=step_size, heard=heard), update._replace(x=x))
 
-    def _first_gamma(self, x: Tensor) -> float:
-        return first_step_size(self.gamma, self.differences.compressor, x.numel()).gamma
+    def _first_step(self, x: Tensor) -> StepSize:
+        return first_step_size(self.gamma, self.differences.compressor, x.numel())
+
+    def _watched(self, state: S, x: Tensor, view: View) -> StepSize:
+        if self.gamma != "auto" or not state.weight:
+            return state.step
+        return watch(state.step, state.heard.start.vector, {view.node: x / state.weight}, {view.node: 1.0})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +117,7 @@ class QuantizedPushSum(Referenced[QuantizedState]):
     def init(self, x: Tensor, view: View) -> QuantizedState:
         """Weight 1, references where all start."""
         heard = self.differences.first(x)
-        return QuantizedState(1.0, self._first_gamma(x), heard.start, heard)
+        return QuantizedState(1.0, self._first_step(x), heard.start, heard)
 
     def reference(self, state: QuantizedState, j: NodeId) -> Reference:
         """x^, for every node the same."""
@@ -118,7 +125,7 @@ class QuantizedPushSum(Referenced[QuantizedState]):
 
     def share(self, state: QuantizedState, j: NodeId, view: View) -> Share:
         """gamma P_ji of x^ and of w."""
-        part = state.gamma * view.out_weights[j]
+        part = state.step.gamma * view.out_weights[j]
         return Share(part, part * state.weight)
 
     def outgoing(self, state: QuantizedState, update: Update, step: int, view: View) -> tuple[QuantizedState, Outbox]:
@@ -144,7 +151,7 @@ class EdgePushSum(Referenced[EdgeState]):
 
     def init(self, x: Tensor, view: View) -> EdgeState:
         """Weight 1, no edge used yet."""
-        return EdgeState(1.0, self._first_gamma(x), {}, self.differences.first(x))
+        return EdgeState(1.0, self._first_step(x), {}, self.differences.first(x))
 
     def reference(self, state: EdgeState, j: NodeId) -> Reference:
         """h of the edge to `j`."""
@@ -152,7 +159,7 @@ class EdgePushSum(Referenced[EdgeState]):
 
     def share(self, state: EdgeState, j: NodeId, view: View) -> Share:
         """gamma P_ji w of h, and of 1."""
-        part = state.gamma * view.out_weights[j] * state.weight
+        part = state.step.gamma * view.out_weights[j] * state.weight
         return Share(part, part)
 
     def outgoing(self, state: EdgeState, update: Update, step: int, view: View) -> tuple[EdgeState, Outbox]:

@@ -3,7 +3,8 @@
 A pair of neighbors mixes by the smaller of their two gammas, which each sends along, so that the
 mean stays what it is though nodes choose alone.
 
-The first gamma comes from a trial: omega = 1 - |x - C(x)|^2 / |x|^2 for x drawn from N(0, 1). Nodes that start
+The first gamma comes from a trial: omega = 1 - |x - C(x)|^2 / |x|^2 for x drawn from N(0, 1), of the model's size
+where the compressor's bound depends on that (a count of numbers, a norm of the whole vector). Nodes that start
 apart agree on vectors like x, and take 0.9 omega^2 + 0.1 omega. Nodes that start from one model and train take
 omega under CHOCO, because few coordinates hold most of what training moves, and those are sent often. For
 numbers see docs/compression.md. The distance to the neighbors' references is looked at after 4, 8, 16, ...
@@ -13,7 +14,9 @@ the next; more than eight times is an instability: gamma is halved and the looks
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
+from math import isclose
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -28,7 +31,9 @@ Gamma = float | Literal["auto"]
 _GROWTH = 8.0
 _FIRST_LOOK = 4
 _ROUNDING = 1e-12
-_TRIAL = 4096
+_SAMPLE = 4096
+_ALIKE = 0.01
+_LEAST_KEPT = 0.002
 
 
 class StepSize(NamedTuple):
@@ -39,20 +44,48 @@ class StepSize(NamedTuple):
     distance: float = -1.0
 
 
-def kept_energy(compressor: Compressor, dim: int) -> float:
-    """omega = 1 - |x - C(x)|^2 / |x|^2 on one normal vector of `dim` numbers, at most 4096; may be negative."""
+class Trial(NamedTuple):
+    """What a compressor makes of one normal vector.
+
+    `kept` is omega = 1 - |x - C(x)|^2 / |x|^2, negative where more energy is added than kept. `part` is the a for
+    which a C(x) is nearest to x, <x, C(x)> / |C(x)|^2: below 1 where C is noisy, 1 for a projection.
+    """
+
+    kept: float
+    part: float
+
+
+def sample_size(compressor: Compressor, dim: int) -> int:
+    """Numbers that a trial needs to stand for vectors of `dim`: 4096, or all where the compressor's bound differs."""
+    few, all = compressor.variance(min(_SAMPLE, dim)), compressor.variance(dim)
+    alike = isclose(few, all, rel_tol=_ALIKE) and isclose(1.0 - few, 1.0 - all, rel_tol=_ALIKE)
+    return min(dim, _SAMPLE) if alike else dim
+
+
+def trial(compressor: Compressor, dim: int) -> Trial:
+    """Compress one normal vector that stands for vectors of `dim` numbers; the same in every call."""
+    size = max(1, sample_size(compressor, dim))
+    return _known(compressor, size) if isinstance(compressor, Hashable) else _trial(compressor, size)
+
+
+def _trial(compressor: Compressor, size: int) -> Trial:
     rng = np.random.default_rng(0)
-    x = torch.from_numpy(rng.standard_normal(max(1, min(dim, _TRIAL))))
-    lost = compressor.decompress(compressor.compress(x, rng)) - x
-    return 1.0 - float(lost.square().sum() / x.square().sum())
+    x = torch.from_numpy(rng.standard_normal(size, np.float64 if size <= _SAMPLE else np.float32))
+    said = compressor.decompress(compressor.compress(x, rng)).to(x.dtype)
+    lost, energy = float((said - x).square().sum()), float(said.square().sum())
+    along = float((said * x).sum())
+    return Trial(1.0 - lost / float(x.square().sum()), along / energy if along > 0 else 1.0)
+
+
+_known = lru_cache(maxsize=64)(_trial)
 
 
 def first_step_size(gamma: Gamma, compressor: Compressor, dim: int, *, common_start: bool = False) -> StepSize:
     """gamma as given, or from a trial: larger where nodes start from one model."""
     if gamma != "auto":
         return StepSize(gamma)
-    omega = min(1.0, max(0.0, kept_energy(compressor, dim)))
-    return StepSize(max(0.01, omega if common_start else 0.9 * omega**2 + 0.1 * omega))
+    omega = min(1.0, max(_LEAST_KEPT, trial(compressor, dim).kept))
+    return StepSize(max(min(0.01, omega / 2), omega if common_start else 0.9 * omega**2 + 0.1 * omega))
 
 
 def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights: Mapping[NodeId, float]) -> StepSize:
