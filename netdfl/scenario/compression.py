@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from netdfl.core.errors import Problem
+from netdfl.core.errors import InputError, Problem
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.document import Document
 from netdfl.scenario.schema import Scenario
+from netdfl.scenario.task import Train
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
 
@@ -21,6 +20,9 @@ _OWN = {"choco_sgd": "choco", "delicoco": "choco", "qdfedavgm": "choco", "deepsq
 _WHOLE = {"dispfl": "dispfl sends sparse vectors already", "slowmo": "slowmo needs the exact average"}
 _UNIONS = 256
 _MOST = 0.5
+_REMEMBERING = ("choco", "deepsqueeze", "edge", "push_sum", "ef14", "ef21")
+_ANY_SIZE = 1 << 24
+_IF_UNKNOWN = 1 << 16
 
 
 def scheme_of(scenario: Scenario, topology: Topology | None = None) -> str:
@@ -53,6 +55,11 @@ def compression_fits(scenario: Scenario, document: Document) -> Iterator[Problem
     compression: Any = scenario.compression
     if compression is None:
         return
+    try:
+        compression.build()
+    except (ValueError, TypeError) as error:
+        yield document.problem(("compression", "kind"), f"compression {compression.kind}: {error}")
+        return
     path = ("compression", "scheme") if compression.scheme != "auto" else ("compression", "kind")
     found = _unsuitable(scenario) or _on_wrong_graph(scenario)
     if found:
@@ -60,9 +67,26 @@ def compression_fits(scenario: Scenario, document: Document) -> Iterator[Problem
     if scenario.wait.on_not_finite != "refuse":
         what = f"{scenario.wait.on_not_finite} mixes NaN and infinity, which no compressor can encode"
         yield document.problem(("wait", "on_not_finite"), what, "", "remove it, or remove compression")
-    if compression.gamma != "auto" and scenario.has_server:
-        what = f"gamma is the step size of compressed gossip, and {scenario.algorithm.kind} has a server"
-        yield document.problem(("compression", "gamma"), what, "", "remove it; server_lr is the server's step size")
+    without = _without_gamma(scenario) if compression.gamma != "auto" else None
+    if without:
+        what = f"gamma is the step size of compressed gossip, and {without[0]}"
+        yield document.problem(("compression", "gamma"), what, "", without[1])
+
+
+def _without_gamma(scenario: Scenario) -> tuple[str, str] | None:
+    """What has no step size gamma, and what to do."""
+    compression: Any = scenario.compression
+    if scenario.has_server:
+        return f"{scenario.algorithm.kind} has a server", "remove it; server_lr is the server's step size"
+    if _is_literal(scenario):
+        return "form: literal averages differences as printed, without one", "remove it, or use form: reference"
+    if compression.scheme == "unsafe":
+        return "scheme unsafe averages bare models, without one", "remove it, or use scheme: choco"
+    return None
+
+
+def _is_literal(scenario: Scenario) -> bool:
+    return bool(scenario.algorithm.params.get("form") == "literal")
 
 
 def _unsuitable(scenario: Scenario) -> tuple[str, str] | None:
@@ -95,10 +119,9 @@ def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
     except (ValueError, OSError):
         return None
     scheme, graph = scheme_of(scenario, topology), scenario.topology.kind
-    literal = scenario.algorithm.params.get("form") == "literal"
     if scheme == "choco" and scenario.wait.on_missing == "renormalise":
         return "choco can't scale up what came: its references would no longer agree", "use on_missing: self or last"
-    if scheme not in ("choco", "push_sum") or literal or is_static(scenario, topology):
+    if scheme not in ("choco", "push_sum") or _is_literal(scenario) or is_static(scenario, topology):
         return None
     what = f"{scheme} keeps a copy of each neighbor's reference, and on {graph} neighbors change"
     if scheme == "push_sum":
@@ -111,35 +134,65 @@ def warnings(scenario: Scenario) -> Iterator[str]:
     compression: Any = scenario.compression
     if compression is None:
         return
-    scheme, params = scheme_of(scenario), compression.params
+    scheme, gamma = scheme_of(scenario), compression.gamma
     if scheme == "unsafe":
         yield "compression scheme unsafe sends bare models: nodes will not agree, and the mean drifts"
-    lost = _noise(compression.kind, params)
-    if lost >= 1 and scheme in ("choco", "deepsqueeze", "edge", "push_sum"):
+    if scheme not in _REMEMBERING or _is_literal(scenario):
+        return
+    lost, part = _lost(scenario)
+    if lost >= 1:
         yield (
             f"{compression.kind} as set here adds {lost:.2g} times the energy of what it compresses, with which "
-            f"{scheme} diverges; use scaled: true, norm: max, more bits or smaller buckets"
+            f"{scheme} diverges{_damped(part) if gamma == 'auto' else ''}; use {_less_noise(compression)}"
         )
     sparse = compression.kind in ("top_k", "random_k", "chain", "low_rank")
-    if sparse and scheme in ("choco", "edge", "push_sum") and compression.gamma != "auto" and compression.gamma > _MOST:
-        yield f"{compression.kind} with gamma {compression.gamma} may diverge under {scheme}; gamma: auto chooses less"
+    if sparse and lost > 0 and scheme in ("choco", "edge", "push_sum") and gamma != "auto" and gamma > _MOST:
+        yield f"{compression.kind} with gamma {gamma} may diverge under {scheme}; gamma: auto chooses less"
 
 
-def _noise(kind: str, params: dict[str, Any]) -> float:
-    """E|x - C(x)|^2 / |x|^2 of an unbiased compressor, for x drawn from N(0, 1); 0 for a contraction."""
-    if kind == "random_k" and params["unbiased"]:
-        return float(1.0 / max(params["fraction"], 1e-9) - 1.0)
-    if kind not in ("qsgd", "chain") or params["scaled"] or params["bits"] == 1:
-        return 0.0
-    levels: int = params.get("levels") or 2 ** (params["bits"] - 1) - 1
-    x: Any = np.abs(np.random.default_rng(0).standard_normal(params["bucket"] or 65536))
-    unit = (x.max() if params["norm"] == "max" else np.sqrt((x * x).sum())) / levels
-    rest = x / unit % 1.0
-    return float((rest * (1.0 - rest)).sum() * unit**2 / (x * x).sum())
+def _lost(scenario: Scenario) -> tuple[float, float]:
+    """|x - C(x)|^2 / |x|^2 of a trial at the model's size, and the part of C(x) that `gamma: auto` takes."""
+    from netdfl.mixing.compressed.steady import Steady
+    from netdfl.mixing.compressed.step_size import sample_size, trial
+
+    compressor: Any = scenario.compression.build()  # type: ignore[union-attr]
+    enough = sample_size(compressor, _ANY_SIZE)
+    dim = _parameters(scenario) if enough == _ANY_SIZE or not isinstance(scenario.task, Train) else enough
+    return 1.0 - trial(compressor, dim).kept, Steady(compressor).part(dim)
+
+
+def _parameters(scenario: Scenario) -> int:
+    """Numbers of the scenario's model; 65536 where the task does not say, or its data is not there to tell."""
+    from netdfl.scenario.explain import num_parameters
+
+    if not isinstance(scenario.task, Train):
+        return int(getattr(scenario.task, "params", {}).get("dim", _IF_UNKNOWN))
+    try:
+        return num_parameters(scenario.task)
+    except (InputError, ValueError, OSError):
+        return _IF_UNKNOWN
+
+
+def _damped(part: float) -> str:
+    return f", so gamma: auto moves references by {part:.2g} of what was said, and agrees slowly"
+
+
+def _less_noise(compression: Any) -> str:
+    """What makes the compressor keep more energy than it adds."""
+    params: dict[str, Any] = compression.params
+    if params.get("unbiased"):
+        return "unbiased: false"
+    if "scaled" not in params:
+        return "another compressor"
+    norm = ", norm: max" if params.get("norm") == "l2" else ""
+    return f"scaled: true{norm}, more bits or smaller buckets"
 
 
 def vectors_kept(scenario: Scenario, network: Network) -> int:
-    """Vectors of the model's size that the busiest node keeps for compression, at the run's end at most."""
+    """Vectors of the model's size that the busiest node keeps for compression, at the run's end at most.
+
+    Of more than 256 graphs the first are counted, and it may be more; see `counts_all`.
+    """
     scheme = scheme_of(scenario, network.topology)
     if scheme in SERVER:
         return {"plain": 0, "ef14": 2, "ef21": scenario.nodes + 1}[scheme]
@@ -147,17 +200,31 @@ def vectors_kept(scenario: Scenario, network: Network) -> int:
         return 2
     if scheme == "unsafe":
         return 0
-    sends, hears = _used(network, 1 if is_static(scenario, network.topology) else min(scenario.rounds, _UNIONS))
+    sends, hears = _used(network, _draws(scenario, network)[:_UNIONS])
     if scheme == "edge":
         return max(len(sends[i]) + len(hears[i]) for i in range(network.num_nodes)) + 1
     return max(len(some) for some in hears) + 2
 
 
-def _used(network: Network, rounds: int) -> tuple[list[set[int]], list[set[int]]]:
-    """Whom each node sends to, and hears, in the first `rounds` rounds."""
+def counts_all(scenario: Scenario, network: Network, kept: int) -> bool:
+    """Whether no node can keep more vectors than the `kept` of `vectors_kept`."""
+    if scheme_of(scenario, network.topology) != "edge":
+        return True
+    return len(_draws(scenario, network)) <= _UNIONS or kept == 2 * network.num_nodes - 1
+
+
+def _draws(scenario: Scenario, network: Network) -> range:
+    """The rounds that may have another graph than the round before."""
+    if is_static(scenario, network.topology):
+        return range(1)
+    return range(0, scenario.rounds, network.topology.redraw_every if scenario.topology.selection.kind == "all" else 1)
+
+
+def _used(network: Network, rounds: range) -> tuple[list[set[int]], list[set[int]]]:
+    """Whom each node sends to, and hears, in `rounds`."""
     sends: list[set[int]] = [set() for _ in range(network.num_nodes)]
     hears: list[set[int]] = [set() for _ in range(network.num_nodes)]
-    for round in range(rounds):
+    for round in rounds:
         graph = network.graph(round)
         for node in range(network.num_nodes):
             sends[node].update(graph.out_neighbors(node))

@@ -9,7 +9,7 @@ import numpy as np
 from netdfl.core.rng import Streams
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.scenario.build import build_network, compile_schedule
-from netdfl.scenario.compression import scheme_of, vectors_kept, warnings
+from netdfl.scenario.compression import counts_all, scheme_of, vectors_kept, warnings
 from netdfl.scenario.fields import Choice
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.task import Train
@@ -168,6 +168,7 @@ def _compression(scenario: Scenario, network: Network) -> dict[str, Any] | None:
         "scheme": scheme_of(scenario, network.topology),
         "gamma": compression.gamma,
         "vectors_kept": kept,
+        "counts_all": counts_all(scenario, network, kept),
         "bytes_kept": kept * int(task["parameters"] or 0) * np.dtype(str(task["dtype"])).itemsize,
         "warnings": list(warnings(scenario)),
     }

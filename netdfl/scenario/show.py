@@ -58,7 +58,7 @@ def _compression(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     how = f"{found['kind']} {_params(found['params'])}"
     return [
         ("compression", f"{how}, scheme {found['scheme']}, gamma {found['gamma']}"),
-        ("a node keeps", f"up to {kept}"),
+        ("a node keeps", f"up to {kept}" if found["counts_all"] else f"at least {kept} (the first 256 graphs)"),
     ]
 
 
