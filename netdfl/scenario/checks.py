@@ -20,6 +20,7 @@ from netdfl.scenario.parts import Part
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.survival import rejoins, survives
 from netdfl.scenario.tables import ALGORITHMS
+from netdfl.scenario.trials import without_data
 from netdfl.scenario.waiting import missing_is_treated, quorum_can_come, stale_acts
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
@@ -286,7 +287,11 @@ CHECKS: tuple[Check, ...] = (
 
 
 def problems(scenario: Scenario, document: Document, wrong: frozenset[str] = frozenset()) -> Iterator[Problem]:
-    """Every mistake that the checks find; those that read a key that is `wrong` are left out."""
+    """Every mistake that the checks find; those that read a key that is `wrong`, or whose part is, are left out."""
+    if wrong.isdisjoint(("nodes", "seed", "algorithm")):
+        for path, problem in without_data(scenario, document):
+            wrong |= {str(path[0])}
+            yield problem
     for check in CHECKS:
         if wrong.isdisjoint(check.reads):
             yield from check.run(scenario, document)

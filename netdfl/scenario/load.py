@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from netdfl.core.errors import Problem, ScenarioError
-from netdfl.scenario import checks, overrides
+from netdfl.scenario import checks, overrides, trials
 from netdfl.scenario.compression import warnings
-from netdfl.scenario.document import parse
+from netdfl.scenario.document import Document, parse
 from netdfl.scenario.problems import problems_of
 from netdfl.scenario.schema import SCHEMA, Scenario
 from netdfl.scenario.survival import automatic
@@ -47,7 +47,9 @@ def load(path: str | Path, sets: Sequence[str] = (), *, on: str | None = None) -
         raise ScenarioError([Problem(f"can't be read: {exc.strerror}", "", remedy, str(path))]) from exc
     except UnicodeDecodeError as exc:
         raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(path))]) from exc
-    scenario = loads(text, sets, on=on, file=str(path), directory=file.parent)
+    scenario, document = _read(text, sets, on, str(path), str(file.parent))
+    if problems := list(trials.with_data(scenario, document)):
+        raise ScenarioError(problems)
     scenario._file = file.resolve()
     return scenario
 
@@ -61,13 +63,16 @@ def loads(
     directory: str | Path = ".",
 ) -> Scenario:
     """Read a scenario from `text`; relative paths in it are relative to `directory`. Raises ScenarioError."""
+    return _read(text, sets, on, file, str(directory))[0]
+
+
+def _read(text: str, sets: Sequence[str], on: str | None, file: str, folder: str) -> tuple[Scenario, Document]:
     document = parse(text, file)
     wanted = [overrides.parse_override(each) for each in sets]
     if on is not None:
         wanted.append(overrides.on_world(on, wanted))
     if not isinstance(document.data, dict):
         raise ScenarioError([document.problem((), "a scenario is a mapping", "expected `schema: netdfl/1` and so on")])
-    folder = str(directory)
     normalise(document, Scenario, folder)
     notices = overrides.apply(document, wanted, Scenario, folder)
     problems: list[Problem] = []
@@ -86,7 +91,7 @@ def loads(
         scenario = scenario.model_copy(update={"delivery": delivery})
         notices += [notice] if notice else []
     scenario._notices = (*notices, *warnings(scenario), *waiting_notices(scenario))
-    return scenario
+    return scenario, document
 
 
 def _without(data: dict[str, Any], wrong: frozenset[str], directory: str) -> Scenario:

@@ -15,9 +15,11 @@ from netdfl.scenario.signatures import field_of, signature_of, summary
 class Part(Choice):
     """A part as the scenario names it: which one, and its parameters.
 
-    `entry` is the row of the table, `parameters` maps the function's parameters to fields here.
+    `entry` is the row of the table, `parameters` maps the function's parameters to fields here. `own` is
+    what kind of part it is, where it is a user's own.
     """
 
+    own: ClassVar[str] = ""
     entry: ClassVar[Any] = None
     function: ClassVar[Callable[..., Any] | None] = None
     parameters: ClassVar[Mapping[str, str]] = {}

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
+from netdfl.scenario.contracts import CONTRACTS, check_signature, guarded
 from netdfl.scenario.fields import Choice
+from netdfl.scenario.own import find_own, place_of, places, without_home
 from netdfl.scenario.parts import Part, model_of
 
 Table = Mapping[str, Any]
@@ -72,23 +71,41 @@ class Slot:
     def model(self, kind: object, directory: str = ".") -> type[BaseModel]:
         """The model of `kind`. Raises PydanticCustomError that names the nearest kind."""
         if not isinstance(kind, str):
-            raise refused(f"{kind!r} is not a {self.what}", "a name, or package.module:callable")
+            expected = "a name, or package.module:callable" if self.open else "a name"
+            raise refused(f"{kind!r} is not a {self.what}", expected)
         table = self.table()
         if kind in table:
             return self._made(kind, table[kind])
+        if _is_path(kind) and not self.open:
+            raise refused(f"a {self.what} can't be one's own, as {kind!r}", "", f"use one of {self._some()}")
         if _is_path(kind):
-            return self._made(kind, import_part(kind, self.what, directory))
+            return self._own(kind, import_part(kind, self.what, directory))
         raise refused(f"unknown {self.what} {kind!r}", "", nearest(kind, list(table)))
+
+    @property
+    def open(self) -> bool:
+        """Whether a part may be a user's own."""
+        return self.what in CONTRACTS
 
     def _made(self, kind: str, entry: Any) -> type[Choice]:
         if isinstance(entry, type) and issubclass(entry, Choice):
             return entry
-        function = getattr(entry, "build", entry)
-        try:
-            model = model_of(function, kind, self.key, self.base)
-        except TypeError as exc:
-            raise refused(f"the {self.what} {kind!r} can't be used: {exc}") from exc
+        model = model_of(getattr(entry, "build", entry), kind, self.key, self.base)
         model.entry = entry
+        return model
+
+    def _own(self, kind: str, entry: Any) -> type[Choice]:
+        function, contract = getattr(entry, "build", entry), CONTRACTS[self.what]
+        name = kind.rpartition(":")[2]
+        if wrong := check_signature(function, contract):
+            remedy = f"write it as {contract.signature(name)}: context ends with `/`, parameters have types"
+            raise refused(f"the {self.what} {kind!r} can't be used: {wrong}", "", remedy)
+        try:
+            model = model_of(guarded(function, kind, self.what), kind, self.key, self.base)
+        except Exception as exc:
+            remedy = f"write it as {contract.signature(name)}, with a type for each parameter"
+            raise refused(f"the {self.what} {kind!r} can't be used: {without_home(str(exc))}", "", remedy) from exc
+        model.entry, model.own = entry, self.what
         return model
 
     def validate(self, value: Any, info: ValidationInfo) -> Any:
@@ -136,10 +153,11 @@ class Slot:
     ) -> dict[str, Any]:
         """Any of the table's models, the name of one, a short form, or a user's own part."""
         options: list[dict[str, Any]] = [self._json_schema(kind) for kind in self.names()]
-        own = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
         options.append({"enum": [*self.names(), *(["none", None] if self.optional else [])]})
-        options.append(own)
-        options.append({"type": "object", "required": [self.key], "properties": {self.key: own}})
+        if self.open:
+            own = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
+            options.append(own)
+            options.append({"type": "object", "required": [self.key], "properties": {self.key: own}})
         if self.short or self.also:
             options.append({"type": ["number", "string"]})
         return {"anyOf": options}
@@ -177,22 +195,18 @@ def _is_path(kind: str) -> bool:
     return bool(colon) and all(word.isidentifier() for word in (*module.split("."), *attribute.split(".")))
 
 
-def import_part(path: str, what: str, directory: str) -> Callable[..., Any]:
-    """The callable at `package.module:callable`, sought in `directory` and the working directory too.
+def import_part(path: str, what: str, directory: str) -> Any:
+    """What stands at `package.module:callable`: a function, a class, or an entry with a `build`.
 
     Raises PydanticCustomError that says what could not be imported, and why.
     """
-    for place in (str(Path(directory).resolve()), str(Path.cwd())):
-        if place not in sys.path:
-            sys.path.append(place)
-    module, _, attribute = path.partition(":")
     try:
-        found: Any = importlib.import_module(module)
-        for name in attribute.split("."):
-            found = getattr(found, name)
-    except Exception as exc:
-        remedy = f"put the module beside the scenario, in {directory}, or install it"
-        raise refused(f"{what} {path!r} can't be imported: {type(exc).__name__}: {exc}", "", remedy) from exc
+        found = find_own(path, directory)
+    except (Exception, SystemExit) as exc:
+        where = f" ({place})" if (place := place_of(exc, places(directory))) else ""
+        remedy = f"put the module beside the scenario, in {directory}, or install it" if not where else ""
+        said = f"{type(exc).__name__}: {without_home(str(exc))}{where}"
+        raise refused(f"{what} {path!r} can't be imported: {said}", "", remedy) from exc
     if not callable(getattr(found, "build", found)):
         raise refused(f"{what} {path!r} is a {type(found).__name__}", "a function or a class")
-    return found  # type: ignore[no-any-return]
+    return found

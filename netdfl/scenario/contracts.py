@@ -1,0 +1,142 @@
+"""What a user's own part is held to: the context that it is called with, and what it returns."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any
+
+from netdfl.core.errors import InputError
+from netdfl.scenario.own import place_of, without_home, written_at
+
+
+class OwnPartError(InputError, ValueError):
+    """A user's own part does not do what its kind has to; `remedy` is the signature that does."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        """Say `what` the part did."""
+        super().__init__(f"{what}, {remedy}" if remedy else what)
+        self.what, self.remedy = what, remedy
+
+
+@dataclass(frozen=True)
+class Contract:
+    """How a part of one kind is called, and the type of what it returns, as `module:name` or `module:name|name`.
+
+    `context` are the names of the positional-only arguments that netdfl gives; what a scenario writes
+    comes by keyword. `help` says what the context is.
+    """
+
+    context: tuple[str, ...]
+    returns: str
+    help: str = ""
+
+    @property
+    def result(self) -> str:
+        """The name of the type that is returned."""
+        return self.returns.partition(":")[2].replace("|", " | ")
+
+    def signature(self, name: str = "mine") -> str:
+        """The definition that a part of this kind begins with."""
+        given = f"{', '.join(self.context)}, /, " if self.context else ""
+        return f"def {name}({given}*, ...) -> {self.result}"
+
+    def types(self) -> tuple[Any, ...]:
+        """The types that a result may have; imports what defines them."""
+        module, _, names = self.returns.partition(":")
+        return tuple(getattr(importlib.import_module(module), name) for name in names.split("|"))
+
+
+_NODES = "nodes, the server included, and the scenario's random streams"
+_SHAPE = Contract((), "netdfl.links.mahimahi:Shape|Opportunities")
+
+CONTRACTS: Mapping[str, Contract] = {
+    "algorithm": Contract(("exchange",), "netdfl.algorithms.base:Algorithm", "how messages are exchanged"),
+    "topology": Contract(("num_nodes", "streams"), "netdfl.topology.base:Topology", _NODES),
+    "weights": Contract(("graph",), "netdfl.topology.weights:MixingMatrix", "the graph of one round"),
+    "selection": Contract(("num_nodes", "streams"), "netdfl.topology.selection:Selection", _NODES),
+    "compression": Contract((), "netdfl.compression.base:Compressor"),
+    "model": Contract(("shape", "num_classes"), "torch.nn:Module", "the shape of one input, and how many classes"),
+    "dataset": Contract(("root",), "netdfl.training.data.dataset:Dataset", "the folder of all datasets"),
+    "partition": Contract(
+        ("labels", "num_clients", "streams"), "builtins:list", "labels (N,), how many clients, the random streams"
+    ),
+    "augmentation": Contract(("x", "rng"), "torch:Tensor", "a batch (N, *shape), and a NumPy generator"),
+    "task": Contract(("node", "streams"), "netdfl.training.toy:Quadratic", "a client, and the random streams"),
+    "loss": Contract(("seed",), "netdfl.links.loss:LossModel", "the seed of this link's loss"),
+    "latency": Contract((), "netdfl.links.latency:Delay"),
+    "rate": _SHAPE,
+    "uplink": _SHAPE,
+    "downlink": _SHAPE,
+    "duplicate": Contract((), "netdfl.links.disorder:Duplication"),
+    "corrupt": Contract((), "netdfl.links.disorder:Corruption"),
+    "reorder": Contract((), "netdfl.links.disorder:Reordering"),
+    "compute time": Contract(("streams",), "collections.abc:Callable", "the scenario's random streams"),
+}
+"""The kinds of parts that may be a user's own. What is not here (a world, say) is netdfl's alone."""
+
+
+def check_signature(function: Callable[..., Any], contract: Contract) -> str:
+    """What is wrong with the arguments that `function` takes; nothing where they are as they should be."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return "its signature is unknown"
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return ""
+    only = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
+    if len(only) == len(contract.context):
+        return ""
+    given = ", ".join(contract.context) or "none"
+    return f"it takes {', '.join(only) or 'no arguments'} before `/`, and netdfl gives {given}"
+
+
+@cache
+def guarded(function: Callable[..., Any], path: str, what: str) -> Callable[..., Any]:
+    """`function`, of which every exception and every result of another type is an OwnPartError."""
+    contract = CONTRACTS[what]
+
+    @wraps(function, updated=())
+    def calling(*context: Any, **params: Any) -> Any:
+        try:
+            result = function(*context, **params)
+        except InputError:
+            raise
+        except Exception as exc:
+            raise broken(what, path, exc, function) from exc
+        if not any(_is(result, kind) for kind in contract.types()):
+            raise misfit(what, path, f"returned {type(result).__name__}, expected {contract.result}", function)
+        return result
+
+    return calling
+
+
+def misfit(what: str, path: str, did: str, function: Callable[..., Any], remedy: str = "") -> OwnPartError:
+    """The error of an own part that `did` what it must not; the remedy is its signature, where nothing else is said."""
+    place = f" ({where})" if (where := written_at(function)) else ""
+    return OwnPartError(f"the {what} {path!r} {did}{place}", remedy or _remedy(what, path))
+
+
+def broken(what: str, path: str, exc: Exception, function: Callable[..., Any], doing: str = "") -> OwnPartError:
+    """The error of an own part that raised `exc`, perhaps while `doing` something with what it had returned."""
+    where = written_at(function)
+    inside = place_of(exc, [Path(where.rpartition(":")[0]).parent]) if where else ""
+    text = f"the {what} {path!r} raised {type(exc).__name__}{doing}: {without_home(str(exc))}".rstrip(": ")
+    text += f" ({inside or where})" if where else ""
+    refusal = isinstance(exc, ValueError) and inside  # so a part refuses its parameters, and says what would do
+    return OwnPartError(text, "" if refusal else _remedy(what, path))
+
+
+def _remedy(what: str, path: str) -> str:
+    return f"write it as {CONTRACTS[what].signature(path.rpartition(':')[2].rpartition('.')[2])}"
+
+
+def _is(result: Any, kind: Any) -> bool:
+    if not getattr(kind, "_is_protocol", False):
+        return isinstance(result, kind)
+    members = {*vars(kind), *vars(kind).get("__annotations__", {})}
+    return all(hasattr(result, name) for name in members if not name.startswith("_"))

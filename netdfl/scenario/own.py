@@ -1,0 +1,157 @@
+"""A user's own parts: the modules beside a scenario, and where an exception of theirs was raised.
+
+Every folder has its own modules, under a name in `sys.modules` that is the folder's alone: two scenarios
+may each have a `parts.py`, and one that is called like a module of Python's is still found.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import inspect
+import json
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_HOME = "_netdfl_own_"
+_ORIGIN = "origin.json"
+_NETDFL = Path(__file__).resolve().parent.parent
+
+
+def find_own(path: str, directory: str) -> Any:
+    """What `package.module:name` names, sought in `directory`, the working directory, and what is installed.
+
+    Raises whatever the import raises.
+    """
+    module, _, attribute = path.partition(":")
+    found: Any = _module(module, directory)
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _module(name: str, directory: str) -> ModuleType:
+    for folder in places(directory):
+        if _is_in(folder, name):
+            return importlib.import_module(f"{_home(folder)}.{name}")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
+    return importlib.import_module(name)
+
+
+def places(directory: str) -> Sequence[Path]:
+    """Where own modules are sought: the folder, the one that a run in it came from, and the working directory."""
+    here = Path(directory).resolve()
+    origin = here / _ORIGIN
+    came = [Path(json.loads(origin.read_text(encoding="utf-8"))["directory"])] if origin.is_file() else []
+    return (here, *came, Path.cwd())
+
+
+def _is_in(folder: Path, name: str) -> bool:
+    """Whether `folder` has the module, other than as the one that is found without being sought there."""
+    place = folder.joinpath(*name.split("."))
+    if not place.with_name(f"{place.name}.py").is_file() and not (place / "__init__.py").is_file():
+        return False
+    return _found_anyway(name.partition(".")[0]) != folder
+
+
+def _found_anyway(top: str) -> Path | None:
+    """The folder that `import top` takes the module from; None where there is none, or it is no file."""
+    known = sys.modules.get(top)
+    spec = PathFinder.find_spec(top) if known is None else known.__spec__
+    files = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else []
+    return Path(files[0]).resolve().parent if files and files[0] else None
+
+
+@cache
+def _home(folder: Path) -> str:
+    """The name of a package that stands for `folder`, so that its modules can be imported from there alone."""
+    name = _HOME + sha256(str(folder).encode()).hexdigest()[:12]
+    package = ModuleType(name)
+    package.__path__ = [str(folder)]
+    sys.modules[name] = package
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    importlib.invalidate_caches()
+    return name
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of such packages, at any depth."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What Python finds in the folder, with a loader that lets it import its neighbors."""
+        if not fullname.startswith(_HOME):
+            return None
+        importlib.invalidate_caches()
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.loader.path)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    """Loads a module whose imports look beside it first, now and when its functions run."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module with an `__import__` of its own."""
+        home = module.__name__.partition(".")[0]
+        own: dict[str, Any] = {**vars(builtins), "__import__": _importer(home)}
+        module.__dict__["__builtins__"] = own
+        super().exec_module(module)
+
+
+def _importer(home: str) -> Callable[..., Any]:
+    folder = Path(sys.modules[home].__path__[0])
+
+    def importing(
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> Any:
+        names = (name, *(f"{name}.{each}" for each in fromlist or ()))
+        if level or not any(_is_in(folder, each) for each in names):
+            return builtins.__import__(name, globals, locals, fromlist, level)
+        if fromlist:
+            return builtins.__import__(f"{home}.{name}", globals, locals, fromlist, 0)
+        importlib.import_module(f"{home}.{name}")
+        return sys.modules[f"{home}.{name.partition('.')[0]}"]
+
+    return importing
+
+
+def place_of(exc: BaseException, folders: Sequence[Path]) -> str:
+    """`file:line` of the last place in `folders` that `exc` passed; nothing where it passed none."""
+    if isinstance(exc, SyntaxError) and exc.filename:
+        return f"{exc.filename}:{exc.lineno}"
+    passed = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(exc.__traceback__)]
+    own = [(file, line) for file, line in passed if any(folder in file.parents for folder in folders)]
+    inside = [(file, line) for file, line in own if not file.is_relative_to(_NETDFL)]
+    return "{}:{}".format(*inside[-1]) if inside else ""
+
+
+def without_home(text: str) -> str:
+    """`text` with the names of own modules as their author knows them."""
+    return re.sub(rf"{_HOME}[0-9a-f]+\.", "", text)
+
+
+def written_at(function: object) -> str:
+    """`file:line` of a function or class; nothing where that is not known."""
+    try:
+        plain: Any = inspect.unwrap(function)  # type: ignore[arg-type]
+        return f"{inspect.getsourcefile(plain)}:{inspect.getsourcelines(plain)[1]}"
+    except (TypeError, OSError, ValueError):
+        return ""

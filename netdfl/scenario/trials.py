@@ -1,0 +1,225 @@
+"""Every own part of a scenario, built and used once before there is a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+from netdfl.algorithms.exchange import Exchange
+from netdfl.core.errors import DatasetError, Problem
+from netdfl.core.rng import Streams
+from netdfl.core.types import Kind
+from netdfl.links.base import Transit
+from netdfl.scenario.build import build_topology
+from netdfl.scenario.contracts import OwnPartError, broken, misfit
+from netdfl.scenario.document import Document, Path
+from netdfl.scenario.parts import Part
+from netdfl.scenario.schema import Scenario
+from netdfl.scenario.task import Train
+
+_DIM = 64
+_BATCH = 2
+_ROUNDS = 3
+
+
+def own_parts(value: object, path: Path = ()) -> Iterator[tuple[Path, Part]]:
+    """Every own part below `value`, with the path of the key that names it."""
+    if isinstance(value, Part) and type(value).own:
+        yield (*path, type(value).key), value
+    children: Mapping[str, object] = value if isinstance(value, Mapping) else {}
+    if isinstance(value, BaseModel):
+        children = {field.alias or name: getattr(value, name) for name, field in type(value).model_fields.items()}
+    for key, child in children.items():
+        yield from own_parts(child, (*path, key))
+
+
+def without_data(scenario: Scenario, document: Document) -> Iterator[tuple[Path, Problem]]:
+    """What is wrong with own parts that need no data."""
+    yield from _tried(scenario, document, _TRIALS, scenario)
+
+
+def with_data(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """What is wrong with own datasets, partitions, models and augmentations; nothing where there are no data."""
+    task = scenario.task
+    if not isinstance(task, Train) or not any(part.own in _DATA_TRIALS for _, part in own_parts(task)):
+        return
+    from netdfl.training.data.dataset import data_root
+
+    try:
+        data = task.dataset.build(data_root())
+    except DatasetError:  # the run says so, or `netdfl data get` was not called yet
+        return
+    except OwnPartError as exc:
+        yield document.problem(("task", "dataset", "name"), exc.what, "", exc.remedy)
+        return
+    for _, problem in _tried(scenario, document, _DATA_TRIALS, (scenario, data)):
+        yield problem
+
+
+def _tried(
+    scenario: Scenario, document: Document, trials: Mapping[str, Callable[[Part, Any], None]], context: object
+) -> Iterator[tuple[Path, Problem]]:
+    for path, part in own_parts(scenario):
+        try:
+            if part.own in trials:
+                trials[part.own](part, context)
+        except OwnPartError as exc:
+            yield path, document.problem(path, exc.what, "", exc.remedy)
+
+
+@contextmanager
+def _using(part: Part, doing: str) -> Iterator[None]:
+    """Within it, an exception is the fault of what the part returned."""
+    try:
+        yield
+    except OwnPartError:
+        raise
+    except Exception as exc:
+        raise broken(part.own, part.kind, exc, _function(part), f" {doing}") from exc
+
+
+def _require(holds: bool, part: Part, did: str, remedy: str = "") -> None:
+    if not holds:
+        raise misfit(part.own, part.kind, did, _function(part), remedy)
+
+
+def _function(part: Part) -> Callable[..., Any]:
+    function = type(part).function
+    assert function is not None
+    return function
+
+
+def _topology(part: Part, scenario: Scenario) -> None:
+    topology = part.build(scenario.num_nodes, Streams(scenario.seed))
+    made = topology.num_nodes
+    _require(made == scenario.num_nodes, part, f"made a graph of {made} nodes and was given {scenario.num_nodes}")
+    with _using(part, "when its graph was drawn"):
+        for round in range(min(_ROUNDS, scenario.rounds)):
+            topology.graph(round)
+
+
+def _weights(part: Part, scenario: Scenario) -> None:
+    try:
+        graph = build_topology(scenario).graph(0)
+    except (ValueError, OSError):
+        return
+    matrix = part.build(graph)
+    sizes = (len(matrix.on_edges), len(matrix.on_self))
+    wanted = (graph.num_edges, graph.num_nodes)
+    _require(sizes == wanted, part, f"gave weights of (edges, nodes) {sizes} to a graph of {wanted}")
+
+
+def _selection(part: Part, scenario: Scenario) -> None:
+    candidates = tuple(range(1, scenario.num_nodes))
+    selection = part.build(scenario.num_nodes, Streams(scenario.seed))
+    with _using(part, "when it selected"):
+        chosen = selection.select(0, 0, candidates)
+        _require(set(chosen) <= set(candidates), part, f"selected {chosen} among {candidates}")
+
+
+def _algorithm(part: Part, scenario: Scenario) -> None:
+    algorithm = part.build(Exchange(common_start=isinstance(scenario.task, Train), streams=Streams(scenario.seed)))
+    family = getattr(part.entry, "family", "gossip")
+    did = f"made an algorithm of the family {algorithm.family!r}, and is listed under {family!r}"
+    _require(algorithm.family == family, part, did, f"name an Entry with family={algorithm.family!r}")
+
+
+def _compression(part: Part, scenario: Scenario) -> None:
+    import torch
+
+    compressor = part.build()
+    vector = torch.linspace(-1, 1, _DIM)
+    with _using(part, f"with a vector of {_DIM} numbers"):
+        decoded = compressor.decompress(compressor.compress(vector, np.random.default_rng(0)))
+        _require(decoded.shape == vector.shape, part, f"made {tuple(decoded.shape)} of a vector of {_DIM} numbers")
+
+
+def _loss(part: Part, scenario: Scenario) -> None:
+    model = part.build(0)
+    with _using(part, "with a message"):
+        model.lost(Transit(0, 1, Kind.DATA, 0, 0, 0, 1000))
+
+
+def _latency(part: Part, scenario: Scenario) -> None:
+    delay = part.build()
+    with _using(part, "when a delay was drawn"):
+        delay.constant_ns if delay.quantile is None else int(delay.quantile(0.5))
+
+
+def _compute(part: Part, scenario: Scenario) -> None:
+    time = part.build(Streams(scenario.seed))
+    with _using(part, "when it was asked for a time"):
+        took = time(0, 0)
+        _require(isinstance(took, int) and took >= 0, part, f"gave {took!r} as nanoseconds of node 0 in round 0")
+
+
+def _task(part: Part, scenario: Scenario) -> None:
+    part.build(0, Streams(scenario.seed))
+
+
+def _plain(part: Part, scenario: Scenario) -> None:
+    part.build()
+
+
+def _partition(part: Part, context: tuple[Scenario, Any]) -> None:
+    scenario, data = context
+    parts = part.build(data.train_y, scenario.nodes, Streams(scenario.seed))
+    _require(len(parts) == scenario.nodes, part, f"made {len(parts)} parts for {scenario.nodes} clients")
+    for client, indices in enumerate(map(np.asarray, parts)):
+        whole = indices.ndim == 1 and len(indices) > 0 and np.issubdtype(indices.dtype, np.integer)
+        _require(whole, part, f"gave client {client} no list of sample numbers")
+        inside = 0 <= indices.min() and indices.max() < len(data.train_y)
+        _require(bool(inside), part, f"gave client {client} a sample that is not among the {len(data.train_y)}")
+
+
+def _model(part: Part, context: tuple[Scenario, Any]) -> None:
+    import torch
+
+    from netdfl.training.models.build import build
+
+    _, data = context
+    try:
+        module = build(_function(part), data.shape, data.num_classes, 0, **part.params)
+    except OwnPartError:
+        raise
+    except ValueError as exc:  # it has running statistics
+        raise OwnPartError(f"the model {part.kind!r}: {exc}") from exc
+    x, _ = data.train(np.arange(min(_BATCH, len(data.train_y))))
+    with _using(part, f"on inputs of shape {data.shape}"), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        out = module.eval()(torch.from_numpy(x))
+    shape, wanted = tuple(getattr(out, "shape", ())), (len(x), data.num_classes)
+    did = f"gives outputs of shape {shape} for {len(x)} inputs and {data.num_classes} classes, expected {wanted}"
+    _require(shape == wanted, part, did, "let its last layer give num_classes numbers")
+
+
+def _augmentation(part: Part, context: tuple[Scenario, Any]) -> None:
+    import torch
+
+    _, data = context
+    x = torch.from_numpy(data.train(np.arange(min(_BATCH, len(data.train_y))))[0])
+    out = part.build(x, np.random.default_rng(0))
+    _require(out.shape == x.shape, part, f"made {tuple(out.shape)} of a batch of shape {tuple(x.shape)}")
+
+
+_TRIALS: Mapping[str, Callable[[Part, Any], None]] = {
+    "topology": _topology,
+    "weights": _weights,
+    "selection": _selection,
+    "algorithm": _algorithm,
+    "compression": _compression,
+    "task": _task,
+    "loss": _loss,
+    "latency": _latency,
+    "compute time": _compute,
+    **dict.fromkeys(("rate", "uplink", "downlink", "duplicate", "corrupt", "reorder"), _plain),
+}
+_DATA_TRIALS: Mapping[str, Callable[[Part, Any], None]] = {
+    "dataset": lambda part, context: None,
+    "partition": _partition,
+    "model": _model,
+    "augmentation": _augmentation,
+}

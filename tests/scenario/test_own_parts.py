@@ -1,0 +1,213 @@
+"""A user's own part is held to its contract when the scenario is loaded: at its key, with its place, and a remedy."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdfl.core.errors import InputError, ScenarioError
+from netdfl.scenario.catalogue import CATALOGUE
+from netdfl.scenario.contracts import CONTRACTS
+from netdfl.scenario.links import link_slot
+from netdfl.scenario.load import load
+from netdfl.scenario.parts import Part
+from netdfl.scenario.slots import Slot
+from netdfl.scenario.world import COMPUTE
+
+SCENARIO = """schema: netdfl/1
+name: own
+nodes: 4
+rounds: 2
+algorithm: {name: dfedavg}
+"""
+PLACES = {
+    "topology": "topology: {kind: P}",
+    "weights": "topology: {kind: ring, weights: {kind: P}}",
+    "selection": "topology: {kind: ring, selection: {kind: P}}",
+    "dataset": "topology: ring\ntask: {dataset: {name: P}}",
+    "partition": "topology: ring\ntask: {dataset: {name: digits, partition: {kind: P}}}",
+    "augmentation": "topology: ring\ntask: {dataset: {name: digits, augment: {kind: P}}}",
+    "model": "topology: ring\ntask: {model: {name: P}}",
+    "task": "topology: ring\ntask: {kind: P}",
+    "compression": "topology: ring\ncompression: {kind: P}",
+    "loss": "topology: ring\nlinks: {default: {loss: {model: P}}}",
+    "latency": "topology: ring\nlinks: {default: {latency: {dist: P}}}",
+    "rate": "topology: ring\nlinks: {default: {rate: {kind: P}}}",
+    "uplink": "topology: ring\nlinks: {default: {uplink: {kind: P}}}",
+    "downlink": "topology: ring\nlinks: {default: {downlink: {kind: P}}}",
+    "duplicate": "topology: ring\nlinks: {default: {duplicate: {kind: P}}}",
+    "corrupt": "topology: ring\nlinks: {default: {corrupt: {kind: P}}}",
+    "reorder": "topology: ring\nlinks: {default: {reorder: {kind: P}}}",
+    "compute time": "topology: ring\nworld: {kind: simulated, compute: {kind: P}}",
+}
+SLOTS: dict[str, Slot] = {slot.what: slot for slot in (*CATALOGUE.values(), COMPUTE)} | {
+    name: link_slot(name) for name in ("rate", "uplink", "downlink", "duplicate", "corrupt", "reorder")
+}
+
+
+def written(tmp_path: Path, what: str, program: str) -> Path:
+    """A scenario whose part `what` is `parts:mine` of `program`, on its sixth line or below."""
+    (tmp_path / "parts.py").write_text(program)
+    text = SCENARIO + PLACES.get(what, "topology: ring") + "\n"
+    if what == "algorithm":
+        text = text.replace("dfedavg", "P")
+    file = tmp_path / "s.yaml"
+    file.write_text(text.replace(" P", ' "parts:mine"'))
+    return file
+
+
+def refused(tmp_path: Path, what: str, program: str) -> str:
+    """What loading says; checked to be one problem, at the name of the part."""
+    file = written(tmp_path, what, program)
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+    (problem,) = caught.value.problems
+    line = file.read_text().splitlines()[problem.line - 1]
+    assert line[problem.column - 1 :].startswith('"parts:mine"')
+    assert "\n" not in str(problem)
+    return str(problem)
+
+
+def definition(what: str, body: str) -> str:
+    context = CONTRACTS[what].context
+    return f"\ndef mine({', '.join(context)}{', /' if context else ''}):\n    {body}\n"
+
+
+@pytest.mark.parametrize("what", sorted(CONTRACTS))
+def test_a_callable_of_another_kind_is_refused(tmp_path: Path, what: str) -> None:
+    said = refused(tmp_path, what, "def mine(one, two, three, four, /): ...\n")
+    assert "can't be used: it takes one, two, three, four before `/`" in said
+    assert CONTRACTS[what].signature("mine") in said
+
+
+@pytest.mark.parametrize("what", sorted(CONTRACTS))
+def test_an_exception_is_named_with_its_place_and_the_signature(tmp_path: Path, what: str) -> None:
+    said = refused(tmp_path, what, definition(what, "raise KeyError('gone')"))
+    assert f"the {what} 'parts:mine' raised KeyError: 'gone' ({tmp_path / 'parts.py'}:3)" in said
+    assert f"write it as {CONTRACTS[what].signature('mine')}" in said
+
+
+@pytest.mark.parametrize("what", sorted(CONTRACTS))
+def test_another_type_is_refused(tmp_path: Path, what: str) -> None:
+    said = refused(tmp_path, what, definition(what, "return 7"))
+    assert f"returned int, expected {CONTRACTS[what].result} ({tmp_path / 'parts.py'}:2)" in said
+
+
+@pytest.mark.parametrize("what", sorted(CONTRACTS))
+def test_what_netdfl_has_itself_keeps_the_contract(what: str) -> None:
+    for name, entry in SLOTS[what].table().items():
+        function: Any = getattr(entry, "build", entry)
+        if (what, name) == ("task", "train"):  # it has keys, and no function
+            continue
+        parameters = inspect.signature(function).parameters.values()
+        context = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+        assert len(context) == len(CONTRACTS[what].context), name
+        assert issubclass(SLOTS[what].model(name), Part)
+
+
+def test_a_part_that_refuses_its_parameters_says_the_remedy_itself(tmp_path: Path) -> None:
+    said = refused(tmp_path, "topology", definition("topology", "raise ValueError('k = 9 is too much; use 3')"))
+    assert "raised ValueError: k = 9 is too much; use 3 (" in said
+    assert "write it as" not in said
+
+
+def test_context_that_does_not_end_with_a_slash_is_explained(tmp_path: Path) -> None:
+    said = refused(tmp_path, "model", "def mine(shape, classes): ...\n")
+    assert "it takes no arguments before `/`, and netdfl gives shape, num_classes" in said
+    assert "def mine(shape, num_classes, /, *, ...) -> Module: context ends with `/`" in said
+
+
+NET = "return nn.Sequential(nn.Flatten(), nn.Linear(64, {}))"
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "said"),
+    [
+        ("model", NET.format(3), "gives outputs of shape (2, 3) for 2 inputs and 10 classes, expected (2, 10)"),
+        ("model", NET.format("10, dtype=torch.float64"), "raised RuntimeError on inputs of shape (1, 8, 8)"),
+        ("model", "return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))", "running statistics"),
+        ("partition", "return [labels[:0]] * num_clients", "gave client 0 no list of sample numbers"),
+        ("partition", "return [[0]]", "made 1 parts for 4 clients"),
+        ("partition", "return [[len(labels)]] * num_clients", "a sample that is not among the"),
+        ("augmentation", "return x[:1]", "made (1, 1, 8, 8) of a batch of shape (2, 1, 8, 8)"),
+        ("topology", "return ring(3, streams)", "made a graph of 3 nodes and was given 4"),
+        ("selection", "return Everybody()", "selected (7,) among (1, 2, 3)"),
+        ("loss", "return Everybody()", "raised AttributeError with a message: 'Transit' object has no attribute 'no'"),
+        ("compression", "return Everybody()", "raised AttributeError with a vector of 64 numbers"),
+        ("compute time", "return lambda node, round: -1", "gave -1 as nanoseconds of node 0 in round 0"),
+        ("algorithm", "return fedavg(exchange)", "made an algorithm of the family 'server'"),
+    ],
+)
+def test_what_it_returns_is_used_once(tmp_path: Path, what: str, body: str, said: str) -> None:
+    program = """
+import torch
+from torch import nn
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.topology.static import ring
+fedavg = ALGORITHMS["fedavg"].build
+class Everybody:
+    receivers_know = unbiased = True
+    def select(self, node, round, candidates): return (7,)
+    def lost(self, unit): return unit.no
+    def compress(self, x, rng): return x.no
+    def decompress(self, encoded): return None
+    def contraction(self, dim): return 1.0
+    variance = contraction
+"""
+    assert said in refused(tmp_path, what, program + definition(what, body))
+
+
+GOOD = {
+    "topology": "return TOPOLOGIES['ring'](num_nodes, streams)",
+    "weights": "return WEIGHTS['uniform'](graph)",
+    "model": "return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, num_classes))",
+    "partition": "return [list(range(k, len(labels), num_clients)) for k in range(num_clients)]",
+    "compression": "return COMPRESSORS['qsgd']()",
+    "algorithm": "return ALGORITHMS['dfedavg'].build(exchange)",
+    "latency": "return Delay(fifo=True, constant_ns=5)",
+}
+
+
+@pytest.mark.parametrize("what", sorted(GOOD))
+def test_a_part_that_keeps_its_contract_is_taken(tmp_path: Path, what: str) -> None:
+    program = """
+import torch
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.compression.catalog import COMPRESSORS
+from netdfl.links.latency import Delay
+from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
+"""
+    load(written(tmp_path, what, program + definition(what, GOOD[what])))
+
+
+def test_data_that_are_not_there_are_no_mistake_of_the_scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NETDFL_DATA", str(tmp_path / "nothing"))
+    file = written(tmp_path, "model", definition("model", "return 7"))
+    load(file, ["task.dataset.name=mnist"])
+
+
+def test_what_breaks_later_is_one_line_as_well(tmp_path: Path) -> None:
+    body = "\n    if len(x) > 2: raise KeyError('gone')\n    return x"
+    scenario: Any = load(written(tmp_path, "augmentation", definition("augmentation", body)))
+    with pytest.raises(InputError, match="the augmentation 'parts:mine' raised KeyError: 'gone'"):
+        scenario.task.dataset.augment.build([1, 2, 3], None)
+
+
+CLOSED = ["world: {kind: P}", "failure_detector: {kind: P}", "delivery: {kind: P}"]
+
+
+@pytest.mark.parametrize("key", CLOSED)
+def test_what_is_netdfls_alone_takes_no_own_part(tmp_path: Path, key: str) -> None:
+    file = written(tmp_path, "none", "def mine(): ...\n")
+    file.write_text(file.read_text() + key.replace("P", '"parts:mine"') + "\n")
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+    (problem,) = caught.value.problems
+    assert "can't be one's own" in problem.what
+    assert problem.remedy.startswith("use one of ")
+    assert (problem.line, problem.column) == (7, key.index("P") + 1)
