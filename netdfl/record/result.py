@@ -14,6 +14,7 @@ from netdfl.core.types import NodeId
 from netdfl.record.judge import Findings, Judgement, judge
 from netdfl.record.restarts import find_restarts
 from netdfl.record.run import Run
+from netdfl.record.unreached import find_unreached
 
 SCHEMA = "netdfl/result/1"
 MASS_TOLERANCE = 1e-6
@@ -123,6 +124,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "restarts": find_restarts(run),
         "stalls": [dict(stall) for stall in facts.stalls],
         "deadlocks": [dict(deadlock) for deadlock in facts.deadlocks],
+        "events_not_reached": find_unreached(run),
         "fidelity": facts.fidelity,
         "versions": _versions(),
     }

@@ -28,10 +28,22 @@ def duration(seconds: float) -> str:
 
 
 def remarks(result: Mapping[str, Any]) -> Iterator[str]:
-    """What a run did to its models' mean beside its verdict, a sentence each: mass that is lost, or new."""
+    """What to know of a run beside its verdict, a sentence each: mass lost, or new; events that never came."""
     for restart in result.get("restarts", ()):
         if restart["state"] == "lost":
             yield _lost_state(restart)
+    if result.get("events_not_reached"):
+        yield _unreached(result["events_not_reached"])
+
+
+def _unreached(found: Mapping[str, Any]) -> str:
+    first, count = found["first"], found["count"]
+    when = f"round {first['at_round']}" if "at_round" in first else f"{first['at_ns'] / 1e9:g} s"
+    entries = "1 entry of events" if count == 1 else f"{count} entries of events"
+    return (
+        f"of {entries} nothing came, as the nodes ended at {found['ended_s']:.4g} s: "
+        f"first events[{first['source']}], {first['action'].replace('_', ' ')} at {when}"
+    )
 
 
 def _lost_state(restart: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from netdfl.fleet.simulated import exact_arithmetic, simulate
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.record.store import StoreWriter
+from netdfl.report.words import remarks
 
 FAULTY = (
     "nodes=6",
@@ -189,3 +190,12 @@ def test_heartbeats_cross_the_links_cost_bytes_and_tell_who_is_gone(simulated: R
     kinds = dict(finished.run.rows("SELECT kind, sum(nbytes) FROM messages GROUP BY kind"))
     assert kinds["heartbeat"] > 0
     assert finished.result["virtual_duration_s"] < 10
+
+
+def test_events_that_never_come_are_said(simulated: Run) -> None:
+    events = "events=[{at: 10h, crash: 1}, {at: 150ms, for: 10h, slow_down: 2, factor: 2}]"
+    result = simulated("rounds=5", "world.compute=100ms", events).result
+    assert result["events_not_reached"]["count"] == 1
+    assert list(remarks(result)) == [
+        "of 1 entry of events nothing came, as the nodes ended at 0.8 s: first events[0], crash at 36000 s"
+    ]
