@@ -21,6 +21,7 @@ from netdfl.diagnosis.messages import with_messages
 from netdfl.fleet.compute import COMPUTE_FILE
 from netdfl.fleet.loops import outside_loops
 from netdfl.fleet.spawn import Nursery
+from netdfl.record.hold import LOCK, hold
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
 from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 RESUMED = ("simulated", "processes", "namespaces")
 RESUMPTIONS = "resumed.json"
 ORIGIN = "origin.json"
-KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE)
+KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE, LOCK)
 """What a resumed run takes over of the run that was killed."""
 
 
@@ -108,7 +109,8 @@ def run(
     try:
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
         try:
-            return _run_in(scenario, replace(directory, page=page), view, nursery)
+            with hold(directory.path):
+                return _run_in(scenario, replace(directory, page=page), view, nursery)
         except InputError:
             if not directory.recorded:
                 directory.abandon()
@@ -134,11 +136,17 @@ def resume(path: str | Path, *, view: AbstractContextManager[View] | None = None
     `netdfl.fleet.replay`. Real nodes go on from their checkpoints; see `netdfl.fleet.resume`.
 
     Raises:
-        InputError: there is no such run, it has ended, or it can't be resumed.
+        InputError: there is no such run, it goes on or has ended, or it can't be resumed.
     """
     found = open_run(path)
+    with hold(found.path):
+        return _resume(found, view)
+
+
+def _resume(found: Run, view: AbstractContextManager[View] | None) -> Finished:
     if found.finished and found.result["verdict"] != "unknown":
-        raise InputError(f"{path} has ended with verdict {found.result['verdict']}; run its scenario.yaml anew instead")
+        verdict = found.result["verdict"]
+        raise InputError(f"{found.path} has ended with verdict {verdict}; run its scenario.yaml anew instead")
     origin = found.path / ORIGIN
     if origin.exists():
         sys.path.append(json.loads(origin.read_text(encoding="utf-8"))["directory"])

@@ -1,0 +1,32 @@
+"""One process at a time writes a run directory: whoever does holds a lock, which ends with the process."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from netdfl.core.errors import InputError, RunError
+
+LOCK = ".lock"
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Hold the run directory `path`. The system lets go of it when this process ends, however it ends.
+
+    Raises:
+        InputError: another process holds it: its run is still going on.
+        RunError: the disk refuses it.
+    """
+    try:
+        file = (path / LOCK).open("a")
+    except OSError as error:
+        raise RunError(f"{path / LOCK} can't be written: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{path}: this run is still going on; wait until it ends, or stop it first") from error
+        yield

@@ -1,0 +1,54 @@
+"""A run that still goes on can't be resumed: its directory stays as it is. A killed one lets go of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from netdfl.core.errors import InputError
+from netdfl.fleet.run import resume
+from netdfl.record.hold import hold
+
+SCENARIO = """
+schema: netdfl/1
+name: held
+nodes: 4
+rounds: 1000000
+task: {kind: consensus, dim: 4}
+algorithm: dpsgd
+topology: ring
+checkpoint: {every: 1000}
+evaluation: {every: 1000000}
+"""
+
+
+@pytest.mark.parametrize("world", ["simulated", "processes"])
+def test_a_run_that_goes_on_is_left_alone_and_one_that_was_killed_is_let_go(world: str, tmp_path: Path) -> None:
+    file, out = tmp_path / "scenario.yaml", tmp_path / "run"
+    file.write_text(SCENARIO)
+    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), f"--out={out}", f"--on={world}"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            while not (out / "fleet.json").exists() and process.poll() is None:
+                time.sleep(0.05)
+            before = {path.name for path in out.iterdir()}
+            again = [sys.executable, "-m", "netdfl.cli", "run", "--resume", str(out)]
+            refused = subprocess.run(again, capture_output=True, text=True, check=False, timeout=60)
+            assert before <= {path.name for path in out.iterdir()}
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert refused.returncode == 2
+    assert "this run is still going on" in refused.stderr + refused.stdout
+    with hold(out):
+        pass
+
+
+def test_a_directory_is_held_once(tmp_path: Path) -> None:
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    with hold(tmp_path), pytest.raises(InputError, match="still going on"):
+        resume(tmp_path)
