@@ -27,6 +27,7 @@ from netdfl.record.result import RunFacts, summarize
 from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
 from netdfl.record.status import FleetStatus
 from netdfl.scenario.build import build_network
+from netdfl.scenario.link_rules import link_rules
 from netdfl.scenario.load import load
 from netdfl.scenario.resolved import to_yaml
 from netdfl.scenario.schema import Scenario
@@ -211,6 +212,7 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
         duration_s=duration_s,
         expect=scenario.expect.entries(),
         targets=scenario.report.targets,
+        link_rules=link_rules(scenario),
         **more,
     )
 

@@ -21,18 +21,21 @@ from netdfl.links.state import resets
 Order: TypeAlias = Literal["fifo", "free"]
 _z = NormalDist().inv_cdf
 _cdf = NormalDist().cdf
+_pdf = NormalDist().pdf
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
     """A distribution of delays: its inverse CDF, from (0, 1) to nanoseconds, or one constant.
 
-    `fifo` keeps the order of entry: a unit never leaves before one that entered earlier.
+    `fifo` keeps the order of entry: a unit never leaves before one that entered earlier. `mean_ns` is the mean
+    before that; None where it is not known.
     """
 
     fifo: bool
     constant_ns: int = 0
     quantile: Callable[[float], float] | None = None
+    mean_ns: float | None = None
 
 
 def _non_negative(**times_ns: int) -> None:
@@ -50,7 +53,7 @@ def _positive(**values: float) -> None:
 def constant(*, delay: TimeNs) -> Delay:
     """The same delay for every unit (so in order)."""
     _non_negative(delay=delay)
-    return Delay(fifo=True, constant_ns=delay)
+    return Delay(fifo=True, constant_ns=delay, mean_ns=delay)
 
 
 def _uniform(low: int, high: int, u: float) -> float:
@@ -62,7 +65,7 @@ def uniform(*, low: TimeNs, high: TimeNs, order: Order = "fifo") -> Delay:
     _non_negative(low=low, high=high)
     if low > high:
         raise ValueError(f"latency low = {low} ns is above high = {high} ns; exchange them")
-    return Delay(order == "fifo", quantile=partial(_uniform, low, high))
+    return Delay(order == "fifo", quantile=partial(_uniform, low, high), mean_ns=(low + high) / 2)
 
 
 def _normal(mean: int, jitter: int, below_zero: float, u: float) -> float:
@@ -73,7 +76,9 @@ def normal(*, mean: TimeNs, jitter: TimeNs, order: Order = "fifo") -> Delay:
     """A normal delay truncated at 0: `mean` and `jitter` (standard deviation) are those before truncation."""
     _non_negative(mean=mean)
     _positive(jitter=jitter)
-    return Delay(order == "fifo", quantile=partial(_normal, mean, jitter, _cdf(-mean / jitter)))
+    cut = -mean / jitter
+    truncated = mean + jitter * _pdf(cut) / _cdf(-cut)
+    return Delay(order == "fifo", quantile=partial(_normal, mean, jitter, _cdf(cut)), mean_ns=truncated)
 
 
 def _lognormal(mu: float, sigma: float, u: float) -> float:
@@ -84,7 +89,8 @@ def lognormal(*, mean: TimeNs, jitter: TimeNs, order: Order = "fifo") -> Delay:
     """A lognormal delay: `mean` and `jitter` are the mean and standard deviation of the delay itself."""
     _positive(mean=mean, jitter=jitter)
     variance = math.log1p((jitter / mean) ** 2)
-    return Delay(order == "fifo", quantile=partial(_lognormal, math.log(mean) - variance / 2, math.sqrt(variance)))
+    quantile = partial(_lognormal, math.log(mean) - variance / 2, math.sqrt(variance))
+    return Delay(order == "fifo", quantile=quantile, mean_ns=mean)
 
 
 def _exponential(mean: int, u: float) -> float:
@@ -94,7 +100,7 @@ def _exponential(mean: int, u: float) -> float:
 def exponential(*, mean: TimeNs, order: Order = "fifo") -> Delay:
     """An exponential delay of the given mean."""
     _positive(mean=mean)
-    return Delay(order == "fifo", quantile=partial(_exponential, mean))
+    return Delay(order == "fifo", quantile=partial(_exponential, mean), mean_ns=mean)
 
 
 def _pareto(minimum: int, power: float, u: float) -> float:
@@ -106,7 +112,8 @@ def pareto(*, minimum: TimeNs, shape: Annotated[float, Bound(gt=1)], order: Orde
     _positive(minimum=minimum)
     if shape <= 1:
         raise ValueError(f"latency pareto shape = {shape} has no mean; expected above 1, like 1.5")
-    return Delay(order == "fifo", quantile=partial(_pareto, minimum, -1 / shape))
+    mean = minimum * shape / (shape - 1)
+    return Delay(order == "fifo", quantile=partial(_pareto, minimum, -1 / shape), mean_ns=mean)
 
 
 def _empirical(delays: tuple[int, ...], u: float) -> float:
@@ -119,7 +126,7 @@ def empirical(*, file: str, order: Order = "fifo") -> Delay:
     A cell is a time with its unit (`20ms`), or a number where the header names it (`delay_ms`).
     """
     delays = _read_delays(file)
-    return Delay(order == "fifo", quantile=partial(_empirical, delays))
+    return Delay(order == "fifo", quantile=partial(_empirical, delays), mean_ns=sum(delays) / len(delays))
 
 
 def _read_delays(file: str) -> tuple[int, ...]:

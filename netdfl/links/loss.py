@@ -163,7 +163,7 @@ class Trace:
     place where their original left it.
     """
 
-    __slots__ = ("_losses", "_places")
+    __slots__ = ("_places", "losses")
 
     def __init__(self, seed: int, /, *, losses: list[int] | None = None, file: str | None = None) -> None:
         """Give `losses` inline, or `file`: 0 and 1 separated by white space or commas; 1 is lost."""
@@ -172,15 +172,15 @@ class Trace:
         values = losses if losses is not None else _read_losses(str(file))
         if not values or any(value not in (0, 1) for value in values):
             raise ValueError("a loss trace is a list of 0 (kept) and 1 (lost), not empty; correct the list")
-        self._losses = bytes(values)
+        self.losses = bytes(values)
         self._places = [-1, -1]
 
     def lost(self, unit: Transit) -> bool:
         """Go to the next place of the unit's kind and read it."""
         chain = unit.kind is not _DATA
         if not unit.copy:
-            self._places[chain] = (self._places[chain] + 1) % len(self._losses)
-        return self._losses[self._places[chain]] == 1
+            self._places[chain] = (self._places[chain] + 1) % len(self.losses)
+        return self.losses[self._places[chain]] == 1
 
 
 def _read_losses(file: str) -> list[int]:

@@ -27,8 +27,8 @@ class RunFacts:
 
     `targets` are the accuracies of `report.targets`; `broke` and `fidelity_missed` say in a sentence
     what went wrong outside the scenario; `links` names the layer on which links act, and what carried
-    them out; `resumed` has an entry for each time that real nodes were resumed; `event_log_hash` and
-    `virtual_duration_s` are the simulated world's alone.
+    them out, `link_rules` what each rule comes to; `resumed` has an entry for each time that real nodes
+    were resumed; `event_log_hash` and `virtual_duration_s` are the simulated world's alone.
     """
 
     scenario: str
@@ -47,6 +47,7 @@ class RunFacts:
     fidelity: Mapping[str, Any] | None = None
     fidelity_missed: str = ""
     links: Mapping[str, Any] = field(default_factory=lambda: {"layer": "message"})
+    link_rules: Sequence[Mapping[str, Any]] = ()
     resumed: Sequence[Mapping[str, Any]] = ()
     broke: str = ""
     interrupted: bool = False
@@ -104,6 +105,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "seed": facts.seed,
         "world": facts.world,
         "links": dict(facts.links),
+        "link_rules": [dict(rule) for rule in facts.link_rules],
         "algorithm": facts.algorithm,
         "nodes": facts.nodes,
         "rounds": facts.rounds,

@@ -16,6 +16,7 @@ import numpy as np
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_bytes
 from netdfl.diagnosis.keep import kept_stalls
+from netdfl.links.figures import say
 from netdfl.record.export import ORDER
 from netdfl.record.result import count_messages, evaluations, find_deaths
 from netdfl.record.run import Run
@@ -203,6 +204,9 @@ def graph_and_links(run: Run) -> Section | None:
             sent[src, dst] = nbytes / 1e3
         figures.append(Figure(draw_matrix(sent, "to", "from", "kB"), "Bytes sent over each link in the whole run."))
         tables = [_link_table(links), _fate_table(run)]
+    rules = run.result.get("link_rules") if run.finished else None
+    if rules:
+        tables.append(_rule_table(rules))
     return Section("Graph and links", figures=figures, tables=tables) if figures else None
 
 
@@ -220,6 +224,16 @@ def _link_table(links: Sequence[tuple[int, int, int, int, int, float | None]]) -
     which = "Every link" if len(links) <= MOST_ROWS else f"{MOST_ROWS} of {len(links)} links"
     caption = f"{which}, those that lost most first, then those that carried most."
     return Table(("link", "messages", "bytes", "not delivered", "median delay"), rows, caption)
+
+
+def _rule_table(rules: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        [rule["of"], rule["key"], rule["rule"], say(rule["figures"])]
+        + (["links"] if rule["event"] is None else [f"events[{rule['event']}]"])
+        for rule in rules
+    ]
+    caption = "The rules of links, and what they come to in the long run."
+    return Table(("of", "what", "rule", "comes to", "by"), rows, caption, folded=len(rows) > MOST_ROWS)
 
 
 def _fate_table(run: Run) -> Table:

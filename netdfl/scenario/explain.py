@@ -11,6 +11,7 @@ from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.scenario.build import build_network, compile_schedule
 from netdfl.scenario.compression import counts_all, scheme_of, vectors_kept, warnings
 from netdfl.scenario.fields import Choice
+from netdfl.scenario.link_rules import link_rules
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.task import Train
 from netdfl.topology.network import Network
@@ -42,6 +43,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
         "task": _task(scenario),
         "traffic": _traffic(scenario, network),
         "compression": _compression(scenario, network),
+        "links": link_rules(scenario, network.graph(0)),
         "data": label_table(scenario),
         "events": [event.to_json() for event in compile_schedule(scenario)],
     }

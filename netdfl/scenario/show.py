@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netdfl.core.units import format_bytes, format_time
+from netdfl.links.figures import say
 
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40
@@ -18,6 +19,8 @@ _MOST_ROWS = 40
 def show(found: Mapping[str, Any], console: Console) -> None:
     """Print everything that `explain` returned."""
     console.print(_overview(found))
+    if found["links"]:
+        console.print(_links(found["links"]))
     if found["data"] is not None:
         console.print(_labels(found["data"]))
     if found["events"]:
@@ -94,6 +97,19 @@ def _weights(weights: Mapping[str, Any]) -> str:
     numbers = f"spectral gap {weights['spectral_gap']:.4g}, psi {weights['psi']:.4g}"
     over = f", {weights['psi_per_round']:.4g} per round over several" if "psi_per_round" in weights else ""
     return f"{text} stochastic{symmetric}, {numbers}{over}"
+
+
+def _links(rules: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="rules of links, in the long run", title_justify="left")
+    for column in ("of", "links", "what", "rule", "comes to", "by"):
+        table.add_column(column)
+    for rule in rules[:_MOST_ROWS]:
+        by = "links" if rule["event"] is None else f"events[{rule['event']}]"
+        links = "" if rule["links"] is None else str(rule["links"])
+        table.add_row(*map(Text, (rule["of"], links, rule["key"], rule["rule"], say(rule["figures"]), by)))
+    if len(rules) > _MOST_ROWS:
+        table.add_row("...", f"{len(rules) - _MOST_ROWS} more", "", "", "", "")
+    return table
 
 
 def _labels(data: Mapping[str, Any]) -> Table:

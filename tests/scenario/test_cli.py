@@ -118,3 +118,22 @@ def test_the_command_line_is_a_module_too() -> None:
     done = subprocess.run([sys.executable, "-m", "netdfl", "list", "--help"], capture_output=True, text=True)
     assert done.returncode == 0
     assert "algorithms" in done.stdout
+
+
+def test_explain_says_what_the_rules_of_links_come_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bursty = "{loss: {model: gilbert_elliott, p: 0.02, r: 0.3}}"
+    links = f"links={{default: {bursty}, '0->1': {{state: down_drop}}, 2: {{uplink: none}}}}"
+    events = "events=[{at: 1s, link: 0--1, loss: 10%, latency: x2}]"
+    arguments = ["explain", QUICKSTART, "--set", "topology=ring", "--set", links, "--set", events]
+    assert netdfl(*arguments, "--format", "json", monkeypatch=monkeypatch) == 0
+    bursts, down, uplink, event = json.loads(capsys.readouterr().out)["links"]
+    assert (bursts["of"], bursts["links"], bursts["rule"], bursts["event"]) == ("default", 32, "gilbert_elliott", None)
+    assert bursts["figures"] == {"stationary_loss": pytest.approx(0.0625), "mean_burst": pytest.approx(1 / 0.3)}
+    assert (down["key"], down["rule"], down["links"]) == ("state", "down_drop", 1)
+    assert (uplink["key"], uplink["rule"], uplink["links"]) == ("uplink", "none", None)
+    assert (event["of"], event["event"], event["links"]) == ("0--1", 0, 2)
+    assert event["figures"]["stationary_loss"] == 0.1
+    assert netdfl(*arguments, monkeypatch=monkeypatch) == 0
+    assert "loses 6.25%" in capsys.readouterr().out

@@ -1,0 +1,71 @@
+"""What a link's rules come to in the long run: the share that is lost and how many in a row, mean delay, rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from netdfl.core.units import format_bytes, format_time
+from netdfl.links.disorder import Reordering
+from netdfl.links.latency import Delay
+from netdfl.links.loss import Bernoulli, DropList, Trace
+from netdfl.links.mahimahi import Opportunities
+from netdfl.links.rate import Shape
+
+_TRACE_BITS = 8 * 1500
+
+
+def figures(part: object) -> Mapping[str, Any]:
+    """The numbers of one built rule, by name; those that it has not, and what an own part does not say, are left out.
+
+    Of a loss `stationary_loss` (share of units) and `mean_burst` (units lost in a row; None: for ever) or, of a
+    list, `messages`; `mean_ns`; `rate_bps` (of a trace, its mean), `burst_bytes`, `queue_bytes`, `queue_messages`;
+    `probability`, `delay_ns`.
+    """
+    if isinstance(part, DropList):
+        return {"messages": len(part.messages)}
+    if isinstance(part, Delay):
+        return _given(mean_ns=part.mean_ns)
+    if isinstance(part, Shape):
+        queue = {"queue_bytes": part.queue_bytes, "queue_messages": part.queue_messages}
+        return _given(rate_bps=part.rate_bps, burst_bytes=part.burst_bytes or None, **queue)
+    if isinstance(part, Opportunities):
+        mean = len(part.at_ns) * _TRACE_BITS * 1e9 / part.at_ns[-1]
+        return _given(rate_bps=mean, queue_bytes=part.queue_bytes, queue_messages=part.queue_messages)
+    if hasattr(part, "stationary_loss") and hasattr(part, "mean_burst"):
+        burst = part.mean_burst
+        return {"stationary_loss": part.stationary_loss, "mean_burst": None if burst == float("inf") else burst}
+    if isinstance(part, Bernoulli):
+        p = part.probability
+        return {"stationary_loss": p, "mean_burst": _burst(p, p * (1 - p))}
+    if isinstance(part, Trace):
+        losses = part.losses
+        starts = sum(lost > before for before, lost in zip(losses[-1:] + losses, losses, strict=False))
+        return {"stationary_loss": sum(losses) / len(losses), "mean_burst": _burst(sum(losses), starts)}
+    delay = part.delay_ns if isinstance(part, Reordering) else None
+    return _given(probability=getattr(part, "probability", None), delay_ns=delay)
+
+
+def _burst(lost: float, starts: float) -> float | None:
+    return None if lost and not starts else lost / starts if lost else 0.0
+
+
+def say(found: Mapping[str, Any]) -> str:
+    """The `figures` of a rule in words."""
+    words: Mapping[str, Callable[[Any], str]] = {
+        "stationary_loss": lambda share: f"loses {100 * share:.3g}%",
+        "mean_burst": lambda burst: "without end" if burst is None else f"{burst:.3g} in a row",
+        "messages": lambda number: f"loses {number} listed",
+        "probability": lambda share: f"{100 * share:.3g}%",
+        "delay_ns": lambda ns: f"by {format_time(ns)}",
+        "mean_ns": lambda ns: f"mean {ns / 1e6:.4g} ms",
+        "rate_bps": lambda rate: f"{rate / 1e6:.4g} Mbit/s",
+        "burst_bytes": lambda size: f"bucket {format_bytes(size)}",
+        "queue_bytes": lambda size: f"queue {format_bytes(size)}",
+        "queue_messages": lambda number: f"queue {number} messages",
+    }
+    return ", ".join(words[name](value) for name, value in found.items())
+
+
+def _given(**found: Any) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if value is not None}
