@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any, NamedTuple
@@ -105,8 +104,8 @@ class _Reading:
         finally:
             self.open.pop()
 
-    def _mapping(self, node: MappingNode, path: Path) -> dict[Any, Any]:
-        result: dict[Any, Any] = {}
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node)
             if key in result:
@@ -118,12 +117,16 @@ class _Reading:
             result[key] = self.value(value_node, (*path, key))
         return result
 
-    def _key(self, node: Node) -> Any:
-        key = self.yaml.constructor.construct_object(node, deep=True)
-        if not isinstance(key, Hashable):
-            self._problem(node, "a key that is not a plain word", "quote it")
-            return str(key)
-        return key
+    def _key(self, node: Node) -> str:
+        """The text of a key; a number, such as a node's, is taken as it is written."""
+        tag, written = str(node.tag), str(node.value) or "null"
+        if not isinstance(node, ScalarNode):
+            self._problem(node, "a key that is no text", "write a word before the colon; {...} and [...] are values")
+        elif tag.endswith(":merge"):
+            self._problem(node, "YAML 1.2 has no merge keys (<<)", "write the keys out; an alias is a whole value")
+        elif not tag.endswith((":str", ":int")):
+            self._problem(node, f"the key {written} is no text", f"quote it: {written!r}")
+        return str(node.value)
 
     def _problem(self, node: Node, what: str, remedy: str) -> None:
         mark = node.start_mark

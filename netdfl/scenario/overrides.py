@@ -56,13 +56,28 @@ def apply(document: Document, overrides: list[Override], root: type[BaseModel], 
     Where an override names another part (`algorithm.name`, any `kind`), keys of the file beside it
     that the new part lacks are dropped; keys that an override gives stay, and are checked.
     """
-    given = {override.path for override in overrides}
-    for override in overrides:
-        _write(document, override)
+    overrides = list(overrides)
+    for index, override in enumerate(overrides):
+        overrides[index] = _fitting(override, document.data)
+        _write(document, overrides[index])
         normalise(document, root, directory)
+    given = {override.path for override in overrides}
     notices = [notice for override in overrides for notice in _drop_foreign(document, override, given, root, directory)]
     normalise(document, root, directory)
     return notices
+
+
+def _fitting(override: Override, data: Any) -> Override:
+    """The override with numbers as the places of lists alone: a mapping's keys are text."""
+    path: list[str | int] = []
+    for key in override.path:
+        path.append(key if isinstance(data, list) else str(key))
+        data = data.get(path[-1]) if isinstance(data, dict) else data[key] if _has(data, key) else None
+    return override._replace(path=tuple(path))
+
+
+def _has(data: Any, key: str | int) -> bool:
+    return isinstance(data, list) and isinstance(key, int) and key < len(data)
 
 
 def _write(document: Document, override: Override) -> None:

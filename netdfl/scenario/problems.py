@@ -25,7 +25,7 @@ _TYPES = {
     "dict_type": "a mapping of keys and values",
     "model_type": "a mapping of keys and values",
     "model_attributes_type": "a mapping of keys and values",
-    "invalid_key": "a key that is a word; quote it",
+    "string_pattern_mismatch": "letters, digits, _, . and -, with a letter or digit first",
 }
 
 
@@ -76,6 +76,8 @@ def _problem(details: ErrorDetails, path: Path, document: Document, root: type[B
         return document.problem(
             path, f"{name} is {value!r}", _expected(context["expected"]), _near(value, context["expected"])
         )
+    if kind == "too_short":
+        return document.problem(path, f"{name} is {value!r}", _expected(f"a list of {context['min_length']} or more"))
     if kind.startswith(("greater_than", "less_than")):
         return document.problem(path, f"{name} is {value!r}", _expected(_bound(kind, context, value)))
     return document.problem(path, f"{name} is {value!r}", _expected(_TYPES.get(kind, details["msg"])))
@@ -101,7 +103,7 @@ def _in_units_of(value: Any, limit: float) -> str:
         with suppress(ValueError):
             parse(value)
             return show(int(limit))
-    return f"{limit:g}"
+    return str(limit) if isinstance(limit, int) else f"{limit:g}"
 
 
 def _expected(what: str) -> str:

@@ -114,6 +114,14 @@ def test_an_own_part_is_found_beside_the_scenario(tmp_path: Path, monkeypatch: p
         load(file)
 
 
+def test_the_number_of_a_node_is_a_key_with_or_without_quotes() -> None:
+    bare, quoted = (loads(BASE + f"links: {{{key}: {{uplink: 5Mbit}}}}\n") for key in ("0", '"0"'))
+    assert bare == quoted
+    assert list(bare.links) == ["0"]
+    (said,) = mistakes(BASE + 'links:\n  0: {uplink: 5Mbit}\n  "0": {uplink: 6Mbit}\n')
+    assert "the key '0' is repeated" in said
+
+
 def test_a_key_that_would_repeat_an_alias_for_ever_is_refused() -> None:
     assert "alias inside what it stands for" in mistakes(BASE + "groups: &a {x: *a}\n")[0]
 

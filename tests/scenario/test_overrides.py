@@ -38,6 +38,13 @@ def test_a_list_is_reached_by_its_index() -> None:
     assert "the list has no item 1, write a number from 0 to 0" in mistake("events.1.crash=5")
 
 
+def test_a_number_in_a_mapping_is_its_key() -> None:
+    scenario = loads(BASE, ["links.0.uplink=5Mbit", "groups.1=[2]"])
+    assert list(scenario.links) == ["0"]
+    assert scenario.groups == {"1": [2]}
+    assert "--set links.0.uplnk=5Mbit: unknown key 'uplnk', in links.0" in mistake("links.0.uplnk=5Mbit")
+
+
 def test_a_new_discriminator_drops_the_keys_that_it_lacks_and_says_so() -> None:
     scenario = loads(BASE, ["algorithm.name=osgp", "topology.kind=random_push"])
     assert scenario.algorithm.params["lr"] == 0.05
