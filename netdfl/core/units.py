@@ -19,14 +19,24 @@ _RATE_BPS = {f"{p}{unit}": m for p, m in (_PREFIX | _BINARY).items() for unit in
 _SIZE_BYTES = {f"{p}B": m for p, m in (_PREFIX | _BINARY).items()}
 
 
+_MOST = {
+    "time": (3_155_760_000 * 10**9, "876600h (100 years)"),
+    "rate": (10**18, "1000000Tbit"),
+    "size": (2**60, "1048576TiB"),
+}
+
+
 def _quantity(text: object, table: dict[str, int], what: str, examples: str) -> Decimal:
     match = _NUMBER.match(text) if isinstance(text, str) else None
     if match is None or match[2] not in table:
         raise ValueError(f"{text!r} is not a {what}; write a number with a unit, like {examples}")
-    found = Decimal(match[1]) * table[match[2]]
-    if found < 0:
+    number, unit = Decimal(match[1]), table[match[2]]
+    if number < 0:
         raise ValueError(f"{text!r} is negative; a {what} is 0 or more, like {examples}")
-    return found
+    most, written = _MOST[what]
+    if number > Decimal(most) / unit:
+        raise ValueError(f"{text!r} is more than a {what} may be; write at most {written}")
+    return number * unit
 
 
 def parse_time_ns(text: object) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 from netdfl.core.types import NodeId
@@ -23,6 +23,7 @@ from netdfl.links.spec import choose
 from netdfl.links.when import KEYS, Facts, Span, spans, split
 
 _CHANGING = ("link", "node")
+_MOST = 500_000
 
 
 class ScheduleError(ValueError):
@@ -73,7 +74,9 @@ def _read(index: int, entry: Mapping[str, Any], facts: Facts) -> _Entry:
         raise ValueError(f"an event has one action, this has {len(actions)} ({', '.join(actions) or 'none'}); {remedy}")
     when = spans(facts, **read_parameters(spans, timing, "the event"))
     action = actions[0]
-    events = tuple(ACTIONS[action](facts, index, when, **_parameters(action, written)))
+    events = tuple(islice(ACTIONS[action](facts, index, when, **_parameters(action, written)), _MOST + 1))
+    if len(events) > _MOST:
+        raise ValueError(f"{action} makes more than {_MOST} events here; let it last less long, or change less often")
     return _Entry(index, action, written, when, events)
 
 

@@ -21,7 +21,11 @@ from netdfl.topology.weights import Weights, uniform
 
 def build_topology(scenario: Scenario) -> Topology:
     """The topology over all nodes, the server included. Raises ValueError where it can't be drawn."""
-    topology: Topology = scenario.topology.build(scenario.num_nodes, Streams(scenario.seed))
+    try:
+        topology: Topology = scenario.topology.build(scenario.num_nodes, Streams(scenario.seed))
+    except MemoryError as exc:
+        what = f"its graph of {scenario.num_nodes} nodes takes more memory than there is"
+        raise ValueError(f"{what}; lower nodes, or use a graph with fewer links") from exc
     return topology
 
 

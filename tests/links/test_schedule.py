@@ -308,3 +308,11 @@ def test_repetition_needs_an_end(entry):
     with pytest.raises(ScheduleError, match="to: 60s"):
         compiled({"from": "0s", **entry}, end_ns=None)
     assert compiled({"from": "0s", "to": "9s", **entry}, end_ns=None)
+
+
+@pytest.mark.parametrize("action", [{"flap": "0->1"}, {"random": "0->1"}, {"churn": 1}])
+def test_repetition_without_measure_is_refused(action, monkeypatch):
+    monkeypatch.setattr("netdfl.links.schedule._MOST", 50)
+    compiled({"from": "0s", "to": "20s", "up": "1s", "down": "1s", **action})
+    with pytest.raises(ScheduleError, match="makes more than 50 events here; let it last less long"):
+        compiled({"from": "0s", "to": "800000h", "up": "1s", "down": "1s", **action})
