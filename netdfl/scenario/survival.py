@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from netdfl.core.errors import Problem
 from netdfl.core.types import Edge
-from netdfl.scenario.build import build_topology
+from netdfl.links.disorder import Corruption
+from netdfl.links.mahimahi import Opportunities
+from netdfl.links.rate import Shape
+from netdfl.links.spec import SLOTS, choose
+from netdfl.scenario.build import build_topology, compile_schedule
 from netdfl.scenario.compression import is_push, is_static
 from netdfl.scenario.delivery import AcknowledgedDelivery, Plain, RunningSumsDelivery
 from netdfl.scenario.document import Document
 from netdfl.scenario.fields import Choice
+from netdfl.scenario.links import block
 from netdfl.scenario.schema import Scenario
 from netdfl.topology.base import Topology
 
@@ -43,16 +49,44 @@ def rejoins(scenario: Scenario, document: Document) -> Iterator[Problem]:
 
 def automatic(scenario: Scenario) -> tuple[Choice, str]:
     """The delivery that `auto` stands for, and a sentence about it where it is not the one that adds nothing."""
-    losses = [entry.written().get("loss") for entry in scenario.links.values()]
-    if not is_push(scenario) or all(loss is None or loss.params == {"probability": 0.0} for loss in losses):
+    losing = what_loses(scenario) if is_push(scenario) else ""
+    if not losing:
         return Plain(), ""
     topology = build_topology(scenario)
-    why = f"a share that {scenario.algorithm.kind} loses is mass that is gone for good"
+    why = f"links lose messages ({losing}), and a share that {scenario.algorithm.kind} loses is mass gone for good"
     for model, unsuitable in ((AcknowledgedDelivery, _acknowledged), (RunningSumsDelivery, _running_sums)):
         if not any(unsuitable(scenario, topology)):
             delivery: Choice = model.model_validate({})
             return delivery, f"delivery: auto is {delivery.kind} here: {why}"
     return Plain(), f"delivery: auto is plain here, as nothing else suits the algorithm and the graph: {why}"
+
+
+def what_loses(scenario: Scenario) -> str:
+    """The rule of a link, or the event, that may lose messages; empty where none does."""
+    for selector, rules in block(scenario.links).items():
+        for key, value in rules.items():
+            if _loses(key, value):
+                return f"{key} of {selector}"
+    for event in compile_schedule(scenario):
+        for key, value in event.parameters.items() if event.action == "set" else ():
+            if _loses(key, value):
+                return f"{key} by events[{event.source}]"
+    return ""
+
+
+def _loses(key: str, value: Any) -> bool:
+    """Whether a rule drops messages: by loss, damage that is found, a queue with a bound, or a link that is down."""
+    if key == "state":
+        return value in ("down_drop", "down_reset")
+    if key not in SLOTS or (isinstance(value, Mapping) and "scale" in value):
+        return False
+    part = choose(key, value)
+    built = None if part is None else part.build(*((0,) if key == "loss" else ()))
+    if isinstance(built, Shape | Opportunities):
+        return built.queue_bytes is not None or built.queue_messages is not None
+    if isinstance(built, Corruption):
+        return built.detected and built.probability > 0
+    return key == "loss" and built is not None and getattr(built, "probability", 1) > 0
 
 
 def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:

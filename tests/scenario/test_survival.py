@@ -73,6 +73,20 @@ AUTOMATIC: dict[str, tuple[list[str], str]] = {
     "push-sum over links that lose": ([LOSSY], "acknowledged"),
     "on a one-way graph that stays": ([LOSSY, "topology=directed_ring"], "running_sums"),
     "on a one-way graph, compressed": ([LOSSY, "topology=directed_ring", "compression=qsgd"], "plain"),
+    "loss by an event": (["events=[{at: 5s, for: 1s, link: '0->1', loss: 5%}]"], "acknowledged"),
+    "loss of rounds": (["events=[{at_round: 1, link: default, loss: 5%}]"], "acknowledged"),
+    "damage that is found": (["links={default: {corrupt: 5%}}"], "acknowledged"),
+    "damage that is delivered": (["links={default: {corrupt: {probability: 5%, mode: deliver}}}"], "plain"),
+    "a queue with a bound": (["links={default: {rate: {rate: 1Mbit, queue: 10KiB}}}"], "acknowledged"),
+    "an uplink's": (["links={default: {uplink: {rate: 1Mbit, queue: {messages: 2}}}}"], "acknowledged"),
+    "a queue without": (["links={default: {rate: 1Mbit}}", "events=[{at: 1s, link: '0->1', rate: x0.5}]"], "plain"),
+    "a partition": (["events=[{at: 1s, for: 1s, partition: [[0..3], [4..7]]}]"], "acknowledged"),
+    "a partition that keeps": (
+        ["events=[{at: 1s, for: 1s, partition: [[0..3], [4..7]], mode: down_hold}]"],
+        "plain",
+    ),
+    "a link that is down": (["links={'0->1': {state: down_drop}}"], "acknowledged"),
+    "a listed message": (["links={'0->1': {loss: {model: drop_list, messages: [{round: 3}]}}}"], "acknowledged"),
     "within a base graph that is one-way": ([LOSSY, "topology={kind: random_push, base_degree: 5}"], "plain"),
     "nothing lost": (["links={default: {loss: 0, latency: 5ms}}"], "plain"),
     "gossip": ([LOSSY, "algorithm=dpsgd", "topology=ring"], "plain"),
@@ -86,4 +100,5 @@ def test_auto_makes_up_for_lost_mass_where_something_can_and_says_so(case: str) 
     scenario = loads(BASE, sets)
     assert scenario.delivery.kind == expected
     said = [notice for notice in scenario.notices if f"auto is {expected} here" in notice]
-    assert len(said) == (LOSSY in sets and "delivery=plain" not in sets and "algorithm=dpsgd" not in sets)
+    assert len(said) == (expected != "plain" or "nothing else suits" in "".join(scenario.notices))
+    assert all("links lose messages (" in notice for notice in said)
