@@ -60,12 +60,13 @@ class Acknowledged:
         """Deliver for `node`, which lives for the `epoch`-th time, through `inner`.
 
         `keeps` (set it where the node's state is saved): an answer waits until what it answers is durable.
+        `gave_up` is told of every message that is not sent again, though nobody answered it.
         """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
         self.still: Callable[[], bool] = lambda: False
         self.keeps = False
         self.refused: set[tuple[NodeId, int, int]] = set()
-        self.num_given_up = 0
+        self.gave_up: Callable[[Message], None] = lambda message: None
         self._limbo: dict[Id, _Unanswered] = {}
         self._answers: list[Answer] = []
         self._held: dict[tuple[NodeId, int, int], Message] = {}
@@ -154,7 +155,7 @@ class Acknowledged:
             return
         if len(entry.sent_ns) > self.how.attempts:
             entry.timer = None
-            self.num_given_up += 1
+            self.gave_up(entry.message)
             return
         entry.message = entry.message._replace(attempt=entry.message.attempt + 1)
         entry.sent_ns.append(self.clock.now_ns())

@@ -90,6 +90,7 @@ class Node:
         self.delivery: Acknowledged | None = None
         if self.resending is not None:
             self.delivery = Acknowledged(self.id, self.epoch, self.transport, self.clock, self.resending)
+            self.delivery.gave_up = self._gave_up
             self.transport = self.delivery
         self.transport.attach(self.mailbox)
 
@@ -170,6 +171,10 @@ class Node:
             raise error
         self.ledger.refused((culprit.src, self.id), error.reason, str(error), culprit.round)
         return tuple(arg.without(culprit) if arg is inbox else arg for arg in args)
+
+    def _gave_up(self, message: Message) -> None:
+        weight, now = _weight_in(message), self.clock.now_ns()
+        self.recorder.event(now, self.id, message.round, "given_up", dst=message.dst, step=message.step, weight=weight)
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
         """Send one step's payloads and go on; where that is wanted, tell those that get none."""

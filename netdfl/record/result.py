@@ -11,6 +11,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from netdfl.core.types import NodeId
+from netdfl.record.given_up import count_given_up
 from netdfl.record.judge import Findings, Judgement, judge
 from netdfl.record.restarts import find_restarts
 from netdfl.record.run import Run
@@ -118,6 +119,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "weight_sum": figures["weight_sum"],
         "targets": [_reach(run, accuracy, target) for target in facts.targets],
         "messages": count_messages(run),
+        "given_up": count_given_up(run)._asdict(),
         "refused": [each._asdict() for each in _by_sender(run, "refused")],
         "mixed_not_finite": [each._asdict() for each in _by_sender(run, "mixed_not_finite")],
         "bytes_sent": figures["bytes_sent"],

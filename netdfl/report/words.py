@@ -32,8 +32,15 @@ def remarks(result: Mapping[str, Any]) -> Iterator[str]:
     for restart in result.get("restarts", ()):
         if restart["state"] == "lost":
             yield _lost_state(restart)
+    if result.get("given_up", {}).get("messages"):
+        yield _given_up(**result["given_up"])
     if result.get("events_not_reached"):
         yield _unreached(result["events_not_reached"])
+
+
+def _given_up(messages: int, lost: int, lost_weight: float) -> str:
+    mass = f", and their push-sum mass is gone (w = {lost_weight:.4g})" if lost_weight else ""
+    return f"delivery gave up {messages:,} messages that nobody answered; {lost:,} of them never arrived{mass}"
 
 
 def _unreached(found: Mapping[str, Any]) -> str:

@@ -61,7 +61,8 @@ def test_after_its_last_attempt_a_message_stays_in_limbo() -> None:
     fleet = Fleet(random_push(0, 6), 30, lost, resending=how, deadline_ns=20 * MS)
     delivery = fleet.nodes[0].delivery
     assert delivery is not None
-    assert delivery.num_given_up == 4
+    assert len(delivery.unanswered()) == 4
+    assert delivery.due_again == ()
     assert {(m.round, m.attempt) for m in delivery.unanswered()} == {(2, 3)}
     assert fleet.mass()[1] == pytest.approx(6, abs=1e-12)
     assert sum(k.weights[-1] for k in fleet.kept) < 6 - 0.1
