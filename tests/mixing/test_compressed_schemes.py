@@ -212,7 +212,11 @@ def test_steadied_random_sums_contract(count: int, part: float) -> None:
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("qsgd", {"norm": "l2", "bucket": 0}), ("top_k", {"count": 100}), ("random_k", {"count": 20_000, "unbiased": True})],
+    [
+        ("qsgd", {"norm": "l2", "bucket": 0}),
+        ("top_k", {"count": 100}),
+        ("random_k", {"count": 20_000, "unbiased": True}),
+    ],
 )
 def test_the_first_gamma_knows_the_models_size_where_the_compressor_depends_on_it(
     name: str, options: dict[str, Any]
