@@ -38,7 +38,7 @@ class Contract:
     @property
     def result(self) -> str:
         """The name of the type that is returned."""
-        return self.returns.partition(":")[2].replace("|", " | ")
+        return self.returns.partition(":")[2].replace("|", " or ")
 
     def signature(self, name: str = "mine") -> str:
         """The definition that a part of this kind begins with."""
@@ -51,27 +51,31 @@ class Contract:
         return tuple(getattr(importlib.import_module(module), name) for name in names.split("|"))
 
 
-_NODES = "nodes, the server included, and the scenario's random streams"
-_SHAPE = Contract((), "netdfl.links.mahimahi:Shape|Opportunities")
+_DRAWN = "how many nodes, the server included; the scenario's random streams"
+_RATE = Contract((), "netdfl.links.mahimahi:Shape|Opportunities")
 
 CONTRACTS: Mapping[str, Contract] = {
-    "algorithm": Contract(("exchange",), "netdfl.algorithms.base:Algorithm", "how messages are exchanged"),
-    "topology": Contract(("num_nodes", "streams"), "netdfl.topology.base:Topology", _NODES),
-    "weights": Contract(("graph",), "netdfl.topology.weights:MixingMatrix", "the graph of one round"),
-    "selection": Contract(("num_nodes", "streams"), "netdfl.topology.selection:Selection", _NODES),
-    "compression": Contract((), "netdfl.compression.base:Compressor"),
-    "model": Contract(("shape", "num_classes"), "torch.nn:Module", "the shape of one input, and how many classes"),
-    "dataset": Contract(("root",), "netdfl.training.data.dataset:Dataset", "the folder of all datasets"),
-    "partition": Contract(
-        ("labels", "num_clients", "streams"), "builtins:list", "labels (N,), how many clients, the random streams"
+    "algorithm": Contract(
+        ("exchange",), "netdfl.algorithms.base:Algorithm", "the wait, the compressor, what is done about losses"
     ),
-    "augmentation": Contract(("x", "rng"), "torch:Tensor", "a batch (N, *shape), and a NumPy generator"),
-    "task": Contract(("node", "streams"), "netdfl.training.toy:Quadratic", "a client, and the random streams"),
-    "loss": Contract(("seed",), "netdfl.links.loss:LossModel", "the seed of this link's loss"),
+    "topology": Contract(("num_nodes", "streams"), "netdfl.topology.base:Topology", _DRAWN),
+    "weights": Contract(("graph",), "netdfl.topology.weights:MixingMatrix", "the graph of one round"),
+    "selection": Contract(("num_nodes", "streams"), "netdfl.topology.selection:Selection", _DRAWN),
+    "compression": Contract((), "netdfl.compression.base:Compressor"),
+    "model": Contract(("shape", "num_classes"), "torch.nn:Module", "the shape of one input; how many classes"),
+    "dataset": Contract(("root",), "netdfl.training.data.dataset:Dataset", "the folder where datasets are kept"),
+    "partition": Contract(
+        ("labels", "num_clients", "streams"),
+        "builtins:list",
+        "the labels of all training samples, (N,); how many clients; the random streams",
+    ),
+    "augmentation": Contract(("x", "rng"), "torch:Tensor", "a batch (N, *shape); a NumPy generator"),
+    "task": Contract(("node", "streams"), "netdfl.training.toy:Quadratic", "the client; the random streams"),
+    "loss": Contract(("seed",), "netdfl.links.loss:LossModel", "the seed of the link's luck"),
     "latency": Contract((), "netdfl.links.latency:Delay"),
-    "rate": _SHAPE,
-    "uplink": _SHAPE,
-    "downlink": _SHAPE,
+    "rate": _RATE,
+    "uplink": _RATE,
+    "downlink": _RATE,
     "duplicate": Contract((), "netdfl.links.disorder:Duplication"),
     "corrupt": Contract((), "netdfl.links.disorder:Corruption"),
     "reorder": Contract((), "netdfl.links.disorder:Reordering"),

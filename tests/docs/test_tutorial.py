@@ -1,4 +1,4 @@
-"""Do what docs/tutorial.md says: write its files, run its commands, and compare what they print."""
+"""Do what the tutorial and the page on own parts say: write their files, run their commands, compare what is printed."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ def check_console(text: str, folder: Path) -> None:
             assert found, f"`{command}` was to print\n{line}\nand printed\n{printed}"
 
 
-def test_every_block_of_the_tutorial(tmp_path: Path) -> None:
-    page = blocks(ROOT / "docs" / "tutorial.md")
+@pytest.mark.parametrize("name", ["tutorial", "own_parts"])
+def test_every_block_of_the_page(name: str, tmp_path: Path) -> None:
+    page = blocks(ROOT / "docs" / f"{name}.md")
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
     (tmp_path / ".venv").symlink_to(sys.prefix)
     for block in page:

@@ -198,6 +198,28 @@ def test_what_breaks_later_is_one_line_as_well(tmp_path: Path) -> None:
         scenario.task.dataset.augment.build([1, 2, 3], None)
 
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "own_parts.md"
+
+
+@pytest.mark.parametrize("what", sorted(CONTRACTS))
+def test_the_page_says_what_each_kind_is_given(what: str) -> None:
+    contract = CONTRACTS[what]
+    (row,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| {what} |"))
+    _, key, signature, given, home = row.strip("| ").split(" | ")
+    assert (signature, given, home) == (
+        f"`{contract.signature()}`",
+        contract.help or "nothing",
+        f"`{contract.returns.partition(':')[0]}`",
+    )
+    assert key.endswith(f".{SLOTS[what].key}`")
+    contract.types()
+
+
+def test_the_page_says_it_of_all() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[1:]] == list(CONTRACTS)
+
+
 CLOSED = ["world: {kind: P}", "failure_detector: {kind: P}", "delivery: {kind: P}"]
 
 
