@@ -1,4 +1,4 @@
-"""Do what the tutorial and the page on own parts say: write their files, run their commands, compare what is printed."""
+"""Do what the tutorial and the page on own parts say: write files, run commands, compare what is printed."""
 
 from __future__ import annotations
 
