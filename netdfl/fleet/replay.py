@@ -72,7 +72,7 @@ class Memory:
         if not path.exists():
             return []
         like = Trained(state.start, state.local, state.x, {}, 0.0, 0.0)
-        return load_state(path, [like] * self.every)
+        return load_state(path, [like] * self.every, remedy="delete it, and its local rounds are trained again")
 
     def _save(self, number: int) -> None:
         path = self._path(number)

@@ -70,18 +70,18 @@ def _write(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def load_state(path: str | Path, like: S) -> S:
+def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin that node anew") -> S:
     """Read what `save_state` wrote, for a node whose state has the form of `like`: its first, say.
 
-    Tensors come to the device of `like`'s. Raises InputError where the file is damaged or holds the
-    state of another algorithm or model.
+    Tensors come to the device of `like`'s. Raises InputError where the file is damaged, with the `remedy`,
+    or holds the state of another algorithm or model.
     """
     try:
         with safe_open(str(path), "pt") as file:
             structure = json.loads((file.metadata() or {})[HEADER])
             tensors = [file.get_tensor(str(k)) for k in range(len(file.keys()))]
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise InputError(f"{path}: expected a node's checkpoint, got {error!r}; start the node without it") from error
+        raise InputError(f"{path}: expected a checkpoint, got {error!r}; {remedy}") from error
     device = next((part.device for part in _parts(like) if isinstance(part, Tensor)), torch.device("cpu"))
     reader = _Reader(str(path), [t.to(device) for t in tensors], _types(like))
     restored: S = reader.restore(structure, like, type(like).__name__)

@@ -59,6 +59,29 @@ def test_any_part_of_the_files_will_do(count: list[int], tmp_path: Path) -> None
     assert resume(first.path).result["event_log_hash"] == first.result["event_log_hash"]
 
 
+def test_a_damaged_file_is_named_with_what_to_do_and_that_helps(count: list[int], tmp_path: Path) -> None:
+    first = run(small(*SETS), out=tmp_path / "run")
+    (first.path / "result.json").unlink()
+    damaged = first.path / "checkpoints" / "002-000001.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    with pytest.raises(InputError, match=r"002-000001.* delete it, and its local rounds are trained again"):
+        resume(first.path)
+    damaged.unlink()
+    assert resume(first.path).result["event_log_hash"] == first.result["event_log_hash"]
+
+
+def test_a_node_that_rejoined_without_mass_does_so_again(count: list[int], tmp_path: Path) -> None:
+    lost = "events=[{at_round: 4, crash: 2, restart_after: 40ms, state: lost}]"
+    push = ("algorithm={name: sgp, local_steps: 2}", "topology={kind: random_push, out_neighbors: 2}", lost)
+    first = run(small(*SETS, *push, "checkpoint.every=1"), out=tmp_path / "run")
+    (first.path / "result.json").unlink()
+    trained = count[0]
+    again = resume(first.path)
+    assert again.result["event_log_hash"] == first.result["event_log_hash"]
+    assert again.result["restarts"] == first.result["restarts"]
+    assert count == [trained]
+
+
 def test_without_checkpoints_a_run_begins_again(count: list[int], tmp_path: Path) -> None:
     first = run(small(*SETS[:-1]), out=tmp_path / "run")
     (first.path / "result.json").unlink()
