@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import InputError
-from netdfl.scenario.own import place_of, without_home, written_at
+from netdfl.scenario.own import place_of, said, written_at
 
 
 class OwnPartError(InputError, ValueError):
@@ -129,10 +129,12 @@ def broken(what: str, path: str, exc: Exception, function: Callable[..., Any], d
     """The error of an own part that raised `exc`, perhaps while `doing` something with what it had returned."""
     where = written_at(function)
     inside = place_of(exc, [Path(where.rpartition(":")[0]).parent]) if where else ""
-    text = f"the {what} {path!r} raised {type(exc).__name__}{doing}: {without_home(str(exc))}".rstrip(": ")
+    text = f"the {what} {path!r} raised {type(exc).__name__}{doing}: {said(exc)}".rstrip(": ")
     text += f" ({inside or where})" if where else ""
-    refusal = isinstance(exc, ValueError) and inside  # so a part refuses its parameters, and says what would do
-    return OwnPartError(text, "" if refusal else _remedy(what, path))
+    if isinstance(exc, ValueError) and inside and not doing:  # a part refuses its parameters so, and says what would do
+        return OwnPartError(text)
+    home = CONTRACTS[what].returns.partition(":")[0]
+    return OwnPartError(text, f"see {home}: {CONTRACTS[what].result}" if doing else _remedy(what, path))
 
 
 def _remedy(what: str, path: str) -> str:

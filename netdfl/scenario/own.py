@@ -143,9 +143,10 @@ def place_of(exc: BaseException, folders: Sequence[Path]) -> str:
     return "{}:{}".format(*inside[-1]) if inside else ""
 
 
-def without_home(text: str) -> str:
-    """`text` with the names of own modules as their author knows them."""
-    return re.sub(rf"{_HOME}[0-9a-f]+\.", "", text)
+def said(exc: BaseException) -> str:
+    """The first line of an exception's text, with the names of own modules as their author knows them."""
+    first = next((line for line in str(exc).splitlines() if line.strip()), "")
+    return re.sub(rf"{_HOME}[0-9a-f]+\.", "", first)
 
 
 def written_at(function: object) -> str:

@@ -7,7 +7,7 @@ import inspect
 import keyword
 from collections.abc import Callable, Iterator
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -69,7 +69,10 @@ def _type_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     if not isinstance(parameter.annotation, str):
         return parameter.annotation
     owner = inspect.unwrap(function)
-    names = vars(inspect.getmodule(owner)) if inspect.isclass(owner) else owner.__globals__
+    while isinstance(owner, partial):
+        owner = owner.func
+    called: Any = owner if hasattr(owner, "__globals__") else type(owner).__call__
+    names = vars(inspect.getmodule(owner)) if inspect.isclass(owner) else called.__globals__
     try:
         return eval(parameter.annotation, dict(names))
     except Exception as exc:

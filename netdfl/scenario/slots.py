@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
+from pydantic import (
+    BaseModel,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PydanticUserError,
+    ValidationError,
+    ValidationInfo,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from netdfl.scenario.contracts import CONTRACTS, check_signature, guarded
 from netdfl.scenario.fields import Choice
-from netdfl.scenario.own import find_own, place_of, places, without_home
+from netdfl.scenario.own import find_own, place_of, places, said
 from netdfl.scenario.parts import Part, model_of
 
 Table = Mapping[str, Any]
@@ -102,9 +109,12 @@ class Slot:
             raise refused(f"the {self.what} {kind!r} can't be used: {wrong}", "", remedy)
         try:
             model = model_of(guarded(function, kind, self.what), kind, self.key, self.base)
+        except PydanticUserError as exc:
+            what = f"the {self.what} {kind!r} has a parameter of a type that no scenario can write: {said(exc)}"
+            raise refused(what.partition(". ")[0], "", "use numbers, text, lists, types of netdfl.core.units") from exc
         except Exception as exc:
             remedy = f"write it as {contract.signature(name)}, with a type for each parameter"
-            raise refused(f"the {self.what} {kind!r} can't be used: {without_home(str(exc))}", "", remedy) from exc
+            raise refused(f"the {self.what} {kind!r} can't be used: {said(exc)}", "", remedy) from exc
         model.entry, model.own = entry, self.what
         return model
 
@@ -205,8 +215,8 @@ def import_part(path: str, what: str, directory: str) -> Any:
     except (Exception, SystemExit) as exc:
         where = f" ({place})" if (place := place_of(exc, places(directory))) else ""
         remedy = f"put the module beside the scenario, in {directory}, or install it" if not where else ""
-        said = f"{type(exc).__name__}: {without_home(str(exc))}{where}"
-        raise refused(f"{what} {path!r} can't be imported: {said}", "", remedy) from exc
+        told = f"{type(exc).__name__}: {said(exc)}{where}"
+        raise refused(f"{what} {path!r} can't be imported: {told}", "", remedy) from exc
     if not callable(getattr(found, "build", found)):
         raise refused(f"{what} {path!r} is a {type(found).__name__}", "a function or a class")
     return found

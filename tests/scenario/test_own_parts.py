@@ -183,6 +183,40 @@ from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
     load(written(tmp_path, what, program + definition(what, GOOD[what])))
 
 
+CALLABLES = """
+from __future__ import annotations
+import functools
+from torch import nn
+from netdfl.core.units import PositiveInt
+class Net(nn.Module):
+    def __init__(self, shape, num_classes, /, *, width: PositiveInt = 4):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.Linear(width, num_classes))
+    def forward(self, x): return self.layers(x)
+class Maker:
+    def __call__(self, shape, num_classes, /, *, width: PositiveInt = 4): return Net(shape, num_classes, width=width)
+"""
+
+
+@pytest.mark.parametrize("program", ["mine = Net", "mine = functools.partial(Net, width=8)", "mine = Maker()"])
+def test_a_part_may_be_anything_that_is_called(tmp_path: Path, program: str) -> None:
+    file = written(tmp_path, "model", CALLABLES + program)
+    assert load(file, ["task.model.width=7"]).task.model.params == {"width": 7}  # type: ignore[attr-defined]
+    with pytest.raises(ScenarioError, match="width is 0, expected at least 1"):
+        load(file, ["task.model.width=0"])
+
+
+def test_a_type_that_no_scenario_can_write_is_refused_in_a_line(tmp_path: Path) -> None:
+    said = refused(tmp_path, "model", "import torch\ndef mine(shape, classes, /, *, t: torch.Tensor = None): ...\n")
+    assert "has a parameter of a type that no scenario can write" in said
+    assert "torch.Tensor" in said
+
+
+def test_of_an_exception_of_many_lines_the_first_is_told(tmp_path: Path) -> None:
+    said = refused(tmp_path, "topology", definition("topology", "raise RuntimeError('first\\nsecond')"))
+    assert "RuntimeError: first (" in said
+
+
 def test_data_that_are_not_there_are_no_mistake_of_the_scenario(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
