@@ -1,4 +1,7 @@
-"""Run all that CI runs: checks of the code, the README's first command, then pytest.
+"""Run all that CI runs: checks of the code, the README's first command, then pytest, twice.
+
+Most tests ask nothing of the wall clock: these go first, a worker for each core. Those of real fleets, links and
+containers follow, one at a time, so that what they measure of the machine is theirs.
 
 `sh nodes/start.sh test` calls it. `test checks` stops after the checks; any other arguments are pytest's,
 and then only pytest runs.
@@ -23,6 +26,8 @@ LAYERS = "import sys; from importlinter.cli import lint_imports_command as check
 Done = list[tuple[str, subprocess.CompletedProcess[str], float]]
 FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
 
+TIMELESS = "algorithms compression links mixing node record report scenario simulated study topology training".split()
+
 CHECKS = {
     "lint": [PYTHON, "-m", "ruff", "check", "."],
     "format": [PYTHON, "-m", "ruff", "format", "--check", "."],
@@ -43,7 +48,7 @@ def main(arguments: list[str]) -> int:
         checks = beside.submit(run_checks)
         failed = first_command()
         failed += report(checks.result())
-        code = pytest([])
+        code = everything()
     if failed:
         say(f"failed before pytest: {', '.join(failed)}; the output is above")
     return code or (1 if failed else 0)
@@ -91,6 +96,13 @@ def first_command() -> list[str]:
     code = subprocess.run(shlex.split(FIRST_COMMAND), cwd=ROOT).returncode
     say(f"the README's first command ended with exit code {code}")
     return ["the README's first command"] if code else []
+
+
+def everything() -> int:
+    """Run all tests. Returns pytest's exit code, of the first part where both failed."""
+    timeless = [f"tests/{name}" for name in TIMELESS]
+    codes = [pytest(["-n", "auto", *timeless]), pytest([f"--ignore={path}" for path in timeless])]
+    return next(filter(None, codes), 0)
 
 
 def pytest(arguments: list[str]) -> int:
