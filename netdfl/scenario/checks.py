@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from netdfl.algorithms.fitness import Fits
-from netdfl.core.errors import Problem
+from netdfl.core.errors import InputError, Problem
+from netdfl.core.rng import Streams
 from netdfl.links.schedule import ScheduleError
 from netdfl.links.spec import LinksSpec
 from netdfl.scenario.build import build_network, build_topology, compile_schedule
@@ -204,6 +205,16 @@ def events_can_be(scenario: Scenario, document: Document) -> Iterator[Problem]:
             yield document.problem(("events", index), what)
 
 
+def compute_can_be(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """What local rounds take in virtual time can be drawn."""
+    compute = getattr(scenario.world, "compute", None)
+    try:
+        if isinstance(compute, Part):
+            compute.build(Streams(scenario.seed))
+    except (ValueError, InputError) as exc:
+        yield document.problem(("world", "compute"), str(exc))
+
+
 def layer_exists(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """Only worlds with a network of their own have packets, or a model of what TCP makes of them."""
     world: Any = scenario.world
@@ -279,6 +290,7 @@ CHECKS: tuple[Check, ...] = (
     Check(local_sample, frozenset({"nodes", "evaluation"})),
     Check(events_can_be, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events"})),
     Check(layer_exists, frozenset({"world"})),
+    Check(compute_can_be, frozenset({"world", "seed"})),
     Check(packets_can, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events", "links", "world"})),
     Check(links_mean_something, frozenset({"nodes", "algorithm", "groups", "links"})),
     Check(messages_exist, frozenset({"rounds", "links"})),
