@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -148,9 +147,6 @@ def _resume(found: Run, view: AbstractContextManager[View] | None) -> Finished:
     if found.finished and found.result["verdict"] != "unknown":
         verdict = found.result["verdict"]
         raise InputError(f"{found.path} has ended with verdict {verdict}; run its scenario.yaml anew instead")
-    origin = found.path / ORIGIN
-    if origin.exists():
-        sys.path.append(json.loads(origin.read_text(encoding="utf-8"))["directory"])
     scenario = load(found.path / "scenario.yaml")
     if scenario.world.kind != "simulated":
         return _resume_nodes(found, scenario, view)
