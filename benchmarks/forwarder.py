@@ -48,7 +48,9 @@ def measure(asked: str, mbit: float) -> Iterator[Row]:
     packets, late_ms = counts["packets"]["sent"] / SECONDS, counts["late_ns"]["99"] / 1e6
     reference = mbit or carried
     yield Row(f"rate {asked}: carried", carried, "Mbit/s", "rate", reference, carried / reference)
-    yield Row(f"rate {asked}: packets", packets, "1/s", "full ones, one way", carried / 12e-3, packets / (carried / 12e-3))
+    yield Row(
+        f"rate {asked}: packets", packets, "1/s", "full ones, one way", carried / 12e-3, packets / (carried / 12e-3)
+    )
     yield Row(f"rate {asked}: late, 99 %", late_ms, "ms", "bound", LATE_MS, late_ms / LATE_MS)
     yield Row(f"rate {asked}: of a core", core, "s/s", "core", 1.0, core)
 
