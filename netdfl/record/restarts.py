@@ -1,4 +1,4 @@
-"""Which nodes crashed as scripted and lived again, and what it did to the fleet's push-sum mass."""
+"""Which nodes crashed and lived again, and what it did to the fleet's push-sum mass."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from netdfl.core.types import NodeId
 from netdfl.record.run import Run
 
-_KINDS = ("crash", "restart", "rejoin")
+_KINDS = ("crash", "died", "restart", "rejoin")
 
 
 def find_restarts(run: Run) -> list[dict[str, Any]]:
     """Every restart in order of time: node, when it crashed and returned (s), and with which state.
 
     Where its state was lost: `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None:
-    nobody's, and `reason` says why), `lost_weight` the push-sum weight that it held when it crashed, and
-    `new_weight` the one that it began with; both None for methods without weights.
+    nobody's, and `reason` says why), `lost_weight` the push-sum weight that it held when it crashed (None where it was
+    killed), and `new_weight` the one that it began with; both None for methods without weights.
     """
     rows = run.rows(f"SELECT kind, node, round, at_s, details FROM events WHERE kind IN {_KINDS}")
     crashed: dict[NodeId, dict[str, Any]] = {}
@@ -26,8 +26,10 @@ def find_restarts(run: Run) -> list[dict[str, Any]]:
         said = json.loads(details) if details else {}
         if kind == "crash":
             crashed[node] = {"round": round, "crashed_s": at_s, "lost_weight": said.get("weight")}
+        elif kind == "died":  # not as scripted: nobody knows what it held
+            crashed.setdefault(node, {"round": round, "crashed_s": at_s, "lost_weight": None})
         elif kind == "restart":
-            back[node] = _kept(node, at_s, crashed.pop(node, {}))
+            back[node] = _kept(node, at_s, crashed.pop(node, {"round": round, "crashed_s": None, "lost_weight": None}))
             found.append(back[node])
         elif node in back:
             back[node] |= {"state": "lost", "rejoined_in": round, "model_of": said["source"]}

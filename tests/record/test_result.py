@@ -12,6 +12,7 @@ from netdfl.core.types import Kind, Message, Payload
 from netdfl.record import RunDirectory, StoreWriter, open_run
 from netdfl.record.result import RunFacts, Summary, summarize
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
+from netdfl.report.words import remarks
 
 SECOND = 10**9
 
@@ -142,3 +143,15 @@ def test_a_fleets_status_fits_into_fleet_json(directory: RunDirectory) -> None:
     fleet = open_run(directory.path).fleet
     assert fleet is not None
     assert fleet["nodes"] == [{"node": 1, "pid": 5, "address": "h:1", "round": 0, "phase": "starting", "loss": None}]
+
+
+def test_a_node_that_was_killed_and_started_again_is_among_the_restarts(directory: RunDirectory) -> None:
+    with StoreWriter(directory.path, "fleet") as writer:
+        writer.event(5 * SECOND, 2, 4, "died", signal="SIGKILL", exit_code=0)
+        writer.event(6 * SECOND, 2, 4, "restart", epoch=1)
+        writer.event(7 * SECOND, 2, 9, "rejoin", source=0, weight=None, reason="")
+    result, _ = summary(directory)
+    (restart,) = result["restarts"]
+    assert (restart["node"], restart["round"], restart["crashed_s"], restart["returned_s"]) == (2, 4, 5.0, 6.0)
+    assert (restart["state"], restart["lost_weight"], restart["rejoined_in"]) == ("lost", None, 9)
+    assert "node 2 lost its state in round 4; it rejoined in round 9 with the model of node 0" in remarks(result)
