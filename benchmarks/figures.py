@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGES = ("netdfl", "torch", "grpcio", "numpy")
+LOAD = os.getloadavg()[0]  # before the benchmark, which makes load of its own
 
 
 class Row(NamedTuple):
@@ -33,8 +34,7 @@ def show(rows: Iterable[Row], runs: str) -> None:
 
 def about(runs: str) -> str:
     """The machine, its load, the versions and the runs, in one line."""
-    load = f"load {os.getloadavg()[0]:.1f}"
-    return ", ".join([machine(), load, f"Python {platform.python_version()}", *versions()]) + f"; {runs}"
+    return ", ".join([machine(), f"load {LOAD:.1f} before", f"Python {platform.python_version()}", *versions()]) + f"; {runs}"
 
 
 def machine() -> str:
