@@ -34,7 +34,8 @@ def show(rows: Iterable[Row], runs: str) -> None:
 
 def about(runs: str) -> str:
     """The machine, its load, the versions and the runs, in one line."""
-    return ", ".join([machine(), f"load {LOAD:.1f} before", f"Python {platform.python_version()}", *versions()]) + f"; {runs}"
+    where = (machine(), f"load {LOAD:.1f} before", f"Python {platform.python_version()}", *versions())
+    return f"{', '.join(where)}; {runs}"
 
 
 def machine() -> str:
