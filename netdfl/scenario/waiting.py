@@ -18,9 +18,14 @@ _OWN_EXCHANGE = (*_CHOCO, "deepsqueeze", "dispfl")
 
 def stale_acts(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """`stale` is written only where messages of earlier rounds are mixed by it."""
-    found = _no_stale(scenario) if scenario.wait.stale else None
+    return _refused(document, "stale", _no_stale(scenario) if scenario.wait.stale else None)
+
+
+def _refused(document: Document, key: str, found: tuple[str, str] | None) -> Iterator[Problem]:
+    """The reason and the remedy that were `found`, at a key of `wait`."""
     if found is not None:
-        yield document.problem(("wait", "stale"), found[0], "", found[1])
+        what, remedy = found
+        yield document.problem(("wait", key), what, "", remedy)
 
 
 def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
@@ -59,9 +64,8 @@ def _neighbors_change(scenario: Scenario, graph: str) -> tuple[str, str] | None:
 
 def missing_is_treated(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """`on_missing` is written only where the algorithm has a weight that it could give away."""
-    found = _no_choice(scenario) if scenario.wait.on_missing in ("last", "renormalise") else None
-    if found is not None:
-        yield document.problem(("wait", "on_missing"), found[0], "", found[1])
+    asked = scenario.wait.on_missing in ("last", "renormalise")
+    return _refused(document, "on_missing", _no_choice(scenario) if asked else None)
 
 
 def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
