@@ -132,13 +132,17 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "fidelity": facts.fidelity,
         "versions": _versions(),
     }
-    if facts.resumed:
-        result["resumed"] = [dict(each) for each in facts.resumed]
-    if facts.virtual_duration_s is not None:
-        result["virtual_duration_s"] = facts.virtual_duration_s
-    if facts.event_log_hash is not None:
-        result["event_log_hash"] = facts.event_log_hash
-    return Summary(result, judgement)
+    return Summary(result | _where_it_applies(facts), judgement)
+
+
+def _where_it_applies(facts: RunFacts) -> dict[str, Any]:
+    """What only runs that were resumed, or are simulated, have."""
+    found = {
+        "resumed": [dict(each) for each in facts.resumed] or None,
+        "virtual_duration_s": facts.virtual_duration_s,
+        "event_log_hash": facts.event_log_hash,
+    }
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def evaluations(run: Run, name: str) -> list[Evaluation]:
