@@ -1,4 +1,4 @@
-"""The store: rows as JSON lines, whole after a `kill -9`, readable while the run goes on.
+"""The store: rows as JSON lines, of which a `kill -9` tears at most the last, readable while the run goes on.
 
 Three tables lie in `RUN/store/`, each in a file per writer (`messages-003.jsonl` is node 3's):
 
