@@ -31,14 +31,20 @@ class Desk:
     def __init__(self, ctx: RoundContext, mixing: pairwise.Pairwise, x: Tensor) -> None:
         """Begin at `x`, shape (d,)."""
         self.ctx, self.mixing, self.x = ctx, mixing, x
-        self._answered: dict[NodeId, tuple[int, Payload]] = {}
+        self._answered: dict[NodeId, tuple[int, int, Payload]] = {}
 
     def answer(self, request: Message) -> None:
-        """Meet the peer that asks; what it asks a second time gets the same answer and moves nothing."""
-        round, reply = self._answered.get(request.src, (-1, None))
+        """Meet the peer that asks; what it asks a second time gets the same answer and moves nothing.
+
+        A copy that comes after a later request is of a meeting that its sender is done with: it moves nothing
+        either, and gets no answer.
+        """
+        epoch, round, reply = self._answered.get(request.src, (-1, -1, None))
+        if request.epoch < epoch or (request.epoch == epoch and request.round < round):
+            return
         if reply is None or round != request.round:
             self.x, reply = self.mixing.answer(self.x, request)
-            self._answered[request.src] = request.round, reply
+        self._answered[request.src] = request.epoch, request.round, reply
         self.ctx.reply(request, reply)
 
 

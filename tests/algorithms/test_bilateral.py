@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import netdfl
+from netdfl.algorithms.bilateral import Desk
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.core.errors import MalformedMessage, ScenarioError
 from netdfl.core.types import Inbox, Kind, Message, Payload
@@ -49,6 +50,31 @@ def test_a_reply_that_comes_after_the_asker_moved_on_still_keeps_the_sum() -> No
 def test_a_request_of_another_shape_is_refused() -> None:
     with pytest.raises(MalformedMessage):
         MIXING.answer(torch.zeros(3), Message(0, 1, Kind.REQUEST, 0, 0, 0, 0, Payload()))
+
+
+class Replies:
+    """What a desk has answered."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, Payload]] = []
+
+    def reply(self, request: Message, payload: Payload) -> None:
+        self.sent.append((request.round, payload))
+
+
+def test_a_copy_of_an_older_request_after_a_newer_one_moves_nothing_and_a_new_life_asks_anew() -> None:
+    replies = Replies()
+    desk = Desk(replies, MIXING, torch.zeros(3))  # type: ignore[arg-type]
+    first = asked(torch.ones(3))
+    desk.answer(first)
+    desk.answer(first._replace(round=1))
+    before = desk.x.clone()
+    desk.answer(first)
+    assert [round for round, _ in replies.sent] == [0, 1]
+    assert torch.equal(desk.x, before)
+    desk.answer(first._replace(epoch=1))
+    assert [round for round, _ in replies.sent] == [0, 1, 0]
+    assert not torch.equal(desk.x, before)
 
 
 def test_rounds_of_meetings_keep_the_mean_and_bring_nodes_together() -> None:
