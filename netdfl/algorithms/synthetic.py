@@ -16,6 +16,7 @@ from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.parameters import DistilLoss, Interpolation, Optimizer, Radius, Sgd
 from netdfl.core.lazy import lazy_module
 from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
+from netdfl.training.siamese import TRANSFORMATIONS, Transformation
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts
@@ -70,7 +71,10 @@ def fedsynsam(
 
 @dataclass(frozen=True, kw_only=True)
 class DynaFed:
-    """What DynaFed's server does: how long it warms up, how it distils, how it trains on what it distilled."""
+    """What DynaFed's server does: how long it warms up, how it distils, how it trains on what it distilled.
+
+    `augment`: what DSA may do to D_syn, when it is distilled and when it is trained on; it needs pictures.
+    """
 
     server_lr: PositiveFloat = 1.0
     warmup_rounds: PositiveInt = 25
@@ -86,25 +90,27 @@ class DynaFed:
     rate_lr: NonNegativeFloat = 1e-5
     tuning_steps: PositiveInt = 20
     tuning_lr: PositiveFloat = 1e-4
+    augment: tuple[Transformation, ...] = TRANSFORMATIONS
 
 
 def dynafed(exchange: Exchange, /, *, method: DynaFed = DynaFed(), sgd: Sgd = Sgd()) -> Algorithm:
     """DynaFed: FedAvg whose server trains each average a little on examples distilled from its trajectory.
 
     FedAvg for `warmup_rounds`; then the server distils D_syn with soft labels from its models, and
-    from the next round on takes `tuning_steps` of Adam on D_syn after every average. Sends d numbers down
-    and d up, D_syn never leaves the server. Source: DynaFed (Pi et al. 2023) and its code, without the
-    augmentation of D_syn; `dynafed_synonly` is what FedSynSAM's tables call DynaFed.
+    from the next round on takes `tuning_steps` of Adam on D_syn after every average. In both, every step
+    sees D_syn changed by DSA, by one of `augment` ([]: none; leave `flip` out where a mirrored picture is
+    another thing, like digits). Sends d numbers down and d up, D_syn never leaves the server. Source:
+    DynaFed (Pi et al. 2023) and its code; `dynafed_synonly` is what FedSynSAM's tables call DynaFed.
     """
     return _dynafed(exchange, method, sgd, only=False)
 
 
-def dynafed_synonly(exchange: Exchange, /, *, method: DynaFed = DynaFed(), sgd: Sgd = Sgd()) -> Algorithm:
+def dynafed_synonly(exchange: Exchange, /, *, method: DynaFed = DynaFed(augment=()), sgd: Sgd = Sgd()) -> Algorithm:
     """DynaFed on its synthetic examples alone, as FedSynSAM's tables must have run it.
 
     As `dynafed` until D_syn is there; from then on the server only trains on D_syn, and no client takes
     part. Sends d numbers down and d up during the warm-up, then nothing. Source: FedSynSAM, which says that
-    DynaFed "relies solely on the synthetic dataset".
+    DynaFed "relies solely on the synthetic dataset", and states no augmentation: so by default there is none.
     """
     return _dynafed(exchange, method, sgd, only=True)
 
@@ -123,12 +129,13 @@ def _dynafed(exchange: Exchange, method: DynaFed, sgd: Sgd, *, only: bool) -> Al
         label_scale=method.label_scale,
         averaged=True,
         loss=method.distil_loss,
+        augment=method.augment,
     )
     synthesis = parts.TunedSynthesis(
         exchange=parts.Averaging(server_lr=method.server_lr),
         warmup=method.warmup_rounds,
         distiller=distiller,
-        tuning=parts.Tuning(steps=method.tuning_steps, lr=method.tuning_lr),
+        tuning=parts.Tuning(steps=method.tuning_steps, lr=method.tuning_lr, augment=method.augment),
         only=only,
     )
     return parts.server(exchange, parts.local_sgd(sgd), synthesis, refine=synthesis)

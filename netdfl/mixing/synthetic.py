@@ -149,7 +149,7 @@ class TunedSynthesis(Synthesis):
         if not state.synthetic:
             return super().refine(state, x, objective, view)
         examples = Examples(state.synthetic[INPUTS], state.synthetic[LABELS])
-        return state, self.tuning.tune(x, objective, examples)
+        return state, self.tuning.tune(x, objective, examples, view)
 
 
 @dataclass(frozen=True)

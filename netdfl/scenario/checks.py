@@ -18,6 +18,7 @@ from netdfl.scenario.document import Document, Path
 from netdfl.scenario.in_vain import messages_exist, selection_chooses
 from netdfl.scenario.links import block
 from netdfl.scenario.parts import Part
+from netdfl.scenario.pictures import task_has_pictures
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.survival import rejoins, survives
 from netdfl.scenario.tables import ALGORITHMS
@@ -287,6 +288,7 @@ CHECKS: tuple[Check, ...] = (
     Check(missing_is_treated, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait"})),
     Check(quorum_can_come, frozenset({"nodes", "seed", "algorithm", "topology", "wait"})),
     Check(stale_acts, frozenset({"nodes", "seed", "algorithm", "topology", "compression", "wait"})),
+    Check(task_has_pictures, frozenset({"task", "algorithm"})),
     Check(local_sample, frozenset({"nodes", "evaluation"})),
     Check(events_can_be, frozenset({"nodes", "rounds", "seed", "algorithm", "groups", "events"})),
     Check(layer_exists, frozenset({"world"})),

@@ -18,6 +18,7 @@ from netdfl.scenario.build import build_topology
 from netdfl.scenario.contracts import OwnPartError, broken, misfit
 from netdfl.scenario.document import Document, Path
 from netdfl.scenario.parts import Part
+from netdfl.scenario.pictures import data_are_pictures
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.task import Train
 
@@ -58,6 +59,7 @@ def with_data(scenario: Scenario, document: Document) -> Iterator[Problem]:
         return
     for _, problem in _tried(scenario, document, _DATA_TRIALS, (scenario, data)):
         yield problem
+    yield from data_are_pictures(scenario, document, data.shape)
 
 
 def _tried(

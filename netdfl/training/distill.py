@@ -7,7 +7,8 @@ With w^0 .. w^R the models of R rounds, X random at first, Y uniform over the la
                      X <- X - input_lr dL/dX,  a <- a - rate_lr dL/da,  Y likewise where labels are soft
 
 w* is w^(r + gap), or the mean of some models drawn from after r up to there. The normalised loss is what
-the published learning rates are meant for. Sources: FedSynSAM Alg. 1; DynaFed; Cazenavette et al. 2022.
+the published learning rates are meant for. With DSA, every step sees X changed anew (`netdfl.training.siamese`),
+and X learns through the change. Sources: FedSynSAM Alg. 1; DynaFed; Cazenavette et al. 2022.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from netdfl.core.errors import TrainingError
 from netdfl.core.types import View
 from netdfl.training.base import Objective
 from netdfl.training.sgd import TINY
+from netdfl.training.siamese import Transformation, dsa
 
 
 class Examples(NamedTuple):
@@ -38,7 +40,7 @@ class Distiller:
     """How a trajectory becomes `per_class` examples of each label.
 
     `label_lr`: labels are soft, softmax of logits that start at `label_scale` on the true label. None:
-    labels stay as they are. `averaged`: targets are means of at least two models.
+    labels stay as they are. `averaged`: targets are means of at least two models. `augment`: what DSA draws from.
     """
 
     per_class: int
@@ -53,6 +55,7 @@ class Distiller:
     label_scale: float = 1.0
     averaged: bool = False
     loss: Literal["normalised", "raw"] = "normalised"
+    augment: tuple[Transformation, ...] = ()
 
     def distil(self, trajectory: Sequence[Tensor], objective: Objective, view: View) -> Examples:
         """Examples that stand for the data behind `trajectory`, vectors of shape (d,); needs more than `gap`.
@@ -60,6 +63,7 @@ class Distiller:
         Raises TrainingError where the loss is not finite: the examples would be worth nothing.
         """
         rng = objective.streams.rng("distil", view.round)
+        changes = objective.streams.rng("augment", "distil", view.round)
         x, y, rate = self._first(trajectory[0], objective, rng)
         chosen = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[self.optimizer]
         groups = [{"params": [x], "lr": self.input_lr}, {"params": [rate], "lr": self.rate_lr}]
@@ -68,7 +72,7 @@ class Distiller:
         optimizer: torch.optim.Optimizer = chosen(groups)
         for iteration in range(self.iterations):
             start, target = self._segment(trajectory, rng)
-            loss = self._mismatch(start, target, objective, self._examples(x, y), rate)
+            loss = self._mismatch(start, target, objective, self._examples(x, y), rate, changes)
             if not bool(torch.isfinite(loss)):
                 raise TrainingError(
                     f"node {view.node}, round {view.round}: the distillation's loss is {loss.item()} in iteration "
@@ -101,11 +105,18 @@ class Distiller:
         return trajectory[r], torch.stack([trajectory[k] for k in chosen]).mean(0)
 
     def _mismatch(
-        self, start: Tensor, target: Tensor, objective: Objective, examples: Examples, rate: Tensor
+        self,
+        start: Tensor,
+        target: Tensor,
+        objective: Objective,
+        examples: Examples,
+        rate: Tensor,
+        changes: np.random.Generator,
     ) -> Tensor:
         at = start.detach().requires_grad_()
         for _ in range(self.steps):
-            (slope,) = torch.autograd.grad(objective.loss(at, *examples), at, create_graph=True)
+            seen = dsa(examples.x, changes, transformations=self.augment)
+            (slope,) = torch.autograd.grad(objective.loss(at, seen, examples.y), at, create_graph=True)
             at = at - rate * slope
         missed = (at - target).square().sum()
         return missed if self.loss == "raw" else missed / ((start - target).square().sum() + TINY)
@@ -113,17 +124,20 @@ class Distiller:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """Training a model on synthetic examples: `steps` of Adam on all of them."""
+    """Training a model on synthetic examples: `steps` of Adam on all of them, each time changed by DSA if asked."""
 
     steps: int
     lr: float
+    augment: tuple[Transformation, ...] = ()
 
-    def tune(self, x: Tensor, objective: Objective, examples: Examples) -> Tensor:
+    def tune(self, x: Tensor, objective: Objective, examples: Examples, view: View) -> Tensor:
         """A new vector, shape (d,), from `x`; Adam starts anew."""
+        changes = objective.streams.rng("augment", "tune", view.round)
         at = x.clone().requires_grad_()
         optimizer = torch.optim.Adam([at], lr=self.lr)
         for _ in range(self.steps):
             optimizer.zero_grad()
-            objective.loss(at, *examples).backward()
+            seen = dsa(examples.x, changes, transformations=self.augment)
+            objective.loss(at, seen, examples.y).backward()
             optimizer.step()
         return at.detach()

@@ -24,7 +24,7 @@ N, DIM = 6, 5
 STREAMS = Streams(11)
 EXCHANGE = Exchange()
 _DISTIL: dict[str, Any] = {"warmup_rounds": 2, "per_class": 2, "distil_steps": 2, "distil_iterations": 40}
-_DYNAFED = _DISTIL | {"distil_gap": 2, "input_lr": 0.5, "rate": 0.3, "rate_lr": 0.02, "tuning_lr": 0.05}
+_DYNAFED = _DISTIL | {"distil_gap": 2, "input_lr": 0.5, "rate": 0.3, "rate_lr": 0.02, "tuning_lr": 0.05, "augment": ()}
 SMALL: dict[str, dict[str, Any]] = {
     "fedsynsam": _DISTIL | {"input_lr": 0.5, "synthetic_batch": 1},
     "asyng": {"lr": 0.1, "clip_norm": 10.0},
@@ -33,7 +33,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "dynafed": _DYNAFED,
     "dynafed_synonly": _DYNAFED,
 }
-"""What makes a method's costly part short enough for a test, and early enough to matter in one."""
+"""What makes a method's costly part short enough for a test, early enough to matter in one, and fit for toy tasks."""
 
 
 def network(kind: str, weights: str = "auto", **options: Any) -> Network:

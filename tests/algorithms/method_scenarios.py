@@ -7,6 +7,7 @@ from typing import Any
 from algorithm_fleets import SMALL
 
 from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.training.siamese import TRANSFORMATIONS
 
 GRAPHS = {"server": "star", "average": "full", "column": "random_push", "both_ways": "ring", "doubly": "ring"}
 QUICK: dict[str, dict[str, Any]] = {
@@ -15,6 +16,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "dfedsgpsm_s": {"neighbors": 2},
     "slowmo": {"every": 2},
     "dispfl": {"density": 0.5},
+    "dynafed": {"augment": list(TRANSFORMATIONS)},
 }
 
 

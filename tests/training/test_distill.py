@@ -17,6 +17,7 @@ from netdfl.training.classification import Classification, Samples
 from netdfl.training.distill import Distiller, Examples, Tuning
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build
+from netdfl.training.siamese import TRANSFORMATIONS, dsa
 from netdfl.training.toy import Centers
 
 STREAMS, DIM, RATE = Streams(4), 5, 0.2
@@ -81,7 +82,7 @@ def test_a_distillation_that_diverges_says_where() -> None:
 
 def test_tuning_goes_to_what_the_examples_say_and_leaves_its_argument() -> None:
     examples, before = Examples(CENTER.expand(2, DIM), torch.zeros(2, dtype=torch.long)), torch.zeros(DIM).double()
-    after = Tuning(steps=500, lr=0.05).tune(before, Centers(CURVATURE, STREAMS), examples)
+    after = Tuning(steps=500, lr=0.05).tune(before, Centers(CURVATURE, STREAMS), examples, VIEW)
     torch.testing.assert_close(after, CENTER, rtol=0, atol=1e-3)
     assert not before.any()
 
@@ -151,6 +152,65 @@ def test_a_models_trajectory_can_be_matched(optimizer: str, label_lr: float | No
         tool = distiller(iterations=iterations, **options)
         made = tool.distil(trajectory, own.objective, VIEW)
         segments, rate = zip(trajectory, trajectory[2:], strict=False), torch.tensor(0.5)
-        return sum(tool._mismatch(a, b, own.objective, made, rate).item() for a, b in segments)
+        rng = np.random.default_rng(0)
+        return sum(tool._mismatch(a, b, own.objective, made, rate, rng).item() for a, b in segments)
 
     assert mismatch(60) < 0.7 * mismatch(0)
+
+
+def trajectory_of(own: Classification, num: int = 3) -> list[Tensor]:
+    """Models that SGD went through."""
+    models = [own.initial()]
+    for gradient in own.data(0).steps(steps=num):
+        models.append(models[-1] - 0.5 * gradient(models[-1]))
+    return models
+
+
+def test_the_examples_learn_through_their_augmentation() -> None:
+    """Where a rectangle is cut out they learn nothing: after one step, just what was kept has moved."""
+    own, options = task(), {"iterations": 1, "steps": 1, "gap": 1, "input_lr": 0.1}
+    models = trajectory_of(own)
+    before, plain, cut = (
+        distiller(**(options | changed)).distil(models, own.objective, VIEW).x
+        for changed in ({"iterations": 0}, {}, {"augment": ("cutout",)})
+    )
+    kept = dsa(torch.ones_like(before), STREAMS.rng("augment", "distil", VIEW.round), transformations=("cutout",))
+    assert 0 < float((1 - kept).sum()) < kept.numel()
+    assert bool((plain != before).all())
+    assert torch.equal(cut == before, kept == 0)
+
+
+def test_every_step_sees_another_change() -> None:
+    seen: list[Tensor] = []
+
+    class Watched:
+        input_shape, num_labels, streams = (1, 4, 4), 3, STREAMS
+
+        def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
+            seen.append(x)
+            return task().objective.loss(at, x, y)
+
+    examples = Examples(task().samples.x, task().samples.y)
+    tuning = Tuning(steps=6, lr=0.01, augment=("color",))
+    first = tuning.tune(task().initial(), Watched(), examples, VIEW)
+    assert len({float(x.sum()) for x in seen}) == 6
+    assert torch.equal(first, tuning.tune(task().initial(), Watched(), examples, VIEW))
+    plain = Tuning(steps=6, lr=0.01).tune(task().initial(), Watched(), examples, VIEW)
+    assert all(torch.equal(x, examples.x) for x in seen[-6:])
+    assert not torch.equal(first, plain)
+
+
+def test_augmented_examples_depend_on_seed_and_round_alone() -> None:
+    own = task()
+    tool = distiller(iterations=3, gap=1, augment=TRANSFORMATIONS)
+    first = tool.distil(trajectory_of(own), own.objective, VIEW)
+    torch.manual_seed(5)
+    again = tool.distil(trajectory_of(own), own.objective, VIEW)
+    plain = distiller(iterations=3, gap=1).distil(trajectory_of(own), own.objective, VIEW)
+    assert torch.equal(first.x, again.x)
+    assert not torch.equal(first.x, plain.x)
+
+
+def test_vectors_are_not_augmented() -> None:
+    with pytest.raises(ValueError, match=r"shape \(3, 5\): expected pictures, \(N, C, H, W\); use no augmentation"):
+        distiller(augment=("flip",)).distil(descent(), Centers(CURVATURE, STREAMS), VIEW)
