@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from algorithm_fleets import DIM, EXCHANGE, SMALL, N, network, quadratics
+from method_scenarios import scenario
 from torch import Tensor
 
+import netdfl
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
@@ -106,6 +110,28 @@ def test_dynafed_trains_each_average_on_the_examples() -> None:
         return kept[N].states[-1].x - (mixing.synthetic[INPUTS].mean(0) if mixing.synthetic else 0)
 
     assert float(model(tuning_steps=400).norm()) < 0.05 < float(model(tuning_steps=1).norm())
+
+
+def test_dynafed_augments_by_default_and_its_like_in_the_tables_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On digits, from the end of the warm-up on: before it, nothing differs."""
+    monkeypatch.setattr("netdfl.report.html.write_report", lambda folder: None)
+
+    def hash_of(name: str, rounds: int, **changed: Any) -> str:
+        written = scenario(name, rounds=rounds)
+        written["algorithm"] = {k: v for k, v in written["algorithm"].items() if k != "augment"} | changed
+        file = tmp_path / "s.yaml"
+        file.write_text(json.dumps(written))
+        result = netdfl.run(netdfl.load(file), out=tmp_path / f"{len(list(tmp_path.iterdir()))}").result
+        assert result["verdict"] == "pass", result["reasons"]
+        return str(result["event_log_hash"])
+
+    every = ["color", "crop", "cutout", "flip", "scale", "rotate"]
+    default = hash_of("dynafed", 4)
+    assert default == hash_of("dynafed", 4, augment=every) != hash_of("dynafed", 4, augment=[])
+    assert hash_of("dynafed", WARMUP) == hash_of("dynafed", WARMUP, augment=[])
+    assert hash_of("dynafed_synonly", 4) == hash_of("dynafed_synonly", 4, augment=[])
 
 
 def test_warming_up_for_less_than_a_segment_is_refused() -> None:
