@@ -92,7 +92,10 @@ def reports(exchange: Exchange, inner: Aggregation) -> Aggregation:
         return inner
     if exchange.scheme not in _FEEDBACK:
         raise ValueError(f"scheme {exchange.scheme} is not for a server; use plain, ef14, ef21 or auto")
+    if exchange.extras == "compressed" and not inner.changes:
+        raise ValueError("extras: compressed is for what a server adds up (scaffold, fedgamma, fedlesam_s); use exact")
+    said = inner.changes if exchange.extras == "compressed" else ()
     how, feedback = differences(exchange), _FEEDBACK[exchange.scheme]
     if feedback == "plain":
         how = replace(how, compressor=exchange.compressor)
-    return CompressedReports(inner=inner, differences=how, feedback=feedback)
+    return CompressedReports(inner=inner, differences=how, feedback=feedback, said=said)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 OnMissing = Literal["self", "renormalise", "last", "undo"]
 Delivery = Literal["plain", "acknowledged", "running_sums"]
+ExtrasTravel = Literal["exact", "compressed"]
 Scheme = Literal["auto", "choco", "deepsqueeze", "edge", "push_sum", "plain", "ef14", "ef21", "unsafe"]
 
 
@@ -21,7 +22,8 @@ class Exchange:
     """The wait, what to do about a neighbor that did not arrive, and the compression of messages.
 
     `delivery` is what becomes of a message that is lost: nothing, or it is sent again until it is
-    answered, or push-sum sends running sums that make up for it. `common_start` says that all nodes
+    answered, or push-sum sends running sums that make up for it. `extras` says how what a method reports to
+    its server beside the model travels. `common_start` says that all nodes
     start from the same parameters. `streams` is where compressors draw from.
     """
 
@@ -31,5 +33,6 @@ class Exchange:
     compressor: Compressor | None = None
     scheme: Scheme = "auto"
     gamma: float | Literal["auto"] = "auto"
+    extras: ExtrasTravel = "exact"
     common_start: bool = False
     streams: Streams = field(default_factory=lambda: Streams(0))

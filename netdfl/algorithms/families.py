@@ -78,8 +78,8 @@ def noticed(alg: Algorithm, s: NodeState, inbox: Inbox, view: View) -> NodeState
 def reported(alg: Algorithm, s: NodeState, update: Update, view: View) -> tuple[NodeState, Outbox]:
     """A client's state after its report, and the report."""
     if isinstance(alg.mixing, Remembering):
-        mixing, outbox, read = alg.mixing.report_from(s.mixing, update, s.received, view)
-        return s._replace(mixing=mixing, received=s.received._replace(read=read)), outbox
+        mixing, outbox, read, unsaid = alg.mixing.report_from(s.mixing, update, s.received, view)
+        return s._replace(mixing=mixing, received=s.received._replace(read=read, unsaid=unsaid)), outbox
     return s, alg.mixing.report(update, s.received, view)
 
 

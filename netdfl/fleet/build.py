@@ -52,7 +52,13 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
     compression: Any = scenario.compression
     if compression is not None:
         scheme: Any = scheme_of(scenario)
-        exchange = replace(exchange, compressor=compression.build(), scheme=scheme, gamma=compression.gamma)
+        exchange = replace(
+            exchange,
+            compressor=compression.build(),
+            scheme=scheme,
+            gamma=compression.gamma,
+            extras=compression.extras,
+        )
     part: Any = scenario.algorithm
     algorithm: Algorithm = part.build(exchange)
     return algorithm

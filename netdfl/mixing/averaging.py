@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.payloads import extras_of, pack, to_all, vector
+from netdfl.mixing.payloads import EXTRA, extras_of, pack, to_all, vector
 from netdfl.training.base import Received, Update
 
 
@@ -25,6 +25,11 @@ class Averaging:
     """Plain averaging; see `Aggregation`."""
 
     server_lr: float = 1.0
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """None."""
+        return ()
 
     def init_server(self, x: Tensor, view: View) -> Stateless:
         """Nothing to keep."""
@@ -67,10 +72,15 @@ class AroundAveraging:
         """The names of the vectors that go down with every model."""
         return ()
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """None, unless a method has some."""
+        return ()
+
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
         """The server's model and extras, if they came. Raises MalformedMessage where one is missing."""
         for message, name in product(inbox, self.beside):
-            vector(message, like, "extra." + name)
+            vector(message, like, EXTRA + name)
         return self.averaging.adopt(inbox, like, view)
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:

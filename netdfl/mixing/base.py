@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.training.base import Objective, Received, Update
+from netdfl.training.base import Extras, Objective, Received, Update
 
 
 class Mixed(NamedTuple):
@@ -104,6 +104,11 @@ class Refinement(Protocol):
 class Aggregation(Protocol):
     """How a server and its clients exchange models: the two ends of one round."""
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The names of the reports' extras that the server adds up; compressed, clients must add the same."""
+        ...
+
     def init_server(self, x: Tensor, view: View) -> Any:
         """The server's state before round 0."""
         ...
@@ -137,8 +142,13 @@ class Remembering(Protocol):
         """A client's state once the broadcast came."""
         ...
 
-    def report_from(self, state: Any, update: Update, received: Received, view: View) -> tuple[Any, Outbox, Tensor]:
-        """A client's new state, what it sends back, and its model as the server will read it, shape (d,)."""
+    def report_from(
+        self, state: Any, update: Update, received: Received, view: View
+    ) -> tuple[Any, Outbox, Tensor, Extras]:
+        """A client's new state, what it sends back, and how the server will read that.
+
+        The last two are the client's model as the server sees it, shape (d,), and what it will miss of the extras.
+        """
         ...
 
 

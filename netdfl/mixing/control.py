@@ -15,7 +15,7 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.averaging import AroundAveraging, Stateless
-from netdfl.mixing.payloads import pack, scalar, to_all, vector
+from netdfl.mixing.payloads import EXTRA, pack, scalar, to_all, vector
 from netdfl.training.control import CONTROL, MOMENTUM, PATH
 
 
@@ -36,6 +36,11 @@ class ControlAveraging(AroundAveraging):
         """c, or m."""
         return (self.name,)
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """That of c_i, which the server adds to c."""
+        return (self.name,)
+
     def init_server(self, x: Tensor, view: View) -> Beside:
         """Zero."""
         return Beside(x.new_zeros(x.shape))
@@ -48,7 +53,7 @@ class ControlAveraging(AroundAveraging):
         """Average the models; add the mean change of the clients' controls."""
         control = state.vector.clone()
         for message in inbox:
-            control.add_(vector(message, x, "extra." + self.name), alpha=1.0 / view.num_nodes)
+            control.add_(vector(message, x, EXTRA + self.name), alpha=1.0 / view.num_nodes)
         return Beside(control), self.averaging.aggregate(Stateless(), x, inbox, view)[1]
 
 
@@ -58,11 +63,16 @@ class MomentumAveraging(ControlAveraging):
 
     name = MOMENTUM
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """None: a path length is one number."""
+        return ()
+
     def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
         """Average the models; the new momentum is their mean move by path length. None came: both stay."""
         momentum, moved = x.new_zeros(x.shape), 0
         for message in inbox:
-            path = scalar(message, x, "extra." + PATH)
+            path = scalar(message, x, EXTRA + PATH)
             if path > 0:
                 momentum.add_(x - vector(message, x), alpha=1.0 / path)
                 moved += 1

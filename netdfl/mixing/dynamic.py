@@ -17,7 +17,7 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.averaging import AroundAveraging, Stateless
-from netdfl.mixing.payloads import pack, to_all, vector
+from netdfl.mixing.payloads import EXTRA, pack, to_all, vector
 from netdfl.training.sgd import along
 from netdfl.training.smoo import DUAL, PERTURBATION
 
@@ -81,5 +81,5 @@ class SmooAveraging(AroundAveraging):
         if not len(inbox):
             return state, x
         drifted, after = DynamicAveraging(averaging=self.averaging).aggregate(Drifted(state.drift), x, inbox, view)
-        duals = torch.stack([vector(message, x, "extra." + DUAL) for message in inbox])
+        duals = torch.stack([vector(message, x, EXTRA + DUAL) for message in inbox])
         return Perturbed(drifted.drift, along(torch.zeros_like(x), duals.mean(0), self.rho)), after

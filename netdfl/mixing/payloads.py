@@ -17,6 +17,7 @@ from netdfl.core.types import Array, Message, NodeId, Outbox, Payload, Scalar, V
 from netdfl.training.base import Extras
 
 MODEL = "x"
+EXTRA = "extra."
 CODE = "code"
 PASSES = "passes"
 MOST_PASSES = 4
@@ -27,7 +28,7 @@ def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | N
     """Copy `x` and `extras` into a payload that nobody writes to any more."""
     arrays = {MODEL: snapshot(x)}
     for name, value in (extras or {}).items():
-        arrays["extra." + name] = snapshot(value)
+        arrays[EXTRA + name] = snapshot(value)
     return Payload(arrays, meta or {})
 
 
@@ -68,8 +69,8 @@ def _all_finite(array: Array) -> bool:
 
 def extras_of(message: Message, like: Tensor) -> dict[str, Tensor]:
     """The extras that came with a message, by name."""
-    names = [name for name in message.payload.arrays if name.startswith("extra.")]
-    return {name.removeprefix("extra."): vector(message, like, name) for name in names}
+    names = [name for name in message.payload.arrays if name.startswith(EXTRA)]
+    return {name.removeprefix(EXTRA): vector(message, like, name) for name in names}
 
 
 def mass(message: Message, name: str) -> float:
@@ -121,12 +122,12 @@ def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
     return tuple(value)
 
 
-def pack_encoded(encoded: Encoded, number: int = 1) -> Payload:
-    """A compressed vector, or the `number`-th of several that add up, as a payload.
+def pack_encoded(encoded: Encoded, number: int = 1, of: str = CODE) -> Payload:
+    """A compressed vector, or the `number`-th of several that add up, as a payload; `of` names whose code it is.
 
     Its dimension is not sent, because the receiver knows it.
     """
-    name = _pass_name(number)
+    name = _pass_name(number, of)
     meta: dict[str, Scalar] = {name: dict(encoded.meta)} if encoded.meta else {}
     return Payload({f"{name}.{array_name}": array for array_name, array in encoded.arrays.items()}, meta)
 
@@ -136,7 +137,9 @@ def join_passes(first: Payload, last: Payload, passes: int) -> Payload:
     return Payload({**first.arrays, **last.arrays}, {**first.meta, **last.meta, PASSES: passes})
 
 
-def unpack_encoded(payload: Payload, compressor: Compressor, like: Tensor, number: int | None = None) -> Tensor:
+def unpack_encoded(
+    payload: Payload, compressor: Compressor, like: Tensor, number: int | None = None, of: str = CODE
+) -> Tensor:
     """Decode the sum of the codes that `join_passes` joined, or the `number`-th, to a fresh vector like `like`.
 
     Raises MalformedMessage.
@@ -149,7 +152,7 @@ def unpack_encoded(payload: Payload, compressor: Compressor, like: Tensor, numbe
         for each in range(2, passes + 1):
             said = said + unpack_encoded(payload, compressor, like, each)
         return said
-    name = _pass_name(number)
+    name = _pass_name(number, of)
     meta = payload.meta.get(name, {})
     if not isinstance(meta, Mapping):
         raise MalformedMessage(f"expected a mapping under {name!r}, got {meta!r}")
@@ -158,14 +161,14 @@ def unpack_encoded(payload: Payload, compressor: Compressor, like: Tensor, numbe
     return compressor.decompress(Encoded(like.numel(), arrays, meta)).to(like.device, like.dtype)
 
 
-def _pass_name(number: int) -> str:
-    return CODE if number == 1 else f"{CODE}{number}"
+def _pass_name(number: int, of: str) -> str:
+    return of if number == 1 else f"{of}{number}"
 
 
-def encoded_vector(message: Message, compressor: Compressor, like: Tensor) -> Tensor:
+def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: str = CODE) -> Tensor:
     """The compressed vector of a message, decoded like `like`. Raises MalformedMessage."""
     try:
-        return unpack_encoded(message.payload, compressor, like)
+        return unpack_encoded(message.payload, compressor, like, None if of == CODE else 1, of)
     except MalformedMessage as error:
         where = f"message {message.src}->{message.dst} of round {message.round}"
         raise MalformedMessage(f"{where}: {error}", message) from error

@@ -23,7 +23,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array, Inbox, Message, Outbox, Payload, View
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Refinement
-from netdfl.mixing.payloads import scalar
+from netdfl.mixing.payloads import EXTRA, scalar
 from netdfl.training.base import Objective, Received, Update
 from netdfl.training.distill import Distiller, Examples, Tuning
 from netdfl.training.guided import HOLDS, INPUTS, LABELS
@@ -63,6 +63,11 @@ class Synthesis:
     def init_server(self, x: Tensor, view: View) -> SyntheticState:
         """The trajectory begins with `x`."""
         return SyntheticState(self.exchange.init_server(x, view), (x,), {}, torch.zeros(view.num_nodes))
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """As the wrapped one."""
+        return self.exchange.changes
 
     def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
         """What the exchange sends."""
@@ -114,7 +119,7 @@ class SharedSynthesis(Synthesis):
         """As the exchange does; note who holds D_syn."""
         holders = state.holders.clone()
         for message in inbox:
-            holders[message.src] = scalar(message, x, "extra." + HOLDS)
+            holders[message.src] = scalar(message, x, EXTRA + HOLDS)
         state, x = super().aggregate(state, x, inbox, view)
         return state._replace(holders=holders), x
 

@@ -18,6 +18,8 @@ PUSH = ("edge", "push_sum")
 SERVER = ("plain", "ef14", "ef21")
 _OWN = {"choco_sgd": "choco", "delicoco": "choco", "qdfedavgm": "choco", "deepsqueeze": "deepsqueeze"}
 _WHOLE = {"dispfl": "dispfl sends sparse vectors already", "slowmo": "slowmo needs the exact average"}
+ADDED_UP = ("scaffold", "fedgamma", "fedlesam_s")
+"""The methods with a server that adds up what clients report beside their models."""
 _UNIONS = 256
 _MOST = 0.5
 _REMEMBERING = ("choco", "deepsqueeze", "edge", "push_sum", "ef14", "ef21")
@@ -67,6 +69,11 @@ def compression_fits(scenario: Scenario, document: Document) -> Iterator[Problem
     if scenario.wait.on_not_finite != "refuse":
         what = f"{scenario.wait.on_not_finite} mixes NaN and infinity, which no compressor can encode"
         yield document.problem(("wait", "on_not_finite"), what, "", "remove it, or remove compression")
+    name = scenario.algorithm.kind
+    unknown = scenario.has_server and ":" in name
+    if compression.extras == "compressed" and name not in ADDED_UP and not unknown:
+        what = f"{name} reports no change that a server adds up, as {', '.join(ADDED_UP)} do"
+        yield document.problem(("compression", "extras"), what, "", "remove it")
     without = _without_gamma(scenario) if compression.gamma != "auto" else None
     if without:
         what = f"gamma is the step size of compressed gossip, and {without[0]}"

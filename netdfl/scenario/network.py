@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
-from netdfl.algorithms.exchange import Scheme
+from netdfl.algorithms.exchange import ExtrasTravel, Scheme
 from netdfl.algorithms.wait import OnNotFinite
 from netdfl.core.units import format_time, parse_time_ns
 from netdfl.scenario.fields import Strict, parse_nodes
@@ -37,6 +37,9 @@ class CompressionPart(Part):
     )
     gamma: Annotated[float, Field(gt=0, le=1)] | Literal["auto"] = Field(
         "auto", description="Step size of compressed gossip."
+    )
+    extras: ExtrasTravel = Field(
+        "exact", description="How a change of a control variate, reported to a server beside the model, travels."
     )
 
 

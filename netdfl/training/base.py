@@ -33,11 +33,13 @@ class Update(NamedTuple):
 class Received(NamedTuple):
     """What mixing, or the server, handed to the local solver beside the model: named vectors.
 
-    After a round, `read` is the node's own model as the server read it, where compression changed it.
+    After a round, `read` is the node's own model as the server read it, where compression changed it, and
+    `unsaid` is what compression left out of the extras that the node sent.
     """
 
     extras: Extras = NO_EXTRAS
     read: Tensor | None = None
+    unsaid: Extras = NO_EXTRAS
 
 
 class Gradient(Protocol):

@@ -4,7 +4,8 @@
     FedCM      y <- y - lr (alpha g + (1 - alpha) m)
 
 g is SAM's gradient where the wrapped SGD has a radius: FedGAMMA and MoFedSAM. The server's vector
-comes with its model (`netdfl.mixing.control`). Sources: Karimireddy et al. 2020, option II; MoFedSAM.
+comes with its model (`netdfl.mixing.control`). Where the change of c_i is compressed, both ends add what was
+said of it, so that the server's c stays the mean of all c_i. Sources: Karimireddy et al. 2020, option II; MoFedSAM.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from netdfl.core.types import View
 from netdfl.training.asking import Asking, Solving
-from netdfl.training.base import LocalData, Received, Untouched, Update
+from netdfl.training.base import LocalData, Received, Update
 from netdfl.training.sgd import LocalSgd, Memoryless, NoState
 
 CONTROL, MOMENTUM, PATH = "control", "momentum", "path"
@@ -30,7 +31,7 @@ class ControlState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Controlled(Solving, Untouched):
+class Controlled(Solving):
     """SCAFFOLD's client: sends c_i+ - c_i along with its model."""
 
     sgd: LocalSgd
@@ -49,6 +50,13 @@ class Controlled(Solving, Untouched):
             return state, Update(y, x, {CONTROL: torch.zeros_like(y)})
         change = (y - x) / (steps * self.sgd.rate(view)) - common
         return ControlState(state.control + change), Update(y, x, {CONTROL: change})
+
+    def after_mix(
+        self, state: ControlState, before: Tensor, after: Tensor, received: Received, view: View
+    ) -> ControlState:
+        """Take back from c_i what the server was not told."""
+        unsaid = received.unsaid.get(CONTROL)
+        return state if unsaid is None else ControlState(state.control - unsaid)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import torch
 from compressed_fleets import each_lost
 from torch import Tensor
 
+from netdfl.algorithms.base import NodeState
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import Exchange, ExtrasTravel
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.rng import Streams
@@ -47,6 +48,20 @@ def fleet_under_loss(scheme: str, probability: float) -> Tensor:
     lost = each_lost(probability, 100)
     kept = run_fleet(alg, network.view, tasks, 160, lost=lambda m: m.dst == CLIENTS and lost(m))
     return kept[CLIENTS].states[-1].x
+
+
+def controls(
+    extras: ExtrasTravel, num_rounds: int, participation: float = 1.0, compressor: str = "top_k", **options: float
+) -> tuple[NodeState, list[NodeState]]:
+    """The server's state and the clients' after `num_rounds` of SCAFFOLD."""
+    streams = Streams(1)
+    tasks = {i: quadratic(i, streams, dim=DIM, condition=3.0) for i in range(CLIENTS + 1)}
+    participants = sampled(CLIENTS, streams, participation=participation)
+    network = Network(TOPOLOGIES["star"](CLIENTS + 1, streams), server=CLIENTS, participants=participants)
+    exchange = Exchange(compressor=COMPRESSORS[compressor](**options), scheme="plain", extras=extras)
+    alg = ALGORITHMS["scaffold"].build(exchange, lr=LR / 4, local_steps=2)
+    states = play_rounds(alg, first_states(alg, tasks, network.view), tasks, network.view, num_rounds)
+    return states[CLIENTS], [states[i] for i in range(CLIENTS)]
 
 
 def optimum() -> Tensor:

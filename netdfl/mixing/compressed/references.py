@@ -36,6 +36,7 @@ from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, View
 from netdfl.mixing.payloads import (
+    CODE,
     MOST_PASSES,
     encoded_vector,
     join_passes,
@@ -323,7 +324,14 @@ def _weight(waiting: Iterable[Pending]) -> float:
 
 
 def compress(
-    compressor: Compressor, x: Tensor, streams: Streams, view: View, step: int, *to: NodeId, number: int = 1
+    compressor: Compressor,
+    x: Tensor,
+    streams: Streams,
+    view: View,
+    step: int,
+    *to: NodeId,
+    number: int = 1,
+    of: str = CODE,
 ) -> Payload:
     """C(x), with the random stream of (node, round, step), of the receiver where there is one, and of the pass.
 
@@ -331,7 +339,7 @@ def compress(
     """
     key = (view.node, view.round, step, *to, *((number,) if number > 1 else ()))
     try:
-        return pack_encoded(compressor.compress(x, streams.rng("compress", *key)), number)
+        return pack_encoded(compressor.compress(x, streams.rng("compress", *key)), number, of)
     except ValueError as error:
         raise TrainingError(f"node {view.node}, round {view.round}: can't compress: {error}") from error
 

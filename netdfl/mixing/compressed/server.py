@@ -4,27 +4,29 @@
     EF14    c = C(e + y - w),  e+ = e + y - w - c,  y^ = w + c   the rest is said later (Seide et al. 2014)
     EF21    g+ = g + C(y - w - g),  y^ = w + g+                  both ends keep g (Richtarik et al. 2021)
 
-The server's own aggregation then sees y^ in place of y. The model goes down as it is, extras travel
-as they are. EF21 asks the server for a vector per client; a lost report is noticed there by its
-version, and asked for in the next broadcast.
+The server's own aggregation then sees y^ in place of y. The model goes down as it is, and extras travel
+as they are but for those of `said`, by name: both ends add C(change) (SCAFFOLD's c_i+ - c_i). EF21 asks
+the server for a vector per client; a lost report is noticed there by its version, and asked for in the
+next broadcast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from netdfl.core.types import Array, Inbox, Message, NodeId, Outbox, Payload, View
+from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Aggregation
 from netdfl.mixing.compressed.references import Differences, Heard, Reference, address, compress
-from netdfl.mixing.payloads import CODE, MODEL, encoded_vector, pack, some_nodes, to_all, unpack_encoded
-from netdfl.training.base import Received, Update
+from netdfl.mixing.payloads import CODE, EXTRA, MODEL, encoded_vector, pack, some_nodes, to_all, unpack_encoded
+from netdfl.training.base import Extras, Received, Update
 
 Feedback = Literal["plain", "ef14", "ef21"]
 UP = 1
+SAID = "said."
 
 
 class HubState(NamedTuple):
@@ -48,6 +50,12 @@ class CompressedReports:
     inner: Aggregation
     differences: Differences
     feedback: Feedback = "plain"
+    said: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """As the wrapped one."""
+        return self.inner.changes
 
     def init_server(self, x: Tensor, view: View) -> HubState:
         """The wrapped one's; nothing heard."""
@@ -82,14 +90,24 @@ class CompressedReports:
 
     def report_from(
         self, state: ClientState, update: Update, received: Received, view: View
-    ) -> tuple[ClientState, Outbox, Tensor]:
-        """The wrapped one's report, with the compressed difference in place of the model; and y^."""
+    ) -> tuple[ClientState, Outbox, Tensor, Extras]:
+        """The wrapped one's report, with the compressed difference in place of the model; y^, and what is left out."""
+        changes, unsaid = self._encode_changes(update.extras, view)
         state, code, said = self._encode(state, update.x - update.before, view)
         outbox = {
-            j: Payload(_without_model(payload) | dict(code[j].arrays), {**payload.meta, **code[j].meta})
+            j: _joined(_without(payload, MODEL, *(EXTRA + name for name in self.said)), code[j], *changes)
             for j, payload in self.inner.report(update, received, view).items()
         }
-        return state, outbox, update.before + said
+        return state, outbox, update.before + said, unsaid
+
+    def _encode_changes(self, extras: Extras, view: View) -> tuple[Sequence[Payload], Extras]:
+        """What is said of each change, as code, and what is not."""
+        how, codes, unsaid = self.differences, [], {}
+        for step, name in enumerate(self.said, UP + 1):
+            code = compress(how.compressor, extras[name], how.streams, view, step, of=SAID + name)
+            codes.append(code)
+            unsaid[name] = extras[name] - unpack_encoded(code, how.compressor, extras[name], 1, SAID + name)
+        return codes, unsaid
 
     def _encode(self, state: ClientState, difference: Tensor, view: View) -> tuple[ClientState, Outbox, Tensor]:
         """The new state, the difference as code, and what the server makes of that."""
@@ -107,10 +125,18 @@ class CompressedReports:
     def aggregate(self, state: HubState, x: Tensor, inbox: Inbox, view: View) -> tuple[HubState, Tensor]:
         """Put y^ in place of y in every report that can be decoded, and aggregate those."""
         differences, heard = self._decode(state.heard, inbox, view, x)
-        reports = [_with_model(m, x + differences[m.src]) for m in inbox if m.src in differences]
+        reports = [self._decoded(m, x + differences[m.src]) for m in inbox if m.src in differences]
         undecoded = [message.src for message in inbox if message.src not in differences]
         inner, model = self.inner.aggregate(state.inner, x, Inbox(reports, [*inbox.missing, *undecoded]), view)
         return HubState(inner, heard), model
+
+    def _decoded(self, message: Message, model: Tensor) -> Message:
+        """The report as if it had come with the model y^ and with its changes in full."""
+        compressor = self.differences.compressor
+        changes = {name: encoded_vector(message, compressor, model, SAID + name) for name in self.said}
+        payload = message.payload
+        rest = {name: array for name, array in payload.arrays.items() if not name.startswith((CODE + ".", SAID))}
+        return message._replace(payload=Payload(rest | dict(pack(model, changes).arrays), payload.meta))
 
     def _decode(self, heard: Heard, inbox: Inbox, view: View, like: Tensor) -> tuple[Mapping[NodeId, Tensor], Heard]:
         compressor = self.differences.compressor
@@ -121,11 +147,10 @@ class CompressedReports:
         return {j: decoded[-1].vector for j, decoded in came.items() if decoded}, heard
 
 
-def _without_model(payload: Payload) -> dict[str, Array]:
-    return {name: array for name, array in payload.arrays.items() if name != MODEL}
+def _without(payload: Payload, *names: str) -> Payload:
+    return Payload({name: array for name, array in payload.arrays.items() if name not in names}, payload.meta)
 
 
-def _with_model(message: Message, model: Tensor) -> Message:
-    arrays = {name: array for name, array in message.payload.arrays.items() if not name.startswith(CODE + ".")}
-    arrays |= pack(model).arrays
-    return message._replace(payload=Payload(arrays, message.payload.meta))
+def _joined(*parts: Payload) -> Payload:
+    arrays = {name: array for part in parts for name, array in part.arrays.items()}
+    return Payload(arrays, {name: value for part in parts for name, value in part.meta.items()})
