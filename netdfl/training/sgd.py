@@ -15,7 +15,7 @@ sees weight decay. Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM A
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,7 +61,13 @@ class Memoryless(Untouched):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSgd(Solving, Memoryless):
-    """K local steps, as the module's listing says; see `LocalSolver`."""
+    """K local steps, as the module's listing says; see `LocalSolver`.
+
+    A subclass is computed node by node, unless it says `rows = True` itself: its `descent` then works on a
+    matrix too, each row as if it were alone, and its instances are equal only where they do the same.
+    """
+
+    rows: ClassVar[bool] = True
 
     lr: float
     lr_decay: float = 1.0

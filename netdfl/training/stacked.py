@@ -23,17 +23,25 @@ from netdfl.training.wrapped import Rows, Wrapped
 
 def split(data: LocalData) -> tuple[Round, Rows | None] | None:
     """The minibatches under `data`, and the wrap around them; None where these can't be stacked."""
-    if isinstance(data, Round):
+    if type(data) is Round:
         return data, None
-    if isinstance(data, Wrapped) and isinstance(data.wrap, Rows) and isinstance(data.data, Round):
+    if type(data) is Wrapped and isinstance(data.wrap, Rows) and type(data.data) is Round:
         return data.data, data.wrap
     return None
+
+
+def works_on_rows(steps: LocalSteps) -> bool:
+    """Whether all code of the steps is known to work on rows: netdfl's own, or a class that says `rows = True` itself.
+
+    It is not inherited: what a subclass overrides may take one norm of all rows.
+    """
+    return type(steps) is LocalSteps and vars(type(steps.sgd)).get("rows") is True
 
 
 def likeness(steps: LocalSteps) -> Hashable | None:
     """Equal for steps that can be stacked with each other; None for those that can't be stacked at all."""
     found = split(steps.data)
-    if found is None:
+    if found is None or not works_on_rows(steps):
         return None
     data, wrap = found
     if not data.num_steps(epochs=steps.sgd.epochs, steps=steps.sgd.steps):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,8 +16,8 @@ from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.asking import Asking, asked
-from netdfl.training.base import LocalData, Received, Update
-from netdfl.training.classification import Classification, Samples
+from netdfl.training.base import Gradient, LocalData, Received, Update
+from netdfl.training.classification import Classification, Round, Samples
 from netdfl.training.control import CONTROL, MOMENTUM, Blended, Controlled
 from netdfl.training.dynamic import Dynamic
 from netdfl.training.fixed_point import FixedPoint
@@ -184,6 +184,61 @@ def test_every_solver_gives_together_what_it_gives_alone(name: str, augment: Any
         assert len(tensors(one)) == len(tensors(other))
         assert all(map(near, tensors(one), tensors(other)))
     assert ("stacked" in service.ways) == (name in STACKED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitSteps(LocalSgd):
+    """Steps of unit length, by a norm that all rows of a matrix would share."""
+
+    def descent(self, gradient: Gradient, z: Tensor) -> Tensor:
+        g = gradient(z)
+        return g.div(g.norm() + 1e-12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitRows(LocalSgd):
+    """The same, row by row."""
+
+    rows: ClassVar[bool] = True
+
+    def descent(self, gradient: Gradient, z: Tensor) -> Tensor:
+        g = gradient(z)
+        return g.div(g.norm(dim=-1, keepdim=True) + 1e-12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterUnitSteps(UnitRows):
+    """Inherits from what works on rows, and does not."""
+
+    def descent(self, gradient: Gradient, z: Tensor) -> Tensor:
+        g = gradient(z)
+        return g.div(g.norm() + 1e-12)
+
+
+@pytest.mark.parametrize(("solver", "stacked"), [(UnitSteps, False), (UnitRows, True), (LaterUnitSteps, False)])
+def test_an_own_solver_is_stacked_only_if_it_says_that_it_works_on_rows(solver: type[LocalSgd], stacked: bool) -> None:
+    own, service = solver(lr=0.1, epochs=2), Service("auto", threads=1)
+    expected, _, _ = trained(own, tasks(), one_by_one)
+    got, _, _ = trained(own, tasks(), service.compute)
+    assert all(map(near if stacked else torch.equal, got, expected))
+    assert ("stacked" in service.ways) == stacked
+
+
+class Halved(Round):
+    """A node's data whose gradients are halved."""
+
+    def steps(self, **length: Any) -> Iterator[Gradient]:
+        return (lambda at, g=gradient: g(at) / 2 for gradient in super().steps(**length))
+
+
+def test_data_with_own_steps_are_not_stacked() -> None:
+    (client, *_), at = tasks(), view(0, 0)
+    y = client.initial()
+    calls = [Call(SGD, SGD.init(y, at), y, Received(), 1.0, Halved(client, 0), at) for _ in range(3)]
+    _, expected = calls[0]()
+    for (_, got), error in Service("auto", threads=1).compute(calls[1:]):
+        assert error is None
+        assert torch.equal(got.x, expected.x)
 
 
 def test_nodes_of_one_group_differ_in_what_they_do() -> None:
