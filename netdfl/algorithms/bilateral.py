@@ -77,8 +77,9 @@ def ad_psgd(
 ) -> Algorithm:
     """AD-PSGD: nodes train at their own pace; each round a node and one peer set both vectors to their mean.
 
-    x_i, x_j <- (x_i + x_j) / 2, one exchange at a time, while a gradient taken at an earlier x_i may still
-    be under way. Sends d numbers to the peer that is asked and d back, keeps nothing. `bipartite` lets the
+    x_i, x_j <- (x_i + x_j) / 2, one exchange at a time, while local steps from an earlier x_i, y <- y - lr g(y) from
+    x_i to z_i, may still be under way: where they end, x_i <- x_i now + (z_i - x_i then). Sends d numbers to
+    the peer that is asked and d back, keeps nothing. `bipartite` lets the
     nodes of one half ask and those of the other answer; where the graph has links inside a half, they must
     be left out (`leave_out`). Without it waits can close a cycle: with `order: successor` they do.
     Source: Lian et al. 2018.

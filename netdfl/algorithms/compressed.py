@@ -25,8 +25,8 @@ else:
 def choco_sgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)) -> Algorithm:
     """CHOCO-SGD: one step of SGD, then x^ <- x^ + C(x - x^) and x <- x + gamma sum_j W_ij (x^_j - x^_i).
 
-    Static undirected graphs. Sends one compressed vector to each neighbor, keeps its own reference and
-    a copy per neighbor. Source: Koloskova, Stich, Jaggi 2019.
+    The step is x <- x - lr g(x). Static undirected graphs. Sends one compressed vector to each neighbor, keeps
+    its own reference x^_i and a copy of each neighbor's. Source: Koloskova, Stich, Jaggi 2019.
     """
     return parts.gossip(exchange, parts.local_sgd(sgd), mixing=compressed_parts.choco(exchange))
 
@@ -34,7 +34,8 @@ def choco_sgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_ste
 def deepsqueeze(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)) -> Algorithm:
     """DeepSqueeze: one step of SGD, then c = C(x + e), e <- x + e - c, x <- x + gamma (sum_j W_ij c_j - c).
 
-    Graphs may change every round. Sends one compressed vector to each neighbor, keeps e.
+    The step is x <- x - lr g(x). Graphs may change every round. Sends one compressed vector to each neighbor,
+    keeps e.
     Source: Tang et al. 2019.
     """
     return parts.gossip(exchange, parts.local_sgd(sgd), mixing=compressed_parts.deepsqueeze(exchange))
@@ -45,8 +46,9 @@ def delicoco(
 ) -> Algorithm:
     """DeLi-CoCo: one step of SGD, then Q exchanges of CHOCO.
 
-    Static undirected graphs. Sends Q compressed vectors to each neighbor, keeps what `choco_sgd` keeps;
-    Q = 1 is `choco_sgd`. Source: Hashemi et al. 2022.
+    x <- x - lr g(x); then Q = `gossip_steps` times x^ <- x^ + C(x - x^), x <- x + gamma sum_j W_ij (x^_j - x^_i).
+    Static undirected graphs. Sends Q compressed vectors to each neighbor, keeps what `choco_sgd` keeps: x^_i and
+    a copy of each neighbor's. Q = 1 is `choco_sgd`. Source: Hashemi et al. 2022.
     """
     local = parts.local_sgd(sgd)
     mixing = parts.MultiGossip(compressed_parts.choco(exchange), gossip_steps)
@@ -63,10 +65,11 @@ def qdfedavgm(
 ) -> Algorithm:
     """Quantized DFedAvgM: local SGD with momentum from x to z, then gossip of quantized differences.
 
-    `reference`: CHOCO with gamma 1 unless given, x^ <- x^ + C(z - x^), x <- z + sum_j W_ij (x^_j - x^_i); static
-    undirected graphs. `literal`: x <- x + sum_j W_ij C(z_j - x_j), Eq. 7 as printed; what nodes differ
-    by at first then never shrinks. Sends one compressed vector to each neighbor.
-    Source: Sun, Li, Wang 2022.
+    v <- momentum v + g(y), y <- y - lr v at every step, v = 0 before the first, from x to z.
+    `reference`: CHOCO with gamma 1 unless given, x^ <- x^ + C(z - x^), x <- z + gamma sum_j W_ij (x^_j - x^_i);
+    static undirected graphs. `literal`: x <- x + sum_j W_ij C(z_j - x_j), Eq. 7 as printed; what nodes differ
+    by at first then never shrinks. Sends one compressed vector to each neighbor; `reference` keeps x^_i and a copy
+    of each neighbor's, `literal` nothing. Source: Sun, Li, Wang 2022.
     """
     local = parts.local_sgd(sgd, momentum=momentum)
     if form == "literal":

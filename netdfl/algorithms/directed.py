@@ -25,6 +25,7 @@ else:
 def sgp(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm:
     """SGP as DFedSGPSM's experiments run it: one local epoch at z = x / w, then push-sum.
 
+    x <- x - lr g(x / w) at every step, w as it is, then x_i+ = sum_j P_ij x_j and w_i+ = sum_j P_ij w_j.
     Sends d + 1 numbers to each out-neighbor, keeps w. Source: Assran et al. 2019, DFedSGPSM Table 1.
     """
     return parts.push_sum(exchange, parts.local_sgd(sgd))
@@ -33,6 +34,7 @@ def sgp(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm:
 def osgp(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:
     """OSGP as DFedSGPSM's experiments run it: several local epochs at z = x / w, then push-sum.
 
+    x <- x - lr g(x / w) at every step, w as it is, then x_i+ = sum_j P_ij x_j and w_i+ = sum_j P_ij w_j.
     Sends d + 1 numbers to each out-neighbor, keeps w. The name is that paper's: nothing overlaps here.
     Source: DFedSGPSM Table 1.
     """
@@ -42,9 +44,9 @@ def osgp(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:
 def dfedsgpm(exchange: Exchange, /, *, momentum: Momentum = 0.9, sgd: Sgd = Sgd(clip_norm=10.0)) -> Algorithm:
     """DFedSGPM: OSGP with heavy-ball momentum, started anew every round.
 
-    Local SGD with momentum on the numerator x, gradients at z = x / w, then push-sum. Sends d + 1
-    numbers to each out-neighbor, keeps w. Without clipping it diverges where w gets small.
-    Source: DFedSGPSM Table 1.
+    v <- momentum v + g(x / w), x <- x - lr v at every step, v = 0 before the first, w as it is; then push-sum,
+    x_i+ = sum_j P_ij x_j and w_i+ = sum_j P_ij w_j. Sends d + 1 numbers to each out-neighbor, keeps w. Without
+    clipping it can diverge where w gets small. Source: DFedSGPSM Table 1.
     """
     return parts.push_sum(exchange, parts.local_sgd(sgd, momentum=momentum))
 
@@ -54,8 +56,9 @@ def dfedsgpsm(
 ) -> Algorithm:
     """DFedSGPSM: DFedSGPM with SAM's gradient, taken `rho` uphill of z on the same minibatch.
 
-    z~ = z + rho g / |g|, v <- momentum v + g(z~), x <- x - lr v, then push-sum. Sends d + 1 numbers to
-    each out-neighbor, keeps w. Without clipping it diverges where w gets small.
+    z = x / w, z~ = z + rho g(z) / |g(z)|, v <- momentum v + g(z~), x <- x - lr v at every step, v = 0 before the
+    first, w as it is; then push-sum, x_i+ = sum_j P_ij x_j and w_i+ = sum_j P_ij w_j. Sends d + 1 numbers to
+    each out-neighbor, keeps w. Without clipping it can diverge where w gets small.
     Source: DFedSGPSM Alg. 1.
     """
     return parts.push_sum(exchange, parts.local_sgd(sgd, rho=rho, momentum=momentum))
@@ -74,8 +77,9 @@ def dfedsgpsm_s(
 ) -> Algorithm:
     """DFedSGPSM-S: DFedSGPSM whose nodes send to those whose loss differs most from their own.
 
-    p(i -> j) = exp(|f_i - f_j| / temperature) over the out-neighbors, `neighbors` of them without
-    replacement. Losses spread on the messages; one that is more than `max_age` rounds old counts as unknown.
+    Steps and push-sum as `dfedsgpsm`. p(i -> j) = exp(|f_i - f_j| / temperature) / sum_k exp(|f_i - f_k| / temperature)
+    over the out-neighbors, `neighbors` of them without replacement; P_ji of the others is 0, what is kept and sent
+    sums to 1. Losses spread on the messages; one that is more than `max_age` rounds old counts as unknown.
     Sends d + 1 numbers and the board (node, round, loss) to each chosen node, keeps w and the board.
     Source: DFedSGPSM Alg. 1 and Eq. 2; temperature 1 and 10 neighbors.
     """

@@ -75,10 +75,11 @@ def asyng(
 ) -> Algorithm:
     """AsyNG: all of a round's gradients at one z = x / w, then push-sum with what has come so far.
 
-    x <- x - lr sum_k g(z; xi_k), shares to the round's out-neighbors, and what came is added, up to
-    tau - 1 rounds late; with `tau` null no node ever waits, and the w of one that is fast goes to 0. Sends
-    d + 1 numbers to each out-neighbor, keeps w. Source: Chen et al. 2023, as DFedSGPSM describes it; its
-    own priorities among neighbors are not in it.
+    x_i <- x_i - lr sum_k g(z_i; xi_k); then P_ji x_i and P_ji w_i leave for every out-neighbor j of the round,
+    x_i <- P_ii x_i and w_i <- P_ii w_i, and what came is added to both, up to tau - 1 rounds late; with
+    `tau` null no node ever waits, and the w of one that is fast goes to 0. Sends d + 1 numbers to each
+    out-neighbor, keeps w. Source: Chen et al. 2023, as DFedSGPSM describes it; its own priorities among
+    neighbors are not in it.
     """
     local = parts.local_sgd(sgd)
     lag = None if tau is None else tau - 1

@@ -22,8 +22,9 @@ else:
 def dpsgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm:
     """D-PSGD as the papers run it: one local epoch of SGD, then gossip, X+ = W Z.
 
-    Sends d numbers to each neighbor, keeps nothing. Source: Lian et al. 2017, with the order and the
-    epoch of DFedSAM's experiments; `lian_dpsgd` has the original order.
+    y <- y - lr g(y) at every step, from x_i to z_i; then x_i+ = sum_j W_ij z_j. Sends d numbers to each
+    neighbor, keeps nothing. Source: Lian et al. 2017, with the order and the epoch of DFedSAM's experiments;
+    `lian_dpsgd` has the original order.
     """
     return parts.gossip(exchange, parts.local_sgd(sgd))
 
@@ -31,7 +32,9 @@ def dpsgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm
 def lian_dpsgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm:
     """D-PSGD as first written: X+ = W X - lr grad F(X), one step, the gradient taken before mixing.
 
-    Sends d numbers to each neighbor, keeps nothing. Source: Lian et al. 2017.
+    That is `local_steps: 1`. In general y <- y - lr g(y) at every step, from x_i to z_i, and
+    x_i+ = sum_j W_ij x_j + (z_i - x_i). Sends d numbers (x_i) to each neighbor, keeps nothing.
+    Source: Lian et al. 2017.
 
     Raises:
         ValueError: Messages are to be compressed; `choco_sgd` is the method for that.
@@ -45,7 +48,8 @@ def lian_dpsgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algo
 def dfedavg(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:
     """DFedAvg: several local epochs of SGD, then gossip, X+ = W Z.
 
-    Sends d numbers to each neighbor, keeps nothing. Source: Sun, Li, Wang 2022.
+    y <- y - lr g(y) at every step, from x_i to z_i; then x_i+ = sum_j W_ij z_j. Sends d numbers to each
+    neighbor, keeps nothing. Source: Sun, Li, Wang 2022.
     """
     return parts.gossip(exchange, parts.local_sgd(sgd))
 
@@ -53,7 +57,9 @@ def dfedavg(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:
 def dfedavgm(exchange: Exchange, /, *, momentum: Momentum = 0.9, sgd: Sgd = Sgd()) -> Algorithm:
     """DFedAvgM: DFedAvg with heavy-ball momentum, started anew every round.
 
-    Sends d numbers to each neighbor, keeps nothing. Source: Sun, Li, Wang 2022.
+    v <- momentum v + g(y), y <- y - lr v at every step, v = 0 before the first, from x_i to z_i; then
+    x_i+ = sum_j W_ij z_j (X+ = W Z). Sends d numbers to each neighbor, keeps nothing: v is neither sent nor
+    kept. Source: Sun, Li, Wang 2022.
     """
     return parts.gossip(exchange, parts.local_sgd(sgd, momentum=momentum))
 
@@ -61,8 +67,8 @@ def dfedavgm(exchange: Exchange, /, *, momentum: Momentum = 0.9, sgd: Sgd = Sgd(
 def dfedsam(exchange: Exchange, /, *, rho: Radius = 0.01, sgd: Sgd = Sgd()) -> Algorithm:
     """DFedSAM: DFedAvg with SAM's gradient, taken `rho` uphill on the same minibatch.
 
-    y~ = y + rho g / |g|, y <- y - lr g(y~), then X+ = W Z. Sends d numbers to each neighbor, keeps
-    nothing. Source: DFedSAM Alg. 1.
+    y~ = y + rho g(y) / |g(y)|, y <- y - lr g(y~) at every step, from x_i to z_i; then x_i+ = sum_j W_ij z_j
+    (X+ = W Z). Sends d numbers to each neighbor, keeps nothing. Source: DFedSAM Alg. 1.
     """
     return parts.gossip(exchange, parts.local_sgd(sgd, rho=rho))
 
@@ -72,7 +78,9 @@ def dfedsam_mgs(
 ) -> Algorithm:
     """DFedSAM-MGS: DFedSAM with several gossip steps a round, X+ = W^Q Z.
 
-    Sends Q d numbers to each neighbor, keeps nothing. Source: DFedSAM Alg. 1; Q = 4 in its experiments.
+    y~ = y + rho g(y) / |g(y)|, y <- y - lr g(y~) at every step, from x_i to z_i; then Q = `gossip_steps` times
+    z_i <- sum_j W_ij z_j, and x_i+ = z_i. Sends Q d numbers to each neighbor, keeps nothing.
+    Source: DFedSAM Alg. 1; Q = 4 in its experiments.
     """
     local = parts.local_sgd(sgd, rho=rho)
     mixing = parts.MultiGossip(parts.undirected(exchange), gossip_steps)
@@ -82,9 +90,9 @@ def dfedsam_mgs(
 def oledfl_sgd(exchange: Exchange, /, *, beta: Interpolation = 0.8, sgd: Sgd = Sgd()) -> Algorithm:
     """OledFL-SGD: DFedAvg begun past the mixed vector, y_0 = x + beta (x - z_prev).
 
-    Then local SGD and X+ = W Z. Sends d numbers to each neighbor, keeps z, where its last local round
-    ended. On a static W, beta has a limit: see `netdfl.training.ole`. Source: OledFL Alg. 1; beta 0.99
-    for CIFAR-10, 0.8 for CIFAR-100.
+    Then y <- y - lr g(y) at every step, from y_0 to z_i, and x_i+ = sum_j W_ij z_j (X+ = W Z). Sends d numbers
+    to each neighbor, keeps z, where its last local round ended. On a static W,
+    beta has a limit: see `netdfl.training.ole`. Source: OledFL Alg. 1; beta 0.99 for CIFAR-10, 0.8 for CIFAR-100.
     """
     return parts.gossip(exchange, parts.local_sgd(sgd), start=parts.Ole(beta))
 
@@ -92,8 +100,9 @@ def oledfl_sgd(exchange: Exchange, /, *, beta: Interpolation = 0.8, sgd: Sgd = S
 def oledfl_sam(exchange: Exchange, /, *, beta: Interpolation = 0.8, rho: Radius = 0.1, sgd: Sgd = Sgd()) -> Algorithm:
     """OledFL-SAM: OledFL with SAM's gradient, taken `rho` uphill on the same minibatch.
 
-    y_0 = x + beta (x - z_prev), local SAM, X+ = W Z. Sends d numbers to each neighbor, keeps z, where
-    its last local round ended. Source: OledFL Alg. 1; beta as for `oledfl_sgd`.
+    y_0 = x + beta (x - z_prev), then y~ = y + rho g(y) / |g(y)|, y <- y - lr g(y~) at every step, from y_0 to
+    z_i, and x_i+ = sum_j W_ij z_j (X+ = W Z). Sends d numbers to each neighbor, keeps z, where its last local
+    round ended. Source: OledFL Alg. 1; beta as for `oledfl_sgd`.
     """
     return parts.gossip(exchange, parts.local_sgd(sgd, rho=rho), start=parts.Ole(beta))
 
@@ -104,7 +113,7 @@ def qg_dsgdm(
     """QG-DSGDm: momentum that begins from how the node's vector moved, mixing included.
 
     v_0 = m^, v <- momentum v + g, y <- y - lr v, X+ = W Z, then
-    m^ <- mu m^ + (1 - mu) (x - x+) / (lr K). Sends d numbers to each neighbor, keeps m^.
+    m^ <- mu m^ + (1 - mu) (x - x+) / (lr K), K the number of steps. Sends d numbers to each neighbor, keeps m^.
     Source: Lin et al. 2021, where K = 1 and mu = momentum.
     """
     return parts.gossip(exchange, parts.QuasiGlobal(parts.local_sgd(sgd, momentum=momentum), mu))
