@@ -22,7 +22,8 @@ else:
 def fedavg(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd = Sgd()) -> Algorithm:
     """FedAvg: the server averages what the round's participants made of its model.
 
-    Sends d numbers down and d up, keeps nothing. Source: McMahan et al. 2017; uniform weights.
+    y <- y - lr g(y) at every step, from w to y_i; then w+ = w + server_lr mean(y_i - w). Sends d numbers down
+    and d up, keeps nothing. Source: McMahan et al. 2017; uniform weights.
     """
     return parts.server(exchange, parts.local_sgd(sgd), parts.Averaging(server_lr=server_lr))
 
@@ -30,7 +31,9 @@ def fedavg(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd = 
 def fedsam(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.05, sgd: Sgd = Sgd()) -> Algorithm:
     """FedSAM: FedAvg with SAM's gradient, taken `rho` uphill on the same minibatch.
 
-    Sends d numbers down and d up, keeps nothing. Source: Qu et al. 2022; uniform weights.
+    y~ = y + rho g(y) / |g(y)|, y <- y - lr g(y~) at every step, from w to y_i; then
+    w+ = w + server_lr mean(y_i - w). Sends d numbers down and d up, keeps nothing.
+    Source: Qu et al. 2022; uniform weights.
     """
     return parts.server(exchange, parts.local_sgd(sgd, rho=rho), parts.Averaging(server_lr=server_lr))
 
@@ -40,7 +43,8 @@ def mofedsam(
 ) -> Algorithm:
     """MoFedSAM: FedSAM whose every step is blended with the fleet's momentum m.
 
-    y <- y - lr (alpha g~ + (1 - alpha) m), w+ = w + server_lr mean(y_i - w), m+ = mean((w - y_i) / (K lr)).
+    g~ = g(y + rho g(y) / |g(y)|), y <- y - lr (alpha g~ + (1 - alpha) m) at each of K steps, from w to y_i; then
+    w+ = w + server_lr mean(y_i - w), m+ = mean((w - y_i) / (K lr)).
     Sends 2 d numbers down and d + 1 up, the server keeps m. alpha is written beta in the paper.
     Source: Qu et al. 2022.
     """
@@ -52,9 +56,9 @@ def mofedsam(
 def scaffold(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd = Sgd()) -> Algorithm:
     """SCAFFOLD: every step is corrected by how the client's gradients differ from the fleet's.
 
-    y <- y - lr (g - c_i + c), c_i+ = c_i - c + (w - y_i) / (K lr), w+ = w + server_lr mean(y_i - w),
-    c+ = c + (1/n) sum(c_i+ - c_i). Sends 2 d numbers down and 2 d up, clients keep c_i, the server c.
-    Source: Karimireddy et al. 2020, option II.
+    y <- y - lr (g(y) - c_i + c) at each of K steps, from w to y_i; then c_i+ = c_i - c + (w - y_i) / (K lr),
+    w+ = w + server_lr mean(y_i - w), c+ = c + (1/n) sum(c_i+ - c_i). Sends 2 d numbers down and 2 d up, clients
+    keep c_i, the server c. Source: Karimireddy et al. 2020, option II.
     """
     local = parts.local_sgd(sgd)
     averaging = parts.Averaging(server_lr=server_lr)
@@ -66,8 +70,9 @@ def fedgamma(
 ) -> Algorithm:
     """FedGAMMA: SCAFFOLD with SAM's gradient, the ascent by the client's plain gradient.
 
-    y <- y - lr (g~ - c_i + c); the rest, and what is sent and kept, as `scaffold`.
-    Source: Dai et al. 2023.
+    g~ = g(y + rho g(y) / |g(y)|), y <- y - lr (g~ - c_i + c) at each of K steps, from w to y_i; then as `scaffold`
+    c_i+ = c_i - c + (w - y_i) / (K lr), w+ = w + server_lr mean(y_i - w), c+ = c + (1/n) sum(c_i+ - c_i).
+    Sends 2 d numbers down and 2 d up, clients keep c_i, the server c. Source: Dai et al. 2023.
     """
     local = parts.local_sgd(sgd, rho=rho)
     averaging = parts.Averaging(server_lr=server_lr)

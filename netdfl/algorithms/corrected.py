@@ -22,7 +22,7 @@ else:
 def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()) -> Algorithm:
     """FedDyn: clients are drawn to the server's model and pushed by how they drifted before.
 
-    y <- y - lr (g + penalty (y - w) + penalty h_i), h_i+ = h_i + (y_i - w),
+    y <- y - lr (g(y) + penalty (y - w) + penalty h_i) at every step, from w to y_i; then h_i+ = h_i + (y_i - w),
     h+ = h + (1/n) sum(y_i - w), w+ = mean(y_i) + h+. Sends d numbers down and d up, because the server can
     derive the mean h of all h_i from the models; clients keep h_i, the server h. penalty is written
     lambda (or alpha) in the papers. Source: Acar et al. 2021.
@@ -33,8 +33,10 @@ def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sg
 def fedsmoo(exchange: Exchange, /, *, rho: Radius = 0.1, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()) -> Algorithm:
     """FedSMOO: FedDyn with a perturbation that all clients are brought to agree on.
 
-    s_k = rho (g - mu_i - s) / |g - mu_i - s|, mu_i <- mu_i + s_k - s, both at every step; the gradient is
-    taken at y + s_k, else as `feddyn`; s+ = rho mean(mu_i) / |mean(mu_i)|. Sends 2 d numbers down (w, s)
+    s_k = rho (g(y) - mu_i - s) / |g(y) - mu_i - s|, mu_i <- mu_i + s_k - s,
+    y <- y - lr (g(y + s_k) + penalty (y - w) + penalty h_i) at every step, from w to y_i; then as `feddyn`
+    h_i+ = h_i + (y_i - w), h+ = h + (1/n) sum(y_i - w), w+ = mean(y_i) + h+, and
+    s+ = rho mean(mu_i) / |mean(mu_i)|. Sends 2 d numbers down (w, s)
     and 2 d up (y_i, mu_i); clients keep h_i and mu_i, the server h and s. Source: Sun et al. 2023, with
     s as in its public code.
     """
@@ -48,8 +50,9 @@ def fedlesam(
 ) -> Algorithm:
     """FedLESAM: gradients are taken uphill, where uphill is back along the way of the server's model.
 
-    y~ = y + rho (w_old - w) / |w_old - w|, y <- y - lr g(y~), w_old the model that the client received when
-    it last took part (the first time y~ = y). One gradient a step. Sends d numbers down and d up, clients
+    y~ = y + rho (w_old - w) / |w_old - w|, y <- y - lr g(y~) at every step, from w to y_i, w_old the model that
+    the client received when it last took part (the first time y~ = y); then w+ = w + server_lr mean(y_i - w).
+    One gradient a step. Sends d numbers down and d up, clients
     keep w_old. Source: Fan et al. 2024; not its published code, which divides by other norms.
     """
     local = parts.local_sgd(sgd)
@@ -62,9 +65,10 @@ def fedlesam_s(
 ) -> Algorithm:
     """FedLESAM-S: SCAFFOLD's correction on FedLESAM's gradients.
 
-    y <- y - lr (g(y~) - c_i + c) with y~ as in `fedlesam`; the rest as `scaffold`. Sends 2 d numbers down
-    and 2 d up, clients keep c_i and w_old, the server c. Source: Fan et al. 2024; the correction has
-    weight 1, where the published code has 0.1.
+    y <- y - lr (g(y~) - c_i + c) at each of K steps, from w to y_i, y~ = y + rho (w_old - w) / |w_old - w| as in
+    `fedlesam`; then as `scaffold` c_i+ = c_i - c + (w - y_i) / (K lr), w+ = w + server_lr mean(y_i - w),
+    c+ = c + (1/n) sum(c_i+ - c_i). Sends 2 d numbers down and 2 d up, clients keep c_i and w_old, the server c.
+    Source: Fan et al. 2024; the correction has weight 1, where the published code has 0.1.
     """
     local = parts.local_sgd(sgd)
     averaging = parts.Averaging(server_lr=server_lr)
@@ -77,7 +81,9 @@ def fedlesam_d(
 ) -> Algorithm:
     """FedLESAM-D: FedDyn's terms on FedLESAM's gradients.
 
-    y <- y - lr (g(y~) + penalty (y - w) + penalty h_i) with y~ as in `fedlesam`; the rest as `feddyn`.
+    y <- y - lr (g(y~) + penalty (y - w) + penalty h_i) at every step, from w to y_i,
+    y~ = y + rho (w_old - w) / |w_old - w| as in `fedlesam`; then as `feddyn` h_i+ = h_i + (y_i - w),
+    h+ = h + (1/n) sum(y_i - w), w+ = mean(y_i) + h+.
     Sends d numbers down and d up (FedSynSAM's tables say twice that), clients keep h_i and w_old, the
     server h. Source: Fan et al. 2024.
     """

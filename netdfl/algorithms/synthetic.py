@@ -45,10 +45,12 @@ def fedsynsam(
 ) -> Algorithm:
     """FedSynSAM: SAM whose ascent is part the gradient on synthetic examples of the whole fleet's data.
 
-    FedSAM for `warmup_rounds`; then the server distils D_syn from its models w^0 .. w^R, and
-    g^ = beta g_i(y) + (1 - beta) g_syn(y), y <- y - lr g_i(y + rho g^ / |g^|). Sends d numbers down and
-    d + 1 up, and D_syn to every client once; clients keep D_syn, the server its models until then.
-    `distil_steps` is both the rounds between two models and the steps that lead from one to the other.
+    FedSAM for `warmup_rounds`; then the server distils D_syn from its models w^0 .. w^R: it minimises
+    |w^ - w^(r+s)|^2 / |w^r - w^(r+s)|^2 over the inputs X and a, w^ <- w^ - a grad F(w^; X) s times from w^r. From
+    then on g^ = beta g_i(y) + (1 - beta) g_syn(y), y <- y - lr g_i(y + rho g^ / |g^|) at every step, from w to y_i,
+    and always w+ = w + server_lr mean(y_i - w). Sends d numbers down and d + 1 up, and D_syn to every client
+    once; clients keep D_syn, the server its models until they are distilled, then D_syn.
+    `distil_steps` is s, both the rounds between two models and the steps that lead from one to the other.
     Defaults are Fashion-MNIST's; CIFAR-10 has 5 steps and sgd with input_lr 1000. Source: FedSynSAM
     Alg. 1; inputs start as Gaussian noise, with the normalised loss.
     """
@@ -96,11 +98,14 @@ class DynaFed:
 def dynafed(exchange: Exchange, /, *, method: DynaFed = DynaFed(), sgd: Sgd = Sgd()) -> Algorithm:
     """DynaFed: FedAvg whose server trains each average a little on examples distilled from its trajectory.
 
-    FedAvg for `warmup_rounds`; then the server distils D_syn with soft labels from its models, and
-    from the next round on takes `tuning_steps` of Adam on D_syn after every average. In both, every step
-    sees D_syn changed by DSA, by one of `augment` ([]: none; leave `flip` out where a mirrored picture is
-    another thing, like digits). Sends d numbers down and d up, D_syn never leaves the server. Source:
-    DynaFed (Pi et al. 2023) and its code; `dynafed_synonly` is what FedSynSAM's tables call DynaFed.
+    FedAvg, w+ = w + server_lr mean(y_i - w); after `warmup_rounds` the server distils D_syn, inputs X with soft
+    labels softmax(Y), from its models: it minimises |w^ - w*|^2 / |w^r - w*|^2 over X, Y and a,
+    w^ <- w^ - a grad F(w^; D_syn) `distil_steps` times from w^r, w* a mean of models of up to `distil_gap` rounds
+    later. From the next round on it takes `tuning_steps` of Adam on F(w; D_syn) after every average. In both,
+    every step sees D_syn changed by DSA, by one of `augment` ([]: none; leave `flip` out where a mirrored picture
+    is another thing, like digits). Sends d numbers down and d up; the server keeps its models until they are
+    distilled, then D_syn, which never leaves it, clients keep nothing. Source: DynaFed (Pi et al. 2023) and its
+    code; `dynafed_synonly` is what FedSynSAM's tables call DynaFed.
     """
     return _dynafed(exchange, method, sgd, only=False)
 
@@ -108,8 +113,9 @@ def dynafed(exchange: Exchange, /, *, method: DynaFed = DynaFed(), sgd: Sgd = Sg
 def dynafed_synonly(exchange: Exchange, /, *, method: DynaFed = DynaFed(augment=()), sgd: Sgd = Sgd()) -> Algorithm:
     """DynaFed on its synthetic examples alone, as FedSynSAM's tables must have run it.
 
-    As `dynafed` until D_syn is there; from then on the server only trains on D_syn, and no client takes
-    part. Sends d numbers down and d up during the warm-up, then nothing. Source: FedSynSAM, which says that
+    As `dynafed` until D_syn is there; from then on there is no average, w+ is what `tuning_steps` of Adam on
+    F(w; D_syn) make of w, and no client takes part. Sends d numbers down and d up during the warm-up, then
+    nothing; keeps what `dynafed` keeps, its models and then D_syn at the server. Source: FedSynSAM, which says that
     DynaFed "relies solely on the synthetic dataset", and states no augmentation: so by default there is none.
     """
     return _dynafed(exchange, method, sgd, only=True)
