@@ -58,11 +58,13 @@ def scaffold(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd 
 
     y <- y - lr (g(y) - c_i + c) at each of K steps, from w to y_i; then c_i+ = c_i - c + (w - y_i) / (K lr),
     w+ = w + server_lr mean(y_i - w), c+ = c + (1/n) sum(c_i+ - c_i). Sends 2 d numbers down and 2 d up, clients
-    keep c_i, the server c. Source: Karimireddy et al. 2020, option II.
+    keep c_i, now and before the last report, which counts for neither end where it is lost; the server keeps c.
+    Source: Karimireddy et al. 2020, option II.
     """
     local = parts.local_sgd(sgd)
     averaging = parts.Averaging(server_lr=server_lr)
-    return parts.server(exchange, parts.Controlled(local), parts.ControlAveraging(averaging=averaging))
+    mixing = parts.Confirming(inner=parts.ControlAveraging(averaging=averaging))
+    return parts.server(exchange, parts.Undoing(parts.Controlled(local)), mixing)
 
 
 def fedgamma(
@@ -76,4 +78,5 @@ def fedgamma(
     """
     local = parts.local_sgd(sgd, rho=rho)
     averaging = parts.Averaging(server_lr=server_lr)
-    return parts.server(exchange, parts.Controlled(local), parts.ControlAveraging(averaging=averaging))
+    mixing = parts.Confirming(inner=parts.ControlAveraging(averaging=averaging))
+    return parts.server(exchange, parts.Undoing(parts.Controlled(local)), mixing)

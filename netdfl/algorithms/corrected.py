@@ -27,7 +27,8 @@ def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sg
     derive the mean h of all h_i from the models; clients keep h_i, the server h. penalty is written
     lambda (or alpha) in the papers. Source: Acar et al. 2021.
     """
-    return parts.server(exchange, parts.Dynamic(parts.local_sgd(sgd), penalty), parts.DynamicAveraging())
+    solver = parts.Undoing(parts.Dynamic(parts.local_sgd(sgd), penalty))
+    return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))
 
 
 def fedsmoo(exchange: Exchange, /, *, rho: Radius = 0.1, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()) -> Algorithm:
@@ -41,8 +42,8 @@ def fedsmoo(exchange: Exchange, /, *, rho: Radius = 0.1, penalty: PositiveFloat 
     s as in its public code.
     """
     local = parts.local_sgd(sgd)
-    solver = parts.Smoo(parts.Dynamic(local, penalty), rho)
-    return parts.server(exchange, solver, parts.SmooAveraging(rho=rho))
+    solver = parts.Smoo(parts.Undoing(parts.Dynamic(local, penalty)), rho)
+    return parts.server(exchange, solver, parts.Confirming(inner=parts.SmooAveraging(rho=rho)))
 
 
 def fedlesam(
@@ -72,8 +73,8 @@ def fedlesam_s(
     """
     local = parts.local_sgd(sgd)
     averaging = parts.Averaging(server_lr=server_lr)
-    solver = parts.Lesam(parts.Controlled(local), rho)
-    return parts.server(exchange, solver, parts.ControlAveraging(averaging=averaging))
+    solver = parts.Lesam(parts.Undoing(parts.Controlled(local)), rho)
+    return parts.server(exchange, solver, parts.Confirming(inner=parts.ControlAveraging(averaging=averaging)))
 
 
 def fedlesam_d(
@@ -88,4 +89,5 @@ def fedlesam_d(
     server h. Source: Fan et al. 2024.
     """
     local = parts.local_sgd(sgd)
-    return parts.server(exchange, parts.Lesam(parts.Dynamic(local, penalty), rho), parts.DynamicAveraging())
+    solver = parts.Lesam(parts.Undoing(parts.Dynamic(local, penalty)), rho)
+    return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))

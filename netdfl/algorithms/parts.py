@@ -8,6 +8,7 @@ from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.parameters import Sgd
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Mixing, Refinement
+from netdfl.mixing.confirming import Confirming
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging
 from netdfl.mixing.dynamic import DynamicAveraging, SmooAveraging
 from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip
@@ -23,10 +24,12 @@ from netdfl.training.ole import Ole
 from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.sgd import LocalSgd, Plain
 from netdfl.training.smoo import Smoo
+from netdfl.training.undoing import Undoing
 
 __all__ = [
     "Averaging",
     "Blended",
+    "Confirming",
     "ControlAveraging",
     "Controlled",
     "Distiller",
@@ -48,6 +51,7 @@ __all__ = [
     "SmooAveraging",
     "TunedSynthesis",
     "Tuning",
+    "Undoing",
     "gossip",
     "local_sgd",
     "push_sum",

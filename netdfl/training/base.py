@@ -33,6 +33,7 @@ class Update(NamedTuple):
 class Received(NamedTuple):
     """What mixing, or the server, handed to the local solver beside the model: named vectors.
 
+    `last_read` is the last round whose report the server has used, where it lacks a later one.
     After a round, `read` is the node's own model as the server read it, where compression changed it, and
     `unsaid` is what compression left out of the extras that the node sent.
     """
@@ -40,6 +41,7 @@ class Received(NamedTuple):
     extras: Extras = NO_EXTRAS
     read: Tensor | None = None
     unsaid: Extras = NO_EXTRAS
+    last_read: int | None = None
 
 
 class Gradient(Protocol):

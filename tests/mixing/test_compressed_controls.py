@@ -16,22 +16,22 @@ from netdfl.scenario.compression import ADDED_UP
 @pytest.mark.parametrize("extras", ["exact", "compressed"])
 def test_the_servers_control_stays_the_mean_of_the_clients(extras: str, participation: float) -> None:
     server, clients = controls(extras, 12, participation, fraction=0.2)  # type: ignore[arg-type]
-    mean = torch.stack([client.local.control for client in clients]).mean(0)
+    mean = torch.stack([client.local.inner.control for client in clients]).mean(0)
     assert float(mean.norm()) > 1e-3
-    torch.testing.assert_close(server.mixing.inner.vector, mean, rtol=0, atol=1e-12)
+    torch.testing.assert_close(server.mixing.inner.inner.vector, mean, rtol=0, atol=1e-12)
 
 
 def test_a_client_keeps_of_a_change_what_the_server_was_told() -> None:
     _, clients = controls("compressed", 1, fraction=0.2)
     for client in clients:
-        assert int((client.local.control != 0).sum()) == 4
+        assert int((client.local.inner.control != 0).sum()) == 4
         assert int((client.received.unsaid["control"] != 0).sum()) == 16
 
 
 def test_compressed_by_identity_is_exact_bit_for_bit() -> None:
     one, two = (controls(extras, 6, compressor="identity")[0] for extras in ("exact", "compressed"))  # type: ignore[arg-type]
     assert torch.equal(one.x, two.x)
-    assert torch.equal(one.mixing.inner.vector, two.mixing.inner.vector)
+    assert torch.equal(one.mixing.inner.inner.vector, two.mixing.inner.inner.vector)
 
 
 def test_the_methods_that_may_are_those_whose_server_adds_up() -> None:

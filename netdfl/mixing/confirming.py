@@ -1,0 +1,88 @@
+"""A server that says whose last report it has not read, so that a client's state and its own stay halves of one sum.
+
+With a broadcast goes, for every participant that was asked since then, the last round whose report the
+server has used. Nothing is added where all reports came. The client's side is `netdfl.training.undoing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from netdfl.core.errors import MalformedMessage
+from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
+from netdfl.mixing.base import Aggregation
+from netdfl.training.base import Received, Update
+
+UNREAD = "unread"
+
+
+class ConfirmingState(NamedTuple):
+    """The wrapped aggregation's state, and by client the last round it was asked in and the last that was read."""
+
+    inner: Any
+    asked: Mapping[NodeId, int]
+    read: Mapping[NodeId, int]
+
+    def unread(self) -> Mapping[NodeId, int]:
+        """The clients that were asked and not read since, with the last round that was read; -1: none was."""
+        return {j: self.read.get(j, -1) for j, round in self.asked.items() if self.read.get(j, -1) < round}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirming:
+    """Any aggregation; see the first lines of this file, and `Aggregation`."""
+
+    inner: Aggregation
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """As the wrapped one."""
+        return self.inner.changes
+
+    def init_server(self, x: Tensor, view: View) -> ConfirmingState:
+        """Nobody was asked."""
+        return ConfirmingState(self.inner.init_server(x, view), {}, {})
+
+    def broadcast(self, state: ConfirmingState, x: Tensor, view: View) -> Outbox:
+        """As the wrapped one; participants that were not read are told so, all in one payload."""
+        outbox, unread = self.inner.broadcast(state.inner, x, view), state.unread()
+        lost = [number for j in outbox if j in unread for number in (j, unread[j])]
+        if not lost:
+            return outbox
+        told = {id(payload): _told(payload, lost) for payload in outbox.values()}
+        return {j: told[id(payload)] for j, payload in outbox.items()}
+
+    def aggregate(self, state: ConfirmingState, x: Tensor, inbox: Inbox, view: View) -> tuple[ConfirmingState, Tensor]:
+        """As the wrapped one; note whom this round has asked and whose reports it has used."""
+        inner, model = self.inner.aggregate(state.inner, x, inbox, view)
+        asked = dict.fromkeys(view.out_neighbors, view.round)
+        read = {message.src: view.round for message in inbox}
+        return ConfirmingState(inner, {**state.asked, **asked}, {**state.read, **read}), model
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """As the wrapped one, and what the server says of this client's last report. Raises MalformedMessage."""
+        adopted = self.inner.adopt(inbox, like, view)
+        if adopted is None:
+            return None
+        lost = {node: round for message in inbox for node, round in _unread(message)}
+        return adopted[0], adopted[1]._replace(last_read=lost.get(view.node))
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """As the wrapped one."""
+        return self.inner.report(update, received, view)
+
+
+def _told(payload: Payload, lost: list[int]) -> Payload:
+    return Payload(payload.arrays, {**payload.meta, UNREAD: lost})
+
+
+def _unread(message: Message) -> list[tuple[NodeId, int]]:
+    numbers = message.payload.meta.get(UNREAD, [])
+    if not isinstance(numbers, list | tuple) or len(numbers) % 2 or any(type(number) is not int for number in numbers):
+        where = f"message {message.src}->{message.dst} of round {message.round}"
+        raise MalformedMessage(f"{where}: expected nodes and rounds under {UNREAD!r}, got {str(numbers)[:80]}", message)
+    return list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -1,0 +1,52 @@
+"""What a lost report has done to its client is taken back: it counts as not having taken part.
+
+A client's h_i or c_i and the server's h or c are two halves of one sum. A client moves its half when it
+has trained, the server when it reads the report; where that is lost, the halves would differ for good,
+and the fleet's optimum with them. The server says whose report it did not read (`netdfl.mixing.confirming`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from netdfl.core.types import View
+from netdfl.training.asking import Asking, Solving, asked
+from netdfl.training.base import LocalData, LocalSolver, Received, Update
+
+
+class UndoingState(NamedTuple):
+    """The wrapped solver's state, the one before the last report, and the round of that; -1: no report yet."""
+
+    inner: Any
+    before: Any
+    round: int
+
+
+@dataclass(frozen=True)
+class Undoing(Solving):
+    """Any local solver; see the first lines of this file."""
+
+    inner: LocalSolver
+
+    def init(self, x: Tensor, view: View) -> UndoingState:
+        """Nothing to take back."""
+        inner = self.inner.init(x, view)
+        return UndoingState(inner, inner, -1)
+
+    def solve(
+        self, state: UndoingState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> Asking[tuple[UndoingState, Update]]:
+        """The wrapped solver's steps, from its state after the last report that was read."""
+        lost = received.last_read is not None and received.last_read < state.round
+        before = state.before if lost else state.inner
+        inner, update = yield from asked(self.inner, before, y, received, weight, data, view)
+        return UndoingState(inner, before, view.round), update
+
+    def after_mix(
+        self, state: UndoingState, before: Tensor, after: Tensor, received: Received, view: View
+    ) -> UndoingState:
+        """What the wrapped solver makes of it."""
+        return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view))
