@@ -113,8 +113,8 @@ def dynafed(exchange: Exchange, /, *, method: DynaFed = DynaFed(), sgd: Sgd = Sg
 def dynafed_synonly(exchange: Exchange, /, *, method: DynaFed = DynaFed(augment=()), sgd: Sgd = Sgd()) -> Algorithm:
     """DynaFed on its synthetic examples alone, as FedSynSAM's tables must have run it.
 
-    As `dynafed` until D_syn is there; from then on there is no average, w+ is what `tuning_steps` of Adam on
-    F(w; D_syn) make of w, and no client takes part. Sends d numbers down and d up during the warm-up, then
+    As `dynafed` until D_syn is there; from then on there is no average, w <- w - tuning_lr Adam(grad F(w; D_syn))
+    `tuning_steps` times a round, and no client takes part. Sends d numbers down and d up during the warm-up, then
     nothing; keeps what `dynafed` keeps, its models and then D_syn at the server. Source: FedSynSAM, which says that
     DynaFed "relies solely on the synthetic dataset", and states no augmentation: so by default there is none.
     """

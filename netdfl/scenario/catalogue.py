@@ -12,7 +12,7 @@ from netdfl.scenario.delivery import DELIVERY
 from netdfl.scenario.links import link_slot
 from netdfl.scenario.network import COMPRESSION, TOPOLOGY
 from netdfl.scenario.parts import Part
-from netdfl.scenario.signatures import summary
+from netdfl.scenario.signatures import about, summary
 from netdfl.scenario.slots import Slot, nearest
 from netdfl.scenario.tables import ALGORITHMS, AUGMENTATIONS, MODELS, PARTITIONS, SELECTIONS, WEIGHTS
 from netdfl.scenario.task import DATASETS, TASK
@@ -39,7 +39,7 @@ CATALOGUE: Mapping[str, Slot] = {
 
 
 def rows(what: str) -> list[dict[str, Any]]:
-    """Each part of the table `what`: its name, help, parameters with their defaults, and source where known.
+    """Each part of the table `what`: name, help, parameters with their defaults, source where known, all `about` it.
 
     Raises:
         InputError: There is no such table.
@@ -51,10 +51,11 @@ def rows(what: str) -> list[dict[str, Any]]:
 
 
 def _row(kind: str, entry: Any, model: type[BaseModel]) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": kind, "help": summary(getattr(entry, "build", entry))}
+    part = getattr(entry, "build", entry)
+    row: dict[str, Any] = {"name": kind, "help": summary(part)}
     if hasattr(entry, "family"):
         row |= {"family": entry.family, "needs": sorted(entry.needs), "source": entry.source}
-    return row | {"parameters": _parameters(model)}
+    return row | {"parameters": _parameters(model), "about": about(part)}
 
 
 def _parameters(model: type[BaseModel]) -> dict[str, Any]:

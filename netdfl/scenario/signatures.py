@@ -22,9 +22,14 @@ from netdfl.scenario.fields import QUANTITIES, Choice, InputFile, Strict
 _FILES = ("path", "file")
 
 
+def about(thing: object) -> str:
+    """The docstring, not indented: of a method, its equations, what it sends and keeps, and its source."""
+    return inspect.cleandoc(getattr(thing, "__doc__", None) or "")
+
+
 def summary(thing: object) -> str:
     """The first line of the docstring: the help text of a part."""
-    return inspect.cleandoc(getattr(thing, "__doc__", None) or "").partition("\n")[0]
+    return about(thing).partition("\n")[0]
 
 
 def readable(annotation: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,17 @@ def test_list_algorithms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert rows["osgp"]["needs"] == ["column", "doubly"]
     assert rows["fedavg"]["needs"] == ["server"]
     assert rows["dfedavg"]["parameters"]["local_epochs"] == 5
+
+
+def test_the_list_of_algorithms_says_of_each_its_equations_what_it_keeps_and_sends_and_its_source(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert netdfl("list", "algorithms", "--format", "json", monkeypatch=monkeypatch) == 0
+    for row in json.loads(capsys.readouterr().out):
+        assert row["about"].startswith(row["help"] + "\n")
+        said = " ".join(row["about"].split())
+        for needed in (r"<-|\+ = |\) = ", r"Sends ", r"\bkeeps? ", r"Source: \w"):
+            assert re.search(needed, said), f"{row['name']}: nothing like {needed!r} in its docstring"
 
 
 def test_every_list_can_be_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
