@@ -198,6 +198,9 @@ COMPRESSORS: Mapping[str, Params | None] = MappingProxyType(
 )
 """By printed name. No error feedback, as in the paper."""
 
+COMPRESSED_CONTROLS = ("fedgamma", "fedlesam_s")
+"""Methods whose control variates travel compressed too, as the rest of a report does."""
+
 _EQUAL = "equal-compute"
 VARIANTS: Mapping[tuple[str, str], Methods] = MappingProxyType(
     {

@@ -78,6 +78,8 @@ def _resolve(figure: Figure) -> tuple[str, tuple[str, ...]]:
         algorithm["beta"] = papers.STABLE_BETA[topology["kind"]]
     algorithm |= (_variant(figure) or {}).get(method, {})
     compressor = _known(papers.COMPRESSORS, figure.compressor, "no compressor is known for")
+    if compressor is not None and method in papers.COMPRESSED_CONTROLS:
+        compressor = {**compressor, "extras": "compressed"}
     changes = {
         "algorithm.name": method,
         **{f"algorithm.{name}": value for name, value in algorithm.items()},
