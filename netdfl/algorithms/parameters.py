@@ -12,7 +12,7 @@ from netdfl.core.units import Bound, NonNegativeFloat, PositiveFloat, PositiveIn
 
 Decay: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
 Momentum: TypeAlias = Annotated[float, Bound(ge=0, lt=1)]
-Radius: TypeAlias = Annotated[float, Bound(ge=0)]
+Radius: TypeAlias = Annotated[float, Bound(ge=0, le=1e6)]
 Interpolation: TypeAlias = Annotated[float, Bound(ge=0, le=1)]
 Asked: TypeAlias = Literal["random", "successor"]
 Between: TypeAlias = Literal["train", "gossip"]

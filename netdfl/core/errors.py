@@ -106,16 +106,16 @@ class TransportError(NetdflError):
 
 
 class TrainingError(NetdflError):
-    """A local round failed."""
+    """A local round failed. Whoever reports it says of which node and round it was; a traceback has them as a note."""
 
 
 class NotFiniteError(TrainingError):
     """A loss or a parameter became infinite or NaN in a local round; `step` counts its steps from 0, -1 is the last."""
 
-    def __init__(self, what: str, step: int, where: str = "") -> None:
-        """Say what became infinite or NaN, in which step, and `where`: the node and the round."""
+    def __init__(self, what: str, step: int) -> None:
+        """Say what became infinite or NaN, and in which step."""
         when = f"local step {step}" if step >= 0 else "the last local step"
-        super().__init__(f"{where}{', ' if where else ''}{when}: {what}; lower lr, or set clip_norm")
+        super().__init__(f"{when}: {what}; lower lr, or rho where the method has one, or set clip_norm")
         self.what, self.step = what, step
 
 

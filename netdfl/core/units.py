@@ -94,8 +94,9 @@ SizeBytes: TypeAlias = Annotated[int, Quantity("size", parse_size_bytes)]
 Probability: TypeAlias = Annotated[float, Quantity("probability", parse_probability)]
 PositiveInt: TypeAlias = Annotated[int, Bound(ge=1)]
 NonNegativeInt: TypeAlias = Annotated[int, Bound(ge=0)]
-PositiveFloat: TypeAlias = Annotated[float, Bound(gt=0)]
-NonNegativeFloat: TypeAlias = Annotated[float, Bound(ge=0)]
+# A float32 ends at 3.4e38, and what is beyond it fails deep inside of torch, in words that name no parameter.
+PositiveFloat: TypeAlias = Annotated[float, Bound(gt=0, le=1e30)]
+NonNegativeFloat: TypeAlias = Annotated[float, Bound(ge=0, le=1e30)]
 
 
 def format_time(ns: int) -> str:

@@ -129,21 +129,26 @@ class Node:
             yield self.view_of(round, frozenset(self.waits.gone))
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
-        """One local round in the worker. Raises TrainingError that names node and round."""
+        """One local round in the worker. Raises TrainingError, with node and round as its note."""
         began = self.clock.now_ns()
         data = self.task.data(view.round)
-        where = f"node {self.id}, round {view.round}"
         try:
             state, update = await self.worker.run("train", LocalRound(state, alg, data, view))
-        except NotFiniteError as error:
-            now, what = self.clock.now_ns(), error.what + self.screen.blame(state.x)
-            self.recorder.event(now, self.id, view.round, "not_finite", step=error.step, reason=what)
-            raise NotFiniteError(what, error.step, where) from error
-        except RuntimeError as error:
-            raise TrainingError(f"{where}: training failed: {error}") from error
+        except (NotFiniteError, RuntimeError) as error:
+            raise self._failure(error, state, view) from error
         self._trained_ns += self.clock.now_ns() - began
         self._trained = True
         return state, update._replace(loss=self.task.last_loss)
+
+    def _failure(self, error: NotFiniteError | RuntimeError, state: NodeState, view: View) -> TrainingError:
+        if isinstance(error, NotFiniteError):
+            now, what = self.clock.now_ns(), error.what + self.screen.blame(state.x)
+            self.recorder.event(now, self.id, view.round, "not_finite", step=error.step, reason=what)
+            failure: TrainingError = NotFiniteError(what, error.step)
+        else:
+            failure = TrainingError(f"training failed: {error}")
+        failure.add_note(f"node {self.id}, round {view.round}")
+        return failure
 
     async def refine(self, state: NodeState, alg: Algorithm, view: View) -> NodeState:
         """A server's own work on its model, in the worker whatever its size. Raises TrainingError."""

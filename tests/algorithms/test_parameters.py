@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 from dataclasses import fields
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from method_scenarios import scenario
 
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.parameters import Decay, Momentum, Sgd, flat
+from netdfl.core.errors import ScenarioError
 from netdfl.core.units import PositiveFloat
+from netdfl.scenario.load import loads
 
 NAMES = [field.name for field in fields(Sgd)]
 VALUES = {
@@ -55,6 +60,15 @@ def test_a_parameter_that_the_record_has_too_is_refused() -> None:
 
     with pytest.raises(ValueError, match="duplicate parameter name: 'lr'"):
         flat(twice)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "most"), [("rho", 1e30, "1e+06"), ("lr", 1e39, "1e+30"), ("weight_decay", 1e39, "1e+30")]
+)
+def test_what_no_float32_can_step_by_is_refused_by_name(parameter: str, value: float, most: str) -> None:
+    wild = scenario("dfedsam") | {"algorithm": {"name": "dfedsam", parameter: value}}
+    with pytest.raises(ScenarioError, match=re.escape(f"algorithm.{parameter} is {value:g}, expected at most {most}")):
+        loads(json.dumps(wild), [])
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

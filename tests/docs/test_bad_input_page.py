@@ -22,4 +22,4 @@ def test_the_example_passes_because_it_expects_nan(tmp_path: Path) -> None:
 def test_without_that_it_fails_and_names_node_and_step(tmp_path: Path) -> None:
     result = netdfl.run(loads(EXAMPLE, ["expect.not_finite=none"]), out=tmp_path / "run").result
     assert result["verdict"] == "fail"
-    assert "node 0, round 0, local step" in " ".join(result["reasons"])
+    assert "node 0 died in round 0: training error: local step" in " ".join(result["reasons"])

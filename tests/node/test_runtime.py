@@ -154,8 +154,8 @@ def test_a_failed_local_round_names_node_and_round() -> None:
         fleet.run()
     (error,) = caught.value.exceptions
     assert isinstance(error, TrainingError)
-    assert "node 2, round 1" in str(error)
-    assert "out of memory" in str(error)
+    assert str(error) == "training failed: CUDA out of memory"
+    assert error.__notes__ == ["node 2, round 1"]
 
 
 def test_a_lost_fleet_still_ends_by_its_deadlines() -> None:
