@@ -15,7 +15,7 @@ from netdfl.training.asking import Asking, alone, asked
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from netdfl.algorithms.fitness import Fits
+    from netdfl.algorithms.fitness import Fits, Warns
     from netdfl.mixing.base import Refinement
     from netdfl.training.base import LocalData, LocalSolver, Objective, Received, Start, Update
 
@@ -191,7 +191,8 @@ class Entry:
     `needs` are the kinds of mixing matrix it is defined for: `doubly`, `row`, `column` stochastic; or
     `server` (a star around a node with the server role), `both_ways` (any weights on links that work
     both ways), `average` (the exact average in certain rounds). `fits` says what else does not go
-    together. `selects` says that a node chooses its receivers itself, as it goes.
+    together, `warns` what goes together and is hardly meant. `selects` says that a node chooses its
+    receivers itself, as it goes.
     """
 
     build: Callable[..., Algorithm]
@@ -199,6 +200,7 @@ class Entry:
     needs: frozenset[str]
     source: str
     fits: Fits | None = None
+    warns: Warns | None = None
     selects: bool = False
 
 

@@ -21,7 +21,7 @@ from netdfl.algorithms import (
     undirected,
 )
 from netdfl.algorithms.base import Algorithm, Catalog, Entry, FamilyName
-from netdfl.algorithms.fitness import Fits
+from netdfl.algorithms.fitness import Fits, Warns
 from netdfl.algorithms.parameters import flat
 
 DOUBLY = frozenset({"doubly", "row"})
@@ -36,9 +36,12 @@ def _entry(
     source: str,
     *,
     fits: Fits | None = None,
+    warns: Warns | None = None,
     selects: bool = False,
 ) -> Entry:
-    return Entry(build=flat(function), family=family, needs=needs, source=source, fits=fits, selects=selects)
+    return Entry(
+        build=flat(function), family=family, needs=needs, source=source, fits=fits, warns=warns, selects=selects
+    )
 
 
 ALGORITHMS: Catalog = {
@@ -59,11 +62,18 @@ ALGORITHMS: Catalog = {
     "osgp": _entry(directed.osgp, "gossip", COLUMN, "DFedSGPSM"),
     "dfedsgpm": _entry(directed.dfedsgpm, "gossip", COLUMN, "DFedSGPSM"),
     "dfedsgpsm": _entry(directed.dfedsgpsm, "gossip", COLUMN, "DFedSGPSM"),
-    "dfedsgpsm_s": _entry(directed.dfedsgpsm_s, "gossip", COLUMN, "DFedSGPSM", selects=True),
+    "dfedsgpsm_s": _entry(directed.dfedsgpsm_s, "gossip", COLUMN, "DFedSGPSM", fits=fitness.chooses, selects=True),
     "overlap_sgp": _entry(overlap.overlap_sgp, "overlap", COLUMN, "Assran et al. 2019"),
     "asyng": _entry(overlap.asyng, "overlap", COLUMN, "Chen et al. 2023; DFedSGPSM"),
     "dispfl": _entry(sparse.dispfl, "gossip", DOUBLY, "Dai et al. 2022"),
-    "slowmo": _entry(slow.slowmo, "gossip", DOUBLY | {"average"}, "Wang et al. 2020", fits=fitness.averages_exactly),
+    "slowmo": _entry(
+        slow.slowmo,
+        "gossip",
+        DOUBLY | {"average"},
+        "Wang et al. 2020",
+        fits=fitness.averages_exactly,
+        warns=fitness.ends_apart,
+    ),
     "ad_psgd": _entry(
         bilateral.ad_psgd, "bilateral", frozenset({"both_ways"}), "Lian et al. 2018", fits=fitness.pairs_can_meet
     ),
@@ -77,7 +87,18 @@ ALGORITHMS: Catalog = {
     "fedlesam": _entry(corrected.fedlesam, "server", SERVER, "Fan et al. 2024"),
     "fedlesam_s": _entry(corrected.fedlesam_s, "server", SERVER, "Fan et al. 2024"),
     "fedlesam_d": _entry(corrected.fedlesam_d, "server", SERVER, "Fan et al. 2024"),
-    "dynafed": _entry(synthetic.dynafed, "server", SERVER, "Pi et al. 2023"),
-    "dynafed_synonly": _entry(synthetic.dynafed_synonly, "server", SERVER, "Pi et al. 2023; FedSynSAM"),
-    "fedsynsam": _entry(synthetic.fedsynsam, "server", SERVER, "FedSynSAM"),
+    "dynafed": _entry(
+        synthetic.dynafed, "server", SERVER, "Pi et al. 2023", fits=fitness.distils, warns=fitness.never_distils
+    ),
+    "dynafed_synonly": _entry(
+        synthetic.dynafed_synonly,
+        "server",
+        SERVER,
+        "Pi et al. 2023; FedSynSAM",
+        fits=fitness.distils,
+        warns=fitness.never_distils,
+    ),
+    "fedsynsam": _entry(
+        synthetic.fedsynsam, "server", SERVER, "FedSynSAM", fits=fitness.distils, warns=fitness.never_distils
+    ),
 }

@@ -9,10 +9,12 @@ import numpy as np
 
 from netdfl.topology.network import Network
 from netdfl.topology.pairing import halves, inside
-from netdfl.topology.spectrum import smallest_eigenvalue
+from netdfl.topology.selection import Everyone
+from netdfl.topology.spectrum import eigenvalues
 
 ROUNDS = 16
 TOLERANCE = 1e-9
+_AT_ONE = 1e-6
 
 
 class Misfit(NamedTuple):
@@ -27,24 +29,40 @@ Fits: TypeAlias = Callable[[Mapping[str, Any], Network, int], Iterator[Misfit]]
 """(parameters, network, number of rounds): every reason why they do not go together."""
 
 
+Warns: TypeAlias = Callable[[Mapping[str, Any], int], Iterator[str]]
+"""(parameters, number of rounds): what a run would do that nobody wants, a sentence each, parameter first."""
+
+
 def ole_is_stable(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Ole's beta is below (1 + l) / (1 - l), l the smallest eigenvalue of a static symmetric W."""
-    if network.topology.time_varying or not network.graph(0).is_symmetric:
+    """Ole's beta is below the smallest (1 - |l|^2) / |1 - l|^2, l any eigenvalue of a static W but 1.
+
+    Without gradients a round is Z+ = ((1 + beta) W - beta I) Z. As beta grows, its eigenvalue
+    (1 + beta) l - beta moves straight away from 1, and there leaves the unit circle; for a real l the limit is
+    (1 + l) / (1 - l).
+    """
+    if network.topology.time_varying or not isinstance(network.selection, Everyone):
         return
-    least = smallest_eigenvalue(network.weights(network.graph(0)))
-    limit, beta = (1 + least) / (1 - least), params["beta"]
+    found = eigenvalues(network.weights(network.graph(0)))
+    others = found[np.abs(1 - found) > _AT_ONE]
+    limits = (1 - np.abs(others) ** 2) / np.abs(1 - others) ** 2
+    limit, beta = float(limits.min(initial=np.inf)), params["beta"]
     if beta >= limit - TOLERANCE:
+        worst = complex(others[limits.argmin()])
+        number = f"{worst:.4g}" if abs(worst.imag) > TOLERANCE else f"{worst.real:.4g}"
         yield Misfit(
             "beta",
-            f"beta {beta:g} is at or beyond the limit of this graph, {limit:.4g} (the smallest eigenvalue of W is "
-            f"{least:.4g}): without gradients the nodes would drift apart",
-            f"take beta below {limit:.4g}, or lazy weights: topology.weights: {{kind: metropolis, lazy: true}}",
+            f"beta {beta:g} is at or beyond the limit of this graph, {limit:.4g} (W has the eigenvalue {number}): "
+            "without gradients the nodes would drift apart",
+            f"take beta below {limit:.4g}, or lazy weights: set lazy: true in topology.weights",
         )
 
 
 def averages_exactly(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
-    """Every `every` rounds the matrix is the exact average."""
+    """Every `every` rounds, and at least once, the matrix is the exact average."""
     every, n = params["every"], network.num_nodes
+    if every > num_rounds:
+        what = f"the exact average is due every {every} rounds, and the run has {num_rounds}"
+        yield Misfit("every", what, f"give every of at most {num_rounds}, or more rounds")
     for round in range(every - 1, min(num_rounds, every * ROUNDS), every):
         matrix = network.weights(network.graph(round))
         entries = np.append(matrix.on_edges, matrix.on_self)
@@ -52,6 +70,40 @@ def averages_exactly(params: Mapping[str, Any], network: Network, num_rounds: in
             what = f"the exact average is due in round {round}, and the graph of that round does not give it"
             yield Misfit("every", what, "use topology full, or by_round with every link in such rounds")
             return
+
+
+def ends_apart(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
+    """The last round is one that averages exactly."""
+    if left := num_rounds % params["every"]:
+        what = "the last round comes" if left == 1 else f"the last {left} rounds come"
+        yield f"algorithm.every: {what} after the last exact average, so the nodes end with models of their own"
+
+
+def distils(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
+    """The warm-up gives two models that are as many rounds apart as the distiller matches."""
+    key = "distil_gap" if "distil_gap" in params else "distil_steps"
+    gap, warmup = params[key], params["warmup_rounds"]
+    if gap > warmup:
+        what = f"warmup_rounds {warmup} gives no two models of the server that are {gap} rounds apart"
+        yield Misfit(key, what, f"give {key} of at most {warmup}, or warmup_rounds of {gap} or more")
+
+
+def never_distils(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
+    """The warm-up ends before the run does."""
+    if (warmup := params["warmup_rounds"]) >= num_rounds:
+        what = f"all {num_rounds} rounds are warm-up, synthetic examples act from round {warmup} on"
+        yield f"algorithm.warmup_rounds: {what}"
+
+
+def chooses(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
+    """In some round some node has more out-neighbors than it chooses."""
+    k, most = params["neighbors"], 0
+    for round in range(0, num_rounds, network.topology.redraw_every or num_rounds):
+        most = max(most, int(network.graph(round).out_degrees.max()))
+        if most > k:
+            return
+    remedy = (f"give neighbors of at most {most - 1}, or " if most > 1 else "") + "use a denser graph"
+    yield Misfit("neighbors", f"nothing is left to choose: no node has more than {most} out-neighbors", remedy)
 
 
 def pairs_can_meet(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:

@@ -34,7 +34,8 @@ def slowmo(
     x_tau = (1/n) sum_j x_j after `every` rounds from x_0, u <- beta u + (x_0 - x_tau) / lr, x_0 <- x_0 - alpha lr u.
     In a round v <- momentum v + g(y), y <- y - lr v at every step, v = 0 before the first. Between, nodes only
     train, or gossip too (`between: gossip`). The graph of a round in which the average is due must give it. Sends
-    d numbers to each neighbor in rounds that mix, keeps u and x_0. Source: Wang et al. 2020.
+    d numbers to each neighbor in rounds that mix, keeps u and x_0. The base is gossip, never push-sum, and its
+    buffer v is always reset, never kept or averaged. Source: Wang et al. 2020.
     """
     if exchange.compressor is not None:
         raise ValueError("slowmo needs the exact average; remove compression")

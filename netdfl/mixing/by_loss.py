@@ -5,7 +5,9 @@
 drawn by adding Gumbel noise to |f_i - f_j| / T and taking the k largest, so no exponential is ever taken.
 Losses spread on the messages themselves: each carries the sender's board, with the newest loss that it
 knows of every node and the round it is from. A candidate whose loss is unknown or too old counts as if it
-were equal to the node's own. Source: DFedSGPSM-S, Eq. 2.
+were equal to the node's own. Where `wait.announce` is on, a node also tells every node that it might have sent to
+and did not choose that nothing comes: on a full graph that is a message to each node in every round, and only
+those to the chosen carry a share. Source: DFedSGPSM-S, Eq. 2.
 """
 
 from __future__ import annotations

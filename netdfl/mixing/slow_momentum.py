@@ -6,6 +6,11 @@
 
 u is kept and not sent. With alpha = 1 and beta = 0 it is the base with exact averaging. Source: SlowMo,
 Wang et al. 2020.
+
+Two of its options are not here. A push-sum base, whose numerators would be averaged and whose weights set
+back to 1: that makes and destroys mass, which the ways to survive loss count, so they would take it for lost.
+And keeping or averaging the base's buffers: local SGD's momentum begins at 0 in every round, so that it is
+always reset and none is left to average.
 """
 
 from __future__ import annotations

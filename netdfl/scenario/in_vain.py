@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from netdfl.algorithms.fitness import Warns
 from netdfl.core.errors import Problem
 from netdfl.links.loss import DropList, rounds_beyond
 from netdfl.scenario.build import build_topology
@@ -41,3 +42,10 @@ def selection_chooses(scenario: Scenario, document: Document) -> Iterator[Proble
             "",
             f"give k from 1 to {most}, or use a denser graph",
         )
+
+
+def hardly_meant(scenario: Scenario) -> Iterator[str]:
+    """What the algorithm would do in so many rounds, and nobody asks for."""
+    warns: Warns | None = getattr(scenario.algorithm.entry, "warns", None)
+    if warns is not None:
+        yield from warns(scenario.algorithm.params, scenario.rounds)

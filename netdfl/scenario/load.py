@@ -12,6 +12,7 @@ from netdfl.core.errors import Problem, ScenarioError
 from netdfl.scenario import checks, overrides, trials
 from netdfl.scenario.compression import warnings
 from netdfl.scenario.document import Document, parse
+from netdfl.scenario.in_vain import hardly_meant
 from netdfl.scenario.problems import problems_of
 from netdfl.scenario.schema import SCHEMA, Scenario
 from netdfl.scenario.survival import automatic
@@ -90,7 +91,7 @@ def _read(text: str, sets: Sequence[str], on: str | None, file: str, folder: str
         delivery, notice = automatic(scenario)
         scenario = scenario.model_copy(update={"delivery": delivery})
         notices += [notice] if notice else []
-    scenario._notices = (*notices, *warnings(scenario), *waiting_notices(scenario))
+    scenario._notices = (*notices, *hardly_meant(scenario), *warnings(scenario), *waiting_notices(scenario))
     return scenario, document
 
 

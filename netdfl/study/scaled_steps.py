@@ -11,6 +11,7 @@ from netdfl.algorithms import directed
 from netdfl.algorithms.base import Algorithm, Entry
 from netdfl.algorithms.catalog import COLUMN
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.fitness import chooses
 from netdfl.algorithms.parameters import Momentum, Radius, Sgd, flat
 from netdfl.core.types import View
 from netdfl.core.units import PositiveFloat, PositiveInt
@@ -65,5 +66,5 @@ def _scaled(printed: Algorithm) -> Algorithm:
 _SOURCE = "ours, after DFedSGPSM"
 dfedsgpsm = Entry(build=flat(_dfedsgpsm), family="gossip", needs=COLUMN, source=_SOURCE)
 """`algorithm: {name: netdfl.study.scaled_steps:dfedsgpsm, ...}`"""
-dfedsgpsm_s = Entry(build=flat(_dfedsgpsm_s), family="gossip", needs=COLUMN, source=_SOURCE, selects=True)
+dfedsgpsm_s = Entry(build=flat(_dfedsgpsm_s), family="gossip", needs=COLUMN, source=_SOURCE, fits=chooses, selects=True)
 """`algorithm: {name: netdfl.study.scaled_steps:dfedsgpsm_s, ...}`"""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from netdfl.topology.weights import Matrix, MixingMatrix
 
 _TOLERANCE = 1e-9
-_DENSE = 1024
-_POWERS = 2000
+_DENSE = 512
+_KRYLOV = 200
+
+Spectrum: TypeAlias = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +60,30 @@ def spectral_gap(matrix: Matrix) -> float:
     return float(1 - moduli[-2])
 
 
-def smallest_eigenvalue(mixing: MixingMatrix) -> float:
-    """The smallest eigenvalue of a symmetric mixing matrix; of many nodes by powers of I - M, which come close."""
-    if mixing.graph.num_nodes <= _DENSE:
-        return float(np.linalg.eigvalsh(mixing.dense())[0])
-    graph, x = mixing.graph, np.random.default_rng(0).standard_normal(mixing.graph.num_nodes)
-    largest = 0.0
-    for _ in range(_POWERS):
-        x /= np.linalg.norm(x)
-        mixed = mixing.on_self * x
-        mixed += np.bincount(graph.dst, weights=mixing.on_edges * x[graph.src], minlength=len(x))
-        largest, x = float(x @ (x - mixed)), x - mixed
-    return 1 - largest
+def eigenvalues(mixing: MixingMatrix) -> Spectrum:
+    """The eigenvalues of a mixing matrix, shape (n,); of many nodes the outermost alone, which come close."""
+    if mixing.graph.num_nodes > _DENSE:
+        return np.asarray(np.linalg.eigvals(_projected(mixing)), np.complex128)
+    matrix = mixing.dense()
+    symmetric = np.array_equal(matrix, matrix.T)
+    return np.asarray(np.linalg.eigvalsh(matrix) if symmetric else np.linalg.eigvals(matrix), np.complex128)
+
+
+def _projected(mixing: MixingMatrix) -> Matrix:
+    """The matrix on what it makes of a random vector in at most `_KRYLOV` steps: Arnoldi's method, shape (k, k)."""
+    graph, n = mixing.graph, mixing.graph.num_nodes
+    basis, small = np.zeros((_KRYLOV + 1, n)), np.zeros((_KRYLOV + 1, _KRYLOV))
+    x = np.random.default_rng(0).standard_normal(n)
+    basis[0] = x / np.linalg.norm(x)
+    for k in range(_KRYLOV):
+        x = mixing.on_self * basis[k]
+        x += np.bincount(graph.dst, weights=mixing.on_edges * basis[k][graph.src], minlength=n)
+        for _ in range(2):  # once leaves rounding errors that grow
+            along = basis[: k + 1] @ x
+            small[: k + 1, k] += along
+            x -= along @ basis[: k + 1]
+        small[k + 1, k] = norm = float(np.linalg.norm(x))
+        if norm < _TOLERANCE:
+            return small[: k + 1, : k + 1]
+        basis[k + 1] = x / norm
+    return small[:_KRYLOV]

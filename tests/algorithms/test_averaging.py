@@ -11,12 +11,14 @@ from algorithm_fleets import DIM, EXCHANGE, STREAMS, N, apart, network, quadrati
 
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.fitness import averages_exactly, ole_is_stable
+from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message
 from netdfl.mixing.payloads import mass, vector
 from netdfl.testing.rounds import first_states, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.network import Network
-from netdfl.topology.spectrum import psi, smallest_eigenvalue
+from netdfl.topology.selection import RandomK
+from netdfl.topology.spectrum import eigenvalues, psi
 
 MANY = 30
 
@@ -165,17 +167,36 @@ def test_ole_begins_at_an_over_relaxed_average_and_keeps_the_mean() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "n", "limit"), [("ring", 100, 0.50), ("grid", 100, 0.276), ("full", 10, 1.0), ("exponential", 16, None)]
+    ("kind", "n", "weights", "limit"),
+    [
+        ("ring", 100, "auto", 0.50),
+        ("grid", 100, "auto", 0.276),
+        ("full", 10, "auto", 1.0),
+        ("exponential", 100, "auto", 0.567),  # one way
+        ("directed_ring", 10, "auto", 1.0),
+        ("star", 10, "uniform", 3 / 7),  # its eigenvalues are 1, 1/2 and -2/5
+        ("small_world", 30, "uniform", 0.4556),
+    ],
 )
-def test_oles_limit_is_that_of_the_graph(kind: str, n: int, limit: float | None) -> None:
-    net = Network(TOPOLOGIES[kind](n, STREAMS))
-    if limit is None:  # directed: no such limit is known
-        assert not list(ole_is_stable({"beta": 1.0}, net, 10))
-        return
+def test_oles_limit_is_that_of_the_graph_and_its_weights(kind: str, n: int, weights: str, limit: float) -> None:
+    net = Network(TOPOLOGIES[kind](n, Streams(0)), WEIGHTS[weights])
     (misfit,) = ole_is_stable({"beta": limit + 1e-3}, net, 10)
     assert misfit.parameter == "beta"
     assert "lazy" in misfit.remedy
     assert not list(ole_is_stable({"beta": limit - 1e-3}, net, 10))
+    below, beyond = (
+        np.linalg.matrix_power((1 + beta) * net.matrix(0) - beta * np.eye(n), 200)
+        for beta in (limit - 0.05, limit + 0.05)
+    )
+    assert np.ptp(below, axis=0).max() < 10
+    assert np.ptp(beyond, axis=0).max() > 1e3
+
+
+def test_ole_has_no_limit_of_one_graph_where_graphs_change() -> None:
+    topology = TOPOLOGIES["small_world"](12, STREAMS)
+    drawn = Network(topology, WEIGHTS["uniform"], RandomK(12, STREAMS, 2, known=True))
+    for net in (network("random_sym", neighbors=2), drawn):
+        assert not list(ole_is_stable({"beta": 0.99}, net, 10))
 
 
 def test_beyond_its_limit_ole_drives_nodes_apart_and_lazy_weights_cure_it() -> None:
@@ -191,11 +212,19 @@ def test_beyond_its_limit_ole_drives_nodes_apart_and_lazy_weights_cure_it() -> N
     assert spread[True] < 1e-3
 
 
-def test_many_nodes_eigenvalue_comes_from_powers(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = Network(TOPOLOGIES["grid"](36, STREAMS))
-    exact = smallest_eigenvalue(net.weights(net.graph(0)))
+@pytest.mark.parametrize(("kind", "weights"), [("grid", "auto"), ("star", "uniform"), ("exponential", "auto")])
+def test_many_nodes_outermost_eigenvalues_come_from_a_few_steps(
+    kind: str, weights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Network(TOPOLOGIES[kind](144, STREAMS), WEIGHTS[weights])
+    exact = eigenvalues(net.weights(net.graph(0)))
     monkeypatch.setattr("netdfl.topology.spectrum._DENSE", 0)
-    assert smallest_eigenvalue(net.weights(net.graph(0))) == pytest.approx(exact, abs=1e-6)
+    monkeypatch.setattr("netdfl.topology.spectrum._KRYLOV", 60)
+    found = eigenvalues(net.weights(net.graph(0)))
+    assert len(found) <= 60
+    for outermost in (np.min, np.max):
+        assert outermost(found.real) == pytest.approx(outermost(exact.real), abs=1e-6)
+    assert np.abs(found.imag).max() == pytest.approx(np.abs(exact.imag).max(), abs=1e-6)
 
 
 # SlowMo
@@ -235,3 +264,5 @@ def test_slowmo_needs_the_exact_average_when_it_is_due() -> None:
     assert not list(averages_exactly({"every": 2}, net, 8))
     (misfit,) = averages_exactly({"every": 3}, net, 8)
     assert "round 2" in misfit.what
+    (misfit,) = averages_exactly({"every": 9}, network("full"), 8)
+    assert "at most 8" in misfit.remedy

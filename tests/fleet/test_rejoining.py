@@ -136,7 +136,13 @@ def test_refused(case: str) -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "compression"),
-    [("sgp", None), ("sgp", "qsgd"), ("dfedsgpsm_s", None), ("dfedsgpsm", None), ("overlap_sgp", None)],
+    [
+        ("sgp", None),
+        ("sgp", "qsgd"),
+        ("{name: dfedsgpsm_s, neighbors: 1}", None),
+        ("dfedsgpsm", None),
+        ("overlap_sgp", None),
+    ],
 )
 def test_without_mass_it_trains_where_its_model_is_and_adds_the_step(algorithm: str, compression: str | None) -> None:
     sets = ["task={kind: quadratic, dim: 4, dtype: float64}", f"algorithm={algorithm}", "delivery=plain"]

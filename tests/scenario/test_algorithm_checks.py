@@ -10,6 +10,7 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import ScenarioError
+from netdfl.scenario.load import loads
 
 
 def problems(folder: Path, algorithm: dict[str, Any], topology: dict[str, Any], **more: Any) -> str:
@@ -49,6 +50,16 @@ LAZY = {"kind": "ring", "weights": {"kind": "metropolis", "lazy": True}}
         ({"name": "ad_psgd", "bipartite": False}, {"kind": "full"}, ""),
         ({"name": "slowmo", "every": 2}, {"kind": "ring"}, "exact average is due in round 1"),
         ({"name": "slowmo", "every": 2}, {"kind": "full"}, ""),
+        ({"name": "slowmo", "every": 5}, {"kind": "full"}, "give every of at most 4"),
+        ({"name": "oledfl_sgd", "beta": 0.9}, {"kind": "exponential"}, "the limit of this graph, 0.693"),
+        ({"name": "fedsynsam", "warmup_rounds": 2}, {"kind": "star"}, "no two models of the server that are 3 rounds"),
+        ({"name": "dynafed_synonly", "warmup_rounds": 2}, {"kind": "star"}, "give distil_gap of at most 2"),
+        ({"name": "dynafed_synonly", "warmup_rounds": 3}, {"kind": "star"}, ""),
+        ({"name": "dfedsgpsm_s", "neighbors": 1}, {"kind": "ring"}, ""),
+        ({"name": "dfedsgpsm_s", "neighbors": 2}, {"kind": "ring"}, "no node has more than 2 out-neighbors"),
+        ({"name": "dfedsgpsm_s", "neighbors": 1}, {"kind": "directed_ring"}, "use a denser graph"),
+        ({"name": "dfedsgpsm_s"}, {"kind": "random_push", "out_neighbors": 2}, "give neighbors of at most 1"),
+        ({"name": "dfedsgpsm_s", "neighbors": 6}, {"kind": "full"}, ""),
     ],
 )
 def test_what_does_not_go_together_is_said(
@@ -56,6 +67,40 @@ def test_what_does_not_go_together_is_said(
 ) -> None:
     found = problems(tmp_path, algorithm, topology)
     assert said in found if said else found == ""
+
+
+def test_it_suffices_that_nodes_can_choose_in_some_round(tmp_path: Path) -> None:
+    few = [[i, (i + 1) % 8] for i in range(8)]
+    many = [[a, b] for a in range(8) for b in range(a)]
+    topology = {"kind": "by_round", "rounds": [few, few, few, many]}
+    assert problems(tmp_path, {"name": "dfedsgpsm_s"}, topology) == ""
+    assert "nothing is left to choose" in problems(tmp_path, {"name": "dfedsgpsm_s"}, topology, rounds=3)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "topology", "rounds", "said"),
+    [
+        ("{name: slowmo, every: 3}", "full", 4, "the last round comes after the last exact average"),
+        ("{name: slowmo, every: 3}", "full", 8, "the last 2 rounds come after"),
+        ("{name: slowmo, every: 3}", "full", 9, ""),
+        ("{name: dynafed_synonly, warmup_rounds: 4}", "star", 4, "all 4 rounds are warm-up"),
+        ("{name: fedsynsam}", "star", 3, "synthetic examples act from round 30 on"),
+        ("{name: fedsynsam, warmup_rounds: 3}", "star", 4, ""),
+    ],
+)
+def test_what_is_hardly_meant_is_noticed(algorithm: str, topology: str, rounds: int, said: str) -> None:
+    text = f"""
+schema: netdfl/1
+name: hardly-meant
+nodes: 4
+rounds: {rounds}
+task: consensus
+algorithm: {algorithm}
+topology: {topology}
+"""
+    notices = loads(text).notices
+    assert len(notices) == bool(said)
+    assert said in "".join(notices)
 
 
 @pytest.mark.parametrize(

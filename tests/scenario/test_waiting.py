@@ -71,7 +71,7 @@ NOTICED = {
         "than some nodes hear from (2); they wait for all of those",
     ),
     "senders that choose alone": (
-        ["wait={for: {quorum: 5}, deadline: none}", *PUSH, "algorithm=dfedsgpsm_s"],
+        ["wait={for: {quorum: 5}, deadline: none}", *PUSH, "algorithm={name: dfedsgpsm_s, neighbors: 1}"],
         "than some nodes hear from in some rounds (0); they then wait without end",
     ),
     "a graph that changes, and all know it": (
