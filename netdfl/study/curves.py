@@ -18,6 +18,8 @@ from netdfl.study.plan import Drawn
 from netdfl.study.plots import COLORS, MARKERS, name_of
 
 FLEET = -1
+STROKES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
+"""How lines are dashed, in turn, so that one that lies on another leaves it visible."""
 Recorded = Mapping[tuple[int, int], float | None]
 """A metric by round and node, or FLEET; None where it was not finite."""
 
@@ -75,12 +77,17 @@ def _deaths(path: Path) -> list[int]:
 
 
 def draw_curves(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
-    """Draw metrics over rounds to `path`; a cross ends a curve that breaks off."""
+    """Draw metrics over rounds to `path`; equal curves are one line, and a cross ends a curve that breaks off."""
     figure, axes = _canvas(drawn)
-    for color, (name, cells) in zip(cycle(COLORS), _by_line(ran).items(), strict=False):
-        curve = curve_of(cells, drawn.y)
-        axes.plot(curve.rounds, curve.middle, label=name, lw=1.6, color=color)
-        axes.fill_between(curve.rounds, curve.low, curve.high, color=color, alpha=0.18, lw=0)
+    curves = {name: curve_of(cells, drawn.y) for name, cells in _by_line(ran).items()}
+    looks = dict(zip(curves, zip(cycle(COLORS), cycle(STROKES), strict=False), strict=False))
+    for curve, names in together(curves).items():
+        color, stroke = looks[names[0]]
+        label = "all cases" if len(names) == len(curves) > 1 else "\n".join(names)
+        axes.fill_between(curve.rounds, curve.low, curve.high, color=color, alpha=0.07, lw=0)
+        for edge in (curve.low, curve.high):
+            axes.plot(curve.rounds, edge, lw=0.8, color=color, alpha=0.7, linestyle=stroke)
+        axes.plot(curve.rounds, curve.middle, label=label, lw=1.9, color=color, linestyle=stroke)
         if not curve.whole:
             axes.plot(curve.rounds[-1:], curve.middle[-1:], marker="x", ms=9, mew=2.2, color=color)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -88,15 +95,23 @@ def draw_curves(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
     _save(figure, path)
 
 
-def draw_points(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
-    """Draw to `path` how a metric of the nodes follows one of earlier rounds."""
+def together(curves: Mapping[str, Curve]) -> dict[Curve, list[str]]:
+    """The different curves, each with the names of the lines that are it."""
+    names: dict[Curve, list[str]] = {}
+    for name, curve in curves.items():
+        names.setdefault(curve, []).append(name)
+    return names
+
+
+def draw_points(ran: Sequence[Ran], drawn: Drawn, path: Path, labels: Mapping[str, str]) -> None:
+    """Draw to `path` how a metric of the nodes follows one of earlier rounds; `labels` are metrics' names in words."""
     figure, axes = _canvas(drawn)
     metric, _, lag = drawn.x.partition("@")
     for look, (name, cells) in zip(cycle(zip(COLORS, MARKERS, strict=True)), _by_line(ran).items(), strict=False):
         found = follows(cells, drawn.y, metric, int(lag))
         axes.scatter(*found, s=9, alpha=0.5, lw=0, color=look[0], marker=look[1], label=name)
     axes.set_xscale("log")
-    axes.set_xlabel(f"{metric} {'a round' if lag == '1' else f'{lag} rounds'} before")
+    axes.set_xlabel(f"{labels.get(metric, metric)} {'a round' if lag == '1' else f'{lag} rounds'} before")
     _save(figure, path)
 
 

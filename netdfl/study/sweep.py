@@ -82,13 +82,14 @@ def _draw(ran: Sequence[Ran], points: Sequence[Point], figures: Sequence[Drawn],
     from netdfl.study.curves import draw_curves, draw_points, draw_sent
     from netdfl.study.plots import draw
 
+    labels = {drawn.y: drawn.label for drawn in figures if drawn.label}
     for drawn in figures:
         if drawn.x == "round":
             draw_curves(ran, drawn, folder / f"{drawn.y}_by_round.png")
         elif drawn.x == "bytes_sent":
             draw_sent(ran, drawn, folder / f"{drawn.y}_by_bytes_sent.png")
         elif "@" in drawn.x:
-            draw_points(ran, drawn, folder / f"{drawn.y}_by_{drawn.x.partition('@')[0]}.png")
+            draw_points(ran, drawn, folder / f"{drawn.y}_by_{drawn.x.partition('@')[0]}.png", labels)
         elif any(drawn.y in point.figures for point in points):
             draw(points, drawn, folder / f"{drawn.y}.png")
 

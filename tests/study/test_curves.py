@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from netdfl.study.cells import Ran
-from netdfl.study.curves import Curve, curve_of, follows, sent
+from netdfl.study.curves import Curve, curve_of, draw_curves, draw_points, follows, sent
 from netdfl.study.outcome import figures_of
-from netdfl.study.plan import Cell
+from netdfl.study.plan import Cell, Drawn
 from netdfl.study.sweep import sweep
 
 STUDY = """
@@ -40,7 +42,7 @@ sweeps:
 """
 
 
-def recorded(path: Path, values: list[list[float | None]], *, died: int | None = None) -> Ran:
+def recorded(path: Path, values: list[list[float | None]], *, died: int | None = None, case: str = "") -> Ran:
     """A run whose node i had `values[t][i]` as its loss in round t; `died` is a round in which node 0 died."""
     (path / "store").mkdir(parents=True)
     rows = [
@@ -51,7 +53,15 @@ def recorded(path: Path, values: list[list[float | None]], *, died: int | None =
     (path / "store" / "metrics-fleet.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     phases = [("died", died)] if died is not None else [("finished", len(values))]
     (path / "fleet.json").write_text(json.dumps({"nodes": [{"phase": p, "round": r} for p, r in phases]}))
-    return Ran(Cell("", (), 0, ()), path, 0, {"rounds": len(values)})
+    return Ran(Cell(case, (), 0, ()), path, 0, {"rounds": len(values)})
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
+    """The axes of every figure that is saved."""
+    found: list[Axes] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path: found.extend(figure.axes))
+    return found
 
 
 def test_a_metric_stands_against_the_bytes_of_all_nodes_up_to_its_round(tmp_path: Path) -> None:
@@ -81,6 +91,38 @@ def test_a_metric_is_set_against_that_of_the_same_node_so_many_rounds_before(tmp
     run = recorded(tmp_path / "a", [[1, 10], [2, None], [3, 30]])
     assert follows([run], "train_loss", "train_loss", 2) == ([1, 10], [3, 30])
     assert follows([run], "train_loss", "train_loss", 1) == ([1, 2], [2, 3])
+
+
+def named(axes: Axes) -> dict[str, tuple[object, object]]:
+    """How each line of the legend is drawn."""
+    lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    return {str(line.get_label()): (line.get_color(), line.get_linestyle()) for line in lines}
+
+
+def test_equal_curves_are_drawn_once_and_keep_the_looks_of_their_names(tmp_path: Path, drawn: list[Axes]) -> None:
+    values: dict[str, list[list[float | None]]] = {"a": [[1, 2]], "b": [[1, 2]], "c": [[1, 3]]}
+    runs = [recorded(tmp_path / case, rows, case=case) for case, rows in values.items()]
+    different = [recorded(tmp_path / f"{case}{case}", [[ord(case)]], case=case) for case in values]
+    for some in (runs, runs[:2], runs[:1], different):
+        draw_curves(some, Drawn(y="train_loss", x="round", log=True), tmp_path / "any.png")
+    part, equal, single, apart = map(named, drawn)
+    assert (list(part), list(equal), list(single), list(apart)) == (
+        ["a\nb", "c"],
+        ["all cases"],
+        ["a"],
+        ["a", "b", "c"],
+    )
+    assert part["c"] == apart["c"]
+    assert len(set(apart.values())) == len({color for color, _ in apart.values()}) == 3
+    assert len({stroke for _, stroke in apart.values()}) > 1
+
+
+def test_a_metric_goes_by_the_words_that_the_study_has_for_it(tmp_path: Path, drawn: list[Axes]) -> None:
+    runs = [recorded(tmp_path / "a", [[1, 10], [2, 20], [3, 30]])]
+    asked = Drawn(y="train_loss", x="train_loss@2", log=True)
+    draw_points(runs, asked, tmp_path / "any.png", {"train_loss": "training loss"})
+    draw_points(runs, asked, tmp_path / "any.png", {})
+    assert [axes.get_xlabel() for axes in drawn] == ["training loss 2 rounds before", "train_loss 2 rounds before"]
 
 
 def test_a_study_draws_what_its_runs_recorded(tmp_path: Path) -> None:
