@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 from netdfl.algorithms.base import Algorithm, Entry, NodeState
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.wait import WaitPolicy
+from netdfl.compression.identity import Identity
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId, View
 from netdfl.node.checkpoint import load_state, save_state
@@ -188,6 +189,22 @@ def survives_save_and_load(entry: Entry) -> None:
     _same(play_rounds(alg, first, fleet.tasks, view_of, 4), resumed, "a run resumed from saved states")
 
 
+def identity_changes_nothing(entry: Entry) -> None:
+    """Messages compressed by the identity lead where plain ones do; a method may refuse compression."""
+    plain = entry.build(EXCHANGE)
+    try:
+        compressed = entry.build(replace(EXCHANGE, compressor=Identity()))
+    except ValueError:
+        return
+    fleet = quadratic_fleet(entry, noise=0.1)
+    if entry.family == "gossip" and "column" not in entry.needs:
+        ring = Network(TOPOLOGIES["ring"](NODES, Streams(0)))
+        fleet = replace(fleet, network=ring)  # references to one's neighbors are for graphs that stay
+    without, by_identity = (_stack(_after(alg, fleet, 3)) for alg in (plain, compressed))
+    off = float((by_identity - without).abs().max())
+    assert off <= EXACT, f"three rounds of messages compressed by the identity differ from plain ones by {off:.2g}"
+
+
 def same_seed_same_result(entry: Entry) -> None:
     """Two runs from one seed are equal bit for bit, another seed's is not, and the loop is the parts' sum."""
     alg = entry.build(EXCHANGE)
@@ -206,6 +223,7 @@ CHECKS: Mapping[str, Check] = {
     "mixes_as_the_matrix": mixes_as_the_matrix,
     "converges_on_a_quadratic": converges_on_a_quadratic,
     "survives_save_and_load": survives_save_and_load,
+    "identity_changes_nothing": identity_changes_nothing,
     "same_seed_same_result": same_seed_same_result,
 }
 

@@ -12,6 +12,7 @@ from algorithm_fleets import SMALL
 from netdfl.algorithms.base import Algorithm, Entry
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
+from netdfl.compression.identity import Identity
 from netdfl.core.types import Inbox, View
 from netdfl.mixing.base import Mixed
 from netdfl.mixing.gossip import Gossip, GossipState
@@ -35,6 +36,17 @@ def bound(name: str, check: str) -> Entry:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_catalog_keeps_the_contract(name: str, check: str) -> None:
     CHECKS[check](bound(name, check))
+
+
+def test_which_methods_refuse_compression() -> None:
+    """For all others the identity was tried."""
+    refuse = set()
+    for name, entry in ALGORITHMS.items():
+        try:
+            entry.build(Exchange(compressor=Identity()))
+        except ValueError:
+            refuse.add(name)
+    assert refuse == {"lian_dpsgd", "overlap_sgp", "asyng", "dispfl", "slowmo", "ad_psgd"}
 
 
 class Leaky(Gossip):
@@ -80,6 +92,11 @@ def with_mixing(mixing: Any, **params: Any) -> Entry:
     return replace(ALGORITHMS["dfedavg"], build=build)
 
 
+def halved_if_compressed(exchange: Exchange, /) -> Algorithm:
+    """Moves by half of the difference where it compresses."""
+    return ALGORITHMS["dfedavg"].build(replace(exchange, gamma=0.5))
+
+
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
@@ -90,6 +107,7 @@ def with_mixing(mixing: Any, **params: Any) -> Entry:
         (with_mixing(Forgetful()), "same_seed_same_result"),
         (with_mixing(Forgetful()), "survives_save_and_load"),
         (with_mixing(Gossip(), lr=3.0), "converges_on_a_quadratic"),
+        (replace(ALGORITHMS["dfedavg"], build=halved_if_compressed), "identity_changes_nothing"),
     ],
 )
 def test_contract_notices(broken: Entry, check: str) -> None:

@@ -54,6 +54,12 @@ ROWS = [
     Row("dfedsgpsm", {"rho": 0.0, "momentum": 0.0, "clip_norm": None}, "osgp", {}, PUSH),
     Row("dispfl", {"density": 1.0}, "dfedavg", {}, SYM, within=1e-12),
     Row("slowmo", {"every": 1, "beta": 0.0}, "dfedavg", {"local_epochs": 1}, FULL, within=1e-12),
+    # the compressed methods, with nothing compressed
+    Row("choco_sgd", {}, "dpsgd", {"local_steps": 1}, RING),
+    Row("deepsqueeze", {}, "dpsgd", {"local_steps": 1}, SYM),
+    Row("delicoco", {"gossip_steps": 1}, "dpsgd", {"local_steps": 1}, RING),
+    Row("delicoco", {}, "dfedsam_mgs", {"rho": 0.0, "local_steps": 1}, RING),
+    Row("qdfedavgm", {"momentum": 0.0}, "dfedavg", {}, RING),
     # push-sum on a doubly stochastic matrix is gossip
     Row("osgp", {}, "dfedavg", {}, SYM, within=1e-12),
     Row("osgp", {}, "dfedavg", {}, RING, within=1e-12),
