@@ -76,6 +76,10 @@ def hash_of(out: Path) -> str:
     return json.loads((out / "result.json").read_text())["event_log_hash"]
 
 
+def duration_of(out: Path) -> float:
+    return json.loads((out / "result.json").read_text())["duration_s"]
+
+
 @lru_cache
 def left_alone() -> tuple[str, float]:
     """The hash of the run that nobody kills, and how long its rounds take."""
@@ -83,7 +87,7 @@ def left_alone() -> tuple[str, float]:
     with tempfile.TemporaryDirectory() as directory:
         out = Path(directory) / "run"
         os.waitpid(begin(out), 0)
-        return hash_of(out), json.loads((out / "result.json").read_text())["duration_s"]
+        return hash_of(out), duration_of(out)
 
 
 def trial(rng: Random, number: int) -> str | None:
@@ -93,7 +97,7 @@ def trial(rng: Random, number: int) -> str | None:
         out = Path(directory) / "run"
         pid = begin(out)
         for _ in range(1 + number % 2):
-            _kill(pid, out, rng.uniform(0, takes_s))
+            kill(pid, out, rng.uniform(0, takes_s))
             if (out / "result.json").exists():
                 break
             pid = go_on(out)
@@ -105,7 +109,7 @@ def trial(rng: Random, number: int) -> str | None:
         return None if found == hash_ else f"hash {found} after resuming, {hash_} of the run left alone"
 
 
-def _kill(pid: int, out: Path, delay: float) -> None:
+def kill(pid: int, out: Path, delay: float) -> None:
     """`kill -9`, `delay` seconds after the fleet began, or after it ended where it was faster than the first."""
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and not (out / "fleet.json").exists():
         time.sleep(0.005)
