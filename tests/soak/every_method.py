@@ -2,8 +2,8 @@
 
 python -m tests.soak.every_method
 
-Its models are those of the simulated world, bit for bit, but for `ad_psgd` and `asyng`, where real time says what is mixed.
-CI has one method of each family and mixing. A trial more than there are methods begins again, with another seed.
+Its models are those of the simulated world, bit for bit, but for `ad_psgd` and `asyng`, where real time says what is
+mixed. CI has one method of each family and mixing. A trial more than there are methods begins again, with another seed.
 """
 
 from __future__ import annotations
