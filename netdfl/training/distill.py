@@ -75,7 +75,7 @@ class Distiller:
             loss = self._mismatch(start, target, objective, self._examples(x, y), rate, changes)
             if not bool(torch.isfinite(loss)):
                 raise TrainingError(
-                    f"node {view.node}, round {view.round}: the distillation's loss is {loss.item()} in iteration "
+                    f"the distillation's loss is {loss.item()} in iteration "
                     f"{iteration}; expected a finite one: lower input_lr, or use the normalised loss"
                 )
             optimizer.zero_grad()

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, asked
+from netdfl.training.asking import Asking, alone, asked
 from netdfl.training.base import Gradient, LocalData, Received, Update
 from netdfl.training.classification import Classification, Round, Samples
 from netdfl.training.control import CONTROL, MOMENTUM, Blended, Controlled
@@ -222,6 +222,27 @@ def test_an_own_solver_is_stacked_only_if_it_says_that_it_works_on_rows(solver: 
     got, _, _ = trained(own, tasks(), service.compute)
     assert all(map(near if stacked else torch.equal, got, expected))
     assert ("stacked" in service.ways) == stacked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backwards(LocalSgd):
+    """A solver with a `train` of its own, above a `solve` that it inherits."""
+
+    def train(self, *args: Any) -> tuple[Any, Update]:
+        state, update = super().train(*args)
+        return state, update._replace(x=2 * update.before - update.x)
+
+
+def test_a_train_of_ones_own_is_what_is_called() -> None:
+    own = Backwards(lr=0.1, epochs=1)
+    expected, _, _ = trained(own, tasks(), one_by_one)
+    (client, *_), at = tasks(), view(0, 0)
+    y = client.initial()
+    _, update = LocalSgd(lr=0.1, epochs=1).train(SGD.init(y, at), y, Received(), 1.0, client.data(0), at)
+    _, turned = alone(asked(own, SGD.init(y, at), y, Received(), 1.0, client.data(0), at))
+    assert torch.equal(turned.x, 2 * y - update.x)
+    got, _, _ = trained(own, tasks(), Service("auto", threads=1).compute)
+    assert all(map(torch.equal, got, expected))
 
 
 class Halved(Round):

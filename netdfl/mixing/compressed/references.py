@@ -341,7 +341,7 @@ def compress(
     try:
         return pack_encoded(compressor.compress(x, streams.rng("compress", *key)), number, of)
     except ValueError as error:
-        raise TrainingError(f"node {view.node}, round {view.round}: can't compress: {error}") from error
+        raise TrainingError(f"can't compress: {error}") from error
 
 
 def length(x: Tensor) -> float:
