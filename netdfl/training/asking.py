@@ -34,7 +34,7 @@ class Asks(Protocol):
 
 
 def asked(solver: Any, *args: Any) -> Asking[tuple[Any, Update]]:
-    """What `solver.train(*args)` gives; its steps are asked for, where the solver asks and has no `train` of its own."""
+    """What `solver.train(*args)` gives; its steps are asked for, where it asks and has no `train` of its own."""
     if isinstance(solver, Asks) and getattr(type(solver), "train", Solving.train) is Solving.train:
         return (yield from solver.solve(*args))
     trained: tuple[Any, Update] = solver.train(*args)
