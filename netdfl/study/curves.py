@@ -162,6 +162,6 @@ def _canvas(drawn: Drawn) -> tuple[Figure, Axes]:
 def _save(figure: Figure, path: Path) -> None:
     (axes,) = figure.axes
     if axes.get_legend_handles_labels()[1]:
-        axes.legend(frameon=False, fontsize=8, markerscale=2)
+        axes.legend(frameon=False, fontsize=8, markerscale=2, handlelength=4.5)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
