@@ -179,12 +179,15 @@ def sweep(
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default sweeps/NAME.")] = None,
 ) -> None:
     """Run a grid of scenarios, resume it where it was left, and write one table and figures."""
-    from rich.console import Console
-
-    from netdfl.study.sweep import sweep as run_sweep
+    from netdfl.study.interrupt import ended_by_signals
 
     folder = out or Path("sweeps") / scenario.stem
-    failed = run_sweep(scenario, vary, sets, out=folder, seeds=seeds, jobs=jobs, console=Console())
+    with ended_by_signals() as far:
+        from rich.console import Console
+
+        from netdfl.study.sweep import sweep as run_sweep
+
+        failed = run_sweep(scenario, vary, sets, out=folder, seeds=seeds, jobs=jobs, console=Console(), far=far)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -209,22 +212,26 @@ def reproduce(
     ] = None,
 ) -> None:
     """Run a published table's cells, resume where it was left, and set published and measured side by side."""
-    from rich.console import Console
+    from netdfl.study.interrupt import ended_by_signals
 
-    from netdfl.study.reproduce import SCENARIOS, Request, parse_seeds
-    from netdfl.study.reproduce import reproduce as run_table
+    with ended_by_signals() as far:
+        from rich.console import Console
 
-    request = Request(
-        paper=paper,
-        table=table,
-        globs=cells,
-        seeds=parse_seeds(seeds),
-        rounds=rounds,
-        sets=tuple(sets),
-        world=on,
-        scenarios=scenarios or SCENARIOS,
-    )
-    raise typer.Exit(run_table(request, out, jobs=jobs, console=Console()))
+        from netdfl.study.reproduce import SCENARIOS, Request, parse_seeds
+        from netdfl.study.reproduce import reproduce as run_table
+
+        request = Request(
+            paper=paper,
+            table=table,
+            globs=cells,
+            seeds=parse_seeds(seeds),
+            rounds=rounds,
+            sets=tuple(sets),
+            world=on,
+            scenarios=scenarios or SCENARIOS,
+        )
+        code = run_table(request, out, jobs=jobs, console=Console(), far=far)
+    raise typer.Exit(code)
 
 
 @app.command()

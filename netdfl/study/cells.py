@@ -1,4 +1,4 @@
-"""Runs the cells of a grid, each as `netdfl run` would in its own process, several at a time; finished ones stay."""
+"""Runs cells, each as `netdfl run` would in a process of its own, several at a time; those that have finished stay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.resolved import scenario_hash
-from netdfl.study.forks import BROKE, UNUSABLE, path_beside
+from netdfl.study.forks import BROKE, FINISHED, UNUSABLE, path_beside
+from netdfl.study.interrupt import Progress, end_forks
 from netdfl.study.plan import Cell
 
 
@@ -35,45 +36,60 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
+    """A cell that has to run: of which scenario file, and where its run goes; `simulated` or of real nodes."""
+
+    scenario: Path
     cell: Cell
     path: Path
+    simulated: bool
 
 
-def run_cells(
-    scenario: Path, cells: Sequence[Cell], folder: Path, *, jobs: int, done: Callable[[Ran], None]
-) -> list[Ran]:
-    """Run every cell that is not finished yet, `jobs` at a time; tell `done` of each. In the order of `cells`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found: dict[Cell, Ran] = {}
-
-    def take(ran: Ran) -> None:
-        found[ran.cell] = ran
-        done(ran)
-
-    waiting: list[_Job] = []
+def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran], list[Job]]:
+    """The cells that have run, or can't be, and those that have to."""
+    found: list[Ran] = []
+    waiting: list[Job] = []
     for cell in cells:
         try:
-            name = scenario_hash(load(scenario, cell.sets))[:16]
+            loaded = load(scenario, cell.sets)
         except InputError as error:
-            take(Ran(cell, folder, UNUSABLE, None, str(error)))
+            found.append(Ran(cell, folder, UNUSABLE, None, str(error)))
             continue
-        job = _Job(cell, folder / name)
-        ran = _finished(job)
-        take(ran) if ran is not None else waiting.append(job)
-    if waiting:
-        _run_all(scenario, waiting, jobs, take)
-    return [found[cell] for cell in cells]
+        path = folder / scenario_hash(loaded)[:16]
+        ran = finished(cell, path)
+        if ran is None:
+            waiting.append(Job(scenario, cell, path, loaded.world.kind == "simulated"))
+        else:
+            found.append(ran)
+    return found, waiting
 
 
-def _run_all(scenario: Path, waiting: Sequence[_Job], jobs: int, take: Callable[[Ran], None]) -> None:
-    """Have a process of its own fork the cells: a process that has used grpc, or has threads, must not."""
-    by_path = {str(job.path): job for job in waiting}
-    order = {"scenario": str(scenario), "jobs": jobs, "cells": [[path, job.cell.sets] for path, job in by_path.items()]}
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(
-        [sys.executable, "-m", "netdfl.study.forks"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-    ) as forks:
+def finished(cell: Cell, path: Path) -> Ran | None:
+    """The cell that has run at `path`; None where it has not, or not to its end."""
+    try:
+        result = json.loads((path / "result.json").read_text(encoding="utf-8"))
+        code = int(path_beside(path, "exit").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return Ran(cell, path, code, result) if code in FINISHED else None
+
+
+def run_all(waiting: Sequence[Job], jobs: int, done: Callable[[Ran], None], progress: Progress) -> None:
+    """Run these cells, `jobs` at a time, and tell `done` of each. What was interrupted goes on where it can.
+
+    A process of its own forks them: a process that has used grpc, or has threads, must not. It has a session of its
+    own too, so that Ctrl-C reaches this process alone, which ends it; see `netdfl.study.interrupt`.
+    """
+    by_path: dict[str, list[Job]] = {}
+    for job in waiting:
+        by_path.setdefault(str(job.path.resolve()), []).append(job)
+    if not by_path:
+        return
+    for path in {job.path.parent for job in waiting}:
+        path.mkdir(parents=True, exist_ok=True)
+    order = {"jobs": jobs, "cells": [_order(path, alike[0]) for path, alike in by_path.items()]}
+    with _open_forks() as forks:
+        progress.forks = forks
         assert forks.stdin is not None
         assert forks.stdout is not None
         try:
@@ -81,25 +97,31 @@ def _run_all(scenario: Path, waiting: Sequence[_Job], jobs: int, take: Callable[
             forks.stdin.close()
             for line in forks.stdout:
                 path, code = json.loads(line)
-                ended = by_path.pop(path)
-                path_beside(ended.path, "exit").write_text(f"{code}\n", encoding="utf-8")
-                take(_finished(ended) or Ran(ended.cell, ended.path, code, None, _log(ended)))
-        finally:
-            forks.terminate()
-    for job in by_path.values():
-        take(Ran(job.cell, job.path, BROKE, None, f"the process that runs the cells ended with {forks.returncode}"))
+                for job in by_path.pop(path):
+                    done(finished(job.cell, job.path) or Ran(job.cell, job.path, code, None, _log(job)))
+        except BaseException:
+            end_forks(forks)
+            raise
+    progress.forks = None
+    for job in (job for alike in by_path.values() for job in alike):
+        done(Ran(job.cell, job.path, BROKE, None, f"the process that runs the cells ended with {forks.returncode}"))
 
 
-def _finished(job: _Job) -> Ran | None:
-    try:
-        result = json.loads((job.path / "result.json").read_text(encoding="utf-8"))
-        code = int(path_beside(job.path, "exit").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return Ran(job.cell, job.path, code, result) if code in (0, 1, 3) else None
+def _order(path: str, job: Job) -> dict[str, Any]:
+    return {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "simulated": job.simulated}
 
 
-def _log(job: _Job) -> str:
+def _open_forks() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "netdfl.study.forks"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        start_new_session=True,
+    )
+
+
+def _log(job: Job) -> str:
     try:
         lines = path_beside(job.path, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:

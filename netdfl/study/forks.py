@@ -8,29 +8,38 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.fleet.nursery import die_with_parent
 
 UNUSABLE, BROKE = 2, 4
-Order = tuple[str, Sequence[str]]
-"""A cell: where its run goes, and what it sets."""
+FINISHED = (0, 1, 3)
+"""Exit codes of a run that needs not run again."""
+Order = dict[str, Any]
+"""A cell: its `scenario` file, what it `sets`, the `path` of its run, whether it is `simulated`."""
 
 
 def main() -> None:
     """Run what stdin orders."""
-    order: dict[str, Any] = json.load(sys.stdin)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever ordered the cells gets it too, and ends this process
+    running: dict[int, Order] = {}
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        _end(running)
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
     die_with_parent()
-    _preload()
-    _run_all(Path(order["scenario"]), list(order["cells"]), order["jobs"])
+    text = sys.stdin.read()
+    if text:  # else who ordered died before
+        order = json.loads(text)
+        _preload()
+        _run_all(order["cells"], order["jobs"], running)
 
 
 def path_beside(run: Path, kind: str) -> Path:
@@ -38,44 +47,48 @@ def path_beside(run: Path, kind: str) -> Path:
     return run.with_name(f"{run.name}.{kind}")
 
 
-def _run_all(scenario: Path, waiting: list[Order], jobs: int) -> None:
-    running: dict[int, str] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                path, sets = waiting.pop(0)
-                running[_fork(scenario, Path(path), sets)] = path
-            pid, status = os.waitpid(-1, 0)
-            if pid in running:
-                print(json.dumps([running.pop(pid), os.waitstatus_to_exitcode(status)]), flush=True)
-    finally:
-        for pid in running:
-            os.kill(pid, signal.SIGTERM)
+def _run_all(waiting: list[Order], jobs: int, running: dict[int, Order]) -> None:
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            order = waiting.pop(0)
+            running[_fork(order, jobs)] = order
+        pid, status = os.waitpid(-1, 0)
+        if pid in running:
+            print(json.dumps([running.pop(pid)["path"], os.waitstatus_to_exitcode(status)]), flush=True)
+
+
+def _end(running: dict[int, Order]) -> None:
+    """End every cell: a simulated one at once, whatever it computes; one of real nodes may end these first."""
+    for pid, order in running.items():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL if order["simulated"] else signal.SIGTERM)
+    for pid in running:
+        with suppress(ChildProcessError):
             os.waitpid(pid, 0)
 
 
-def _fork(scenario: Path, path: Path, sets: Sequence[str]) -> int:
-    if path.exists():
-        shutil.rmtree(path)  # half a run
+def _fork(order: Order, jobs: int) -> int:
     pid = os.fork()
     if pid:
         return pid
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     die_with_parent()
-    _run(scenario, path, sets)
+    _run(Path(order["scenario"]), order["sets"], Path(order["path"]), jobs)
 
 
-def _run(scenario: Path, path: Path, sets: Sequence[str]) -> NoReturn:
+def _run(scenario: Path, sets: list[str], path: Path, jobs: int) -> NoReturn:
     code = BROKE
     try:
+        path_beside(path, "exit").unlink(missing_ok=True)
         log = os.open(path_beside(path, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        from netdfl.fleet.run import run
-        from netdfl.scenario.load import load
+        from netdfl.study.going_on import drop_checkpoints, run_or_go_on
 
-        code = int(run(load(scenario, sets), out=path, page=False).exit_code)
+        code = run_or_go_on(scenario, sets, path, jobs)
+        path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
+        if code in FINISHED:
+            drop_checkpoints(path)
     except NetdflError as error:
         print(error, file=sys.stderr)
         code = UNUSABLE if isinstance(error, InputError) else BROKE
@@ -90,8 +103,8 @@ def _run(scenario: Path, path: Path, sets: Sequence[str]) -> NoReturn:
 def _preload() -> None:
     import torch
 
-    import netdfl.fleet.run
-    import netdfl.fleet.simulated  # noqa: F401
+    import netdfl.fleet.simulated
+    import netdfl.study.going_on  # noqa: F401
 
     torch.set_num_threads(1)
 

@@ -17,8 +17,9 @@ from netdfl.core.errors import DatasetError, InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.resolved import scenario_hash
 from netdfl.scenario.schema import Scenario
-from netdfl.study.cells import Ran, run_cells
+from netdfl.study.cells import Job, Ran, finished, look, run_all
 from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, Row, row_of, shown
+from netdfl.study.interrupt import Progress
 from netdfl.study.plan import Cell
 from netdfl.study.published import published
 from netdfl.study.trials import Trial, scenario_of, select, trials
@@ -63,12 +64,12 @@ class _Work:
         return row_of(self.trial, ran, self.rounds_of_paper, self.why_not)
 
 
-def reproduce(request: Request, out: Path, *, jobs: int = 1, console: Console) -> int:
+def reproduce(request: Request, out: Path, *, jobs: int = 1, console: Console, far: Progress | None = None) -> int:
     """Run what `request` asks for, `jobs` runs at a time; return an exit code.
 
     Below `out` lie `cells/` with the runs, which all tables share, and the table as JSON, CSV and Markdown, written
-    anew after each run; rows that an earlier call left there stay, where their scenario is the same. A run that has
-    finished is not run again.
+    anew after each run. What an earlier call left there stays, where its scenario is the same: rows of other cells, and
+    other seeds of these. A run that has finished is not run again. `far` is told how far it is.
     Returns 0 where all ran that can be had, 1 where a run failed, 2 where none can be had.
 
     Raises:
@@ -80,24 +81,33 @@ def reproduce(request: Request, out: Path, *, jobs: int = 1, console: Console) -
     every = trials(figures)
     works = [_work(trial, request) for trial in select(every, request.globs)]
     book = _Book(request, figures[0].paper, figures[0].table, every, works, out)
-    by_scenario: dict[Path, dict[tuple[str, ...], Cell]] = {}
-    for work in works:
-        for cell in work.cells:
-            by_scenario.setdefault(scenario_of(work.trial, request.scenarios), {})[cell.sets] = cell
-    total, count = sum(map(len, by_scenario.values())), 0
+    book.join()
+    far = far or Progress()
+    found, waiting = _look(works, request, out / "cells", book)
+    far.total = len(found) + len(waiting)
+    count = 0
 
-    def done(ran: Ran) -> None:
+    def say(ran: Ran) -> None:
         nonlocal count
         count += 1
-        book.take(ran)
-        _say(console, f"[{count}/{total}] {_line(ran)}")
+        far.finished += not ran.failed
+        _say(console, f"[{count}/{far.total}] {_line(ran)}")
 
-    for file, cells in by_scenario.items():
-        run_cells(file, list(cells.values()), out / "cells", jobs=jobs, done=done)
+    def done(ran: Ran) -> None:
+        book.take(ran)
+        book.write()
+        say(ran)
+
+    for ran in found:
+        book.take(ran)
+    book.write()
+    for ran in found:
+        say(ran)
+    run_all(waiting, jobs, done, far)
     comparison = book.write()
     _show(comparison, console)
     _say(console, f"written: {book.stem}.md, .csv, .json")
-    return 2 if not total else int(any(ran.failed for work in works for ran in work.ran))
+    return 2 if not far.total else int(any(ran.failed for work in works for ran in work.ran))
 
 
 def _work(trial: Trial, request: Request) -> _Work:
@@ -118,6 +128,20 @@ def _work(trial: Trial, request: Request) -> _Work:
             Cell(trial.label, (), seed, (*trial.sets, *request.extra, f"seed={seed}")) for seed in request.seeds
         ]
     return work
+
+
+def _look(works: Sequence[_Work], request: Request, folder: Path, book: _Book) -> tuple[list[Ran], list[Job]]:
+    """The runs of `works` that are there, and those to be made, each once; `book` hears whose they are.
+
+    Cells of two scenario files may have the same overrides, and cells of one file the same run.
+    """
+    by_file: dict[Path, dict[tuple[str, ...], Cell]] = {}
+    for work in works:
+        cells = by_file.setdefault(scenario_of(work.trial, request.scenarios), {})
+        for cell in work.cells:
+            book.users.setdefault(cells.setdefault(cell.sets, cell), []).append(work)
+    looks = [look(file, list(cells.values()), folder) for file, cells in by_file.items()]
+    return [ran for found, _ in looks for ran in found], [job for _, waiting in looks for job in waiting]
 
 
 @cache
@@ -151,12 +175,22 @@ class _Book:
     works: Sequence[_Work]
     out: Path
 
-    def take(self, ran: Ran) -> None:
-        """Enter a run, and write the table."""
+    users: dict[Cell, list[_Work]] = field(default_factory=dict)
+
+    def join(self) -> None:
+        """Enter what earlier calls ran with other seeds, where it still holds and lies in `cells/`."""
         for work in self.works:
-            if any(cell.sets == ran.cell.sets for cell in work.cells):
-                work.ran.append(ran)
-        self.write()
+            asked = {cell.seed for cell in work.cells}
+            row = self._known.get(work.trial.label)
+            for run in row.runs if row is not None else ():
+                if run["seed"] not in asked and self._run_holds(run, work.trial):
+                    cell = Cell(work.trial.label, (), run["seed"], tuple(run["sets"]))
+                    work.ran += filter(None, [finished(cell, self.out / "cells" / run["run"])])
+
+    def take(self, ran: Ran) -> None:
+        """Enter a run, in every row that it measures."""
+        for work in self.users[ran.cell]:
+            work.ran.append(ran)
 
     @property
     def stem(self) -> Path:
@@ -179,29 +213,31 @@ class _Book:
         return comparison
 
     @cached_property
-    def earlier(self) -> Mapping[str, Row]:
-        """Rows of earlier calls by their cell, but for those whose scenario has changed since."""
+    def _known(self) -> Mapping[str, Row]:
+        """The table as the last call left it: rows by their cell."""
         try:
             table = json.loads(self.stem.with_name(f"{self.stem.name}.json").read_text(encoding="utf-8"))
             rows = table["rows"] if table["schema"] == SCHEMA else []
             found = [Row(**{**row, "seeds": tuple(row["seeds"]), "runs": tuple(row["runs"])}) for row in rows]
         except (OSError, ValueError, KeyError, TypeError):
             return {}
-        asked = {work.trial.label for work in self.works}
-        trial_of = {trial.label: trial for trial in self.every}
-        return {
-            row.cell: row
-            for row in found
-            if row.cell in trial_of.keys() - asked and self._still_holds(row, trial_of[row.cell])
-        }
+        return {row.cell: row for row in found}
 
-    def _still_holds(self, row: Row, trial: Trial) -> bool:
-        for run in row.runs:
-            if (*trial.sets, *self.request.extra, f"seed={run['seed']}") != tuple(run["sets"]):
-                return False
-            if scenario_hash(load(scenario_of(trial, self.request.scenarios), run["sets"]))[:16] != run["run"]:
-                return False
-        return True
+    @cached_property
+    def earlier(self) -> Mapping[str, Row]:
+        """Rows of cells that this call was not asked for, but for those whose scenario has changed since."""
+        asked = {work.trial.label for work in self.works}
+        rows = {trial: self._known[trial.label] for trial in self.every if trial.label in self._known.keys() - asked}
+        return {trial.label: row for trial, row in rows.items() if all(self._run_holds(run, trial) for run in row.runs)}
+
+    def _run_holds(self, run: Mapping[str, Any], trial: Trial) -> bool:
+        if (*trial.sets, *self.request.extra, f"seed={run['seed']}") != tuple(run["sets"]):
+            return False
+        try:
+            scenario = load(scenario_of(trial, self.request.scenarios), run["sets"])
+        except InputError:
+            return False
+        return scenario_hash(scenario)[:16] == str(run["run"])
 
 
 def _line(ran: Ran) -> str:

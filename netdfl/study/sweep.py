@@ -11,8 +11,9 @@ from rich.table import Table
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
-from netdfl.study.cells import Ran, run_cells
-from netdfl.study.plan import Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
+from netdfl.study.cells import Ran, look, run_all
+from netdfl.study.interrupt import Progress as Far
+from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
 from netdfl.study.summary import Estimate, Point, estimates, points_of, write_cells, write_points
 
 SHOWN = ("test_accuracy", "error", "consensus_distance", "weight_sum", "deadlock", "stalled", "rounds_per_s", "lost")
@@ -28,19 +29,23 @@ def sweep(
     seeds: int | None = None,
     jobs: int = 1,
     console: Console,
+    far: Far | None = None,
 ) -> int:
     """Run every grid of `file`; return how many cells failed. Raises InputError.
 
     A scenario is one grid, of `vary`; a study says what varies. `sets` override keys in all cells, before what a
     cell overrides itself. Below `out` lie, for each grid, `cells/` with the
     runs, `cells.csv` with a row for each, `table.csv` with means and intervals, `table.md`, and `figures/`.
-    A cell that has finished is not run again.
+    A cell that has finished is not run again. `far` is told how far it is.
     """
     study = is_study(file)
     if study and vary:
         raise InputError(f"{file}: is a study and says itself what varies; --vary is for a scenario, --set for both")
     plans = load_study(file, out / "scenarios") if study else [_plan_of(file, vary)]
-    return sum(_run(plan, out / plan.name, seeds, sets, jobs, console) for plan in plans)
+    grids = [(plan, _cells(plan, seeds, sets)) for plan in plans]
+    far = far or Far()
+    far.total = sum(len(cells) for _, cells in grids)
+    return sum(_run(plan, cells, out / plan.name, jobs, console, far) for plan, cells in grids)
 
 
 def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
@@ -52,20 +57,31 @@ def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
     return Plan(load(file).name, file, {"": []}, overrides, 5, drawn)
 
 
-def _run(plan: Plan, out: Path, seeds: int | None, sets: Sequence[str], jobs: int, console: Console) -> int:
+def _cells(plan: Plan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
     chosen = plan if seeds is None else Plan(plan.name, plan.scenario, plan.cases, plan.vary, seeds, plan.figures)
-    cells = list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
+    return list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
+
+
+def _run(plan: Plan, cells: Sequence[Cell], out: Path, jobs: int, console: Console, far: Far) -> int:
+    found: dict[Cell, Ran] = {}
     columns = (TextColumn(f"{plan.name}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
         task = progress.add_task(plan.name, total=len(cells))
 
         def done(ran: Ran) -> None:
+            found[ran.cell] = ran
+            far.finished += not ran.failed
             progress.advance(task)
             progress.refresh()
             if ran.failed:
                 console.print(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}", markup=False)
 
-        ran = run_cells(plan.scenario, cells, out / "cells", jobs=jobs, done=done)
+        known, waiting = look(plan.scenario, cells, out / "cells")
+        for each in known:
+            done(each)
+        run_all(waiting, jobs, done, far)
+    (out / "cells").mkdir(parents=True, exist_ok=True)
+    ran = [found[cell] for cell in cells]
     points = points_of(ran)
     write_cells(out / "cells.csv", ran)
     write_points(out / "table.csv", points, LOGS)

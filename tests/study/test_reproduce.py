@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from collections import Counter
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,66 @@ def test_rows_of_an_earlier_call_stay_while_their_scenario_is_the_same(stand_in:
     file = Path("scenarios/004_t1_mnist.yaml")
     file.write_text(file.read_text().replace("batch_size: 128", "batch_size: 64"))
     assert cells_after("MNIST/IID/SGP") == ["MNIST/IID/SGP"]
+
+
+SMALL = (*TINY, "algorithm.local_steps=1", "task.batch_size=10")
+
+
+def rows_of(out: Path) -> dict[str, dict[str, Any]]:
+    (table,) = out.glob("*.json")
+    return {row["cell"]: row for row in json.loads(table.read_text())["rows"]}
+
+
+def test_what_has_finished_stands_in_the_table_before_anything_else_runs(
+    stand_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two datasets, of two scenario files, whose cells have the same overrides: each row has its own run."""
+    names = [f"{data}/Path(1)/10 clients/FedAvg/QSGD-4bit" for data in ("CIFAR-10", "Fashion-MNIST")]
+    both = ["*-*/Path(1)/10 clients/FedAvg/QSGD-4bit"]
+
+    def ask(globs: list[str]) -> dict[str, dict[str, Any]]:
+        request = Request(paper="003", table="TII", globs=globs, rounds=1, sets=SMALL)
+        with suppress(KeyboardInterrupt):
+            reproduce(request, stand_in / "out", console=quiet())
+        return rows_of(stand_in / "out")
+
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    first = ask([names[1]])[names[1]]
+    with monkeypatch.context() as patch:
+        patch.setattr("netdfl.study.reproduce.run_all", interrupted)
+        rows = ask(both)
+    assert rows[names[1]] == first
+    assert rows[names[0]]["runs"] == []
+    rows = ask(both)
+    assert rows[names[1]] == first
+    (run,) = rows[names[0]]["runs"]
+    assert rows[names[0]]["measured"] is not None
+    assert run["run"] != first["runs"][0]["run"]
+
+
+def test_seeds_of_earlier_calls_stay_while_their_runs_hold(stand_in: Path) -> None:
+    shutil.copytree(SCENARIOS, "scenarios")
+    name = "MNIST/IID/DFedAvg"
+    sets = (*SMALL, "nodes=4", "topology={kind: full}")
+
+    def seeds_after(*seeds: int) -> list[int]:
+        scenarios = Path("scenarios")
+        request = Request(paper="004", table="T1", globs=(name,), seeds=seeds, rounds=1, sets=sets, scenarios=scenarios)
+        assert reproduce(request, Path("out"), console=quiet()) == 0
+        row = rows_of(Path("out"))[name]
+        accuracies = [100 * run["test_accuracy"]["average_model"]["mean_last_5"] for run in row["runs"]]
+        assert row["measured"] == pytest.approx(sum(accuracies) / len(accuracies))
+        return list(row["seeds"])
+
+    assert seeds_after(1) == [1]
+    assert seeds_after(0, 4) == [0, 1, 4]
+    file = Path("scenarios/004_t1_mnist.yaml")
+    file.write_text(file.read_text().replace("nodes: 100", "nodes: 90"))
+    assert seeds_after(7) == [0, 1, 4, 7]
+    file.write_text(file.read_text().replace("evaluation: {every: 1", "evaluation: {every: 2"))
+    assert seeds_after(7) == [7]
 
 
 def test_data_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
