@@ -37,12 +37,12 @@ class Ran:
 
 @dataclass(frozen=True)
 class Job:
-    """A cell that has to run: of which scenario file, and where its run goes; `simulated` or of real nodes."""
+    """A cell that has to run: of which scenario file, in which world, and where its run goes."""
 
     scenario: Path
     cell: Cell
     path: Path
-    simulated: bool
+    world: str
 
 
 def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran], list[Job]]:
@@ -58,7 +58,7 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran]
         path = folder / scenario_hash(loaded)[:16]
         ran = finished(cell, path)
         if ran is None:
-            waiting.append(Job(scenario, cell, path, loaded.world.kind == "simulated"))
+            waiting.append(Job(scenario, cell, path, loaded.world.kind))
         else:
             found.append(ran)
     return found, waiting
@@ -108,7 +108,7 @@ def run_all(waiting: Sequence[Job], jobs: int, done: Callable[[Ran], None], prog
 
 
 def _order(path: str, job: Job) -> dict[str, Any]:
-    return {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "simulated": job.simulated}
+    return {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "world": job.world}
 
 
 def _open_forks() -> subprocess.Popen[bytes]:

@@ -22,7 +22,7 @@ UNUSABLE, BROKE = 2, 4
 FINISHED = (0, 1, 3)
 """Exit codes of a run that needs not run again."""
 Order = dict[str, Any]
-"""A cell: its `scenario` file, what it `sets`, the `path` of its run, whether it is `simulated`."""
+"""A cell: its `scenario` file, what it `sets`, the `path` of its run, its `world`."""
 
 
 def main() -> None:
@@ -58,10 +58,10 @@ def _run_all(waiting: list[Order], jobs: int, running: dict[int, Order]) -> None
 
 
 def _end(running: dict[int, Order]) -> None:
-    """End every cell: a simulated one at once, whatever it computes; one of real nodes may end these first."""
+    """End every cell at once, whatever it computes, its nodes die with it; but Docker has to be asked to end them."""
     for pid, order in running.items():
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL if order["simulated"] else signal.SIGTERM)
+            os.kill(pid, signal.SIGTERM if order["world"] == "containers" else signal.SIGKILL)
     for pid in running:
         with suppress(ChildProcessError):
             os.waitpid(pid, 0)

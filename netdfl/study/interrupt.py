@@ -12,7 +12,7 @@ from types import FrameType
 
 INTERRUPTED = 130
 GRACE_S = 10.0
-"""How long real nodes may take to leave; simulated ones take none."""
+"""How long containers may take to leave; all else takes no time."""
 SHOW_CURSOR = b"\x1b[?25h"
 
 

@@ -14,12 +14,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from netdfl.core.errors import InputError
 from netdfl.record.hold import hold
 from netdfl.scenario.load import load
 from netdfl.study import going_on
 from netdfl.study.going_on import MOST_HELD, drop_checkpoints, rounds_between, run_or_go_on
+from netdfl.study.sweep import sweep
 
 DATA = '''
 import numpy as np
@@ -95,17 +97,15 @@ def cell_of(out: Path) -> Path:
     return found
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
-@pytest.mark.parametrize(("number", "whole"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
-def test_a_study_ends_at_once_and_goes_on(scenario: Path, tmp_path: Path, number: int, whole: bool) -> None:
-    out = tmp_path / "out"
-    command = [sys.executable, "-m", "netdfl", "sweep", str(scenario), "--seeds", "1", "--out"]
+def interrupt(scenario: Path, out: Path, number: int, *, group: bool) -> None:
+    """Send a signal to a sweep that has begun to write checkpoints; see how it ends."""
+    command = [sys.executable, "-m", "netdfl", "sweep", str(scenario), "--seeds", "1", "--out", str(out)]
     with subprocess.Popen(
-        [*command, str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as study:
         until(lambda: list(out.glob("trained/cells/*/checkpoints/000-000000.safetensors")), study)
         own = below(study.pid)
-        (os.killpg if whole else os.kill)(study.pid, number)
+        (os.killpg if group else os.kill)(study.pid, number)
         said, wrong = study.communicate(timeout=60)
     assert study.returncode == 130
     assert wrong == "interrupted: 0 of 1 runs are finished; repeat the command to go on from there\n"
@@ -113,10 +113,20 @@ def test_a_study_ends_at_once_and_goes_on(scenario: Path, tmp_path: Path, number
     assert len(own) == 2
     until(lambda: not any(map(lives, own)))
 
-    subprocess.run([*command, str(out)], check=True, capture_output=True)
-    subprocess.run([*command, str(tmp_path / "other")], check=True, capture_output=True)
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_a_study_ends_when_it_is_told_to(scenario: Path, tmp_path: Path) -> None:
+    interrupt(scenario, tmp_path / "out", signal.SIGTERM, group=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_a_study_goes_on_after_ctrl_c(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    interrupt(scenario, out, signal.SIGINT, group=True)
+    assert sweep(scenario, out=out, seeds=1, console=Console(quiet=True)) == 0
+    assert run_or_go_on(scenario, ["seed=0"], tmp_path / "other", 1) == 0
     cell = cell_of(out)
-    assert hash_of(cell) == hash_of(cell_of(tmp_path / "other"))
+    assert hash_of(cell) == hash_of(tmp_path / "other")
     assert not (cell / "checkpoints").exists()
     assert not (cell / "report.html").exists()
 
@@ -184,7 +194,7 @@ def test_checkpoints_take_half_of_the_free_disk_at_most(
     writes: bool,
 ) -> None:  # fmt: skip
     free = 2 * free_rounds * 4 * (16 * 3 + 3 + 3 * 2 + 2)
-    monkeypatch.setattr(going_on.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free))
     assert (rounds_between(load(scenario, sets), tmp_path, jobs) is not None) == writes
 
 
