@@ -79,9 +79,10 @@ def ad_psgd(
 
     x_i, x_j <- (x_i + x_j) / 2, one exchange at a time, while local steps from an earlier x_i, y <- y - lr g(y) from
     x_i to z_i, may still be under way: where they end, x_i <- x_i now + (z_i - x_i then). Sends d numbers to
-    the peer that is asked and d back, keeps nothing. `bipartite` lets the
-    nodes of one half ask and those of the other answer; where the graph has links inside a half, they must
-    be left out (`leave_out`). Without it waits can close a cycle: with `order: successor` they do.
+    the peer that is asked and d back, keeps nothing. `bipartite` lets the nodes of one half ask and those of
+    the other answer; where the graph has links inside a half, they must be left out (`leave_out`). Without
+    it waits can close a cycle: with `order: successor` they do. Who only answers is through with its own
+    rounds early and goes on answering: what its last model becomes then is in no record.
     Source: Lian et al. 2018.
     """
     if exchange.compressor is not None:
