@@ -20,6 +20,7 @@ import torch
 from netdfl.algorithms.families import first_state
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import NetdflError, RunError
+from netdfl.core.memory import freed_kept
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.compute import COMPUTE_FILE, ComputeTime, Measured, record, replay, round_ns, slow_nodes, time_ns
@@ -78,7 +79,7 @@ def simulate(
 def _simulate(
     scenario: Scenario, directory: RunDirectory, status: FleetStatus, view: View, keep_log: Path | None
 ) -> Outcome:
-    with exact_arithmetic(), rare_collections(), ExitStack() as stack:
+    with exact_arithmetic(), rare_collections(), freed_kept(), ExitStack() as stack:
         blueprint = Blueprint.of(scenario)
         compute = compute_time(blueprint, directory)
         loop = VirtualLoop(blueprint.streams.integer("ties"))
