@@ -28,12 +28,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from netdfl.algorithms.base import Algorithm, LocalRound, NodeState
 from netdfl.algorithms.wait import WaitPolicy
+from netdfl.core.memory import freed_kept
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.base import Received
 from netdfl.training.classification import Classification, Samples
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build
+from netdfl.training.models.layers import HalvingAverage
 from netdfl.training.service import Service, one_by_one
 from netdfl.training.sgd import LocalSgd, NoState, Plain
 
@@ -92,6 +94,10 @@ class Setting(NamedTuple):
 
 MNIST = Setting("mnist_2nn", (1, 28, 28), 600, 128, 5, {})
 SMALL = Setting("mlp", (64,), 320, 32, 5, {"hidden": [64, 64]})
+CONVOLUTIONS = {
+    "cifar_cnn": Setting("cifar_cnn", (3, 32, 32), 1280, 128, 1, {}),
+    "convnet": Setting("convnet", (3, 32, 32), 1280, 128, 1, {}),
+}
 ON_GPU = {
     "the CIFAR network": Setting("cifar_cnn", (3, 32, 32), 500, 50, 1, {}),
     "ResNet-18-GN": Setting("resnet18_gn", (3, 32, 32), 500, 50, 1, {}),
@@ -131,9 +137,11 @@ def now() -> float:
     return time.perf_counter()
 
 
-def plain_seconds(setting: Setting, clients: list[Classification], device: str = "cpu") -> float:
+def plain_seconds(
+    setting: Setting, clients: list[Classification], device: str = "cpu", module: nn.Module | None = None
+) -> float:
     """A round of all clients by torch's own means, one after the other: a module, autograd, `torch.optim.SGD`."""
-    modules: list[nn.Module] = [deepcopy(clients[0].model.module) for _ in clients]
+    modules: list[nn.Module] = [deepcopy(module or clients[0].model.module) for _ in clients]
 
     def loop() -> None:
         for module, client in zip(modules, clients, strict=True):
@@ -204,6 +212,38 @@ def small_model(num: int, repeats: int, service: Service) -> list[Row]:
     ]
 
 
+def of_torch_alone(model: nn.Module) -> nn.Module:
+    """The same network, as it would be written with torch's layers."""
+    layers: list[nn.Module] = []
+    for layer in model.children():
+        if isinstance(layer, nn.GroupNorm):
+            layers.append(nn.InstanceNorm2d(layer.num_channels, affine=True))
+        elif isinstance(layer, HalvingAverage):
+            layers.append(nn.AvgPool2d(2))
+        else:
+            layers.append(nn.ReLU() if isinstance(layer, nn.ReLU) else layer)
+    return nn.Sequential(*layers)
+
+
+def convolutions(repeats: int, service: Service) -> list[Row]:
+    """The small picture networks: the share of the peak, and a step beside torch's layers, optimizer and allocator."""
+    solver, found = LocalSgd(lr=0.01, epochs=1, momentum=0.9), []
+    for name, setting in CONVOLUTIONS.items():
+        clients = setting.clients(2)
+        with freed_kept():
+            seconds(clients, solver, one_by_one)
+            pairs = [(seconds(clients, solver, service.compute), peak(service.threads)) for _ in range(repeats)]
+            ours = median(seconds(clients, solver, one_by_one) for _ in range(repeats))
+        plain = of_torch_alone(deepcopy(clients[0].model.module))
+        theirs = median(plain_seconds(setting, clients, module=plain) for _ in range(repeats))
+        took, highest = (median(values) for values in zip(*pairs, strict=True))
+        speed, steps = len(clients) * setting.computed(clients[0]) / took, len(clients) * setting.steps
+        title = f"{name}, batch {setting.batch}"
+        row = Row(title, 1e3 * ours / steps, "ms/step", "torch alone, one by one", 1e3 * theirs / steps, theirs / ours)
+        found += [row, Row(title, speed / 1e9, "GFLOP/s", "matrix multiplication", highest / 1e9, speed / highest)]
+    return found
+
+
 def growth(name: str, setting: Setting, counts: Sequence[int], repeats: int, service: Service) -> list[Row]:
     """What a client's round takes among more and more clients; a ratio of 1 is linear growth."""
     clients = setting.clients(max(counts))
@@ -240,6 +280,7 @@ def rows(repeats: int, quick: bool) -> list[Row]:
     num, counts = (10, (10, 20)) if quick else (100, (10, 40, 100, 400))
     service = Service("auto")
     found = near_the_peak(num, repeats, service)
+    found += convolutions(repeats, service)
     found += small_model(num, repeats, service)
     found += growth("MLP 64-64-64-10", SMALL, counts, repeats, service)
     found += growth("mnist_2nn", MNIST._replace(epochs=1), counts, repeats, service)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -3, -4, -8
 _KEEPING = {
     _M_MMAP_MAX: 0,
     _M_TRIM_THRESHOLD: -1,
@@ -21,7 +21,14 @@ _KEEPING = {
     # A thread's own arena is made of pieces of 64 MB, and its larger blocks come from the kernel after all.
     _M_ARENA_MAX: 1,
 }
-_DEFAULTS = {_M_MMAP_MAX: 65536, _M_TRIM_THRESHOLD: 128 * 2**10, _M_TOP_PAD: 128 * 2**10, _M_ARENA_MAX: 0}
+_USUAL = {
+    _M_MMAP_MAX: 65536,
+    _M_TOP_PAD: 128 * 2**10,
+    _M_ARENA_MAX: 0,
+    # What glibc arrives at by itself once a block of 32 MB has been freed; it adapts no more after mallopt.
+    _M_MMAP_THRESHOLD: 32 * 2**20,
+    _M_TRIM_THRESHOLD: 64 * 2**20,
+}
 
 
 def keep_freed() -> None:
@@ -36,7 +43,7 @@ def freed_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        _set(_DEFAULTS)
+        _set(_USUAL)
         if _libc() is not None:
             _libc().malloc_trim(0)
 

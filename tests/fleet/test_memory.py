@@ -17,7 +17,7 @@ from netdfl.core.memory import freed_kept
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(20):
-        np.ones(4_000_000)  # 32 MB
+        np.ones(8_000_000)  # 64 MB
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 def resident():
@@ -26,7 +26,7 @@ def resident():
 
 before = resident()
 with freed_kept():
-    np.ones(4_000_000)
+    np.ones(8_000_000)
     print(faults(), resident() - before)
 print(faults(), resident() - before)
 """
@@ -36,9 +36,9 @@ print(faults(), resident() - before)
 def test_a_block_that_comes_again_costs_no_page_faults_inside_and_nothing_is_kept_after() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], text=True, capture_output=True, check=True)
     (inside, kept), (outside, left) = (map(int, line.split()) for line in done.stdout.splitlines())
-    pages = 20 * 32_000_000 // 4096
+    pages = 20 * 64_000_000 // 4096
     assert inside < 0.05 * pages
-    assert kept > 30_000_000
+    assert kept > 60_000_000
     assert outside > 0.5 * pages / 512  # a huge page is one fault
     assert left < 16_000_000
 
