@@ -14,7 +14,6 @@ import io
 import os
 import pickle
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -22,19 +21,15 @@ from typing import TYPE_CHECKING
 
 from figures import Row, show
 
+from netdfl.core.memory import keep_freed
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from netdfl.compression.base import Compressor
 
 LEAST = 5
-MALLOC = {
-    "MALLOC_MMAP_THRESHOLD_": "4294967296",
-    "MALLOC_TRIM_THRESHOLD_": "17179869184",
-    "MALLOC_TOP_PAD_": "67108864",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def median_seconds(run: Callable[[], object], budget_s: float = 0.6) -> float:
@@ -122,8 +117,8 @@ def compressors() -> Mapping[str, Callable[[], Compressor]]:
 
 def main() -> None:
     """Print a JSON list of rows."""
-    if any(os.environ.get(key) != value for key, value in MALLOC.items()):
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **MALLOC})
+    os.environ |= ONE_THREAD  # numpy and torch, which read it, are imported later
+    keep_freed()
     rows = [row for dim in (1_000_000, 11_000_000) for row in measure(dim)]
     show(rows, f"medians of at least {LEAST} runs")
 

@@ -26,6 +26,7 @@ import numpy as np
 from figures import Row, show
 
 from netdfl.core.clock import RealClock
+from netdfl.core.memory import keep_freed
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.testing.transports import KeptLedger
 from netdfl.transport.base import Fate
@@ -34,9 +35,7 @@ from netdfl.transport.v1.data_pb2 import Frame, Receipt
 
 TUNED = {
     "GRPC_VERBOSITY": "NONE",
-    "MALLOC_MMAP_THRESHOLD_": "4294967296",
-    "MALLOC_TRIM_THRESHOLD_": "17179869184",
-    "MALLOC_TOP_PAD_": "67108864",
+    "KEEP_FREED": "yes",
 }
 LARGE, SMALL = 11_250_000, 160_000
 OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -214,6 +213,8 @@ if __name__ == "__main__":
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if "KEEP_FREED" in os.environ:
+        keep_freed()
     if arguments.serve:
         asyncio.run(serve())
     elif arguments.measure:

@@ -16,6 +16,7 @@ import torch
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import TransportError
+from netdfl.core.memory import keep_freed
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account
 from netdfl.fleet.build import Blueprint
@@ -46,6 +47,7 @@ SERVER_DONE_S = 1.0
 def live(request: Request) -> int:
     """Run the node of `request`; return its exit code. Raises InputError where it could not begin."""
     torch.set_num_threads(1)
+    keep_freed()
     blueprint = Blueprint.of(_without_oracle(request.scenario))
     say_what_is_missing(blueprint)
     directory = RunDirectory(request.directory)

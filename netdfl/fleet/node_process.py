@@ -21,6 +21,7 @@ import torch
 from netdfl.algorithms.base import NodeState
 from netdfl.core.clock import RealClock
 from netdfl.core.errors import NetdflError, RunError, TrainingError, TransportError
+from netdfl.core.memory import keep_freed
 from netdfl.core.types import NodeId, Role, View
 from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.build import Blueprint
@@ -47,6 +48,7 @@ EXIT_TRAINING, EXIT_DISK, EXIT_LOST = 5, 4, 6
 def run_process(blueprint: Blueprint, plan: dict[str, Any], command: dict[str, Any]) -> int:
     """Run the nodes that `command` names, or the evaluator, to the end; return the exit code."""
     torch.set_num_threads(1)
+    keep_freed()
     worker = make_worker(blueprint, len(command["nodes"]))
     members = [
         Evaluator(blueprint, plan) if node == EVALUATOR else NodeProcess(blueprint, plan, node, command, worker)

@@ -13,12 +13,6 @@ from typing import Any, Self
 
 from netdfl.core.errors import InputError, RunError
 
-_MALLOC = {
-    "MALLOC_MMAP_THRESHOLD_": "4294967296",
-    "MALLOC_TRIM_THRESHOLD_": "17179869184",
-    "MALLOC_TOP_PAD_": "67108864",
-}
-
 _GRPC = {
     "GRPC_VERBOSITY": "NONE",
     # Sockets are read by the thread that waits for them, not by one of a pool: half the switches between threads.
@@ -47,7 +41,7 @@ class Nursery:
             [sys.executable, "-m", "netdfl.fleet.nursery"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_GRPC | os.environ | _MALLOC | threads,
+            env=_GRPC | os.environ | threads,
             start_new_session=True,
         )
         return cls(process)
