@@ -40,7 +40,8 @@ def netdfl_ring(nodes: int, rounds: int, *sets: str) -> float:
         finished = netdfl.run(scenario, out=Path(directory) / "run")
         assert finished.result["verdict"] != "fail", finished.result["reasons"]
         ends = dict(finished.run.rows("SELECT round, max(at_s) FROM metrics WHERE name = 'round_s' GROUP BY round"))
-        return 1000 * (ends[rounds - 1] - ends[WARM - 1]) / (rounds - WARM)
+        milliseconds: float = 1000 * (ends[rounds - 1] - ends[WARM - 1]) / (rounds - WARM)
+        return milliseconds
 
 
 def gloo_ring(nodes: int, rounds: int) -> float:
@@ -51,7 +52,8 @@ def gloo_ring(nodes: int, rounds: int) -> float:
         ranks = [subprocess.Popen([*command, "--rank", str(rank)], env=environment) for rank in range(nodes)]
         assert all(process.wait() == 0 for process in ranks)
         took = [json.loads((Path(directory) / f"{rank}.json").read_text()) for rank in range(nodes)]
-    return 1000 * (max(t[1] for t in took) - max(t[0] for t in took)) / (rounds - WARM)
+    milliseconds: float = 1000 * (max(t[1] for t in took) - max(t[0] for t in took)) / (rounds - WARM)
+    return milliseconds
 
 
 def gloo_rank(directory: Path, rank: int, nodes: int, rounds: int) -> None:
@@ -80,6 +82,7 @@ def gloo_rank(directory: Path, rank: int, nodes: int, rounds: int) -> None:
         before, after = (rank - 1) % nodes, (rank + 1) % nodes
         work = [dist.isend(flat, before), dist.isend(flat, after), dist.irecv(left, before), dist.irecv(right, after)]
         for item in work:
+            assert item is not None
             item.wait()
         flat = (flat + left + right) / 3
         for parameter, piece in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -145,6 +146,7 @@ class Vector:
     """A task that is a vector and nothing to train."""
 
     num_samples, last_loss, dim = 0, 0.0, DIM
+    objective: Any = None
 
     def __init__(self, node: NodeId) -> None:
         self.start = torch.full((DIM,), float(node))
@@ -252,7 +254,7 @@ def rows(repeats: int) -> list[Row]:
     ]
     base = 1 / delay
     for nodes, neighbors in ((400, 10), (1000, 10), (100, 40)):
-        cost = 1 / median(lambda n=nodes, k=neighbors: messages_per_second(n, k, 100_000 // (n * k), DELAY))
+        cost = 1 / median(partial(messages_per_second, nodes, neighbors, 100_000 // (nodes * neighbors), DELAY))
         name = f"a message with {nodes} nodes of {neighbors} neighbors"
         found.append(Row(name, 1e6 * cost, "us", "with 100 of 10", 1e6 * base, cost / base))
     return found

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import grpc
 import grpc.aio
@@ -63,8 +64,9 @@ class OneRow(KeptLedger):
 
 
 def transport(node: int, ledger: KeptLedger) -> GrpcTransport:
-    settings = {"run_id": b"wirebnch", "scenario_hash": "", "clock": RealClock(), "ledger": ledger}
-    return GrpcTransport(node, "127.0.0.1:0", {}, **settings, options=GrpcOptions(max_message=64 << 20))
+    options = GrpcOptions(max_message=64 << 20)
+    known = partial(GrpcTransport, run_id=b"wirebnch", scenario_hash="", clock=RealClock(), options=options)
+    return known(node, "127.0.0.1:0", {}, ledger=ledger)
 
 
 def receive_exactly(connection: socket.socket, view: memoryview) -> None:
@@ -119,6 +121,7 @@ async def serve() -> None:
 async def netdfl_contender(child: subprocess.Popen[str], address: str) -> Contender:
     ledger = OneRow()
     node = transport(0, ledger)
+    assert child.stdout is not None
     print(json.dumps({"netdfl": await node.start()}), file=child.stdin, flush=True)
     await asyncio.to_thread(child.stdout.readline)
     node.set_peer(1, address)
@@ -133,6 +136,7 @@ async def netdfl_contender(child: subprocess.Popen[str], address: str) -> Conten
 
 
 async def contenders(child: subprocess.Popen[str]) -> dict[str, Contender]:
+    assert child.stdout is not None
     addresses = json.loads(await asyncio.to_thread(child.stdout.readline))
     channel = grpc.aio.insecure_channel(addresses["bare"], options=OPTIONS)
     raw_call = channel.unary_unary("/Bare/Raw")

@@ -115,7 +115,7 @@ def select(found: Sequence[Trial], globs: Sequence[str]) -> list[Trial]:
 
 
 def _matches(trial: Trial, glob: str) -> bool:
-    return any(fnmatchcase(name.lower(), glob.lower()) for name in _names(trial.label))
+    return any(fnmatchcase(name.lower(), glob.lower().rstrip("/")) for name in _names(trial.label))
 
 
 def _names(label: str) -> Iterator[str]:
