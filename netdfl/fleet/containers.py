@@ -29,6 +29,7 @@ from netdfl.fleet.packet_network import PacketNetwork
 from netdfl.fleet.processes import Outcome
 from netdfl.fleet.script import fresh_round
 from netdfl.record.run import CHECKPOINTS
+from netdfl.scenario.own import files_beside
 from netdfl.training.data.dataset import data_root
 from netdfl.transport.v1 import control_pb2 as pb
 
@@ -140,7 +141,7 @@ class ContainerLauncher(NamespaceLauncher):
 
     def mounts(self) -> list[Path]:
         """What nodes read: the scenario's own parts, the files that it names, the datasets."""
-        own = [] if self.scenario.file is None else sorted(self.source.resolve().glob("*.py"))
+        own = [] if self.scenario.file is None else files_beside(self.source / self.scenario.file.name)
         return [*own, *files_of(self.scenario), data_root().resolve()]
 
     def place(self, nodes: list[NodeId]) -> Mapping[str, str]:

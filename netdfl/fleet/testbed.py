@@ -29,6 +29,7 @@ from netdfl.fleet.containers_nursery import IMAGE_USER
 from netdfl.fleet.containers_packets import LINKS, NETWORK, NODES
 from netdfl.fleet.tun import address_of
 from netdfl.scenario.build import compile_schedule
+from netdfl.scenario.own import files_beside
 from netdfl.scenario.resolved import to_yaml
 from netdfl.scenario.schema import Scenario
 
@@ -68,8 +69,12 @@ def _write_scenario(scenario: Scenario, folder: Path) -> None:
         shutil.copyfile(path, folder / name)
         text = text.replace(str(path), name)
     (folder / "scenario.yaml").write_text(text, encoding="utf-8")
-    for part in [] if scenario.file is None else scenario.file.parent.glob("*.py"):
-        shutil.copyfile(part, folder / part.name)
+    for part in [] if scenario.file is None else files_beside(scenario.file):
+        if part.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+            shutil.copytree(part, folder / part.name, ignore=ignored, dirs_exist_ok=True)
+        else:
+            shutil.copyfile(part, folder / part.name)
 
 
 def _peers(scenario: Scenario) -> Sequence[str]:

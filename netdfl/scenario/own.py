@@ -56,6 +56,13 @@ def places(directory: str) -> Sequence[Path]:
     return (here, *came, Path.cwd())
 
 
+def files_beside(scenario: Path) -> list[Path]:
+    """What its parts may import of a scenario's folder: all modules, and the packages that were imported so far."""
+    folder = scenario.resolve().parent
+    imported = {name.split(".")[1] for name in sys.modules if name.startswith(f"{_home(folder)}.")}
+    return sorted([*folder.glob("*.py"), *(path for name in imported if (path := folder / name).is_dir())])
+
+
 def _is_in(folder: Path, name: str) -> bool:
     """Whether `folder` has the module, other than as the one that is found without being sought there."""
     place = folder.joinpath(*name.split("."))

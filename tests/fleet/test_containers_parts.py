@@ -22,7 +22,8 @@ from netdfl.fleet.testbed import known_of, write_testbed
 from netdfl.fleet.tun import address_of
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
-from netdfl.scenario.load import loads
+from netdfl.scenario.load import load, loads
+from netdfl.scenario.own import files_beside
 from netdfl.scenario.schema import Scenario
 
 FLEET = """
@@ -104,6 +105,29 @@ def test_a_testbed_carries_the_files_that_its_scenario_names(tmp_path: Path) -> 
     folder = write_testbed(loads(text, file="fleet.yaml"), tmp_path / "bed")
     assert (folder / "files" / "0-up.mahi").read_text() == trace.read_text()
     assert str(tmp_path) not in (folder / "scenario.yaml").read_text()
+
+
+def test_what_its_parts_import_goes_with_a_scenario_and_nothing_else(tmp_path: Path) -> None:
+    home = tmp_path / "mine"
+    for name, text in {
+        "alone.py": "",
+        "graphs/__init__.py": "",
+        "graphs/own.py": "from netdfl.topology.static import ring as mine\nimport shared.sizes",
+        "shared/sizes.py": "",
+        "another/__init__.py": "",
+        "data/large.bin": "",
+    }.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    (home / "fleet.yaml").write_text(
+        FLEET.format(world="", more="").replace("topology: full", "topology: graphs.own:mine")
+    )
+    fleet = load(home / "fleet.yaml")
+    assert [path.name for path in files_beside(home / "fleet.yaml")] == ["alone.py", "graphs", "shared"]
+    folder = write_testbed(fleet, tmp_path / "bed")
+    assert (folder / "graphs" / "own.py").is_file()
+    assert not list(folder.glob("**/__pycache__"))
+    assert load(folder / "scenario.yaml").topology == fleet.topology
 
 
 def test_what_a_testbed_is_known_to_be_without_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
