@@ -110,7 +110,7 @@ def run(
 ) -> None:
     """Run a scenario and judge it; the exit code is the verdict."""
     if resume is not None:
-        raise typer.Exit(_resume(resume, scenario is None and not sets and on is None and out is None))
+        raise typer.Exit(_resume(resume, page, scenario is None and not sets and on is None and out is None))
     if scenario is None:
         raise InputError("which scenario? name its file, or a run to --resume")
     if check_determinism:
@@ -137,7 +137,7 @@ def _sum_up(view: Any, finished: Any) -> int:
     return int(finished.exit_code)
 
 
-def _resume(path: Path, alone: bool) -> int:
+def _resume(path: Path, page: bool, alone: bool) -> int:
     """Go on with the run at `path`, as it was. Raises InputError where something would be changed."""
     if not alone:
         raise InputError("--resume goes on with a run as it was: give no scenario, --set, --on or --out with it")
@@ -145,7 +145,7 @@ def _resume(path: Path, alone: bool) -> int:
     from netdfl.report.live import open_view
 
     view = open_view()
-    return _sum_up(view, resume(path, view=view))
+    return _sum_up(view, resume(path, page=page, view=view))
 
 
 def _check_determinism(scenario: Any, out: Path | None) -> int:

@@ -129,8 +129,8 @@ def _run_in(
         return WORLDS[scenario.world.kind](scenario, directory, shown, nursery)
 
 
-def resume(path: str | Path, *, view: AbstractContextManager[View] | None = None) -> Finished:
-    """Go on with the run in the directory `path`, which was killed or interrupted, and judge it.
+def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[View] | None = None) -> Finished:
+    """Go on with the run in the directory `path`, which was killed or interrupted, and judge it; `page` as in `run`.
 
     A simulated run is played again from its start, with the local rounds that its checkpoints hold; see
     `netdfl.fleet.replay`. Real nodes go on from their checkpoints; see `netdfl.fleet.resume`.
@@ -140,23 +140,25 @@ def resume(path: str | Path, *, view: AbstractContextManager[View] | None = None
     """
     found = open_run(path)
     with hold(found.path):
-        return _resume(found, view)
+        return _resume(found, RunDirectory(found.path, page=page), view)
 
 
-def _resume(found: Run, view: AbstractContextManager[View] | None) -> Finished:
+def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[View] | None) -> Finished:
     if found.finished and found.result["verdict"] != "unknown":
         verdict = found.result["verdict"]
         raise InputError(f"{found.path} has ended with verdict {verdict}; run its scenario.yaml anew instead")
     scenario = load(found.path / "scenario.yaml")
     if scenario.world.kind != "simulated":
-        return _resume_nodes(found, scenario, view)
+        return _resume_nodes(found, scenario, directory, view)
     for each in found.path.iterdir():
         if each.name not in KEPT:
             shutil.rmtree(each) if each.is_dir() else each.unlink()
-    return _run_in(scenario, RunDirectory(found.path), view, None)
+    return _run_in(scenario, directory, view, None)
 
 
-def _resume_nodes(found: Run, scenario: Scenario, view: AbstractContextManager[View] | None) -> Finished:
+def _resume_nodes(
+    found: Run, scenario: Scenario, directory: RunDirectory, view: AbstractContextManager[View] | None
+) -> Finished:
     """Let the nodes of a run in a real world live again."""
     from netdfl.fleet.resume import find_resumption, note
 
@@ -166,7 +168,7 @@ def _resume_nodes(found: Run, scenario: Scenario, view: AbstractContextManager[V
     resumption = find_resumption(found, scenario)
     note(found.path, resumption)
     with view or nullcontext(Silent()) as shown:
-        return run_processes(scenario, RunDirectory(found.path), shown, None, resumption)
+        return run_processes(scenario, directory, shown, None, resumption)
 
 
 def say_layer(scenario: Scenario, view: View) -> None:

@@ -61,12 +61,10 @@ def _gone_on(path: Path) -> Finished | None:
     if not any((path / CHECKPOINTS).glob("*.safetensors")):
         return None
     try:
-        finished = resume(path)
+        return resume(path, page=False)
     except InputError as error:
         print(f"begun anew: {error}")
         return None
-    (path / "report.html").unlink(missing_ok=True)
-    return finished
 
 
 def rounds_between(scenario: Scenario, disk: Path, jobs: int) -> int | None:

@@ -123,3 +123,11 @@ def test_a_node_that_returns_takes_no_share_twice(seed: int, tmp_path: Path, mon
     )
     result = run(scenario, out=tmp_path / "run").result
     assert 0.5 < result["weight_sum"] < 1 + 1e-9
+
+
+@pytest.mark.parametrize("page", [True, False])
+def test_a_resumed_run_has_a_page_where_one_is_asked_for(page: bool, tmp_path: Path) -> None:
+    first = run(small(*SETS), out=tmp_path / "run", page=not page)
+    (first.path / "result.json").unlink()
+    resume(first.path, page=page)
+    assert (first.path / "report.html").exists() is page
