@@ -35,7 +35,7 @@ from netdfl.training.base import Received
 from netdfl.training.classification import Classification, Samples
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build
-from netdfl.training.models.layers import HalvingAverage
+from netdfl.training.models.layers import HalvingAverage, PooledConv
 from netdfl.training.service import Service, one_by_one
 from netdfl.training.sgd import LocalSgd, NoState, Plain
 
@@ -218,6 +218,9 @@ def of_torch_alone(model: nn.Module) -> nn.Module:
     for layer in model.children():
         if isinstance(layer, nn.GroupNorm):
             layers.append(nn.InstanceNorm2d(layer.num_channels, affine=True))
+        elif isinstance(layer, PooledConv):
+            conv = nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size[0])
+            layers += [conv, nn.ReLU(), nn.MaxPool2d(2)]
         elif isinstance(layer, HalvingAverage):
             layers.append(nn.AvgPool2d(2))
         else:

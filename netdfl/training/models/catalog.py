@@ -50,14 +50,13 @@ def cifar_cnn(shape: tuple[int, ...], num_classes: int, /) -> Module:
     """The small CIFAR network, two 5x5 convolutions and three linear layers: 797,962 parameters."""
     from torch import nn
 
-    from netdfl.training.models.layers import ChannelsLast
+    from netdfl.training.models.layers import ChannelsLast, PooledConv
 
     channels, height, width = _picture("cifar_cnn", shape, smallest=16)
     rows, columns = (((side - 4) // 2 - 4) // 2 for side in (height, width))
     return ChannelsLast(
-        *(nn.Conv2d(channels, 64, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
-        *(nn.Conv2d(64, 64, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Linear(64 * rows * columns, 384), nn.ReLU()),
+        *(PooledConv(channels, 64, 5), PooledConv(64, 64, 5), nn.Flatten()),
+        *(nn.Linear(64 * rows * columns, 384), nn.ReLU()),
         *(nn.Linear(384, 192), nn.ReLU(), nn.Linear(192, num_classes)),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool2d
+from torch.nn.functional import avg_pool2d, max_pool2d
 
 
 class ChannelsLast(nn.Sequential):
@@ -20,6 +20,19 @@ class ChannelsLast(nn.Sequential):
             x = x.movedim(-3, -1).contiguous().movedim(-1, -3)
         scores: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return scores
+
+
+class PooledConv(nn.Conv2d):
+    """A convolution, the largest of every 2x2 pixels, and ReLU.
+
+    The bias and ReLU come after the pooling, on a quarter of the numbers: both keep the order of what they are given,
+    so the largest is the same.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Pictures of half the height and width, rounded down."""
+        largest = max_pool2d(self._conv_forward(x, self.weight, None), 2)
+        return (largest if self.bias is None else largest + self.bias[:, None, None]).relu()
 
 
 class HalvingAverage(nn.Module):
