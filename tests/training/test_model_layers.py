@@ -28,16 +28,16 @@ def plain(module: nn.Module) -> nn.Module:
         if isinstance(layer, HalvingAverage):
             layers.append(nn.AvgPool2d(2))
         elif isinstance(layer, PooledConv):
-            conv = nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size)
+            conv = nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size).double()
             conv.load_state_dict(layer.state_dict())
             layers += [conv, nn.ReLU(), nn.MaxPool2d(2)]
         elif isinstance(layer, nn.GroupNorm):
-            norm = nn.InstanceNorm2d(layer.num_channels, affine=True)
+            norm = nn.InstanceNorm2d(layer.num_channels, affine=True).double()
             norm.load_state_dict(layer.state_dict())
             layers.append(norm)
         else:
             layers.append(nn.ReLU() if isinstance(layer, nn.ReLU) else layer)
-    return nn.Sequential(*layers).double()
+    return nn.Sequential(*layers)
 
 
 @pytest.mark.parametrize("make", [cifar_cnn, convnet])
