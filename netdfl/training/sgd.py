@@ -2,14 +2,17 @@
 
 With g the minibatch gradient and z = y / w (w = 1 but for push-sum):
 
-    SAM       g~ = g(z + rho g(z) / |g(z)|)          (rho = 0: g~ = g(z))
-    clipping  g~ <- g~ min(1, clip / |g~|)
-    decay     g~ <- g~ + weight_decay z
-    momentum  v <- momentum v + g~,  v = 0 at the start of every round
-    step      y <- y - lr lr_decay^t v
+    SAM         g~ = g(z + rho g(z) / |g(z)|)          (rho = 0: g~ = g(z))
+    correction  g~ <- scale g~ + c                     (methods that have one; else scale = 1, c = 0)
+    clipping    g~ <- g~ min(1, clip / |g~|)
+    decay       g~ <- g~ + weight_decay z
+    momentum    v <- momentum v + g~,  v = 0 at the start of every round
+    step        y <- y - lr lr_decay^t v
 
 Both gradients of SAM use the same minibatch, norms are over all parameters, and the ascent never
-sees weight decay. Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM Alg. 1.
+sees weight decay or the correction. A correction is clipped together with the gradient, because the
+published code of SCAFFOLD, FedDyn and their kin has it in the loss.
+Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM Alg. 1; FL-Simulator for the correction.
 """
 
 from __future__ import annotations
@@ -63,8 +66,8 @@ class Memoryless(Untouched):
 class LocalSgd(Solving, Memoryless):
     """K local steps, as the module's listing says; see `LocalSolver`.
 
-    A subclass is computed node by node, unless it says `rows = True` itself: its `descent` then works on a
-    matrix too, each row as if it were alone, and its instances are equal only where they do the same.
+    A subclass is computed node by node, unless it says `rows = True` itself: its `slope` and `descent` then work on
+    a matrix too, each row as if it were alone, and its instances are equal only where they do the same.
     """
 
     rows: ClassVar[bool] = True
@@ -82,9 +85,17 @@ class LocalSgd(Solving, Memoryless):
         """The step size of the view's round."""
         return self.lr * self.lr_decay**view.round
 
-    def descent(self, gradient: Gradient, z: Tensor) -> Tensor:
-        """The direction g~ of one step at `z`, shape (d,) or (n, d)."""
-        g = sam(gradient, z, self.rho) if self.rho else gradient(z)
+    def slope(self, gradient: Gradient, z: Tensor) -> Tensor:
+        """The gradient that one step at `z` goes by, shape (d,) or (n, d): SAM's, or the plain one."""
+        return sam(gradient, z, self.rho) if self.rho else gradient(z)
+
+    def descent(self, gradient: Gradient, z: Tensor, scale: float = 1.0, correction: Tensor | None = None) -> Tensor:
+        """The direction g~ of one step at `z`, shape (d,) or (n, d): the slope scaled, corrected, clipped, decayed."""
+        g = self.slope(gradient, z)
+        if scale != 1.0:
+            g = g.mul_(scale)
+        if correction is not None:
+            g = g.add_(correction)
         if self.clip_norm is not None:
             g = clip(g, self.clip_norm)
         return g.add_(z, alpha=self.weight_decay) if self.weight_decay else g
@@ -109,8 +120,8 @@ class LocalSgd(Solving, Memoryless):
     ) -> LocalSteps:
         """The local steps from `y`, to be computed when called.
 
-        Other solvers build on it: `velocity` is the momentum to begin with (overwritten), and every
-        step's direction is `scale` g~ + `correction`.
+        Other solvers build on it: `velocity` is the momentum to begin with (overwritten), and `scale` and
+        `correction` go into every step's `descent`.
         """
         return LocalSteps(self, y, weight, data, self.rate(view), velocity, scale, correction)
 
@@ -132,11 +143,8 @@ class LocalSteps:
         """The vector after the steps, and how many there were."""
         sgd, y, velocity, count = self.sgd, self.y, self.velocity, 0
         for gradient in self.data.steps(epochs=sgd.epochs, steps=sgd.steps):
-            step = sgd.descent(gradient, y if self.weight == 1.0 else y / self.weight)
-            if self.scale != 1.0:
-                step.mul_(self.scale)
-            if self.correction is not None:
-                step.add_(self.correction)
+            z = y if self.weight == 1.0 else y / self.weight
+            step = sgd.descent(gradient, z, self.scale, self.correction)
             if sgd.momentum:
                 velocity = step.clone() if velocity is None else velocity.mul_(sgd.momentum).add_(step)
                 step = velocity

@@ -105,11 +105,9 @@ class _Stacked:
         gradient = self._gradient(step, rows)
         if self.wrap is not None:
             gradient = self.wrap.first(rows)(gradient)
-        move = self.sgd.descent(gradient, y if self.weight is None else y / self.weight[:rows])
-        if self.asked[0].scale != 1.0:
-            move.mul_(self.asked[0].scale)
-        if self.correction is not None:
-            move.add_(self.correction[:rows])
+        correction = None if self.correction is None else self.correction[:rows]
+        z = y if self.weight is None else y / self.weight[:rows]
+        move = self.sgd.descent(gradient, z, self.asked[0].scale, correction)
         if self.sgd.momentum:
             assert self.velocity is not None
             move = self.velocity[:rows].mul_(self.sgd.momentum).add_(move)

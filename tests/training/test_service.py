@@ -190,7 +190,7 @@ def test_every_solver_gives_together_what_it_gives_alone(name: str, augment: Any
 class UnitSteps(LocalSgd):
     """Steps of unit length, by a norm that all rows of a matrix would share."""
 
-    def descent(self, gradient: Gradient, z: Tensor) -> Tensor:
+    def slope(self, gradient: Gradient, z: Tensor) -> Tensor:
         g = gradient(z)
         return g.div(g.norm() + 1e-12)
 
@@ -201,7 +201,7 @@ class UnitRows(LocalSgd):
 
     rows: ClassVar[bool] = True
 
-    def descent(self, gradient: Gradient, z: Tensor) -> Tensor:
+    def slope(self, gradient: Gradient, z: Tensor) -> Tensor:
         g = gradient(z)
         return g.div(g.norm(dim=-1, keepdim=True) + 1e-12)
 
@@ -210,7 +210,7 @@ class UnitRows(LocalSgd):
 class LaterUnitSteps(UnitRows):
     """Inherits from what works on rows, and does not."""
 
-    def descent(self, gradient: Gradient, z: Tensor) -> Tensor:
+    def slope(self, gradient: Gradient, z: Tensor) -> Tensor:
         g = gradient(z)
         return g.div(g.norm() + 1e-12)
 

@@ -171,6 +171,15 @@ def test_clipping_comes_before_weight_decay() -> None:
     assert float((step - 0.5 * START).norm()) == pytest.approx(1e-3)
 
 
+def test_a_correction_is_clipped_with_the_gradient_and_decay_is_not() -> None:
+    correction = torch.full_like(START, 40.0)
+    solver = LocalSgd(lr=1.0, steps=1, clip_norm=1e-3, weight_decay=0.5)
+    got, _ = solver.steps_from(START, 1.0, TASK.data(3), VIEW, scale=0.5, correction=correction)()
+    (gradient,) = gradients(1)
+    whole = 0.5 * gradient(START) + correction
+    torch.testing.assert_close(START - got, 1e-3 * whole / whole.norm() + 0.5 * START, rtol=0, atol=1e-12)
+
+
 # What others build on a local run
 
 
