@@ -93,7 +93,8 @@ def reports(exchange: Exchange, inner: Aggregation) -> Aggregation:
     if exchange.scheme not in _FEEDBACK:
         raise ValueError(f"scheme {exchange.scheme} is not for a server; use plain, ef14, ef21 or auto")
     if exchange.extras == "compressed" and not inner.changes:
-        raise ValueError("extras: compressed is for what a server adds up (scaffold, fedgamma, fedlesam_s); use exact")
+        those = "scaffold, fedgamma, fedlesam_s, fedsmoo"
+        raise ValueError(f"extras: compressed is for what a server adds up ({those}); use exact")
     said = inner.changes if exchange.extras == "compressed" else ()
     how, feedback = differences(exchange), _FEEDBACK[exchange.scheme]
     if feedback == "plain":

@@ -38,12 +38,13 @@ def fedsmoo(exchange: Exchange, /, *, rho: Radius = 0.1, penalty: PositiveFloat 
     y <- y - lr (g(y + s_k) + penalty (y - w) + penalty h_i) at every step, from w to y_i; then as `feddyn`
     h_i+ = h_i + (y_i - w), h+ = h + (1/n) sum(y_i - w), w+ = mean(y_i) + h+, and
     s+ = rho mean(mu_i) / |mean(mu_i)|. Sends 2 d numbers down (w, s)
-    and 2 d up (y_i, mu_i); clients keep h_i and mu_i, the server h and s. Source: Sun et al. 2023, with
-    s as in its public code.
+    and 2 d up (y_i, mu_i); clients keep h_i and mu_i, the server h and s. With `compression.extras: compressed` mu_i
+    goes up by its changes, and the server keeps every client's. Source: Sun et al. 2023, with s as in its public code.
     """
-    local = parts.local_sgd(sgd)
-    solver = parts.Smoo(parts.Undoing(parts.Dynamic(local, penalty)), rho)
-    return parts.server(exchange, solver, parts.Confirming(inner=parts.SmooAveraging(rho=rho)))
+    by_change = exchange.extras == "compressed"
+    solver = parts.Smoo(parts.Dynamic(parts.local_sgd(sgd), penalty), rho, by_change)
+    averaging = parts.SmooAveraging(rho=rho, by_change=by_change)
+    return parts.server(exchange, parts.Undoing(solver), parts.Confirming(inner=averaging))
 
 
 def fedlesam(

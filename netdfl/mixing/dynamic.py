@@ -9,13 +9,14 @@ sides are `netdfl.training.dynamic` and `netdfl.training.smoo`. Sources: Acar et
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from netdfl.core.types import Inbox, Outbox, View
+from netdfl.core.types import Inbox, NodeId, Outbox, View
 from netdfl.mixing.averaging import AroundAveraging, Stateless
 from netdfl.mixing.payloads import EXTRA, pack, to_all, vector
 from netdfl.training.sgd import along
@@ -51,17 +52,27 @@ class DynamicAveraging(AroundAveraging):
 
 
 class Perturbed(NamedTuple):
-    """The mean drift h, and the fleet's perturbation s, both of shape (d,)."""
+    """The mean drift h, the fleet's perturbation s, and by client mu_i where it comes by its changes; of shape (d,)."""
 
     drift: Tensor
     shared: Tensor
+    duals: Mapping[NodeId, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SmooAveraging(AroundAveraging):
-    """FedSMOO's exchange: FedDyn's, with the perturbation s beside the model. See `Aggregation`."""
+    """FedSMOO's exchange: FedDyn's, with the perturbation s beside the model. See `Aggregation`.
+
+    `by_change`: reports have the change of mu_i, and the server keeps mu_i of every client.
+    """
 
     rho: float
+    by_change: bool = False
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """That of mu_i, where that is what comes."""
+        return (DUAL,) if self.by_change else ()
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -70,7 +81,7 @@ class SmooAveraging(AroundAveraging):
 
     def init_server(self, x: Tensor, view: View) -> Perturbed:
         """h = s = 0."""
-        return Perturbed(x.new_zeros(x.shape), x.new_zeros(x.shape))
+        return Perturbed(x.new_zeros(x.shape), x.new_zeros(x.shape), {})
 
     def broadcast(self, state: Perturbed, x: Tensor, view: View) -> Outbox:
         """The model and s."""
@@ -81,5 +92,8 @@ class SmooAveraging(AroundAveraging):
         if not len(inbox):
             return state, x
         drifted, after = DynamicAveraging(averaging=self.averaging).aggregate(Drifted(state.drift), x, inbox, view)
-        duals = torch.stack([vector(message, x, EXTRA + DUAL) for message in inbox])
-        return Perturbed(drifted.drift, along(torch.zeros_like(x), duals.mean(0), self.rho)), after
+        duals = {message.src: vector(message, x, EXTRA + DUAL) for message in inbox}
+        if self.by_change:
+            duals = {j: state.duals[j] + change if j in state.duals else change for j, change in duals.items()}
+        shared = along(torch.zeros_like(x), torch.stack(list(duals.values())).mean(0), self.rho)
+        return Perturbed(drifted.drift, shared, {**state.duals, **duals} if self.by_change else {}), after

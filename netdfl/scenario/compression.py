@@ -18,7 +18,7 @@ PUSH = ("edge", "push_sum")
 SERVER = ("plain", "ef14", "ef21")
 _OWN = {"choco_sgd": "choco", "delicoco": "choco", "qdfedavgm": "choco", "deepsqueeze": "deepsqueeze"}
 _WHOLE = {"dispfl": "dispfl sends sparse vectors already", "slowmo": "slowmo needs the exact average"}
-ADDED_UP = ("scaffold", "fedgamma", "fedlesam_s")
+ADDED_UP = ("scaffold", "fedgamma", "fedlesam_s", "fedsmoo")
 """The methods with a server that adds up what clients report beside their models."""
 _UNIONS = 256
 _MOST = 0.5

@@ -211,8 +211,8 @@ COMPRESSORS: Mapping[str, Params | None] = MappingProxyType(
 )
 """By printed name. No error feedback, as in the paper."""
 
-COMPRESSED_CONTROLS = ("fedgamma", "fedlesam_s")
-"""Methods whose control variates travel compressed too, as the rest of a report does."""
+COMPRESSED_CONTROLS = ("fedgamma", "fedlesam_s", "fedsmoo")
+"""Methods whose control variates or duals travel compressed too, as the rest of a report does."""
 
 _EQUAL = "equal-compute"
 VARIANTS: Mapping[tuple[str, str], Methods] = MappingProxyType(

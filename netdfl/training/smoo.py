@@ -3,7 +3,8 @@
     s_k = rho (g - mu_i - s) / |g - mu_i - s|;   mu_i <- mu_i + s_k - s       (every local step)
     the gradient of the step is taken at y + s_k, on the same minibatch
 
-s comes with the server's model, mu_i goes up with the client's (`netdfl.mixing.dynamic`).
+s comes with the server's model, mu_i goes up with the client's (`netdfl.mixing.dynamic`). Where it is compressed, its
+change goes up, and both ends add what was said of it.
 Source: FedSMOO (Sun et al. 2023), as its public code does it.
 """
 
@@ -54,10 +55,14 @@ class Ascent(Rows):
 
 @dataclass(frozen=True)
 class Smoo(Solving):
-    """Any local solver with FedSMOO's ascent of radius `rho` under its gradients."""
+    """Any local solver with FedSMOO's ascent of radius `rho` under its gradients.
+
+    `by_change`: what goes up is mu_i's change, not mu_i.
+    """
 
     inner: LocalSolver
     rho: float
+    by_change: bool = False
 
     def init(self, x: Tensor, view: View) -> SmooState:
         """mu_i = 0."""
@@ -70,8 +75,11 @@ class Smoo(Solving):
         dual = state.dual.clone()
         perturbed = Wrapped(data, Ascent(received.extras[PERTURBATION], dual, self.rho))
         inner, update = yield from asked(self.inner, state.inner, y, received, weight, perturbed, view)
-        return SmooState(inner, dual), update._replace(extras={**update.extras, DUAL: dual})
+        told = dual - state.dual if self.by_change else dual
+        return SmooState(inner, dual), update._replace(extras={**update.extras, DUAL: told})
 
     def after_mix(self, state: SmooState, before: Tensor, after: Tensor, received: Received, view: View) -> SmooState:
-        """What the wrapped solver makes of it."""
-        return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view))
+        """What the wrapped solver makes of it; take back from mu_i what the server was not told."""
+        unsaid = received.unsaid.get(DUAL)
+        dual = state.dual if unsaid is None else state.dual - unsaid
+        return SmooState(self.inner.after_mix(state.inner, before, after, received, view), dual)

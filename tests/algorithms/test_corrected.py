@@ -61,11 +61,9 @@ def test_the_first_three_rounds_are_the_papers(smoo: bool) -> None:
     net = network("star")
     states = play_rounds(alg, first_states(alg, tasks, net.view), tasks, net.view, 3)
     torch.testing.assert_close(states[N].x, w, rtol=0, atol=1e-12)
-    own = states[2].local.inner if smoo else states[2].local
-    own = own.inner
-    torch.testing.assert_close(own.drift, drift[2], rtol=0, atol=1e-12)
+    torch.testing.assert_close(drift_in(states[2].local), drift[2], rtol=0, atol=1e-12)
     if smoo:
-        torch.testing.assert_close(states[2].local.dual, dual[2], rtol=0, atol=1e-10)
+        torch.testing.assert_close(states[2].local.inner.dual, dual[2], rtol=0, atol=1e-10)
         torch.testing.assert_close(states[N].mixing.inner.shared, shared, rtol=0, atol=1e-12)
 
 

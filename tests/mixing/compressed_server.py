@@ -51,15 +51,20 @@ def fleet_under_loss(scheme: str, probability: float) -> Tensor:
 
 
 def controls(
-    extras: ExtrasTravel, num_rounds: int, participation: float = 1.0, compressor: str = "top_k", **options: float
+    extras: ExtrasTravel,
+    num_rounds: int,
+    participation: float = 1.0,
+    compressor: str = "top_k",
+    method: str = "scaffold",
+    **options: float,
 ) -> tuple[NodeState, list[NodeState]]:
-    """The server's state and the clients' after `num_rounds` of SCAFFOLD."""
+    """The server's state and the clients' after `num_rounds` of SCAFFOLD, or of another `method`."""
     streams = Streams(1)
     tasks = {i: quadratic(i, streams, dim=DIM, condition=3.0) for i in range(CLIENTS + 1)}
     participants = sampled(CLIENTS, streams, participation=participation)
     network = Network(TOPOLOGIES["star"](CLIENTS + 1, streams), server=CLIENTS, participants=participants)
     exchange = Exchange(compressor=COMPRESSORS[compressor](**options), scheme="plain", extras=extras)
-    alg = ALGORITHMS["scaffold"].build(exchange, lr=LR / 4, local_steps=2)
+    alg = ALGORITHMS[method].build(exchange, lr=LR / 4, local_steps=2)
     states = play_rounds(alg, first_states(alg, tasks, network.view), tasks, network.view, num_rounds)
     return states[CLIENTS], [states[i] for i in range(CLIENTS)]
 

@@ -70,6 +70,16 @@ def test_both_halves_of_the_sum_agree_once_all_reports_come_again(name: str) -> 
     torch.testing.assert_close(mixing[0], mean, rtol=0, atol=1e-12)
 
 
+def test_a_dual_that_is_told_by_its_changes_is_the_servers_once_all_reports_come_again() -> None:
+    changes = replace(EXCHANGE, compressor=COMPRESSORS["top_k"](fraction=0.5), scheme="plain", extras="compressed")
+    states = under_loss("fedsmoo", 14, 0.4, changes, until=12)
+    told = states[CLIENTS].mixing.inner.inner.duals
+    for node in range(CLIENTS):
+        dual = half(states[node], "dual")
+        assert float(dual.norm()) > 1e-3
+        torch.testing.assert_close(told[node], dual, rtol=0, atol=1e-12)
+
+
 def test_where_all_reports_come_nothing_is_added_and_what_is_absurd_is_refused() -> None:
     w = torch.zeros(3)
     mixing = Confirming(inner=Averaging())
