@@ -87,7 +87,7 @@ class DynaFed:
     distil_loss: DistilLoss = "normalised"
     input_lr: PositiveFloat = 0.05
     label_lr: PositiveFloat = 0.01
-    label_scale: PositiveFloat = 1.0
+    label_scale: NonNegativeFloat = 1.0
     rate: PositiveFloat = 0.02
     rate_lr: NonNegativeFloat = 1e-5
     tuning_steps: PositiveInt = 20

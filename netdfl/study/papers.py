@@ -98,7 +98,7 @@ def _fedsynsam(synthesis: Params) -> Methods:
     """FedSynSAM's methods; lr and rho are tuned in the paper and not printed: those that fit its figures."""
     return {
         "fedavg": {},
-        # "DynaFed" in its tables relies on synthetic examples alone; settings of DynaFed's code.
+        # "DynaFed" in its tables relies on synthetic examples alone; settings near those of DynaFed's code.
         "dynafed_synonly": {"warmup_rounds": 25, "per_class": 20},
         "fedsam": {"rho": 0.05},
         "fedlesam": {"rho": 0.01},
