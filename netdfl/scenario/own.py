@@ -59,7 +59,8 @@ def places(directory: str) -> Sequence[Path]:
 def files_beside(scenario: Path) -> list[Path]:
     """What its parts may import of a scenario's folder: all modules, and the packages that were imported so far."""
     folder = scenario.resolve().parent
-    imported = {name.split(".")[1] for name in sys.modules if name.startswith(f"{_home(folder)}.")}
+    home = f"{_home(folder)}."
+    imported = {name.split(".")[1] for name in list(sys.modules) if name.startswith(home)}
     return sorted([*folder.glob("*.py"), *(path for name in imported if (path := folder / name).is_dir())])
 
 

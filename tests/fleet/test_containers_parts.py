@@ -130,6 +130,12 @@ def test_what_its_parts_import_goes_with_a_scenario_and_nothing_else(tmp_path: P
     assert load(folder / "scenario.yaml").topology == fleet.topology
 
 
+def test_a_folder_of_which_nothing_was_imported_has_its_modules(tmp_path: Path) -> None:
+    (tmp_path / "own.py").touch()
+    (tmp_path / "more").mkdir()
+    assert files_beside(tmp_path / "fleet.yaml") == [tmp_path / "own.py"]
+
+
 def test_what_a_testbed_is_known_to_be_without_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     folder = write_testbed(scenario(more=LOSSY), tmp_path / "bed")
