@@ -31,11 +31,11 @@ from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.memory import freed_kept
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
+from netdfl.testing.models import of_torch_alone
 from netdfl.training.base import Received
 from netdfl.training.classification import Classification, Samples
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build
-from netdfl.training.models.layers import HalvingAverage, PooledConv
 from netdfl.training.service import Service, one_by_one
 from netdfl.training.sgd import LocalSgd, NoState, Plain
 
@@ -210,22 +210,6 @@ def small_model(num: int, repeats: int, service: Service) -> list[Row]:
         Row(f"MLP 64-64-64-10, batch 32, {num} clients", ours, "us/step", way, theirs, theirs / ours)
         for way, theirs in took.items()
     ]
-
-
-def of_torch_alone(model: nn.Module) -> nn.Module:
-    """The same network, as it would be written with torch's layers."""
-    layers: list[nn.Module] = []
-    for layer in model.children():
-        if isinstance(layer, nn.GroupNorm):
-            layers.append(nn.InstanceNorm2d(layer.num_channels, affine=True))
-        elif isinstance(layer, PooledConv):
-            conv = nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size[0])
-            layers += [conv, nn.ReLU(), nn.MaxPool2d(2)]
-        elif isinstance(layer, HalvingAverage):
-            layers.append(nn.AvgPool2d(2))
-        else:
-            layers.append(nn.ReLU() if isinstance(layer, nn.ReLU) else layer)
-    return nn.Sequential(*layers)
 
 
 def convolutions(repeats: int, service: Service) -> list[Row]:

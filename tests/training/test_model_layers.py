@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
+from netdfl.testing.models import of_torch_alone
 from netdfl.training.models.catalog import cifar_cnn, convnet
-from netdfl.training.models.layers import ChannelsLast, HalvingAverage, PooledConv
+from netdfl.training.models.layers import ChannelsLast, HalvingAverage
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 6), (2, 3, 9, 7), (1, 1, 2, 2), (5, 4, 8, 8)])
@@ -21,32 +22,13 @@ def test_the_halving_average_is_average_pooling(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(*slopes, rtol=1e-15, atol=1e-15)
 
 
-def plain(module: nn.Module) -> nn.Module:
-    """The model as the papers describe it, of torch's own layers."""
-    layers: list[nn.Module] = []
-    for layer in module.children():
-        if isinstance(layer, HalvingAverage):
-            layers.append(nn.AvgPool2d(2))
-        elif isinstance(layer, PooledConv):
-            conv = nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size).double()
-            conv.load_state_dict(layer.state_dict())
-            layers += [conv, nn.ReLU(), nn.MaxPool2d(2)]
-        elif isinstance(layer, nn.GroupNorm):
-            norm = nn.InstanceNorm2d(layer.num_channels, affine=True).double()
-            norm.load_state_dict(layer.state_dict())
-            layers.append(norm)
-        else:
-            layers.append(nn.ReLU() if isinstance(layer, nn.ReLU) else layer)
-    return nn.Sequential(*layers)
-
-
 @pytest.mark.parametrize("make", [cifar_cnn, convnet])
 def test_a_model_and_its_plain_form_agree(make) -> None:
     torch.manual_seed(0)
     model = make((3, 32, 32), 10).double()
     for parameter in model.parameters():
         nn.init.uniform_(parameter, -0.3, 0.3)
-    reference, x = plain(model), torch.randn(4, 3, 32, 32, dtype=torch.float64, requires_grad=True)
+    reference, x = of_torch_alone(model), torch.randn(4, 3, 32, 32, dtype=torch.float64, requires_grad=True)
     scores, expected = model(x), reference(x)
     torch.testing.assert_close(scores, expected, rtol=1e-10, atol=1e-10)
     found = torch.autograd.grad(scores.square().sum(), [*model.parameters(), x])
