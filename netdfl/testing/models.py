@@ -1,4 +1,4 @@
-"""The catalog's networks in torch's own layers, to be compared with: their values in tests, their speed in benchmarks."""
+"""The networks of the catalog in torch's own layers, to be compared with: in value by tests, in speed by benchmarks."""
 
 from __future__ import annotations
 
