@@ -78,10 +78,10 @@ def mass(play: Play) -> tuple[Tensor, float]:
     return x, w
 
 
-def ends(mixing: Mixing) -> list[Play]:
+def ends(mixing: Mixing, dim: int = 1) -> list[Play]:
     plays = []
     for seed in range(12):
-        play, rng = Play(mixing, seed), Streams(seed).rng("loss")
+        play, rng = Play(mixing, seed, dim=dim), Streams(seed).rng("loss")
         for _ in range(100):
             play.mix(lose(play.send(), rng))
         plays.append(play)
@@ -102,6 +102,7 @@ def test_naive_push_sum_agrees_on_something_else() -> None:
     assert sum(error > 3e-3 for error in errors) >= 10
     assert median(errors) > 1e-2
     assert all(sum(play.weights()) < 1e-6 for play in plays)
+    assert sum(play.error() > 1e-2 for play in ends(PushSum(), dim=10)) >= 10
 
 
 def test_without_loss_it_is_push_sum() -> None:
