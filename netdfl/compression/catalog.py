@@ -1,19 +1,19 @@
-"""The compressors by name, as a scenario writes them."""
+"""The compressors by name, as a scenario writes them.
+
+Importing this file is cheap, so that a scenario is checked in a moment: each function imports its compressor, and torch
+with it, when it is called.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from netdfl.compression.base import Compressor
-from netdfl.compression.chain import Chain
-from netdfl.compression.identity import Cast, Identity
-from netdfl.compression.low_rank import LowRank
-from netdfl.compression.qsgd import Qsgd
-from netdfl.compression.sign import Sign
-from netdfl.compression.sparsify import RandomK, TopK
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
+
+if TYPE_CHECKING:
+    from netdfl.compression.base import Compressor
 
 Norm = Literal["max", "l2"]
 Bits = Annotated[int, Bound(ge=1, le=16)]
@@ -22,16 +22,22 @@ Levels = Annotated[int, Bound(ge=0, le=32767)]
 
 def identity() -> Compressor:
     """Send every number as it is."""
+    from netdfl.compression.identity import Identity
+
     return Identity()
 
 
 def float16() -> Compressor:
     """Round to IEEE half precision: 3 digits, magnitudes from 6e-5 to 65504."""
+    from netdfl.compression.identity import Cast
+
     return Cast("float16")
 
 
 def bfloat16() -> Compressor:
     """Round to bfloat16: 2 digits, the range of float32."""
+    from netdfl.compression.identity import Cast
+
     return Cast("bfloat16")
 
 
@@ -57,6 +63,9 @@ def qsgd(
     Raises:
         ValueError: `scaled` or `entropy` with 1 bit, where they have no meaning.
     """
+    from netdfl.compression.qsgd import Qsgd
+    from netdfl.compression.sign import Sign
+
     if bits == 1 and not levels:
         if scaled or entropy:
             raise ValueError("qsgd with bits: 1 is the sign compressor: leave out scaled and entropy, or use 2 bits")
@@ -72,6 +81,8 @@ def top_k(
     Raises:
         ValueError: Neither a fraction nor a count.
     """
+    from netdfl.compression.sparsify import TopK
+
     return TopK(_fraction(fraction, count), count, method == "threshold")
 
 
@@ -86,16 +97,22 @@ def random_k(*, fraction: Probability = 0.1, count: NonNegativeInt = 0, unbiased
     Raises:
         ValueError: Neither a fraction nor a count.
     """
+    from netdfl.compression.sparsify import RandomK
+
     return RandomK(_fraction(fraction, count), count, unbiased)
 
 
 def sign(*, bucket: NonNegativeInt = 512) -> Compressor:
     """Send one bit a number, and the mean magnitude of each bucket (0: of the whole vector)."""
+    from netdfl.compression.sign import Sign
+
     return Sign(bucket)
 
 
 def low_rank(*, rank: PositiveInt = 4) -> Compressor:
     """Send the vector, seen as a square matrix, as a product of two matrices of this rank."""
+    from netdfl.compression.low_rank import LowRank
+
     return LowRank(rank)
 
 
@@ -115,6 +132,9 @@ def chain(
     Raises:
         ValueError: Neither a fraction nor a count; `scaled` or `entropy` with 1 bit.
     """
+    from netdfl.compression.chain import Chain
+    from netdfl.compression.sparsify import RandomK, TopK
+
     values = qsgd(bits=bits, bucket=bucket, norm=norm, scaled=scaled, entropy=entropy)
     share = _fraction(fraction, count)
     return Chain(TopK(share, count) if select == "top_k" else RandomK(share, count), values)

@@ -12,7 +12,7 @@ from netdfl.core.units import format_time, parse_time_ns
 from netdfl.scenario.fields import Strict, parse_nodes
 from netdfl.scenario.parts import Part
 from netdfl.scenario.slots import Slot
-from netdfl.scenario.tables import SELECTIONS, WEIGHTS, listed, sketched
+from netdfl.scenario.tables import SELECTIONS, WEIGHTS, listed
 
 
 class TopologyPart(Part):
@@ -45,7 +45,7 @@ class CompressionPart(Part):
 
 TOPOLOGY = Slot("topology", listed("netdfl.topology.catalog", "TOPOLOGIES"), base=TopologyPart)
 COMPRESSION = Slot(
-    "compression", sketched("netdfl.compression.catalog", "COMPRESSORS"), base=CompressionPart, optional=True
+    "compression", listed("netdfl.compression.catalog", "COMPRESSORS"), base=CompressionPart, optional=True
 )
 
 

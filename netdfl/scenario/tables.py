@@ -14,11 +14,6 @@ def listed(module: str, name: str) -> Callable[[], Table]:
     return lambda: getattr(importlib.import_module(module), name)
 
 
-def sketched(module: str, name: str) -> Callable[[], Table]:
-    """The table `name` of a module that imports torch, read from its source."""
-    return lambda: names_of(module)[name]
-
-
 def chosen(module: str, *names: str) -> Callable[[], Table]:
     """Functions of a module that imports torch, by their own names, read from its source."""
     return lambda: {name: names_of(module)[name] for name in names}

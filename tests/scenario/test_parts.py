@@ -111,13 +111,3 @@ def test_a_sketch_has_the_signature_of_the_real_function() -> None:
                 assert parameter.annotation == known[parameter.name].annotation
         assert sketch.real is real
         assert sketch.__doc__.splitlines()[0] == real.__doc__.splitlines()[0]
-
-
-def test_a_sketched_table_has_the_entries_of_the_real_one() -> None:
-    from netdfl.compression.catalog import COMPRESSORS
-
-    sketched = names_of("netdfl.compression.catalog")["COMPRESSORS"]
-    assert list(sketched) == list(COMPRESSORS)
-    for name, function in COMPRESSORS.items():
-        mine = model_of(sketched[name], name).model_json_schema()
-        assert mine == model_of(function, name).model_json_schema()
