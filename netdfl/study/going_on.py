@@ -25,7 +25,6 @@ from netdfl.record.run import CHECKPOINTS
 from netdfl.scenario.load import load
 from netdfl.scenario.schema import Checkpoint, Scenario
 from netdfl.training.classification import Classification
-from netdfl.training.stacked_model import draws_at_random
 
 PARTS = 20
 """Checkpoints of a run, at least; as many as it has rounds where these are fewer."""
@@ -71,7 +70,7 @@ def rounds_between(scenario: Scenario, disk: Path, jobs: int) -> int | None:
     """How many local rounds go into a checkpoint of this run; None where it writes none, or says itself how many.
 
     A run writes checkpoints where it trains a model in the simulated world, where going on is exact (not with
-    `batching: auto`, nor with dropout), and where all of them take less than half of what is free on `disk`, shared
+    `batching: auto`), and where all of them take less than half of what is free on `disk`, shared
     by `jobs`. They are a twentieth of the run each, or less where that would not fit `MOST_HELD`. Raises InputError.
     """
     task: Any = scenario.task
@@ -90,12 +89,10 @@ def _is_simulated(scenario: Scenario) -> bool:
 
 
 def _bytes_per_round(scenario: Scenario) -> int:
-    """What one local round of all nodes that train takes on disk, by their first state; 0 for a model with dropout."""
+    """What one local round of all nodes that train takes on disk, by their first state."""
     blueprint = Blueprint.of(scenario)
     task = blueprint.problem.task(0, "cpu")
     assert isinstance(task, Classification)
-    if draws_at_random(task.model, task.initial(), task.samples.x[:2]):
-        return 0
     state = first_state(task.initial(), blueprint.algorithm, blueprint.view(0, 0, frozenset()))
     share = scenario.topology.participation
     num_trained = math.ceil(share * scenario.nodes) if share <= 1 else int(share)

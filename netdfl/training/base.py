@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from math import nan
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor
 
-from netdfl.core.rng import Streams
+from netdfl.core.rng import Key, Streams
 from netdfl.core.types import View
 
 S = TypeVar("S")
@@ -45,7 +46,7 @@ class Received(NamedTuple):
 
 
 class Gradient(Protocol):
-    """The stochastic gradient of one minibatch: the same minibatch at every call."""
+    """The stochastic gradient of one minibatch: the same minibatch, and the same masks of dropout, at every call."""
 
     def __call__(self, at: Tensor) -> Tensor:
         """Gradient of the loss at the flat parameters `at`, shape (d,).
@@ -76,8 +77,13 @@ class Objective(Protocol):
     def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Mean loss at the flat parameters `at`, shape (d,), over examples; differentiable by `at`, `x` and `y`.
 
-        `x` has shape (N, *input_shape); `y` are labels, shape (N,), or probabilities, shape (N, num_labels).
+        `x` has shape (N, *input_shape); `y` are labels, shape (N,), or probabilities, shape (N, num_labels). A model
+        is in training mode, for what the loss is asked for is training on the examples.
         """
+        ...
+
+    def drawing(self, *key: Key) -> AbstractContextManager[None]:
+        """What a model draws at random within (dropout) is of the stream `key`; nothing where none is drawn."""
         ...
 
 
@@ -99,7 +105,7 @@ class LocalData(Protocol):
         ...
 
     def loss(self, at: Tensor) -> float:
-        """Mean loss over the node's training data at `at`, or over a fixed part of it."""
+        """Mean loss over the node's training data at `at`, or a fixed part of it; a model is in evaluation mode."""
         ...
 
 

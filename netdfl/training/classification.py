@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from netdfl.core.errors import NotFiniteError, TrainingError
-from netdfl.core.rng import Streams
+from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
 from netdfl.training.base import Gradient, LocalData
 from netdfl.training.flat import FlatModel
@@ -45,6 +46,10 @@ class CrossEntropy:
     def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Mean cross-entropy."""
         return cross_entropy(self.model.scores(at, x), y)
+
+    def drawing(self, *key: Key) -> AbstractContextManager[None]:
+        """Dropout's masks within are those of the stream `key`."""
+        return self.model.drawing(self.streams.integer("dropout", *key))
 
 
 class Classification:
@@ -113,13 +118,14 @@ class Round:
         self.task = task
         self.objective = task.objective
         self.shapes = task.model.shapes
+        self.round = round
         self.rng = task.streams.rng("batches", task.node, round)
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """One gradient per minibatch; the last batch of an epoch may be short. No samples: no steps."""
         losses: list[Tensor] = []
-        for x, y in self._batches(epochs, steps):
-            yield self._gradient(x, y, losses)
+        for step, (x, y) in enumerate(self._batches(epochs, steps)):
+            yield self._gradient(step, x, y, losses)
         self.finish(torch.stack(losses) if losses else None)
 
     def num_steps(self, *, epochs: int | None = None, steps: int | None = None) -> int:
@@ -157,12 +163,14 @@ class Round:
                 yield (x if task.augment is None else task.augment(x, self.rng)), y
                 left -= 1
 
-    def _gradient(self, x: Tensor, y: Tensor, losses: list[Tensor]) -> Gradient:
+    def _gradient(self, step: int, x: Tensor, y: Tensor, losses: list[Tensor]) -> Gradient:
         task, first = self.task, True
+        masks = task.node, self.round, step
 
         def gradient(at: Tensor) -> Tensor:
             nonlocal first
-            loss = task.model.slope(at, x, y, task._grad)
+            with task.objective.drawing(*masks):
+                loss = task.model.slope(at, x, y, task._grad)
             if first:
                 losses.append(loss)
                 first = False
@@ -182,16 +190,16 @@ class Round:
             raise NotFiniteError(f"the training loss became {float(losses[step])}", step)
 
     def loss(self, at: Tensor) -> float:
-        """Mean loss over the client's whole training set at `at`."""
+        """Mean loss over the client's whole training set at `at`, in evaluation mode."""
         return evaluate(self.task.model, at, self.task.samples)[1]
 
 
 @torch.no_grad()
 def evaluate(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy of the model at the flat vector `at` over `samples`."""
+    """Accuracy and mean cross-entropy of the model at the flat vector `at` over `samples`, in evaluation mode."""
     if not len(samples):
         raise TrainingError("can't evaluate on an empty set")
-    module, correct, loss = model.bind(at), 0, 0.0
+    module, correct, loss = model.bind(at, training=False), 0, 0.0
     for x, y in zip(samples.x.split(batch), samples.y.split(batch), strict=True):
         scores = module(x)
         correct += int((scores.argmax(1) == y).sum())

@@ -72,7 +72,8 @@ class Distiller:
         optimizer: torch.optim.Optimizer = chosen(groups)
         for iteration in range(self.iterations):
             start, target = self._segment(trajectory, rng)
-            loss = self._mismatch(start, target, objective, self._examples(x, y), rate, changes)
+            with objective.drawing("distil", view.round, iteration):
+                loss = self._mismatch(start, target, objective, self._examples(x, y), rate, changes)
             if not bool(torch.isfinite(loss)):
                 raise TrainingError(
                     f"the distillation's loss is {loss.item()} in iteration "
@@ -135,9 +136,10 @@ class Tuning:
         changes = objective.streams.rng("augment", "tune", view.round)
         at = x.clone().requires_grad_()
         optimizer = torch.optim.Adam([at], lr=self.lr)
-        for _ in range(self.steps):
+        for step in range(self.steps):
             optimizer.zero_grad()
             seen = dsa(examples.x, changes, transformations=self.augment)
-            objective.loss(at, seen, examples.y).backward()
+            with objective.drawing("tune", view.round, step):
+                objective.loss(at, seen, examples.y).backward()
             optimizer.step()
         return at.detach()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple
 
 import torch
@@ -72,11 +73,13 @@ def _gradients(synthetic: Mapping[str, Tensor], objective: Objective, batch: int
     """The gradient on synthetic examples: another minibatch of them at every call."""
     x, y = synthetic[INPUTS], synthetic[LABELS]
     rng = objective.streams.rng("synthetic", view.node, view.round)
+    calls = count()
 
     def gradient(at: Tensor) -> Tensor:
         chosen = torch.from_numpy(rng.permutation(len(x))[:batch]).to(x.device)
         leaf = at.detach().requires_grad_()
-        (slope,) = torch.autograd.grad(objective.loss(leaf, x[chosen], y[chosen]), leaf)
+        with objective.drawing("synthetic", view.node, view.round, next(calls)):
+            (slope,) = torch.autograd.grad(objective.loss(leaf, x[chosen], y[chosen]), leaf)
         return slope
 
     return gradient

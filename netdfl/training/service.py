@@ -27,7 +27,7 @@ from netdfl.training.base import LocalData
 from netdfl.training.classification import Classification, Round
 from netdfl.training.sgd import LocalSteps
 from netdfl.training.stacked import likeness, run_stacked, split
-from netdfl.training.stacked_model import StackedModel, draws_at_random
+from netdfl.training.stacked_model import StackedModel
 
 Batching = Literal["exact", "auto"]
 Outcome: TypeAlias = tuple[Any, Exception | None]
@@ -87,7 +87,6 @@ class Service:
         self.ways: set[Way] = set()
         self._pool: ThreadPoolExecutor | None = None
         self._stacked: dict[int, StackedModel | None] = {}
-        self._random: dict[int, bool] = {}
 
     def compute(self, calls: Sequence[Callable[[], Any]]) -> list[Outcome]:
         """The outcome of each call, in order. In `exact` batching none depends on the others."""
@@ -130,7 +129,7 @@ class Service:
         if self.batching == "auto" and self._rows(task) is not None:
             return "stacked"
         large = task.model.dim * task.batch_size >= WORTH_A_THREAD
-        return "threads" if on_cpu and large and self.threads > 1 and not self._draws(task) else "alone"
+        return "threads" if on_cpu and large and self.threads > 1 and not _draws(task) else "alone"
 
     def _rows(self, task: Classification) -> StackedModel | None:
         """The task's model, stacked; None where it can't be, or where that would not pay."""
@@ -143,11 +142,6 @@ class Service:
             samples = task.samples.x[: task.batch_size], task.samples.y[: task.batch_size]
             self._stacked[id(model)] = stacked if stacked.agrees(task.initial(), *samples) else None
         return self._stacked[id(model)]
-
-    def _draws(self, task: Classification) -> bool:
-        if id(task.model) not in self._random:
-            self._random[id(task.model)] = draws_at_random(task.model, task.initial(), task.samples.x[:1])
-        return self._random[id(task.model)]
 
     def _ask(
         self,
@@ -188,6 +182,10 @@ class Service:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, "train", lambda: torch.set_num_threads(1))
         return self._pool.map(lambda work: work(), works)
+
+
+def _draws(task: Classification) -> bool:
+    return task.model.draws(task.initial(), task.samples.x[: task.batch_size])
 
 
 def _outcome(call: Callable[[], Any]) -> Outcome:

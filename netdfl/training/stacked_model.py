@@ -78,13 +78,3 @@ def _varied(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     chosen = torch.arange(max(4, len(y)), device=y.device) % len(y)
     scale = torch.linspace(0.5, 1.5, len(chosen), device=x.device, dtype=x.dtype)
     return x[chosen] * scale.view(-1, *(1,) * (x.dim() - 1)), y[chosen]
-
-
-def draws_at_random(model: FlatModel, at: Tensor, x: Tensor) -> bool:
-    """Whether the model takes numbers from torch's global stream, as dropout does."""
-    if model.perceptron is not None:
-        return False
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        before = torch.get_rng_state()
-        model.bind(at)(x)
-        return not torch.equal(before, torch.get_rng_state())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.errors import NotFiniteError
-from netdfl.core.rng import Streams
+from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
 from netdfl.core.units import PositiveInt
 from netdfl.training.base import Gradient, LocalData
@@ -35,6 +36,10 @@ class Centers:
     def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """The mean quadratic; labels mean nothing."""
         return 0.5 * (self.curvature * (at - x).square()).sum(1).mean()
+
+    def drawing(self, *key: Key) -> AbstractContextManager[None]:
+        """Nothing is drawn."""
+        return nullcontext()
 
 
 class Quadratic:

@@ -45,12 +45,6 @@ algorithm: {name: dfedavg, lr: 0.05, local_steps: 1}
 topology: ring
 wait: {deadline: none}
 """
-DROPOUT = """
-from torch import nn
-
-def model(shape, num_classes, /):
-    return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, num_classes))
-"""
 
 
 @pytest.fixture
@@ -200,9 +194,7 @@ def test_checkpoints_take_half_of_the_free_disk_at_most(
 
 @pytest.mark.parametrize(
     "change",
-    ["world.kind=processes", "task={kind: consensus, dim: 2}", "task.batching=auto", "checkpoint.every=5",
-     "task.model=dropout:model"],
-)  # fmt: skip
+    ["world.kind=processes", "task={kind: consensus, dim: 2}", "task.batching=auto", "checkpoint.every=5"],
+)
 def test_a_run_that_could_not_go_on_exactly_writes_none_by_itself(scenario: Path, tmp_path: Path, change: str) -> None:
-    (tmp_path / "dropout.py").write_text(DROPOUT)
     assert rounds_between(load(scenario, [change]), tmp_path, 1) is None

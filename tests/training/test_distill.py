@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,9 @@ def test_every_step_sees_another_change() -> None:
         def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
             seen.append(x)
             return task().objective.loss(at, x, y)
+
+        def drawing(self, *key: int | str) -> AbstractContextManager[None]:
+            return nullcontext()
 
     examples = Examples(task().samples.x, task().samples.y)
     tuning = Tuning(steps=6, lr=0.01, augment=("color",))

@@ -23,7 +23,7 @@ def batch() -> tuple[Tensor, Tensor]:
 def test_binding_copies_nothing() -> None:
     model = FlatModel(module())
     at = model.flat()
-    bound = model.bind(at)
+    bound = model.bind(at, training=True)
     first = next(bound.parameters())
     assert first.data_ptr() == at.data_ptr()
     at[0] = 42.0
@@ -34,7 +34,7 @@ def test_binding_copies_nothing() -> None:
 def test_flat_and_bind_are_inverse_and_flat_is_fresh() -> None:
     model = FlatModel(module())
     at = torch.arange(model.dim, dtype=torch.float32)
-    model.bind(at)
+    model.bind(at, training=True)
     out = model.flat()
     assert torch.equal(out, at)
     assert out.data_ptr() != at.data_ptr()
@@ -45,7 +45,7 @@ def test_the_flat_gradient_is_autograds() -> None:
     model, plain = FlatModel(module()), module()
     at = model.flat()
     out = torch.empty_like(at)
-    got = model.gradient(cross_entropy(model.bind(at)(x), y), out)
+    got = model.gradient(cross_entropy(model.bind(at, training=True)(x), y), out)
     cross_entropy(plain(x), y).backward()
     expected = torch.cat([p.grad.reshape(-1) for p in plain.parameters() if p.grad is not None])
     assert torch.equal(got, expected)
@@ -58,18 +58,18 @@ def test_vectors_in_turn_each_give_their_own_result() -> None:
     model = FlatModel(module())
     one = model.flat()
     two = one * 0.5
-    first = model.bind(one)(x)
-    second = model.bind(two)(x)
+    first = model.bind(one, training=True)(x)
+    second = model.bind(two, training=True)(x)
     assert not torch.equal(first, second)
-    assert torch.equal(model.bind(one)(x), first)
+    assert torch.equal(model.bind(one, training=True)(x), first)
     one.mul_(0.5)
-    assert torch.equal(model.bind(one)(x), second)
+    assert torch.equal(model.bind(one, training=True)(x), second)
 
 
 def test_a_vector_of_the_wrong_length_is_refused() -> None:
     model = FlatModel(module())
     with pytest.raises(RuntimeError):
-        model.bind(torch.zeros(model.dim + 1))
+        model.bind(torch.zeros(model.dim + 1), training=True)
 
 
 def test_frozen_parameters_stay_out_of_the_vector() -> None:

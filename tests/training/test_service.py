@@ -30,7 +30,7 @@ from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.service import Service, one_by_one
 from netdfl.training.sgd import LocalSgd
 from netdfl.training.smoo import PERTURBATION, Smoo
-from netdfl.training.stacked_model import StackedModel, draws_at_random
+from netdfl.training.stacked_model import StackedModel
 
 SIZES = (40, 7, 33, 64, 1, 0, 16, 40)
 SHAPE = (1, 4, 4)
@@ -311,8 +311,8 @@ def test_models_that_draw_or_mix_examples_are_not_stacked() -> None:
     assert not StackedModel(mixes).agrees(mixes.flat(), x, y)
     assert not StackedModel(mixes).agrees(mixes.flat(), x[:1], y[:1])
     assert StackedModel(plain).agrees(plain.flat(), x, y)
-    assert draws_at_random(dropout, dropout.flat(), x)
-    assert not draws_at_random(plain, plain.flat(), x)
+    assert dropout.draws(dropout.flat(), x)
+    assert not plain.draws(plain.flat(), x)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -344,7 +344,7 @@ def test_a_perceptrons_formula_is_autograds(hidden: list[int], dtype: torch.dtyp
     ours, theirs = torch.empty_like(at), torch.empty_like(at)
     assert model.perceptron is not None
     loss = model.slope(at, x, y, ours)
-    expected = cross_entropy(model.bind(at)(x), y)
+    expected = cross_entropy(model.bind(at, training=True)(x), y)
     model.gradient(expected, theirs)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
     assert torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance)
