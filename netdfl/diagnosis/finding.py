@@ -47,10 +47,25 @@ class Finding:
     suspected: bool = False
     over: bool = False
 
+    def is_same(self, other: Finding) -> bool:
+        """Whether two looks show one stall, which may have grown: some node waits for the same one as before.
+
+        Nodes that wait for each other, or for one message, do so in one round.
+        """
+        if self.cause is not other.cause or (self.round != other.round and self.of_one_round):
+            return False
+        if not self.witness and not other.witness:
+            return self.roots == other.roots
+        return not {*self.witness}.isdisjoint(other.witness)
+
+    def is_kin(self, other: Finding) -> bool:
+        """Whether others may have come to wait for the same nodes: a stall of one look that the next shows so."""
+        return self.cause is other.cause and not self.of_one_round and self.culprits == other.culprits
+
     @property
-    def key(self) -> tuple[Cause, tuple[NodeId, ...], int]:
-        """What makes it the same finding in a later snapshot."""
-        return self.cause, self.roots, self.began_ns
+    def of_one_round(self) -> bool:
+        """Whether the stall is one of a single round: in the next it would be another."""
+        return self.cause in (Cause.DEADLOCK, Cause.LOST_MESSAGE)
 
     @property
     def detection_s(self) -> float:

@@ -6,13 +6,15 @@ quiet for longer than the pace of the fleet explains, and keeps every finding un
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.finding import Cause, Finding, by_verdict
+from netdfl.diagnosis.finding import Finding, by_verdict
 
 FIRST_NS = 30 * NS_PER_S
 FIRST_LOOK_NS = 2 * NS_PER_S
@@ -20,6 +22,7 @@ LEAST_NS = NS_PER_S
 ROUNDS_QUIET = 10
 ROUNDS_LIVELOCK = 100
 LEAST_LIVELOCK_NS = 30 * NS_PER_S
+ROUNDS_KEPT = 15
 
 
 class Pace:
@@ -28,16 +31,23 @@ class Pace:
     def __init__(self, nodes: Iterable[NodeId]) -> None:
         """All `nodes` begin now."""
         self.rounds: dict[NodeId, tuple[int, int]] = dict.fromkeys(nodes, (0, 0))
+        self._took: dict[NodeId, deque[int]] = {node: deque(maxlen=ROUNDS_KEPT) for node in self.rounds}
 
     def at(self, node: NodeId, round: int, now_ns: int) -> None:
         """`node` is in `round`; its time is kept where the round is a new one."""
-        if self.rounds[node][0] != round:
+        before, since_ns = self.rounds[node]
+        if round != before:
             self.rounds[node] = (round, now_ns)
+        if round > before:
+            self._took[node].append((now_ns - since_ns) // (round - before))
 
     @property
     def round_ns(self) -> int | None:
-        """What a round takes the slowest node on average; None before the first round ends."""
-        return max((since_ns // round for round, since_ns in self.rounds.values() if round > 0), default=None)
+        """What a round takes the slowest node; None before the first round ends.
+
+        Of each node the median of its last rounds: one of them may hold a stall, which is no pace.
+        """
+        return max((int(median(took)) for took in self._took.values() if took), default=None)
 
     @property
     def patience_ns(self) -> int:
@@ -70,38 +80,45 @@ class Watch:
 
     def __init__(self) -> None:
         """Nothing found yet."""
-        self.open: dict[Any, Finding] = {}
+        self.open: list[Finding] = []
         self.closed: list[Finding] = []
 
     def take(self, found: Iterable[Finding]) -> list[Finding]:
         """Take what holds now; return what is news: new, or confirmed after it was suspected."""
-        current = {_key(finding): finding for finding in found}
-        ended = [finding for key, finding in self.open.items() if key not in current and not finding.suspected]
-        self.closed += [replace(finding, over=True) for finding in ended]
-        news = [f for key, f in current.items() if key not in self.open or _more(self.open[key], f)]
-        self.open = {key: _first_seen(self.open.get(key), finding) for key, finding in current.items()}
+        found = list(found)
+        before = _earlier(self.open, found)
+        news = [now for was, now in zip(before, found, strict=True) if was is None or _more(was, now)]
+        ended = [each for each in self.open if not any(each is was for was in before)]
+        self.closed += [replace(each, over=True) for each in ended if not each.suspected]
+        self.open = [_first_seen(was, now) for was, now in zip(before, found, strict=True)]
         return news
 
     def close(self, finding: Finding, how: str) -> None:
         """A stall was ended by `how`: `skip` or `resend`."""
-        self.open.pop(_key(finding), None)
+        self.open = [each for each in self.open if not each.is_same(finding)]
         self.closed.append(replace(finding, over=True, text=f"{finding.text} ({how})"))
 
     @property
     def findings(self) -> list[Finding]:
         """Everything found, in the order in which it was found."""
-        return sorted([*self.closed, *self.open.values()], key=lambda finding: finding.found_ns)
+        return sorted([*self.closed, *self.open], key=lambda finding: finding.found_ns)
 
     def to_result(self) -> Mapping[str, list[dict[str, Any]]]:
         """`deadlocks` and `stalls` of `result.json`."""
         return by_verdict(self.findings)
 
 
-def _key(finding: Finding) -> Any:
-    """The same stall grows: more nodes come to wait, the culprits or the roots stay."""
-    if finding.cause in (Cause.DEADLOCK, Cause.LOST_MESSAGE):
-        return finding.cause, finding.roots, finding.round
-    return finding.cause, finding.culprits
+def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Finding | None]:
+    """As what the look before knew each of `found`: by its waits, else by whom it waits for."""
+    left = list(before)
+    earlier: list[Finding | None] = [None] * len(found)
+    for alike in (Finding.is_same, Finding.is_kin):
+        for place, finding in enumerate(found):
+            match = next((each for each in left if earlier[place] is None and alike(each, finding)), None)
+            if match is not None:
+                left.remove(match)
+                earlier[place] = match
+    return earlier
 
 
 def _more(before: Finding, now: Finding) -> bool:

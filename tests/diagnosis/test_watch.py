@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from wait_graphs import fleet, is_, lost, waits
+from wait_graphs import FLYING, fleet, is_, lost, waits
 
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
@@ -20,6 +20,7 @@ from netdfl.diagnosis.finding import Cause
 from netdfl.diagnosis.outages import Outage, Outages
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.recover import MOST_RESENDS, Recovery, Resend, Skip
+from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Fate, State, What
 from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, Pace, Watch
 from netdfl.links.events import CompiledEvent
@@ -169,6 +170,41 @@ def test_pace_follows_the_median_node() -> None:
     assert pace.quiet(10 * SECOND, [0, 1, 2])
     assert not pace.quiet(10 * SECOND, [0, 1])
     assert pace.quiet(11 * SECOND, [0], LEAST_NS)
+
+
+def test_one_long_stall_makes_nobody_patient() -> None:
+    pace = Pace(range(2))
+    for round in range(1, 6):
+        for node in (0, 1):
+            pace.at(node, round, round * SECOND // 10 + (10 * SECOND if round > 2 else 0))
+    assert (pace.round_ns, pace.patience_ns) == (SECOND // 10, LEAST_NS)
+
+
+def test_rounds_that_a_node_skips_when_it_returns_are_no_pace() -> None:
+    pace = Pace([0])
+    for round, at_ns in ((1, 1), (2, 2), (9, 3), (4, 4), (5, 5)):
+        pace.at(0, round, at_ns * SECOND)
+    assert pace.round_ns == SECOND
+
+
+def test_two_stalls_of_one_look_with_the_same_cause_and_culprit_are_two() -> None:
+    """Node 1's messages to 0 and to 2 are both on their way, and stay so while the one to 3 comes to be missed."""
+    flying = fleet(waits(0, {1: FLYING}), waits(2, {1: FLYING}), is_(1, State.RUNNING), is_(3, State.RUNNING))
+    more = fleet(*(waits(i, {1: FLYING}) for i in (0, 2, 3)), is_(1, State.RUNNING))
+    watch = Watch()
+    assert [f.roots for f in watch.take(find_slow(flying, (), 0))] == [(0,), (2,)]
+    assert [f.roots for f in watch.findings] == [(0,), (2,)]
+    assert [f.roots for f in watch.take(reversed(find_slow(more, (), 0)))] == [(3,)]
+    assert sorted(f.roots for f in watch.open) == [(0,), (2,), (3,)]
+    assert watch.closed == []
+
+
+def test_a_stall_that_grows_or_passes_to_other_waiters_stays_one() -> None:
+    watch = Watch()
+    for waiters in ((0,), (0, 2), (2,), (3,)):
+        nodes = [waits(node, [1]) for node in waiters]
+        watch.take(find_slow(fleet(*nodes, is_(1, State.RUNNING), at_ns=4 * SECOND), (), SECOND))
+    assert [(f.roots, f.over) for f in watch.findings] == [((3,), False)]
 
 
 def test_a_finding_is_news_once_and_over_when_it_is_gone() -> None:
