@@ -1,0 +1,60 @@
+"""What is judged: the sum of x over the sum of w, and models z = x / w by themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from netdfl.fleet.evaluation import Snapshot, judge_average
+from netdfl.fleet.run import run
+from netdfl.scenario.load import loads
+
+PUSH_SUM = """
+schema: netdfl/1
+name: heavy-and-light
+seed: 3
+nodes: 5
+rounds: 4
+world: {kind: simulated}
+task: {kind: consensus, dim: 10}
+algorithm: osgp
+topology: {kind: edge_list, directed: true, edges: [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0], [0, 2], [0, 3], [1, 0]]}
+"""
+
+
+def test_the_average_weighs_numerators_and_a_local_model_is_their_ratio() -> None:
+    x = torch.tensor([[3.0, -1.0], [0.5, 4.0], [-2.0, 1.0]], dtype=torch.float64)
+    w = [0.25, 1.5, 0.75]
+    judged: list[Tensor] = []
+
+    def judge(model: Tensor) -> dict[str, float]:
+        judged.append(model)
+        return {"test_accuracy": float(model[0])}
+
+    read = {i: (lambda i=i: Snapshot(x[i], w[i])) for i in range(3)}
+    figures = judge_average(read, judge, 2, push=True)
+    average = x.sum(0) / sum(w)
+    z = torch.stack([x[i] / w[i] for i in range(3)])
+    assert float((average - z.mean(0)).norm()) > 1
+    torch.testing.assert_close(torch.stack(judged), torch.stack([average, z[0], z[1]]))
+    assert figures["test_accuracy"] == float(average[0])
+    assert figures["mean_local_accuracy"] == pytest.approx((z[0, 0] + z[1, 0]) / 2)
+    assert figures["consensus_distance"] == pytest.approx(float((z - average).square().sum(1).mean() ** 0.5))
+    assert figures["weight_sum"] == pytest.approx(2.5 / 3)
+
+
+def test_the_mean_is_kept_in_every_round_while_nodes_and_weights_are_far_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pure consensus by push-sum: the mean of z would be off by more than a tenth until nodes agree."""
+    monkeypatch.setattr("netdfl.report.html.write_report", lambda path: path)
+    finished = run(loads(PUSH_SUM, []), out=tmp_path / "run")
+    figures = dict[str, list[float]]()
+    for name, value in finished.run.rows("SELECT name, value FROM metrics WHERE node IS NULL ORDER BY round"):
+        figures.setdefault(name, []).append(value)
+    assert len(figures["error"]) == 4
+    assert max(figures["error"]) < 1e-12
+    assert min(figures["consensus_distance"]) > 0.1
