@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from figures import Row, show
 
-from netdfl.fleet.netns import inside
-from netdfl.fleet.packet_network import PacketNetwork
+from netdfl.packets.netns import inside
+from netdfl.packets.network import PacketNetwork
 from tests.namespaces.udp_probe import network
 
 SECONDS = 4.0

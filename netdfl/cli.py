@@ -322,8 +322,8 @@ def calibrate(
     seed: Annotated[int, typer.Option("--seed", help="Of the fit's losses; the check's have the next one.")] = 1,
 ) -> None:
     """Time messages over real TCP in namespaces, fit the tcp link model to them, and check it on a repeat."""
-    from netdfl.fleet.calibrate import measured
-    from netdfl.fleet.tcp_fit import compare, fit, markdown, put, write
+    from netdfl.packets.calibration.fit import compare, fit, markdown, put, write
+    from netdfl.packets.calibration.measure import measured
 
     table = fit(measured(seed, scale, times / "fit.json" if times else None))
     write(table, out)

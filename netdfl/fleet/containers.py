@@ -25,9 +25,9 @@ from netdfl.fleet.containers_docker import Docker, call
 from netdfl.fleet.containers_image import asks_gpus, image_for
 from netdfl.fleet.containers_nursery import ContainerNursery, owner, take_back
 from netdfl.fleet.namespaces import NamespaceLauncher
-from netdfl.fleet.packet_network import PacketNetwork
 from netdfl.fleet.processes import Outcome
 from netdfl.fleet.script import fresh_round
+from netdfl.packets.network import PacketNetwork
 from netdfl.record.run import CHECKPOINTS
 from netdfl.scenario.own import files_beside
 from netdfl.training.data.dataset import data_root

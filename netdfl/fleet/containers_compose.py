@@ -10,7 +10,7 @@ from typing import Any
 
 from netdfl.core.types import NodeId
 from netdfl.fleet.containers_image import asks_gpus
-from netdfl.fleet.containers_tun import OWNER
+from netdfl.packets.handover import OWNER
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.schema import Scenario
 
@@ -51,7 +51,7 @@ class Fleet:
         packets = acts_on_packets(self.scenario)
         service = self._common(node, command)
         if packets:
-            device = [*_PYTHON, "netdfl.fleet.containers_tun", str(node), self.world.tcp, self.socket]
+            device = [*_PYTHON, "netdfl.packets.handover", str(node), self.world.tcp, self.socket]
             service |= {
                 "entrypoint": [*device, *command],
                 "user": "0:0",

@@ -66,7 +66,7 @@ def own_address() -> str:
     """The address of this container among the others: that of its device, or the one that Docker gave it."""
     import socket
 
-    from netdfl.fleet.tun import DEVICE, address_of
+    from netdfl.packets.tun import DEVICE, address_of
 
     if DEVICE in os.listdir("/sys/class/net"):
         return address_of(int(sys.argv[1]))

@@ -15,12 +15,9 @@ from typing import Any
 
 from netdfl.core.errors import NetdflError
 from netdfl.core.types import NodeId
-from netdfl.fleet.packet_network import PacketNetwork
 from netdfl.fleet.processes import Launcher, Outcome
+from netdfl.packets.network import MOST_LATE_NS, PacketNetwork
 from netdfl.transport.control import ControlServer
-
-MOST_LATE_NS = 16_777_216
-"""Where one packet in a hundred was later than this, the emulation missed what it promised."""
 
 
 class NamespaceLauncher(Launcher):

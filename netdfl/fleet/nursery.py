@@ -14,7 +14,6 @@ hangs) and never touches CUDA (GPUs are counted in a child that is thrown away).
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
@@ -28,8 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from netdfl.core.errors import InputError, NetdflError
-
-_PR_SET_PDEATHSIG = 1
+from netdfl.core.orphans import die_with_parent, follow_parent
 
 
 def main() -> None:
@@ -120,7 +118,7 @@ class Nursery:
             os.close(self.wake_r)
             os.close(self.wake_w)
             if "namespace" in command:
-                from netdfl.fleet.netns import enter
+                from netdfl.packets.netns import enter
 
                 enter(command["namespace"])
             from netdfl.fleet.node_process import run_process
@@ -173,19 +171,6 @@ def say(answer: dict[str, Any]) -> None:
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
-
-
-def follow_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux), even before it reads its input."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def die_with_parent(parent: int) -> None:
-    """Follow the process `parent`, which started this one, also where it died before this was asked."""
-    follow_parent()
-    if sys.platform == "linux" and os.getppid() != parent:
-        os._exit(1)
 
 
 def redirect(log: Path) -> None:

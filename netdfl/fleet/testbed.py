@@ -27,7 +27,7 @@ from netdfl.fleet.containers_docker import Docker
 from netdfl.fleet.containers_image import BASE, CPU_INDEX, asks_gpus, write_recipe
 from netdfl.fleet.containers_nursery import IMAGE_USER
 from netdfl.fleet.containers_packets import LINKS, NETWORK, NODES
-from netdfl.fleet.tun import address_of
+from netdfl.packets.tun import address_of
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.own import files_beside
 from netdfl.scenario.resolved import to_yaml

@@ -63,7 +63,7 @@ class Table:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Table:
-        """Read what `fleet.tcp_fit.write` wrote."""
+        """Read what `packets.calibration.fit.write` wrote."""
         plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
         return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
 

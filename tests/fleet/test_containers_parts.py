@@ -16,12 +16,12 @@ from ruamel.yaml import YAML
 
 from netdfl.core.rng import Streams
 from netdfl.fleet.containers_compose import engine_of
-from netdfl.fleet.containers_packets import Received, listen
-from netdfl.fleet.containers_tun import hand_over, take_over
 from netdfl.fleet.testbed import known_of, write_testbed
-from netdfl.fleet.tun import address_of
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
+from netdfl.packets.handover import hand_over, take_over
+from netdfl.packets.received import Received, listen
+from netdfl.packets.tun import address_of
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.own import files_beside
 from netdfl.scenario.schema import Scenario

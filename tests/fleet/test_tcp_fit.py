@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdfl.fleet.calibrate import GRID, SIZES, Cell
-from netdfl.fleet.tcp_fit import Row, Share, compare, fit, markdown, predict, put, write
 from netdfl.links.tcp import Table, on_the_line_ns
+from netdfl.packets.calibration.fit import Row, Share, compare, fit, markdown, predict, put, write
+from netdfl.packets.calibration.measure import GRID, SIZES, Cell
 
 COUNT, CONNECTIONS = 100, 4
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netdfl.fleet.calibrate import GIVE_UP_S, RATES_BPS, RTTS_NS, SIZES, Cell, measure
 from netdfl.links.tcp import on_the_line_ns
+from netdfl.packets.calibration.measure import GIVE_UP_S, RATES_BPS, RTTS_NS, SIZES, Cell, measure
 
 
 def test_messages_take_their_way_and_their_bytes() -> None:

@@ -88,7 +88,7 @@ def test_a_dead_forwarder_breaks_the_run(tmp_path: Path) -> None:
     while not any(node["round"] > 2 for node in _nodes(tmp_path)):
         assert run.poll() is None, run.communicate()
         time.sleep(0.05)
-    os.kill(_child(run.pid, "packet_process"), signal.SIGKILL)
+    os.kill(_child(run.pid, "netdfl.packets.process"), signal.SIGKILL)
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 4
     assert "carries the packets ended" in said

@@ -12,11 +12,11 @@ import pytest
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
-from netdfl.fleet.netns import inside
-from netdfl.fleet.packet_network import PacketNetwork
 from netdfl.links.base import Transit
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
+from netdfl.packets.netns import inside
+from netdfl.packets.network import PacketNetwork
 from tests.namespaces.udp_probe import Probe, network
 
 S = 10**9

@@ -14,9 +14,9 @@ from typing import Any
 
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
-from netdfl.fleet.netns import inside, new_namespace
-from netdfl.fleet.packet_network import PacketNetwork
-from netdfl.fleet.tun import open_tun
+from netdfl.packets.netns import inside, new_namespace
+from netdfl.packets.network import PacketNetwork
+from netdfl.packets.tun import open_tun
 
 PORT = 9000
 HEADERS = 28  # of IP and UDP

@@ -1,6 +1,6 @@
 """In a container: give it a TUN device, hand that to whoever forwards packets, and become the node, unprivileged.
 
-    python -m netdfl.fleet.containers_tun NODE TCP SOCKET COMMAND ...
+    python -m netdfl.packets.handover NODE TCP SOCKET COMMAND ...
 
 Only this needs NET_ADMIN. The device, and the namespace that it lies in, travel as descriptors through the
 socket of the forwarder, which needs no privilege: it reads and writes them from where it is.
@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
-from netdfl.fleet.tun import address_of, open_device
+from netdfl.packets.tun import address_of, open_device
 
 OWNER = "NETDFL_OWNER"
 """The environment variable that names whom to become, as `uid:gid`."""

@@ -13,7 +13,10 @@ from typing import Any, Self
 
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.types import NodeId
-from netdfl.fleet.tun import Place
+from netdfl.packets.tun import Place
+
+MOST_LATE_NS = 16_777_216
+"""Where one packet in a hundred was later than this, the emulation missed what it promised."""
 
 
 class PacketNetwork:
@@ -26,7 +29,7 @@ class PacketNetwork:
         Nodes that make their own devices hand them over at `socket`.
         """
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "netdfl.fleet.packet_process"],
+            [sys.executable, "-m", "netdfl.packets.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -1,6 +1,6 @@
 """The process below a fleet in namespaces: makes the namespaces, carries or shapes the packets, counts them.
 
-`python -m netdfl.fleet.packet_process` reads one JSON command per line and answers in the same way:
+`python -m netdfl.packets.process` reads one JSON command per line and answers in the same way:
 
     {"scenario": PATH, "directory": DIR, "trusted": false}, or with "socket" where containers hand over devices
                                           -> {"ready": {"engine": "tun", "places": {"0": {...}}}}
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import InputError
-from netdfl.fleet.nursery import follow_parent
+from netdfl.core.orphans import follow_parent
 
 
 def main() -> None:
@@ -60,8 +60,8 @@ def main() -> None:
 
 
 def _open(plan: dict[str, Any]) -> Any:
-    from netdfl.fleet.netns import leave_host
-    from netdfl.fleet.packet_engines import open_engine
+    from netdfl.packets.engines import open_engine
+    from netdfl.packets.netns import leave_host
     from netdfl.scenario.load import loads
 
     text = Path(plan["scenario"]).read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ def _open(plan: dict[str, Any]) -> Any:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # two descriptors a node
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if "socket" in plan:
-        from netdfl.fleet.containers_packets import open_received
+        from netdfl.packets.received import open_received
 
         return open_received(scenario, Path(plan["socket"]))
     leave_host()

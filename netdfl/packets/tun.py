@@ -15,7 +15,7 @@ from typing import TypedDict
 
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
-from netdfl.fleet.netns import inside
+from netdfl.packets.netns import inside
 
 MTU = 1500
 DEVICE = "netdfl0"

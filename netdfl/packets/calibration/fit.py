@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeVar
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Kind
-from netdfl.fleet.calibrate import GIVE_UP_S, LOSSES, RATES_BPS, RTTS_NS, SIZES, Cell, Times
 from netdfl.links.base import Transit
 from netdfl.links.latency import constant
 from netdfl.links.loss import Bernoulli
 from netdfl.links.rate import serial
 from netdfl.links.tcp import Table, Tcp, on_the_line_ns
+from netdfl.packets.calibration.measure import GIVE_UP_S, LOSSES, RATES_BPS, RTTS_NS, SIZES, Cell, Times
 
 T = TypeVar("T")
 LEVELS = (*(round(0.01 * step, 2) for step in range(100)), 0.995, 0.999)

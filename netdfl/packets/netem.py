@@ -19,12 +19,12 @@ from typing import Any, ClassVar
 
 from netdfl.core.errors import MachineError
 from netdfl.core.types import Edge, NodeId
-from netdfl.fleet.netns import inside, new_namespace
-from netdfl.fleet.tun import DEVICE, Place, address_of, configure, offloads_off, places
 from netdfl.links.events import CompiledEvent
 from netdfl.links.overlay import Effective, Overlays, effective
 from netdfl.links.rate import Shape
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec, choose
+from netdfl.packets.netns import inside, new_namespace
+from netdfl.packets.tun import DEVICE, Place, address_of, configure, offloads_off, places
 
 LIMIT = 4096
 _ROOT, _SHARED = 0x10000, 0x10001

@@ -15,14 +15,14 @@ from typing import Any, ClassVar, Protocol
 from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
-from netdfl.fleet.forwarder import Forwarder
-from netdfl.fleet.netem import Netem, refusals, unfit
-from netdfl.fleet.netem import available as netem_available
-from netdfl.fleet.netns import new_namespace
-from netdfl.fleet.tun import Place, address_of, dropped, open_tun, places
 from netdfl.links.channel import Links
 from netdfl.links.events import CompiledEvent
 from netdfl.links.spec import LinksSpec
+from netdfl.packets.forwarder import Forwarder
+from netdfl.packets.netem import Netem, refusals, unfit
+from netdfl.packets.netem import available as netem_available
+from netdfl.packets.netns import new_namespace
+from netdfl.packets.tun import Place, address_of, dropped, open_tun, places
 from netdfl.scenario.build import build_links, build_network, compile_schedule
 from netdfl.scenario.schema import Scenario
 

@@ -1,0 +1,110 @@
+"""The forwarder between containers: every node makes its own TUN device and hands it over here."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from netdfl.core.errors import MachineError
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId
+from netdfl.links.channel import Links
+from netdfl.links.events import CompiledEvent
+from netdfl.packets.engines import CAPACITY_BPS, asked_bps
+from netdfl.packets.forwarder import Forwarder
+from netdfl.packets.handover import take_over
+from netdfl.packets.tun import Place, address_of
+from netdfl.scenario.build import build_links, compile_schedule
+from netdfl.scenario.schema import Scenario
+
+_HANDED_OVER_S = 1.0
+
+
+class Received(Forwarder):
+    """The forwarder with the devices that containers hand over, at any time and again after a restart."""
+
+    name: ClassVar[str] = "tun"
+
+    def __init__(self, links: Links, events: Sequence[CompiledEvent], num_nodes: int, listener: socket.socket) -> None:
+        """Take devices from `listener`; until then, packets for a node are dropped as `device`."""
+        super().__init__(links, events, {}, address_of)
+        self.places: dict[NodeId, Place] = {}
+        self.namespaces: dict[NodeId, int] = {}
+        self.lines: dict[int, socket.socket] = {}
+        self.listener = listener
+        self._by_address = {socket.inet_aton(address_of(node)): node for node in range(num_nodes)}
+        self.calls[listener.fileno()] = self.accept
+
+    def accept(self) -> None:
+        """Let the node that knocks take part; its line tells when it ends."""
+        line, _ = self.listener.accept()
+        line.settimeout(_HANDED_OVER_S)
+        taken = take_over(line)
+        if taken is None or taken[0] not in self._by_address.values():
+            line.close()
+            return
+        self.lines[line.fileno()] = line
+        self.calls[line.fileno()] = lambda: self.hang_up(line)
+        self.poll.register(line.fileno(), select.EPOLLIN)
+        self.join(*taken)
+
+    def hang_up(self, line: socket.socket) -> None:
+        """The node at `line` ended; its namespace stays, with what is under way to it."""
+        self.poll.unregister(line.fileno())
+        del self.lines[line.fileno()], self.calls[line.fileno()]
+        line.close()
+
+    def join(self, node: NodeId, device: int, namespace: int) -> None:
+        """Carry the packets of `device`, which lies in `namespace`, in place of an earlier device of `node`."""
+        if node in self.devices:
+            self.poll.unregister(self.devices[node])
+            os.dup2(device, self.devices[node], inheritable=False)
+            os.close(device)
+            os.close(self.namespaces[node])
+        else:
+            self.devices[node] = device
+            self._nodes[device], self._routes[device] = node, {}
+        self.namespaces[node] = namespace
+        self.poll.register(self.devices[node], select.EPOLLIN)
+
+    def take_over(self, other: Received) -> None:
+        """Go on with the nodes of `other`, which has ended."""
+        self.devices, self._nodes, self.namespaces = other.devices, other._nodes, other.namespaces
+        self._routes = {device: {} for device in self._nodes}
+        for fd, line in other.lines.items():
+            self.lines[fd] = line
+            self.calls[fd] = lambda line=line: self.hang_up(line)  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Let go of the devices, the namespaces and the nodes."""
+        for fd in (*self.devices.values(), *self.namespaces.values()):
+            os.close(fd)
+        for line in (*self.lines.values(), self.listener):
+            line.close()
+
+
+def open_received(scenario: Scenario, path: Path) -> Received:
+    """The forwarder for `scenario`, with its socket at `path`. Raises MachineError where it can't carry as much."""
+    spec, events = build_links(scenario), compile_schedule(scenario)
+    asked = asked_bps(scenario, spec)
+    if asked > CAPACITY_BPS:
+        raise MachineError(
+            f"the links carry {asked / 1e6:.0f} Mbit/s together, and the forwarder between containers "
+            f"{CAPACITY_BPS / 1e6:.0f} Mbit/s; ask for lower rates or fewer nodes, or for loss_layer: message"
+        )
+    links = Links(spec, Streams(scenario.seed), events)
+    return Received(links, events, scenario.num_nodes, listen(path, scenario.num_nodes))
+
+
+def listen(path: Path, backlog: int) -> socket.socket:
+    """A socket at `path` for everybody on this machine who can reach it; one that lies there is replaced."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o666)
+    listener.listen(backlog)
+    return listener
