@@ -31,6 +31,23 @@ class Format(StrEnum):
     JSON = "json"
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"netdfl {version('netdfl')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take what stands before a command."""
+
+
 ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario file.")]
 Sets = Annotated[
     list[str], typer.Option("--set", metavar="PATH=VALUE", help="Override a key, like --set algorithm.lr=0.05.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.diagnosis.fidelity import judge_fidelity
 from netdfl.diagnosis.messages import with_messages
 from netdfl.fleet.compute import COMPUTE_FILE
+from netdfl.fleet.interrupts import SIGNALS, WRITING, Patience
 from netdfl.fleet.loops import outside_loops
 from netdfl.fleet.spawn import Nursery
 from netdfl.record.hold import LOCK, hold
@@ -216,14 +216,14 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
 
 
 def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
-    """Judge what was recorded, write `result.json` and the report; who interrupts a run waits for no report."""
+    """Judge what was recorded, write `result.json` and the report, of an interrupted run too."""
     found = open_run(directory.path)
     stalls, deadlocks = (with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
     summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
     exit_code = summary.judgement.exit_code
     try:
         directory.write_json("result.json", summary.result)
-        if directory.page and not facts.interrupted:
+        if directory.page:
             from netdfl.report.html import write_report
 
             write_report(directory.path)
@@ -247,6 +247,8 @@ def run_processes(
         outcome = outside_loops(lambda: asyncio.run(_launch(scenario, directory, view, own, status, resumption)))
     finally:
         own.close()
+    if outcome.interrupted:
+        view.note(WRITING)
     bound = world.fidelity
     fidelity = judge_fidelity(open_run(directory.path), relative=bound.relative, slack_ns=bound.slack)
     facts = facts_of(
@@ -286,8 +288,9 @@ async def _launch(
     launcher.resumption = resumption
     loop = asyncio.get_running_loop()
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, launcher.interrupt)
+        patience = Patience(launcher.interrupt)
+        for number in SIGNALS:
+            loop.add_signal_handler(number, patience)
     showing = asyncio.create_task(_show(view, status))
     began = time.monotonic()
     try:
@@ -317,6 +320,8 @@ def run_simulated(scenario: Scenario, directory: RunDirectory, view: View, nurse
     status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
     world: Any = scenario.world
     outcome = simulate(scenario, directory, status, view)
+    if outcome.interrupted:
+        view.note(WRITING)
     facts = facts_of(
         scenario,
         outcome.duration_s,

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,6 +24,7 @@ from netdfl.fleet.compute import COMPUTE_FILE, ComputeTime, Measured, record, re
 from netdfl.fleet.devices import spread
 from netdfl.fleet.evaluation import Snapshot, judge_average
 from netdfl.fleet.faults import Faults
+from netdfl.fleet.interrupts import interruptible
 from netdfl.fleet.loops import outside_loops
 from netdfl.fleet.simulated_node import SimulatedNode
 from netdfl.fleet.simulated_stalls import Stalls
@@ -317,21 +315,3 @@ def rare_collections() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
-
-
-@contextmanager
-def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Call `interrupt` at SIGINT or SIGTERM, where this is the thread that gets signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        interrupt()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

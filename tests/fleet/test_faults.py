@@ -71,6 +71,7 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert (result["verdict"], result["reasons"][0]) == ("unknown", "the run was interrupted")
     assert result["messages"]["delivered"] > 0
+    assert "the run was interrupted" in (tmp_path / "run/report.html").read_text()
 
 
 def test_a_dead_launcher_leaves_no_orphans(tmp_path: Path) -> None:

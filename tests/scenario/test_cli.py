@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,8 @@ def test_explain_says_what_the_rules_of_links_come_to(
     assert event["figures"]["stationary_loss"] == 0.1
     assert netdfl(*arguments, monkeypatch=monkeypatch) == 0
     assert "loses 6.25%" in capsys.readouterr().out
+
+
+def test_the_version_is_the_installed_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert netdfl("--version", monkeypatch=monkeypatch) == 0
+    assert capsys.readouterr().out == f"netdfl {metadata.version('netdfl')}\n"

@@ -1,0 +1,47 @@
+"""Ctrl-C and SIGTERM: the first ends a run in good order, the second at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+WRITING = "interrupted; the result and the report are being written, Ctrl-C again leaves at once"
+
+
+class Patience:
+    """What a run's signal handlers call. Raises KeyboardInterrupt the second time."""
+
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        """The first signal calls `interrupt`, which stops the run and keeps what was recorded."""
+        self._interrupt = interrupt
+        self._over = False
+
+    def __call__(self) -> None:
+        """A signal came."""
+        if self._over:
+            raise KeyboardInterrupt
+        self._over = True
+        self._interrupt()
+
+
+@contextmanager
+def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Call `interrupt` at the first signal, where this is the thread that gets signals; see `Patience`."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    patience = Patience(interrupt)
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        patience()
+
+    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
