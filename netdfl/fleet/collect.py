@@ -27,6 +27,7 @@ from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
 from netdfl.fleet.by_hand_stalls import Accounts, find_stalls, read_probed
 from netdfl.fleet.evaluation import judge_snapshots, snapshot_path
 from netdfl.fleet.run import Finished, facts_of, finish, prepare
+from netdfl.record.messages import count_messages
 from netdfl.record.result import RunFacts
 from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
@@ -227,9 +228,7 @@ def _describe(
 ) -> None:
     """Write what the launcher writes beside the store: `fleet.json`, `partition.json`, `events.jsonl`."""
     scenario = blueprint.scenario
-    sent, delivered, nbytes = found.rows(
-        "SELECT count(*), count(*) FILTER (fate = 'delivered'), coalesce(sum(nbytes), 0)::BIGINT FROM messages"
-    )[0]
+    ((nbytes,),) = found.rows("SELECT coalesce(sum(nbytes), 0)::BIGINT FROM messages")
     status = FleetStatus(
         scenario.name,
         scenario.world.kind,
@@ -237,9 +236,7 @@ def _describe(
         scenario.rounds,
         elapsed_s=duration_s,
         bytes_sent=nbytes,
-        messages_sent=sent,
-        messages_delivered=delivered,
-        messages_lost=sent - delivered,
+        messages=count_messages(found).counts,
     )
     for node, part in parts.items():
         record = part.record

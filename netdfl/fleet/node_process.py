@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -276,9 +277,7 @@ class NodeProcess(Attendant):
                 train_loss=loss if loss == loss else None,
                 at_ns=self.clock.now_ns(),
                 bytes_sent=self.ledger.bytes_sent,
-                messages_sent=self.ledger.sent_count,
-                messages_delivered=self.ledger.delivered_count,
-                messages_failed=self.ledger.lost_count,
+                messages=pb.MessageCounts(**asdict(self.ledger.counts)),
             )
         )
 

@@ -11,11 +11,12 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import MachineError, RunError
+from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
 from netdfl.fleet.devices import spread
 from netdfl.fleet.returns import Returns
@@ -387,10 +388,12 @@ class Launcher:
         progress = self.rounds_of.values()
         self.status.elapsed_s = self.now_ns() / NS_PER_S
         self.status.bytes_sent = sum(p.bytes_sent for p in progress)
-        self.status.messages_sent = sum(p.messages_sent for p in progress)
-        self.status.messages_delivered = sum(p.messages_delivered for p in progress)
-        self.status.messages_lost = sum(p.messages_failed for p in progress)
+        self.status.messages = sum((_counts(p.messages) for p in progress), MessageCounts())
 
     def write_fleet(self) -> None:
         """What `fleet.json` shows while the run goes on."""
         self.directory.write_json("fleet.json", self.status.to_json())
+
+
+def _counts(told: pb.MessageCounts) -> MessageCounts:
+    return MessageCounts(**{each.name: getattr(told, each.name) for each in fields(MessageCounts)})

@@ -17,6 +17,7 @@ import torch
 from netdfl.algorithms.families import first_state
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import NetdflError, RunError
+from netdfl.core.fates import MessageCounts
 from netdfl.core.memory import freed_kept
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
@@ -253,9 +254,7 @@ class SimulatedFleet:
         ledgers = [node.ledger for node in self.nodes.values()]
         self.status.elapsed_s = self.loop.now_ns / NS_PER_S
         self.status.bytes_sent = sum(ledger.bytes_sent for ledger in ledgers)
-        self.status.messages_sent = sum(ledger.sent_count for ledger in ledgers)
-        self.status.messages_lost = sum(ledger.lost_count for ledger in ledgers)
-        self.status.messages_delivered = sum(ledger.delivered_count for ledger in ledgers)
+        self.status.messages = sum((ledger.counts for ledger in ledgers), MessageCounts())
         self.view.update(self.status)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from netdfl.core.clock import Clock
+from netdfl.core.fates import FateClass, MessageCounts, class_of
 from netdfl.core.types import Edge, Kind, Message, NodeId
 from netdfl.record.base import Recorder
 from netdfl.transport.base import Fate
@@ -47,7 +48,8 @@ class EdgeCount:
 class NodeLedger:
     """Counts and records the messages of one node. A `Ledger`.
 
-    Heartbeats and probes are counted `aside`: they go on where nothing else moves.
+    Heartbeats and probes are counted `aside`: they go on where nothing else moves. `classes` counts what was
+    settled otherwise than delivered.
     """
 
     node: NodeId
@@ -57,7 +59,7 @@ class NodeLedger:
     aside: dict[NodeId, EdgeCount] = field(default_factory=dict)
     bytes_sent: int = 0
     sent_count: int = 0
-    lost_count: int = 0
+    classes: Counter[FateClass] = field(default_factory=Counter)
     refused_count: Counter[str] = field(default_factory=Counter)
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
@@ -81,13 +83,20 @@ class NodeLedger:
             edge.lost += 1
             edge.dropped[fate] = edge.dropped.get(fate, 0) + 1
             edge.last_lost.append(settled)
-            self.lost_count += 1
+        if fate not in (Fate.DELIVERED, Fate.IN_FLIGHT):
+            self.classes[class_of(fate)] += 1
         self.recorder.message(message, nbytes, sent_ns, arrived_ns, fate)
 
     @property
-    def delivered_count(self) -> int:
-        """All that was delivered."""
-        return sum(edge.delivered for edges in (self.edges, self.aside) for edge in edges.values())
+    def counts(self) -> MessageCounts:
+        """What became of all that was sent; what is on its way counts as unfinished."""
+        arrived = sum(edge.delivered for edges in (self.edges, self.aside) for edge in edges.values())
+        settled = {
+            FateClass.DELIVERED: arrived - self.classes[FateClass.LATE] - self.classes[FateClass.DUPLICATE],
+            **self.classes,
+        }
+        unfinished = self.sent_count - sum(settled.values())
+        return MessageCounts(self.sent_count, **settled, unfinished=unfinished)
 
     def _edge(self, message: Message) -> EdgeCount:
         edges = self.aside if message.kind in _ASIDE else self.edges

@@ -239,8 +239,9 @@ class Node:
         )
         self._waited_ns += self.clock.now_ns() - waited.since_ns
         if inbox.missing:
+            now, missing = self.clock.now_ns(), list(inbox.missing)
             self.recorder.event(
-                self.clock.now_ns(), self.id, view.round, "missing", step=step, awaited=list(inbox.missing)
+                now, self.id, view.round, "missing", step=step, awaited=missing, timed_out=waited.timed_out
             )
         inbox = await self._screened(inbox)
         if self.delivery is not None:

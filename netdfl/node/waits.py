@@ -25,6 +25,7 @@ class Wait:
     """What a node waits for now: messages of `kind`.
 
     `have` has come, the last of it at `last_ns`; `silent` is not waited for, though it may still come.
+    `timed_out`: its deadline ended it.
     """
 
     round: int
@@ -37,6 +38,7 @@ class Wait:
     silent: frozenset[NodeId] = frozenset()
     kind: Kind = Kind.DATA
     last_ns: int | None = None
+    timed_out: bool = False
 
 
 class AutoDeadline:
@@ -263,6 +265,7 @@ class Waits:
 
     def _end(self, wait: Wait, timed_out: bool) -> tuple[Inbox, Wait]:
         self.current, self.went_on_ns = None, self.clock.now_ns()
+        wait.timed_out = timed_out
         if wait.last_ns is not None:
             self.auto.came(wait.last_ns - wait.since_ns)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))

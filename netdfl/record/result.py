@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from netdfl.core.types import NodeId
 from netdfl.record.given_up import count_given_up
 from netdfl.record.judge import Findings, Judgement, judge
+from netdfl.record.messages import count_messages
 from netdfl.record.restarts import find_restarts
 from netdfl.record.run import Run
 from netdfl.record.unreached import find_unreached
@@ -118,7 +119,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "consensus_distance": figures["consensus_distance"],
         "weight_sum": figures["weight_sum"],
         "targets": [_reach(run, accuracy, target) for target in facts.targets],
-        "messages": count_messages(run),
+        "messages": count_messages(run).to_json(),
         "given_up": count_given_up(run)._asdict(),
         "refused": [each._asdict() for each in _by_sender(run, "refused")],
         "mixed_not_finite": [each._asdict() for each in _by_sender(run, "mixed_not_finite")],
@@ -151,13 +152,6 @@ def evaluations(run: Run, name: str) -> list[Evaluation]:
         f"SELECT round, at_s, value FROM metrics WHERE node IS NULL AND name = '{name}' ORDER BY round, at_s"
     )
     return [Evaluation(*row) for row in rows]
-
-
-def count_messages(run: Run) -> dict[str, Any]:
-    """Messages `sent`, `delivered`, and `dropped` by reason: whatever fate is not delivery."""
-    fates = dict(run.rows("SELECT fate, count(*) FROM messages GROUP BY fate ORDER BY fate"))
-    lost = {fate.removeprefix("dropped:"): number for fate, number in fates.items() if fate != "delivered"}
-    return {"sent": sum(fates.values()), "delivered": fates.get("delivered", 0), "dropped": lost}
 
 
 def find_deaths(run: Run) -> list[dict[str, Any]]:

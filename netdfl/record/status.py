@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
 
 
@@ -57,9 +58,7 @@ class FleetStatus:
     elapsed_s: float = 0.0
     evaluation: EvaluationStatus | None = None
     bytes_sent: int = 0
-    messages_sent: int = 0
-    messages_delivered: int = 0
-    messages_lost: int = 0
+    messages: MessageCounts = field(default_factory=MessageCounts)
 
     @property
     def running(self) -> list[NodeStatus]:

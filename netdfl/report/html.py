@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader
 from netdfl.core.units import format_bytes
 from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.report.sections import SECTIONS
-from netdfl.report.words import duration, figure, remarks, share
+from netdfl.report.words import duration, figure, not_delivered, remarks, share
 
 NO_RESULT = "There is no result.json: the run is still going on, or it was killed."
 
@@ -74,14 +74,14 @@ def _head_without_result(run: Run) -> dict[str, Any]:
 
 def _numbers(result: Mapping[str, Any]) -> list[Number]:
     accuracy, messages = result["test_accuracy"], result["messages"]
-    average, lost = accuracy["average_model"], sum(messages["dropped"].values())
+    average, missed = accuracy["average_model"], messages["sent"] - messages["delivered"]
     numbers = [
         Number("test accuracy, average model", share(average["last"]), f"best {share(average['best'])}"),
         Number("test accuracy, local models", share(accuracy["mean_local"]), "their mean"),
         Number("test loss", figure(result["test_loss"]), f"train {figure(result['train_loss'])}"),
         Number("consensus distance", figure(result["consensus_distance"])),
         Number("sent", format_bytes(result["bytes_sent"]), f"{messages['sent']:,} messages"),
-        Number("not delivered", f"{lost:,}", share(lost / messages["sent"]) if messages["sent"] else ""),
+        Number("not delivered", f"{missed:,}", not_delivered(messages) if missed else ""),
         Number("duration", duration(result["duration_s"]), _virtual(result)),
     ]
     if result["weight_sum"] is not None:

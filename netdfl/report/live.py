@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -13,12 +14,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts
 from netdfl.core.units import format_bytes
 from netdfl.record.status import FleetStatus
-from netdfl.report.words import duration, figure, remarks, share
+from netdfl.report.words import duration, figure, not_delivered, remarks, share
 
 COLORS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
+MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
 class View(Protocol):
@@ -114,12 +117,18 @@ def describe(status: FleetStatus) -> dict[str, str]:
             told["local models"] = share(evaluation.mean_local_accuracy)
         told["consensus distance"] = figure(evaluation.consensus_distance)
     told["sent"] = format_bytes(status.bytes_sent)
-    told["lost"] = f"{status.messages_lost:,} of {status.messages_sent:,} messages"
+    told["messages"] = _messages(status.messages)
     if (slowest := status.slowest) is not None:
         told["slowest"] = f"node {slowest.node} (round {slowest.round})"
     if status.left_s is not None:
         told["left"] = duration(status.left_s)
     return told
+
+
+def _messages(counts: MessageCounts) -> str:
+    """How many were sent and what did not come of them; what is on its way now is no news."""
+    told = [f"{count:,} {name}" for name, count in asdict(counts).items() if name in MISHAPS and count]
+    return ", ".join([f"{counts.sent:,} sent", *told])
 
 
 def panel(status: FleetStatus) -> RenderableType:
@@ -137,7 +146,6 @@ def panel(status: FleetStatus) -> RenderableType:
 def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, report: Path | None) -> None:
     verdict, messages = result["verdict"], result["messages"]
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
-    lost = ", ".join(f"{count:,} {reason}" for reason, count in messages["dropped"].items()) or "none"
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
     _say(console, Text.assemble((verdict, COLORS[verdict]), f"  {head}, {_took(result)}"))
     for line in (*result["reasons"], *remarks(result)):
@@ -146,7 +154,8 @@ def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, 
         "accuracy": f"{share(average['last'])} average model (best {share(average['best'])}), "
         f"{share(local)} mean of local models",
         "consensus": f"distance {figure(result['consensus_distance'])}",
-        "sent": f"{format_bytes(result['bytes_sent'])} in {messages['sent']:,} messages; not delivered: {lost}",
+        "sent": f"{format_bytes(result['bytes_sent'])} in {messages['sent']:,} messages; "
+        f"not delivered: {not_delivered(messages)}",
         "run": str(run_path),
     }
     for name, value in (rows | ({"report": str(report)} if report else {})).items():

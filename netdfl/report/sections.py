@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from netdfl.core.fates import MEANINGS, NOT_DELIVERED, FateClass
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_bytes
 from netdfl.diagnosis.keep import kept_stalls
 from netdfl.links.figures import say
 from netdfl.record.export import ORDER
-from netdfl.record.result import count_messages, evaluations, find_deaths
+from netdfl.record.messages import LinkTraffic, count_by_link, count_messages
+from netdfl.record.result import evaluations, find_deaths
 from netdfl.record.run import Run
 from netdfl.report.figures import (
     Curve,
@@ -30,6 +32,7 @@ from netdfl.report.figures import (
 )
 from netdfl.report.graph import draw_graph
 from netdfl.report.stall_figures import MOST_LIFELINES, Arrow, draw_messages, draw_waits, shown_nodes
+from netdfl.report.words import WHY
 
 MOST_ROWS = 12
 MOST_BARS = 150
@@ -193,15 +196,12 @@ def graph_and_links(run: Run) -> Section | None:
         count = f"{graph['num_nodes']} nodes, {len(graph['edges'])} {'directed ' if graph.get('directed') else ''}edges"
         told = " Red: died." if died else ""
         figures.append(Figure(draw_graph(graph, died), f"The graph, {graph.get('kind', 'as drawn')}: {count}.{told}"))
-    links = run.rows(
-        "SELECT src, dst, sum(nbytes), count(*), count(*) FILTER (fate <> 'delivered') AS lost, "
-        "median(arrived_s - sent_s) FROM messages GROUP BY src, dst ORDER BY lost DESC, 3 DESC, src, dst"
-    )
+    links = count_by_link(run)
     if links:
         size = _num_nodes(run)
         sent = np.full((size, size), np.nan)
-        for src, dst, nbytes, *_ in links:
-            sent[src, dst] = nbytes / 1e3
+        for link in links:
+            sent[link.edge] = link.nbytes / 1e3
         figures.append(Figure(draw_matrix(sent, "to", "from", "kB"), "Bytes sent over each link in the whole run."))
         tables = [_link_table(links), _fate_table(run)]
     rules = run.result.get("link_rules") if run.finished else None
@@ -210,20 +210,26 @@ def graph_and_links(run: Run) -> Section | None:
     return Section("Graph and links", figures=figures, tables=tables) if figures else None
 
 
-def _link_table(links: Sequence[tuple[int, int, int, int, int, float | None]]) -> Table:
+def _link_table(links: Sequence[LinkTraffic]) -> Table:
+    """The links, with a column for each class of messages that there is."""
+    classes = [name for name in NOT_DELIVERED if any(getattr(link.counts, name) for link in links)]
     rows = [
         [
-            f"{src} → {dst}",
-            f"{count:,}",
-            format_bytes(nbytes),
-            f"{lost:,} ({lost / count:.1%})",
-            "–" if delay is None else f"{delay * 1e3:.3g} ms",
+            f"{link.edge[0]} → {link.edge[1]}",
+            f"{link.counts.sent:,}",
+            format_bytes(link.nbytes),
+            *(_part(getattr(link.counts, name), link.counts.sent) for name in classes),
+            "–" if link.delay_s is None else f"{link.delay_s * 1e3:.3g} ms",
         ]
-        for src, dst, nbytes, count, lost, delay in links[:MOST_ROWS]
+        for link in links[:MOST_ROWS]
     ]
     which = "Every link" if len(links) <= MOST_ROWS else f"{MOST_ROWS} of {len(links)} links"
-    caption = f"{which}, those that lost most first, then those that carried most."
-    return Table(("link", "messages", "bytes", "not delivered", "median delay"), rows, caption)
+    order = "those that lost most first, then those that carried most" if links[0].counts.lost else "by bytes"
+    return Table(("link", "messages", "bytes", *classes, "median delay"), rows, f"{which}, {order}.")
+
+
+def _part(number: int, of: int) -> str:
+    return f"{number:,} ({number / of:.1%})" if number else "0"
 
 
 def _rule_table(rules: Sequence[Mapping[str, Any]]) -> Table:
@@ -237,10 +243,17 @@ def _rule_table(rules: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _fate_table(run: Run) -> Table:
-    counts = count_messages(run)
-    fates = {"delivered": counts["delivered"], **counts["dropped"]}
-    rows = [[fate, f"{number:,}", f"{number / counts['sent']:.2%}"] for fate, number in fates.items()]
-    return Table(("fate", "messages", "share"), rows, "What became of the messages.")
+    """Every class that there is, its reasons below it, and what it means."""
+    found = count_messages(run)
+    rows = []
+    for name in FateClass:
+        number, reasons = getattr(found.counts, name), found.why.get(name, {})
+        if number:
+            rows.append([name.value, f"{number:,}", f"{number / found.counts.sent:.2%}", MEANINGS[name]])
+            for reason, part in reasons.items():
+                meaning = WHY.get(name, {}).get(reason, "")
+                rows.append([f"– {reason.replace('_', ' ')}", f"{part:,}", f"{part / found.counts.sent:.2%}", meaning])
+    return Table(("what became of them", "messages", "share", "that is"), rows, "What became of the messages.")
 
 
 def labels(run: Run) -> Section | None:

@@ -5,6 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from netdfl.core.fates import NOT_DELIVERED, FateClass
+
+WHY: Mapping[str, Mapping[str, str]] = {
+    FateClass.LOST: {
+        "loss": "the loss of its link",
+        "queue": "the queue of its link was full",
+        "down": "its link was down",
+        "reset": "its link went down while it was on it",
+        "corrupt": "damaged on its way, and the checksum said so",
+        "dead": "TCP gave up sending it again",
+    },
+    FateClass.UNDELIVERABLE: {
+        "gone": "its receiver had crashed, or ended",
+        "unavailable": "nobody answered at its receiver's address, or the connection broke",
+        "deadline": "its receiver took too long to accept it",
+    },
+    FateClass.LATE: {
+        "deadline": "its receiver had waited for it up to the deadline",
+        "went_on": "its receiver had gone on with what it had, or did not expect it",
+    },
+}
+"""Reasons within a class, in words."""
+
 
 def share(value: float | None) -> str:
     """A fraction as a percentage: `93.1%`."""
@@ -14,6 +37,30 @@ def share(value: float | None) -> str:
 def figure(value: float | None) -> str:
     """A number with three digits."""
     return "–" if value is None else f"{value:.3g}"
+
+
+def not_delivered(messages: Mapping[str, Any]) -> str:
+    """Messages that were not delivered, by class and reason: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
+
+    `messages` is what `result.json` has under that name; `none` where all were delivered.
+    """
+    return (
+        ", ".join(
+            f"{messages[name]:,} {name}{_why(messages['why'].get(name, {}), messages[name])}"
+            for name in NOT_DELIVERED
+            if messages[name]
+        )
+        or "none"
+    )
+
+
+def _why(reasons: Mapping[str, int], total: int) -> str:
+    """Reasons in brackets; the only one without its number."""
+    words = [reason.replace("_", " ") for reason in reasons]
+    if len(words) == 1 and sum(reasons.values()) == total:
+        return f" ({words[0]})"
+    told = ", ".join(f"{number:,} {word}" for word, number in zip(words, reasons.values(), strict=True))
+    return f" ({told})" if told else ""
 
 
 def duration(seconds: float) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from netdfl.core.fates import NOT_DELIVERED
 from netdfl.study.cells import Ran
 
 SHARES = ("deadlock", "stalled", "not_passed", "died")
@@ -19,10 +20,11 @@ def figures_of(ran: Ran) -> dict[str, float]:
     """The figures of a cell that left a result.
 
     From `result.json`: test_accuracy, test_loss, train_loss, consensus_distance, weight_sum, bytes_sent,
-    duration_s, virtual_duration_s, lost (the share of messages that were not delivered). `deadlock` is 1 where
-    there was one, `stalled` where nodes still stood at the end, `not_passed` where the verdict is not pass, `died`
-    where a node did. `rounds` is how many each node has finished on average, `rounds_per_s` by the fleet's
-    time. And the last value of each of the fleet's own metrics, such as `error`; `smallest_weight` and
+    duration_s, virtual_duration_s. `lost`, `undeliverable`, `late`, `duplicate`, `refused` and `unfinished` are shares
+    of the messages that were sent (`netdfl.core.fates` says what each means), `not_delivered` is all of them.
+    `deadlock` is 1 where there was one, `stalled` where nodes still stood at the end, `not_passed` where the verdict is
+    not pass, `died` where a node did. `rounds` is how many each node has finished on average, `rounds_per_s` by the
+    fleet's time. And the last value of each of the fleet's own metrics, such as `error`; `smallest_weight` and
     `largest_weight` of all nodes and rounds, for push-sum; `round_s_median` and `round_s_p95`, the time that half, and
     all but 5 %, of the rounds of all nodes took at most; `missing`, how many neighbors a node missed a round.
     """
@@ -48,9 +50,10 @@ def figures_of(ran: Ran) -> dict[str, float]:
         "not_passed": float(result.get("verdict") != "pass"),
         "died": float(bool(result.get("died"))),
     }
-    sent = result.get("messages", {}).get("sent", 0)
-    if sent:
-        figures["lost"] = 1 - result["messages"]["delivered"] / sent
+    messages = result.get("messages", {})
+    if sent := messages.get("sent", 0):
+        figures["not_delivered"] = 1 - messages["delivered"] / sent
+        figures |= {name: messages[name] / sent for name in NOT_DELIVERED}
     return figures | _pace(ran.path, result)
 
 

@@ -16,7 +16,17 @@ from netdfl.study.interrupt import Progress as Far
 from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
 from netdfl.study.summary import Estimate, Point, estimates, points_of, write_cells, write_points
 
-SHOWN = ("test_accuracy", "error", "consensus_distance", "weight_sum", "deadlock", "stalled", "rounds_per_s", "lost")
+SHOWN = (
+    "test_accuracy",
+    "error",
+    "consensus_distance",
+    "weight_sum",
+    "deadlock",
+    "stalled",
+    "rounds_per_s",
+    "lost",
+    "late",
+)
 LOGS = frozenset({"error", "consensus_distance"})
 
 

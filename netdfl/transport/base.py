@@ -8,26 +8,10 @@ where a full mailbox pushes back.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+from netdfl.core.fates import Fate as Fate
 from netdfl.core.types import Edge, Message
-
-
-class Fate(StrEnum):
-    """What became of a message, as its receiver or its channel saw it.
-
-    A drop by a link rule is recorded as `dropped:<reason>`, a refusal as `refused:<reason>`, a
-    failure of the channel as `failed:<reason>`.
-    """
-
-    DELIVERED = "delivered"
-    LATE = "late"
-    DUPLICATE = "duplicate"
-    IN_FLIGHT = "in_flight"
-    DROPPED = "dropped"
-    REFUSED = "refused"
-    FAILED = "failed"
 
 
 class Sink(Protocol):

@@ -17,6 +17,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.fates import is_fate
 from netdfl.core.types import Message, NodeId
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger
@@ -29,6 +30,7 @@ from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 SERVICE = "netdfl.v1.Node"
 FULL = "full"
 HELLO_FIRST = "refused:hello_first"
+BROKEN_CALL = "failed:broken_call"
 GO_ON = "go-on"
 
 _FATES = {
@@ -148,7 +150,7 @@ class Outlet:
             except TimeoutError:
                 fate, arrived_ns = "failed:deadline", None
             except (grpc.aio.BaseError, asyncio.InvalidStateError, DecodeError):
-                fate, arrived_ns = "failed:broken_call", None
+                fate, arrived_ns = BROKEN_CALL, None
             if self._closed_as:
                 return
             self._settle(fate, arrived_ns)
@@ -173,7 +175,7 @@ class Outlet:
             if receipt.fate == HELLO_FIRST and not just_greeted:
                 self._greeted = False  # the peer was restarted behind the same address
             elif receipt.fate != FULL:
-                return receipt.fate, receipt.arrived_ns
+                return (receipt.fate, receipt.arrived_ns) if is_fate(receipt.fate) else (BROKEN_CALL, None)
 
     async def _call(self, entry: _Entry) -> bytes:
         payload = entry.message.payload

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdfl.core.errors import MalformedMessage
+from netdfl.core.fates import is_fate
 from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
 from netdfl.transport.base import Fate, Ledger
 
@@ -70,7 +71,7 @@ class Receipts:
             case list() as fates:
                 for entry in fates:
                     match entry:
-                        case [int() as serial, str() as fate, (int() | None) as arrived_ns]:
+                        case [int() as serial, str() as fate, (int() | None) as arrived_ns] if is_fate(fate):
                             sent = self._open.get(serial)
                             if sent is not None and sent.message.dst == message.src:
                                 self._end(serial, arrived_ns, fate)

@@ -48,7 +48,7 @@ def test_a_star_that_loses_a_tenth_of_its_messages_ends_with_a_verdict(
     lossy = scenario(name, rounds=6, links={"default": {"loss": "10%", "latency": "5ms"}}, wait={"deadline": "200ms"})
     result = run(lossy, tmp_path)
     assert result["verdict"] == "pass", result["reasons"]
-    assert result["messages"]["dropped"]["loss"] > 0
+    assert result["messages"]["lost"] > 0
     assert result["rounds"] == 6
 
 

@@ -25,7 +25,8 @@ def test_a_run_from_python_gives_its_result_and_its_tables(tmp_path: Path) -> No
     (tmp_path / "tiny.yaml").write_text(TINY)
     finished = netdfl.run(netdfl.load(tmp_path / "tiny.yaml"), out=tmp_path / "run")
     assert finished.exit_code == 0
-    assert finished.result["messages"] == {"sent": 12, "delivered": 12, "dropped": {}}
+    messages = finished.result["messages"]
+    assert (messages["sent"], messages["delivered"]) == (12, 12)
     assert netdfl.open_run(finished.path).rows("SELECT count(*) FROM messages") == [(12,)]
 
 

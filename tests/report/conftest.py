@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from netdfl.core.fates import MessageCounts
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding
@@ -113,9 +114,7 @@ def make_status(nodes: int = 16, rounds: int = 50) -> FleetStatus:
         elapsed_s=8.2,
         evaluation=EvaluationStatus(19, 0.712, 1.1, 0.65, 0.0123),
         bytes_sent=12_345_678,
-        messages_sent=3_456,
-        messages_lost=12,
-        messages_delivered=3_444,
+        messages=MessageCounts(3_456, delivered=3_421, lost=12, late=21, unfinished=2),
     )
 
 

@@ -36,7 +36,7 @@ def test_a_plain_line_says_it_all(console: Console, status: FleetStatus) -> None
         view.update(status)
     assert printed(console) == [
         "round 19/50, accuracy 71.2%, local models 65.0%, consensus distance 0.0123, sent 12.3 MB, "
-        "lost 12 of 3,456 messages, slowest node 0 (round 20), left 12 s"
+        "messages 3,456 sent, 12 lost, 21 late, slowest node 0 (round 20), left 12 s"
     ]
 
 
@@ -55,7 +55,7 @@ def test_notes_and_paths_are_printed_as_they_are(console: Console) -> None:
 
 
 def test_what_is_not_known_yet_is_left_out() -> None:
-    assert describe(FleetStatus("q", "processes", "sgp", rounds=5)) == {"sent": "0 B", "lost": "0 of 0 messages"}
+    assert describe(FleetStatus("q", "processes", "sgp", rounds=5)) == {"sent": "0 B", "messages": "0 sent"}
 
 
 def test_when_all_nodes_ended_nobody_is_slowest(status: FleetStatus) -> None:
@@ -72,7 +72,7 @@ def test_a_terminal_gets_a_panel(status: FleetStatus) -> None:
         view.update(status)
         view.note("node 5 died")
     text = "\n".join(printed(console))
-    for part in ("ring-under-loss", "round 20/50", "71.2%", "12 of 3,456", "node 0 (round 20)", "node 5 died"):
+    for part in ("ring-under-loss", "round 20/50", "71.2%", "3,456 sent, 12 lost", "node 0 (round 20)", "node 5 died"):
         assert part in text
 
 

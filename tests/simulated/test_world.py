@@ -38,7 +38,7 @@ def test_a_perfect_network_takes_no_virtual_time(simulated: Run) -> None:
     result = simulated().result
     assert result["verdict"] == "pass"
     assert result["virtual_duration_s"] == 0
-    assert result["messages"] == {"sent": 32, "delivered": 32, "dropped": {}}
+    assert (result["messages"]["sent"], result["messages"]["delivered"]) == (32, 32)
 
 
 def test_rounds_take_the_mean_of_the_slowest_cycle(simulated: Run) -> None:
@@ -108,7 +108,7 @@ def test_a_full_disk_ends_the_run_and_says_so(simulated: Run, monkeypatch: pytes
 
 def test_a_paused_node_does_nothing_and_loses_nothing(simulated: Run) -> None:
     finished = simulated("world.compute=100ms", "events=[{at: 150ms, for: 1s, pause: 2}]")
-    assert finished.result["messages"]["dropped"] == {}
+    assert finished.result["messages"]["delivered"] == finished.result["messages"]["sent"]
     assert finished.result["virtual_duration_s"] == pytest.approx(1.4, abs=1e-12)
 
 
@@ -142,7 +142,7 @@ def test_a_lost_message_without_a_deadline_ends_at_once_and_fails(simulated: Run
 
 def test_the_fleet_ends_when_its_nodes_do_and_says_what_was_in_flight(simulated: Run) -> None:
     finished = simulated("wait.for=any", "links={default: {latency: 1ms}, '0->1': {latency: 10s}}")
-    assert finished.result["messages"]["dropped"]["in_flight"] > 0
+    assert finished.result["messages"]["unfinished"] > 0
 
 
 def test_no_more_than_what_is_needed_is_evaluated(simulated: Run) -> None:

@@ -69,24 +69,40 @@ class Hello(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., role: _Optional[str] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ..., scenario_hash: _Optional[str] = ..., protocol_version: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("round", "phase", "train_loss", "at_ns", "bytes_sent", "messages_sent", "messages_delivered", "messages_failed")
+    __slots__ = ("round", "phase", "train_loss", "at_ns", "bytes_sent", "messages")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     TRAIN_LOSS_FIELD_NUMBER: _ClassVar[int]
     AT_NS_FIELD_NUMBER: _ClassVar[int]
     BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
-    MESSAGES_SENT_FIELD_NUMBER: _ClassVar[int]
-    MESSAGES_DELIVERED_FIELD_NUMBER: _ClassVar[int]
-    MESSAGES_FAILED_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
     round: int
     phase: str
     train_loss: float
     at_ns: int
     bytes_sent: int
-    messages_sent: int
-    messages_delivered: int
-    messages_failed: int
-    def __init__(self, round: _Optional[int] = ..., phase: _Optional[str] = ..., train_loss: _Optional[float] = ..., at_ns: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., messages_sent: _Optional[int] = ..., messages_delivered: _Optional[int] = ..., messages_failed: _Optional[int] = ...) -> None: ...
+    messages: MessageCounts
+    def __init__(self, round: _Optional[int] = ..., phase: _Optional[str] = ..., train_loss: _Optional[float] = ..., at_ns: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., messages: _Optional[_Union[MessageCounts, _Mapping]] = ...) -> None: ...
+
+class MessageCounts(_message.Message):
+    __slots__ = ("sent", "delivered", "lost", "undeliverable", "late", "duplicate", "refused", "unfinished")
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    UNDELIVERABLE_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_FIELD_NUMBER: _ClassVar[int]
+    sent: int
+    delivered: int
+    lost: int
+    undeliverable: int
+    late: int
+    duplicate: int
+    refused: int
+    unfinished: int
+    def __init__(self, sent: _Optional[int] = ..., delivered: _Optional[int] = ..., lost: _Optional[int] = ..., undeliverable: _Optional[int] = ..., late: _Optional[int] = ..., duplicate: _Optional[int] = ..., refused: _Optional[int] = ..., unfinished: _Optional[int] = ...) -> None: ...
 
 class Snapshot(_message.Message):
     __slots__ = ("round", "path")
