@@ -312,11 +312,11 @@ def report(run: RunPath) -> None:
 @app.command()
 def export(
     run: RunPath,
-    table: Annotated[str, typer.Argument(help="messages, metrics or events.")],
+    table: Annotated[str, typer.Argument(help="messages, metrics, events or waits.")],
     format: Annotated[str, typer.Option("--format", help="csv, jsonl or parquet.")] = "csv",
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="By default TABLE.FORMAT here.")] = None,
 ) -> None:
-    """Write a run's messages, metrics or events as a file for other programs."""
+    """Write a run's messages, metrics, events or waits as a file for other programs."""
     from netdfl.record.export import export as export_table
     from netdfl.record.run import open_run
 

@@ -21,9 +21,9 @@ from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.not_finite import Screen, not_finite, only_finite
 from netdfl.node.requests import Requests
-from netdfl.node.waits import Waits
+from netdfl.node.waits import Wait, Waits
 from netdfl.node.worker import Worker
-from netdfl.record.base import Recorder
+from netdfl.record.base import Ended, Recorder, Waited
 from netdfl.training.base import Task, Update
 from netdfl.transport.base import Transport
 
@@ -238,6 +238,7 @@ class Node:
             view.round, step, None if awaited is None else frozenset(awaited), wait, kind
         )
         self._waited_ns += self.clock.now_ns() - waited.since_ns
+        self._record(waited, inbox.missing)
         if inbox.missing:
             now, missing = self.clock.now_ns(), list(inbox.missing)
             self.recorder.event(
@@ -247,6 +248,15 @@ class Node:
         if self.delivery is not None:
             return Inbox(inbox.messages, inbox.missing, self.delivery.take_answers())
         return inbox
+
+    def _record(self, wait: Wait, missing: Sequence[NodeId]) -> None:
+        """Record a wait that took time: one for which all was there took none."""
+        now, since, limit = self.clock.now_ns(), wait.since_ns, wait.deadline_ns
+        at_once = wait.ended is Ended.CAME and wait.last_src is None
+        if now > since and wait.ended is not None and not at_once:
+            deadline = None if limit is None else limit - since
+            head = (self.id, wait.round, wait.step, wait.kind, since, now)
+            self.recorder.wait(Waited(*head, deadline, wait.ended, wait.last_src, tuple(missing)))
 
     async def _screened(self, inbox: Inbox) -> Inbox:
         """What of the messages is to be mixed, as the scenario says of those that hold NaN or infinity."""

@@ -17,6 +17,7 @@ from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock, Timer
 from netdfl.core.types import Inbox, Kind, Message, NodeId
 from netdfl.node.mailbox import Mailbox, Slot
+from netdfl.record.base import Ended
 from netdfl.transport.base import Fate
 
 
@@ -24,8 +25,8 @@ from netdfl.transport.base import Fate
 class Wait:
     """What a node waits for now: messages of `kind`.
 
-    `have` has come, the last of it at `last_ns`; `silent` is not waited for, though it may still come.
-    `timed_out`: its deadline ended it.
+    `have` has come, the last of it at `last_ns` from `last_src`; `silent` is not waited for, though it may still come.
+    `timed_out`: its deadline ended it. `ended` says how it ended, once it has.
     """
 
     round: int
@@ -39,6 +40,8 @@ class Wait:
     kind: Kind = Kind.DATA
     last_ns: int | None = None
     timed_out: bool = False
+    last_src: NodeId | None = None
+    ended: Ended | None = None
 
 
 class AutoDeadline:
@@ -236,7 +239,7 @@ class Waits:
             return
         if (messages[0].round, messages[0].step) == (wait.round, wait.step):
             wait.have.update(ours)
-            wait.last_ns = self.clock.now_ns()
+            wait.last_ns, wait.last_src = self.clock.now_ns(), min(ours)
             if not self.auto.knows and self._done is not None and self._hurry(wait):
                 self._set_timer(wait, self._done)
         elif self._tells_loss:
@@ -255,7 +258,7 @@ class Waits:
         declined.add(message.src)
         if wait is not None and wait.sources is not None and slot == (wait.round, wait.step):
             wait.sources -= {message.src}
-            wait.need = self._policy.count(len(wait.sources))
+            wait.need, wait.last_src = self._policy.count(len(wait.sources)), message.src
             self._check()
         return Fate.DELIVERED
 
@@ -266,6 +269,7 @@ class Waits:
     def _end(self, wait: Wait, timed_out: bool) -> tuple[Inbox, Wait]:
         self.current, self.went_on_ns = None, self.clock.now_ns()
         wait.timed_out = timed_out
+        wait.ended = self._how(wait, timed_out)
         if wait.last_ns is not None:
             self.auto.came(wait.last_ns - wait.since_ns)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
@@ -276,6 +280,13 @@ class Waits:
             for node in missing:
                 self.silence.missed(node)
         return Inbox(messages, missing), wait
+
+    def _how(self, wait: Wait, timed_out: bool) -> Ended:
+        if timed_out:
+            return Ended.DEADLINE
+        if len(wait.have) >= wait.need or wait.sources is None:
+            return Ended.CAME
+        return Ended.GONE if wait.sources - wait.have <= self.gone else Ended.LOST
 
     def skip(self, nodes: frozenset[NodeId]) -> None:
         """Do not wait for `nodes` any more this time; they are missing where they do not come before the end."""

@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
-from netdfl.core.types import Message, NodeId, Scalar
+from netdfl.core.types import Kind, Message, NodeId, Scalar
+
+
+class Ended(StrEnum):
+    """How a wait ended."""
+
+    CAME = "came"
+    DEADLINE = "deadline"
+    GONE = "gone"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """A wait of a node that took time: for messages of `kind`, in a round and step, from `since_ns` to `until_ns`.
+
+    `deadline_ns` is how long it would have lasted at most, None: without end. It ended because what suffices had
+    `came`, at the `deadline`, because who was missing is `gone`, or because a later message told that one was `lost`.
+    `last_src` sent what came last, `missing` are those whose messages were awaited and had not come.
+    """
+
+    node: NodeId
+    round: int
+    step: int
+    kind: Kind
+    since_ns: int
+    until_ns: int
+    deadline_ns: int | None
+    ended: Ended
+    last_src: NodeId | None
+    missing: tuple[NodeId, ...]
 
 
 class Recorder(Protocol):
@@ -23,6 +55,10 @@ class Recorder(Protocol):
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """Something that happened: `round_begin`, `crash`, `missing`, `gone`, `refused`, ..."""
+        ...
+
+    def wait(self, waited: Waited) -> None:
+        """A wait that is over."""
         ...
 
     def flush(self) -> None:

@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest, xxh3_128
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Message, NodeId, Payload, Scalar
-from netdfl.record.base import Recorder
+from netdfl.record.base import Recorder, Waited
 
 MOST_ENTRIES = 1000
 _message = "message {}->{} {} {}.{}.{}.{}".format
@@ -124,6 +124,10 @@ class LoggingRecorder:
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """Something that happened; not part of the log."""
         self._store.event(at_ns, node, round, kind, **details)
+
+    def wait(self, waited: Waited) -> None:
+        """A wait that is over; not part of the log, which has the messages."""
+        self._store.wait(waited)
 
     def flush(self) -> None:
         """Make the store durable."""

@@ -20,6 +20,7 @@ ORDER: Mapping[Table, str] = {
     "messages": "sent_s, src, dst, round, step, attempt",
     "metrics": "at_s, node NULLS FIRST, round, name",
     "events": "at_s, node NULLS FIRST, round, kind",
+    "waits": "until_s, node, round, step",
 }
 
 

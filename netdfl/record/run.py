@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 CHECKPOINTS = "checkpoints"
-Table: TypeAlias = Literal["messages", "metrics", "events"]
+Table: TypeAlias = Literal["messages", "metrics", "events", "waits"]
 
 COLUMNS: Mapping[Table, Mapping[str, str]] = {
     "messages": {
@@ -38,6 +38,18 @@ COLUMNS: Mapping[Table, Mapping[str, str]] = {
     },
     "metrics": {"at_s": "DOUBLE", "node": "INTEGER", "round": "INTEGER", "name": "VARCHAR", "value": "DOUBLE"},
     "events": {"at_s": "DOUBLE", "node": "INTEGER", "round": "INTEGER", "kind": "VARCHAR", "details": "JSON"},
+    "waits": {
+        "node": "INTEGER",
+        "round": "INTEGER",
+        "step": "INTEGER",
+        "kind": "VARCHAR",
+        "since_s": "DOUBLE",
+        "until_s": "DOUBLE",
+        "deadline_s": "DOUBLE",
+        "ended": "VARCHAR",
+        "last_src": "INTEGER",
+        "missing": "JSON",
+    },
 }
 
 
@@ -163,14 +175,19 @@ class Run:
         """What happened: at_s, node (null: the fleet), round, kind, details (JSON)."""
         return self.query("FROM events")
 
+    @property
+    def waits(self) -> DuckDBPyRelation:
+        """Waits that took time: node, round, step, kind, since_s, until_s, deadline_s, ended, last_src, missing."""
+        return self.query("FROM waits")
+
     def query(self, sql: str) -> DuckDBPyRelation:
-        """Return the relation of a query over the tables `messages`, `metrics` and `events`."""
+        """Return the relation of a query over the tables `messages`, `metrics`, `events` and `waits`."""
         for table in COLUMNS:
             self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {self._select(table)}")
         return self._connection.sql(sql)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a query over the three tables."""
+        """Return all rows of a query over the four tables."""
         rows: list[tuple[Any, ...]] = self.query(sql).fetchall()
         return rows
 

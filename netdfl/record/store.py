@@ -1,10 +1,11 @@
 """The store: rows as JSON lines, of which a `kill -9` tears at most the last, readable while the run goes on.
 
-Three tables lie in `RUN/store/`, each in a file per writer (`messages-003.jsonl` is node 3's):
+Four tables lie in `RUN/store/`, each in a file per writer (`messages-003.jsonl` is node 3's):
 
 - `messages`: src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate
 - `metrics`: at_s, node, round, name, value
 - `events`: at_s, node, round, kind, details (an object)
+- `waits`: node, round, step, kind, since_s, until_s, deadline_s, ended, last_src, missing (a list)
 
 Times are seconds since the fleet's common start, exact to the nanosecond. A null `node` is the fleet,
 a null `arrived_s` a message that never arrived. A null `value` is a number that was not finite: JSON
@@ -22,6 +23,7 @@ from typing import Self
 
 from netdfl.core.errors import RunError
 from netdfl.core.types import Message, NodeId, Scalar
+from netdfl.record.base import Waited
 from netdfl.record.plain_json import dump_json
 
 STORE = "store"
@@ -118,6 +120,8 @@ class StoreWriter:
         self._messages = _Table(store / f"messages-{name}.jsonl")
         self._metrics = _Table(store / f"metrics-{name}.jsonl")
         self._events = _Table(store / f"events-{name}.jsonl")
+        self._waits = _Table(store / f"waits-{name}.jsonl")
+        self._tables = (self._messages, self._metrics, self._events, self._waits)
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Take one message and its fate. Raises RunError where a due flush fails."""
@@ -145,15 +149,25 @@ class StoreWriter:
             f'"kind":{_quote(kind)},"details":{dump_json(details)}}}\n'
         )
 
+    def wait(self, waited: Waited) -> None:
+        """Take a wait that is over. Raises RunError where a due flush fails."""
+        deadline = "null" if waited.deadline_ns is None else f"{waited.deadline_ns / 1e9:.9f}"
+        last = "null" if waited.last_src is None else waited.last_src
+        self._waits.add(
+            f'{{"node":{waited.node},"round":{waited.round},"step":{waited.step},"kind":"{waited.kind._value_}",'
+            f'"since_s":{waited.since_ns / 1e9:.9f},"until_s":{waited.until_ns / 1e9:.9f},"deadline_s":{deadline},'
+            f'"ended":"{waited.ended._value_}","last_src":{last},"missing":{list(waited.missing)}}}\n'
+        )
+
     def flush(self) -> None:
         """Append everything taken so far, in whole rows. Raises RunError where the disk refuses it."""
-        for table in (self._messages, self._metrics, self._events):
+        for table in self._tables:
             table.flush()
 
     def close(self) -> None:
         """Flush and close. Raises RunError where the disk refuses the last rows."""
         failure: RunError | None = None
-        for table in (self._messages, self._metrics, self._events):
+        for table in self._tables:
             try:
                 table.close()
             except RunError as exc:

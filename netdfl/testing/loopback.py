@@ -12,6 +12,7 @@ from netdfl.core.types import Message, NodeId, Scalar, View
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
+from netdfl.record.base import Waited
 from netdfl.training.base import Task
 from netdfl.transport.base import Sink
 
@@ -29,6 +30,9 @@ class SilentRecorder:
         """Keep nothing."""
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
+        """Keep nothing."""
+
+    def wait(self, waited: Waited) -> None:
         """Keep nothing."""
 
     def flush(self) -> None:

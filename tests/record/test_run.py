@@ -12,6 +12,7 @@ import pytest
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.record import Run, RunDirectory, StoreWriter, export, open_run
+from netdfl.record.base import Ended, Waited
 from netdfl.record.export import Format
 from netdfl.record.run import COLUMNS, Table
 
@@ -128,6 +129,7 @@ def run(tmp_path: Path) -> Run:
             writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, None, "dropped:loss, late")
             writer.metric(round, None, round, "test_loss", float("inf") if round else 0.1)
             writer.event(round, 0, round, "missing", awaited=[1, 2])
+            writer.wait(Waited(0, round, 0, Kind.DATA, round, 9, None, Ended.DEADLINE, None, (1, 2)))
     return open_run(directory.path)
 
 
@@ -140,13 +142,15 @@ def test_an_export_reads_back_as_the_table_in_order_of_time(
     reader = {"csv": duckdb.read_csv, "jsonl": duckdb.read_json, "parquet": duckdb.read_parquet}[format]
     back = reader(str(path))
     assert back.columns == list(COLUMNS[table])
-    plain = ", ".join(name for name in COLUMNS[table] if name != "details")
+    plain = ", ".join(name for name in COLUMNS[table] if name not in ("details", "missing"))
     assert back.select(plain).fetchall() == run.query(f"SELECT {plain} FROM {table} ORDER BY round").fetchall()
 
 
-def test_exported_details_are_json(run: Run, tmp_path: Path) -> None:
+def test_exported_details_and_lists_are_json(run: Run, tmp_path: Path) -> None:
     line = export(run, "events", "jsonl", tmp_path / "e.jsonl").read_text().splitlines()[0]
     assert json.loads(line)["details"] == {"awaited": [1, 2]}
+    line = export(run, "waits", "jsonl", tmp_path / "w.jsonl").read_text().splitlines()[0]
+    assert json.loads(line)["missing"] == [1, 2]
 
 
 def test_an_export_that_cannot_be_made_says_why(run: Run, tmp_path: Path) -> None:
