@@ -45,7 +45,7 @@ def _entry(
 
 
 ALGORITHMS: Catalog = {
-    "dpsgd": _entry(undirected.dpsgd, "gossip", DOUBLY, "Lian et al. 2017; DFedSAM"),
+    "dpsgd": _entry(undirected.dpsgd, "gossip", DOUBLY, "Lian et al. 2017; DFedSAM", warns=fitness.nesterov_acts),
     "lian_dpsgd": _entry(undirected.lian_dpsgd, "gossip", DOUBLY, "Lian et al. 2017"),
     "dfedavg": _entry(undirected.dfedavg, "gossip", DOUBLY, "Sun, Li, Wang 2022"),
     "dfedavgm": _entry(undirected.dfedavgm, "gossip", DOUBLY, "Sun, Li, Wang 2022"),
@@ -58,7 +58,7 @@ ALGORITHMS: Catalog = {
     "deepsqueeze": _entry(compressed.deepsqueeze, "gossip", DOUBLY, "Tang et al. 2019"),
     "delicoco": _entry(compressed.delicoco, "gossip", DOUBLY, "Hashemi et al. 2022"),
     "qdfedavgm": _entry(compressed.qdfedavgm, "gossip", DOUBLY, "Sun, Li, Wang 2022"),
-    "sgp": _entry(directed.sgp, "gossip", COLUMN, "Assran et al. 2019; DFedSGPSM"),
+    "sgp": _entry(directed.sgp, "gossip", COLUMN, "Assran et al. 2019; DFedSGPSM", warns=fitness.nesterov_acts),
     "osgp": _entry(directed.osgp, "gossip", COLUMN, "DFedSGPSM"),
     "dfedsgpm": _entry(directed.dfedsgpm, "gossip", COLUMN, "DFedSGPSM"),
     "dfedsgpsm": _entry(directed.dfedsgpsm, "gossip", COLUMN, "DFedSGPSM"),
@@ -72,7 +72,7 @@ ALGORITHMS: Catalog = {
         DOUBLY | {"average"},
         "Wang et al. 2020",
         fits=fitness.averages_exactly,
-        warns=fitness.ends_apart,
+        warns=fitness.slow_rounds,
     ),
     "ad_psgd": _entry(
         bilateral.ad_psgd, "bilateral", frozenset({"both_ways"}), "Lian et al. 2018", fits=fitness.pairs_can_meet

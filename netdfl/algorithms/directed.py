@@ -22,13 +22,19 @@ else:
     by_loss = lazy_module("netdfl.mixing.by_loss")
 
 
-def sgp(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm:
+def sgp(
+    exchange: Exchange, /, *, momentum: Momentum = 0.0, nesterov: bool = False, sgd: Sgd = Sgd(local_epochs=1)
+) -> Algorithm:
     """SGP as DFedSGPSM's experiments run it: one local epoch at z = x / w, then push-sum.
 
     x <- x - lr g(x / w) at every step, w as it is, then x_i+ = sum_j P_ij x_j and w_i+ = sum_j P_ij w_j.
-    Sends d + 1 numbers to each out-neighbor, keeps w. Source: Assran et al. 2019, DFedSGPSM Table 1.
+    Sends d + 1 numbers to each out-neighbor, keeps w. Those experiments have no momentum. Assran's are
+    `local_steps: 1, momentum: 0.9, nesterov: true`: v <- momentum v + g(x / w), x <- x - lr (g(x / w) + momentum v),
+    v kept from round to round and never mixed; without `nesterov` x <- x - lr v. `dfedsgpm` is the method whose v
+    begins anew every round. Source: Assran et al. 2019, DFedSGPSM Table 1.
     """
-    return parts.push_sum(exchange, parts.local_sgd(sgd))
+    local = parts.local_sgd(sgd, momentum=momentum, nesterov=nesterov)
+    return parts.push_sum(exchange, parts.keeping_momentum(local))
 
 
 def osgp(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:

@@ -79,6 +79,18 @@ def ends_apart(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
         yield f"algorithm.every: {what} after the last exact average, so the nodes end with models of their own"
 
 
+def nesterov_acts(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
+    """Nesterov's form is asked for together with momentum."""
+    if params["nesterov"] and not params["momentum"]:
+        yield "algorithm.nesterov: it is a form of momentum, and momentum is 0: give momentum, like 0.9"
+
+
+def slow_rounds(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
+    """What `ends_apart` and `nesterov_acts` say."""
+    yield from ends_apart(params, num_rounds)
+    yield from nesterov_acts(params, num_rounds)
+
+
 def distils(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
     """The warm-up gives two models that are as many rounds apart as the distiller matches."""
     key = "distil_gap" if "distil_gap" in params else "distil_steps"

@@ -19,6 +19,7 @@ from netdfl.training.control import Blended, Controlled
 from netdfl.training.distill import Distiller, Tuning
 from netdfl.training.dynamic import Dynamic
 from netdfl.training.guided import Guided
+from netdfl.training.kept_momentum import KeptMomentum
 from netdfl.training.lesam import Lesam
 from netdfl.training.ole import Ole
 from netdfl.training.quasi_global import QuasiGlobal
@@ -53,6 +54,7 @@ __all__ = [
     "Tuning",
     "Undoing",
     "gossip",
+    "keeping_momentum",
     "local_sgd",
     "push_sum",
     "server",
@@ -60,7 +62,7 @@ __all__ = [
 ]
 
 
-def local_sgd(sgd: Sgd, *, momentum: float = 0.0, rho: float = 0.0) -> LocalSgd:
+def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: float = 0.0) -> LocalSgd:
     """Local SGD as the catalog's parameters describe it."""
     return LocalSgd(
         lr=sgd.lr,
@@ -70,8 +72,14 @@ def local_sgd(sgd: Sgd, *, momentum: float = 0.0, rho: float = 0.0) -> LocalSgd:
         weight_decay=sgd.weight_decay,
         clip_norm=sgd.clip_norm,
         momentum=momentum,
+        nesterov=nesterov,
         rho=rho,
     )
+
+
+def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> LocalSolver:
+    """`local` with a buffer that outlives its rounds, where it has momentum at all."""
+    return KeptMomentum(local, restart_every) if local.momentum else local
 
 
 def gossip(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Between, Momentum, Sgd
+from netdfl.algorithms.parameters import Between, Buffer, Momentum, Sgd
 from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveFloat, PositiveInt
 
@@ -23,6 +23,8 @@ def slowmo(
     /,
     *,
     momentum: Momentum = 0.0,
+    nesterov: bool = False,
+    buffer: Buffer = "outer_step",
     every: PositiveInt = 4,
     between: Between = "train",
     alpha: PositiveFloat = 1.0,
@@ -32,14 +34,16 @@ def slowmo(
     """SlowMo: every few rounds the exact average, and a step of slow momentum over those rounds.
 
     x_tau = (1/n) sum_j x_j after `every` rounds from x_0, u <- beta u + (x_0 - x_tau) / lr, x_0 <- x_0 - alpha lr u.
-    In a round v <- momentum v + g(y), y <- y - lr v at every step, v = 0 before the first. Between, nodes only
-    train, or gossip too (`between: gossip`). The graph of a round in which the average is due must give it. Sends
-    d numbers to each neighbor in rounds that mix, keeps u and x_0. The base is gossip, never push-sum, and its
-    buffer v is always reset, never kept or averaged. Source: Wang et al. 2020.
+    v <- momentum v + g(y), y <- y - lr v at every step (`nesterov`: y <- y - lr (g(y) + momentum v)). Between, nodes
+    only train, or gossip too (`between: gossip`). The graph of a round in which the average is due must give it.
+    v begins at 0 with each x_0 and lives for the outer step, because the paper's base is one optimizer run for
+    `every` rounds; `buffer: round` begins it anew every round, as `dfedavgm` does. Sends d numbers to each neighbor in
+    rounds that mix, keeps u, x_0 and v. The base is gossip, never push-sum; the paper's other choices, v kept over
+    the average or averaged too, are not here. Source: Wang et al. 2020.
     """
     if exchange.compressor is not None:
         raise ValueError("slowmo needs the exact average; remove compression")
-    local = parts.local_sgd(sgd, momentum=momentum)
+    local = parts.local_sgd(sgd, momentum=momentum, nesterov=nesterov)
     mixing = slow_momentum.SlowMomentum(
         inner=parts.Gossip(on_missing=exchange.on_missing),
         every=every,
@@ -48,4 +52,5 @@ def slowmo(
         base_mixes=between == "gossip",
         rate=local.rate,
     )
-    return parts.gossip(exchange, local, mixing=mixing)
+    solver = parts.keeping_momentum(local, restart_every=every) if buffer == "outer_step" else local
+    return parts.gossip(exchange, solver, mixing=mixing)

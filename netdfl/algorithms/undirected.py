@@ -19,14 +19,20 @@ else:
     parts = lazy_module("netdfl.algorithms.parts")
 
 
-def dpsgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm:
+def dpsgd(
+    exchange: Exchange, /, *, momentum: Momentum = 0.0, nesterov: bool = False, sgd: Sgd = Sgd(local_epochs=1)
+) -> Algorithm:
     """D-PSGD as the papers run it: one local epoch of SGD, then gossip, X+ = W Z.
 
     y <- y - lr g(y) at every step, from x_i to z_i; then x_i+ = sum_j W_ij z_j. Sends d numbers to each
-    neighbor, keeps nothing. Source: Lian et al. 2017, with the order and the epoch of DFedSAM's experiments;
-    `lian_dpsgd` has the original order.
+    neighbor, keeps nothing; with `momentum` (the papers have none) it keeps v, from round to round and unmixed,
+    as one optimizer for the whole training does: v <- momentum v + g(y), y <- y - lr v, or with `nesterov`
+    y <- y - lr (g(y) + momentum v). `dfedavgm` is the method whose v begins anew every round.
+    Source: Lian et al. 2017, with the order and the epoch of DFedSAM's experiments; `lian_dpsgd` has the original
+    order.
     """
-    return parts.gossip(exchange, parts.local_sgd(sgd))
+    local = parts.local_sgd(sgd, momentum=momentum, nesterov=nesterov)
+    return parts.gossip(exchange, parts.keeping_momentum(local))
 
 
 def lian_dpsgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm:

@@ -9,8 +9,8 @@ Wang et al. 2020.
 
 Two of its options are not here. A push-sum base, whose numerators would be averaged and whose weights set
 back to 1: that makes and destroys mass, which the ways to survive loss count, so they would take it for lost.
-And keeping or averaging the base's buffers: local SGD's momentum begins at 0 in every round, so that it is
-always reset and none is left to average.
+And keeping the base's buffers over the average, or averaging them: here they begin at 0 with every x_0
+(`netdfl.training.kept_momentum`).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ With g the minibatch gradient and z = y / w (w = 1 but for push-sum):
     correction  g~ <- scale g~ + c                     (methods that have one; else scale = 1, c = 0)
     clipping    g~ <- g~ min(1, clip / |g~|)
     decay       g~ <- g~ + weight_decay z
-    momentum    v <- momentum v + g~,  v = 0 at the start of every round
-    step        y <- y - lr lr_decay^t v
+    momentum    v <- momentum v + g~,  v = 0 at the start of every round unless another solver keeps it
+    step        y <- y - lr lr_decay^t v             (Nesterov: g~ + momentum v in place of v)
 
 Both gradients of SAM use the same minibatch, norms are over all parameters, and the ascent never
 sees weight decay or the correction. A correction is clipped together with the gradient, because the
@@ -77,6 +77,7 @@ class LocalSgd(Solving, Memoryless):
     epochs: int | None = None
     steps: int | None = None
     momentum: float = 0.0
+    nesterov: bool = False
     rho: float = 0.0
     weight_decay: float = 0.0
     clip_norm: float | None = None
@@ -120,8 +121,8 @@ class LocalSgd(Solving, Memoryless):
     ) -> LocalSteps:
         """The local steps from `y`, to be computed when called.
 
-        Other solvers build on it: `velocity` is the momentum to begin with (overwritten), and `scale` and
-        `correction` go into every step's `descent`.
+        Other solvers build on it: `velocity` is the momentum to begin with, and holds it as the last step left it
+        afterwards; `scale` and `correction` go into every step's `descent`.
         """
         return LocalSteps(self, y, weight, data, self.rate(view), velocity, scale, correction)
 
@@ -147,7 +148,7 @@ class LocalSteps:
             step = sgd.descent(gradient, z, self.scale, self.correction)
             if sgd.momentum:
                 velocity = step.clone() if velocity is None else velocity.mul_(sgd.momentum).add_(step)
-                step = velocity
+                step = step.add(velocity, alpha=sgd.momentum) if sgd.nesterov else velocity
             y = torch.add(y, step, alpha=-self.lr) if y is self.y else y.add_(step, alpha=-self.lr)
             count += 1
         return y, count

@@ -110,7 +110,8 @@ class _Stacked:
         move = self.sgd.descent(gradient, z, self.asked[0].scale, correction)
         if self.sgd.momentum:
             assert self.velocity is not None
-            move = self.velocity[:rows].mul_(self.sgd.momentum).add_(move)
+            velocity = self.velocity[:rows].mul_(self.sgd.momentum).add_(move)
+            move = move.add(velocity, alpha=self.sgd.momentum) if self.sgd.nesterov else velocity
         y.addcmul_(move, self.descent_lr[:rows])
 
     def _gradient(self, step: int, rows: int) -> Gradient:
@@ -134,7 +135,9 @@ class _Stacked:
         return [self._finish(row) for row in range(len(self.asked))]
 
     def _finish(self, row: int) -> Ran | NotFiniteError:
-        num = self.batches.num_steps[row]
+        num, given = self.batches.num_steps[row], self.asked[row].velocity
+        if given is not None and self.velocity is not None:
+            given.copy_(self.velocity[row])
         try:
             self.rounds[row].finish(self.losses[:num, row])
         except NotFiniteError as error:

@@ -74,11 +74,26 @@ def steps(
     v: Rows | None = None,
 ) -> Rows:
     """V <- momentum v + slope(y / w), y <- y - lr v, K times; v is 0 at first, or as given."""
-    v = np.zeros(DIM) if v is None else v
+    return carried(i, y, lr, slope, w=w, momentum=momentum, v=np.zeros(DIM) if v is None else v)[0]
+
+
+def carried(
+    i: int,
+    y: Rows,
+    lr: float,
+    slope: Slope = gradient,
+    *,
+    v: Rows,
+    momentum: float,
+    w: float = 1.0,
+    nesterov: bool = False,
+) -> tuple[Rows, Rows]:
+    """As `steps`, from v on; Nesterov: y <- y - lr (slope + momentum v). Returns y and v."""
     for _ in range(K):
-        v = momentum * v + slope(i, y / w)
-        y = y - lr * v
-    return y
+        g = slope(i, y / w)
+        v = momentum * v + g
+        y = y - lr * (g + momentum * v if nesterov else v)
+    return y, v
 
 
 def metropolis(links: Sequence[tuple[int, int]] = LINKS) -> Rows:

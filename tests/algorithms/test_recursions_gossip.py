@@ -17,6 +17,7 @@ from recursions import (
     N,
     Rows,
     Slope,
+    carried,
     gradient,
     metropolis,
     played,
@@ -89,17 +90,37 @@ def test_quasi_global_momentum_follows_the_mixed_vector_at_the_rounds_rate() -> 
         same([state.local.momentum for state in states], m)
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_of_dpsgd_goes_on_from_round_to_round(nesterov: bool) -> None:
+    """V <- beta v + g, y <- y - lr v or y - lr (g + beta v), and X+ = W Z; v is not mixed and never 0 again."""
+    x, v = STARTS, np.zeros((N, DIM))
+    for round, states in enumerate(played("dpsgd", undirected(), momentum=0.7, nesterov=nesterov)):
+        ends = [carried(i, x[i], rate(round), v=v[i], momentum=0.7, nesterov=nesterov) for i in range(N)]
+        z, v = (np.stack(part) for part in zip(*ends, strict=True))
+        x = W @ z
+        same(vectors(states), x)
+        same([state.local.velocity for state in states], v)
+
+
+@pytest.mark.parametrize("buffer", ["outer_step", "round"])
 @pytest.mark.parametrize("between", ["gossip", "train"])
-def test_slow_momentum_divides_and_steps_by_the_rate_of_its_round(between: str) -> None:
-    """U <- beta u + (x_0 - x_tau) / lr_t, x_0 <- x_0 - alpha lr_t u after the exact average of every third round."""
+def test_slow_momentum_divides_and_steps_by_the_rate_of_its_round(between: str, buffer: str) -> None:
+    """U <- beta u + (x_0 - x_tau) / lr_t, x_0 <- x_0 - alpha lr_t u after the exact average of every third round.
+
+    The base's own v is 0 with every x_0, or with every round.
+    """
     every, alpha, beta, momentum, x, u = 3, 0.8, 0.6, 0.5, STARTS, np.zeros((N, DIM))
     all_links = [[i, j] for i in range(N) for j in range(i)]
     graphs = [*[[*map(list, LINKS)]] * (every - 1), all_links]
     network = Network(TOPOLOGIES["by_round"](N, STREAMS, rounds=graphs), partial(WEIGHTS["metropolis"]))
     options: dict[str, Any] = {"every": every, "alpha": alpha, "beta": beta, "between": between, "momentum": momentum}
-    anchor = x
+    if buffer != "outer_step":
+        options["buffer"] = buffer
+    anchor, v = x, u
     for round, states in enumerate(played("slowmo", network, rounds=10, **options)):
-        z = trained(x, round, momentum=momentum)
+        v = v if buffer == "outer_step" and round % every else np.zeros((N, DIM))
+        ends = [carried(i, x[i], rate(round), v=v[i], momentum=momentum) for i in range(N)]
+        z, v = (np.stack(part) for part in zip(*ends, strict=True))
         if (round + 1) % every:
             x = W @ z if between == "gossip" else z
         else:

@@ -12,6 +12,7 @@ from recursions import (
     K,
     N,
     Rows,
+    carried,
     columns,
     directed,
     gradient,
@@ -53,6 +54,18 @@ def test_steps_on_the_numerator_by_gradients_at_z(name: str, momentum: float, rh
         same(vectors(states), x)
         same(weights(states), w)
     assert w.max() > 1.5 * w.min()
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_of_sgp_goes_on_from_round_to_round(nesterov: bool) -> None:
+    """As Assran's nodes: v <- beta v + g(x / w), x <- x - lr (g + beta v), v neither reset nor mixed; or x - lr v."""
+    x, w, v = STARTS, np.ones(N), np.zeros_like(STARTS)
+    for round, states in enumerate(played("sgp", directed(ARCS, OTHER_ARCS), momentum=0.7, nesterov=nesterov)):
+        ends = [carried(i, x[i], rate(round), v=v[i], w=w[i], momentum=0.7, nesterov=nesterov) for i in range(N)]
+        z, v = (np.stack(part) for part in zip(*ends, strict=True))
+        x, w = shares(round) @ z, shares(round) @ w
+        same(vectors(states), x)
+        same(weights(states), w)
 
 
 @pytest.mark.parametrize("num_steps", [1, K])

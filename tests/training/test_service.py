@@ -23,6 +23,7 @@ from netdfl.training.dynamic import Dynamic
 from netdfl.training.fixed_point import FixedPoint
 from netdfl.training.flat import FlatModel
 from netdfl.training.guided import INPUTS, LABELS, Guided
+from netdfl.training.kept_momentum import KeptMomentum
 from netdfl.training.lesam import Lesam
 from netdfl.training.masked import Masked
 from netdfl.training.models.build import build
@@ -41,6 +42,7 @@ STACKED: dict[str, Any] = {
     "everything": LocalSgd(lr=0.2, lr_decay=0.5, epochs=2, momentum=0.9, rho=0.1, weight_decay=0.01, clip_norm=0.5),
     "steps": LocalSgd(lr=0.1, steps=5, momentum=0.5),
     "epochs_and_steps": LocalSgd(lr=0.1, epochs=2, steps=3),
+    "kept_momentum": KeptMomentum(LocalSgd(lr=0.1, epochs=2, momentum=0.9, nesterov=True)),
     "quasi_global": QuasiGlobal(LocalSgd(lr=0.1, epochs=2, momentum=0.9), 0.9),
     "scaffold": Controlled(SGD),
     "fedcm": Blended(LocalSgd(lr=0.1, epochs=2, rho=0.05), 0.3),
