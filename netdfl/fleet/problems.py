@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from netdfl.training.data.dataset import Dataset
 from netdfl.training.data.partitions import label_counts
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build as build_model
-from netdfl.training.toy import Quadratic
+from netdfl.training.toy import Quadratic, optimum
 
 Figures = Mapping[str, float]
 
@@ -148,14 +149,13 @@ def load_dataset(part: Any) -> Dataset:
 
 
 class ToyProblem:
-    """A toy problem whose answer is known: the mean of the starts, or of the centers."""
+    """A toy problem whose answer is known: the mean of the starts, or the minimum of the mean quadratic."""
 
     def __init__(self, scenario: Scenario, streams: Streams, num_clients: int) -> None:
         """Make every client's task; they are small."""
         part: Any = scenario.task
         self.tasks: list[Quadratic] = [part.build(node, streams) for node in range(num_clients)]
-        pure = not bool(self.tasks[0].curvature.any())
-        self.answer = torch.stack([t.start if pure else t.center for t in self.tasks]).mean(0)
+        self.answer = optimum(self.tasks)
 
     @property
     def dim(self) -> int:
@@ -167,8 +167,10 @@ class ToyProblem:
         return self.tasks[node]
 
     def idle(self) -> Idle:
-        """The server's task: it starts where client 0 does."""
-        return Idle(self.tasks[0].start, self.tasks[0].objective)
+        """The server's task: it starts where client 0 does, and its loss has the clients' mean curvature."""
+        first = self.tasks[0]
+        apart = torch.stack([task.curvature - first.curvature for task in self.tasks]).mean(0)
+        return Idle(first.start, replace(first.objective, curvature=first.curvature + apart))
 
     def evaluate(self, x: Tensor) -> Figures:
         """`error`: the root mean square distance to the answer, per coordinate."""

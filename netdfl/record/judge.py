@@ -17,6 +17,7 @@ FIGURES = (
     "mean_local",
     "test_loss",
     "train_loss",
+    "error",
     "consensus_distance",
     "weight_sum",
     "bytes_sent",

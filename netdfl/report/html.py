@@ -73,12 +73,10 @@ def _head_without_result(run: Run) -> dict[str, Any]:
 
 
 def _numbers(result: Mapping[str, Any]) -> list[Number]:
-    accuracy, messages = result["test_accuracy"], result["messages"]
-    average, missed = accuracy["average_model"], messages["sent"] - messages["delivered"]
+    messages = result["messages"]
+    missed = messages["sent"] - messages["delivered"]
     numbers = [
-        Number("test accuracy, average model", share(average["last"]), f"best {share(average['best'])}"),
-        Number("test accuracy, local models", share(accuracy["mean_local"]), "their mean"),
-        Number("test loss", figure(result["test_loss"]), f"train {figure(result['train_loss'])}"),
+        *_judged(result),
         Number("consensus distance", figure(result["consensus_distance"])),
         Number("sent", format_bytes(result["bytes_sent"]), f"{messages['sent']:,} messages"),
         Number("not delivered", f"{missed:,}", not_delivered(messages) if missed else ""),
@@ -92,6 +90,18 @@ def _numbers(result: Mapping[str, Any]) -> list[Number]:
         value = f"round {target['round']}" if reached else "never"
         numbers.append(Number(f"accuracy {share(target['accuracy'])} reached", value, note))
     return numbers
+
+
+def _judged(result: Mapping[str, Any]) -> list[Number]:
+    """What the average model came to: on a test set, or on a problem whose answer is known."""
+    if result.get("error") is not None:
+        return [Number("error of the average model", figure(result["error"]), "per coordinate")]
+    average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
+    return [
+        Number("test accuracy, average model", share(average["last"]), f"best {share(average['best'])}"),
+        Number("test accuracy, local models", share(local), "their mean"),
+        Number("test loss", figure(result["test_loss"]), f"train {figure(result['train_loss'])}"),
+    ]
 
 
 def _virtual(result: Mapping[str, Any]) -> str:

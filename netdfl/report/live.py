@@ -150,9 +150,13 @@ def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, 
     _say(console, Text.assemble((verdict, COLORS[verdict]), f"  {head}, {_took(result)}"))
     for line in (*result["reasons"], *remarks(result)):
         _say(console, f"  {line}")
-    rows = {
+    judged = {
         "accuracy": f"{share(average['last'])} average model (best {share(average['best'])}), "
-        f"{share(local)} mean of local models",
+        f"{share(local)} mean of local models"
+    }
+    if result.get("error") is not None:
+        judged = {"error": f"{figure(result['error'])} from the average model to the answer, per coordinate"}
+    rows = judged | {
         "consensus": f"distance {figure(result['consensus_distance'])}",
         "sent": f"{format_bytes(result['bytes_sent'])} in {messages['sent']:,} messages; "
         f"not delivered: {not_delivered(messages)}",

@@ -33,7 +33,7 @@ from netdfl.topology.pairing import halves
 from netdfl.topology.selection import Everyone, Private, sampled
 from netdfl.topology.weights import uniform
 from netdfl.training.base import Update
-from netdfl.training.toy import Quadratic, consensus
+from netdfl.training.toy import Quadratic, consensus, optimum
 
 NODES, DIM = 8, 6
 EXACT = 1e-12
@@ -274,7 +274,7 @@ def _gap(alg: Algorithm, fleet: Fleet, states: States) -> float:
     """How far the mean loss at the average model is above its optimum, the server's quadratic left out."""
     x, w = _conserved(alg, fleet, states)
     tasks = [task for i, task in fleet.tasks.items() if i != fleet.server]
-    best = torch.stack([task.center for task in tasks]).mean(0)
+    best = optimum(tasks)
     return sum(task.data(0).loss(x / w) - task.data(0).loss(best) for task in tasks) / len(tasks)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +14,7 @@ from torch import Tensor
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
-from netdfl.core.units import PositiveInt
+from netdfl.core.units import PositiveFloat, PositiveInt
 from netdfl.training.base import Gradient, LocalData
 
 Dtype = Literal["float32", "float64"]
@@ -43,10 +43,10 @@ class Centers:
 
 
 class Quadratic:
-    """Node i holds f_i(x) = 1/2 (x - c_i)' diag(h) (x - c_i), with gradient noise if asked.
+    """Node i holds f_i(x) = 1/2 (x - c_i)' diag(h_i) (x - c_i), with gradient noise if asked.
 
-    The optimum of the mean is the mean of the c_i, for every h that the nodes share. With `h = 0`
-    nothing pulls, and what is left is pure consensus on the starting vectors.
+    The optimum of the mean is sum h_i c_i / sum h_i. With h_i = 0 everywhere nothing pulls, and what is left is
+    pure consensus on the starting vectors.
     """
 
     num_samples = 1
@@ -109,6 +109,14 @@ class _QuadraticRound:
         return 0.5 * float((self.task.curvature * away).dot(away))
 
 
+def optimum(tasks: Sequence[Quadratic]) -> Tensor:
+    """The minimum of the mean of quadratics, shape (d,); where nothing pulls, the mean of the starts."""
+    curvature = torch.stack([task.curvature for task in tasks])
+    pulled = (curvature * torch.stack([task.center for task in tasks])).sum(0) / curvature.sum(0)
+    still = torch.stack([task.start for task in tasks]).mean(0)
+    return torch.where(curvature.sum(0) > 0, pulled, still)
+
+
 def consensus(
     node: NodeId,
     streams: Streams,
@@ -142,14 +150,18 @@ def quadratic(
     dim: PositiveInt = 16,
     heterogeneity: float = 1.0,
     condition: float = 1.0,
+    curvature: PositiveFloat | tuple[PositiveFloat, ...] = 1.0,
     noise: float = 0.0,
     dtype: Dtype = "float64",
 ) -> Quadratic:
     """Minimise the mean of quadratics whose centers differ by `heterogeneity` from node to node.
 
-    Curvatures run from 1 / `condition` to 1 and are common to all nodes.
+    f_i(x) = 1/2 sum_k h_ik (x_k - c_ik)^2. A node's curvatures h_ik run from a / `condition` to a over the
+    coordinates k, with a = `curvature`; a list gives each node its own a, and begins again where it is too short. Where
+    they differ, clients that make several steps drift: the optimum is sum h_i c_i / sum h_i, not the mean of the c_i.
     """
     kind = getattr(torch, dtype)
     center = torch.from_numpy(streams.rng("quadratic", node).standard_normal(dim)).to(kind) * heterogeneity
-    curvature = torch.logspace(-math.log10(condition), 0, dim, dtype=kind)
-    return Quadratic(center, torch.zeros(dim, dtype=kind), curvature, node=node, streams=streams, noise=noise)
+    own = curvature[node % len(curvature)] if isinstance(curvature, tuple) else curvature
+    pulls = torch.logspace(-math.log10(condition), 0, dim, dtype=kind) * own
+    return Quadratic(center, torch.zeros(dim, dtype=kind), pulls, node=node, streams=streams, noise=noise)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from netdfl.core.rng import Streams
-from netdfl.training.toy import consensus, quadratic
+from netdfl.training.toy import consensus, optimum, quadratic
 
 STREAMS = Streams(8)
 
@@ -68,3 +68,20 @@ def test_curvature_runs_from_one_over_the_condition_to_one() -> None:
     curvature = quadratic(0, STREAMS, condition=100.0).curvature
     assert (float(curvature[0]), float(curvature[-1])) == pytest.approx((0.01, 1.0))
     assert float(quadratic(0, STREAMS, heterogeneity=0.0).center.abs().max()) == 0.0
+
+
+def test_each_node_has_its_own_curvature_and_a_short_list_begins_again() -> None:
+    tasks = [quadratic(i, STREAMS, dim=3, condition=4.0, curvature=(0.5, 3.0)) for i in range(3)]
+    assert [float(task.curvature[-1]) for task in tasks] == [0.5, 3.0, 0.5]
+    assert [float(task.curvature[0]) for task in tasks] == [0.125, 0.75, 0.125]
+    assert torch.equal(tasks[1].center, quadratic(1, STREAMS, dim=3).center)
+
+
+def test_the_optimum_is_where_the_mean_gradient_is_zero() -> None:
+    tasks = [quadratic(i, STREAMS, dim=4, condition=9.0, curvature=(0.3, 1.0, 7.0)) for i in range(5)]
+    best = optimum(tasks)
+    slopes = torch.stack([next(task.data(0).steps(steps=1))(best) for task in tasks])
+    assert float(slopes.mean(0).abs().max()) < 1e-15
+    assert float(slopes.abs().max()) > 0.1
+    still = [consensus(i, STREAMS, dim=4) for i in range(5)]
+    assert torch.equal(optimum(still), torch.stack([task.start for task in still]).mean(0))
