@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Radius, Sgd, Share
+from netdfl.algorithms.parameters import Radius, Sgd, Share, Weighting
 from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveFloat
 
@@ -19,23 +19,35 @@ else:
     parts = lazy_module("netdfl.algorithms.parts")
 
 
-def fedavg(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd = Sgd()) -> Algorithm:
+def fedavg(
+    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, weighting: Weighting = "uniform", sgd: Sgd = Sgd()
+) -> Algorithm:
     """FedAvg: the server averages what the round's participants made of its model.
 
     y <- y - lr g(y) at every step, from w to y_i; then w+ = w + server_lr mean(y_i - w). Sends d numbers down
-    and d up, keeps nothing. Source: McMahan et al. 2017; uniform weights.
+    and d up, keeps nothing. The mean is uniform, as the methods that are compared with FedAvg have it, and because
+    their clients have equally many examples; `weighting: samples` is McMahan's, sum_i n_i (y_i - w) / sum_i n_i,
+    and sends n_i, one number more up. Source: McMahan et al. 2017.
     """
-    return parts.server(exchange, parts.local_sgd(sgd), parts.Averaging(server_lr=server_lr))
+    return parts.averaged(exchange, parts.local_sgd(sgd), server_lr, weighting)
 
 
-def fedsam(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.05, sgd: Sgd = Sgd()) -> Algorithm:
+def fedsam(
+    exchange: Exchange,
+    /,
+    *,
+    server_lr: PositiveFloat = 1.0,
+    rho: Radius = 0.05,
+    weighting: Weighting = "uniform",
+    sgd: Sgd = Sgd(),
+) -> Algorithm:
     """FedSAM: FedAvg with SAM's gradient, taken `rho` uphill on the same minibatch.
 
     y~ = y + rho g(y) / |g(y)|, y <- y - lr g(y~) at every step, from w to y_i; then
-    w+ = w + server_lr mean(y_i - w). Sends d numbers down and d up, keeps nothing.
+    w+ = w + server_lr mean(y_i - w). Sends d numbers down and d up, keeps nothing. `weighting` as in `fedavg`.
     Source: Qu et al. 2022; uniform weights.
     """
-    return parts.server(exchange, parts.local_sgd(sgd, rho=rho), parts.Averaging(server_lr=server_lr))
+    return parts.averaged(exchange, parts.local_sgd(sgd, rho=rho), server_lr, weighting)
 
 
 def mofedsam(

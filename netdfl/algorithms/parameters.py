@@ -20,6 +20,7 @@ Buffer: TypeAlias = Literal["outer_step", "round"]
 Layout: TypeAlias = Literal["erk", "uniform"]
 Regrow: TypeAlias = Literal["gradient", "random"]
 Share: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
+Weighting: TypeAlias = Literal["uniform", "samples"]
 Optimizer: TypeAlias = Literal["sgd", "adam"]
 DistilLoss: TypeAlias = Literal["normalised", "raw"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.compressed_parts import directed, reports, undirected
 from netdfl.algorithms.exchange import Exchange
@@ -16,6 +18,7 @@ from netdfl.mixing.push_sum import PushSum
 from netdfl.mixing.synthetic import Beneath, SharedSynthesis, TunedSynthesis
 from netdfl.training.base import LocalSolver, Start
 from netdfl.training.control import Blended, Controlled
+from netdfl.training.counted import Counted
 from netdfl.training.distill import Distiller, Tuning
 from netdfl.training.dynamic import Dynamic
 from netdfl.training.guided import Guided
@@ -53,6 +56,7 @@ __all__ = [
     "TunedSynthesis",
     "Tuning",
     "Undoing",
+    "averaged",
     "gossip",
     "keeping_momentum",
     "local_sgd",
@@ -80,6 +84,15 @@ def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: f
 def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> LocalSolver:
     """`local` with a buffer that outlives its rounds, where it has momentum at all."""
     return KeptMomentum(local, restart_every) if local.momentum else local
+
+
+def averaged(
+    exchange: Exchange, local: LocalSolver, server_lr: float, weighting: Literal["uniform", "samples"]
+) -> Algorithm:
+    """An algorithm whose server averages models and does nothing else, uniformly or by the clients' examples."""
+    by_samples = weighting == "samples"
+    averaging = Averaging(server_lr=server_lr, by_samples=by_samples)
+    return server(exchange, Counted(local) if by_samples else local, averaging)
 
 
 def gossip(

@@ -1,6 +1,8 @@
 """FedAvg's exchange: the server sends its model, averages what the participants made of it.
 
-w+ = w + server_lr mean_i (y_i - w)      over the reports that came, uniformly
+w+ = w + server_lr mean_i (y_i - w)      over the reports that came: uniformly, or by how many examples clients have
+
+The second is sum_i n_i (y_i - w) / sum_i n_i; n_i comes with the report (`netdfl.training.counted`).
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.payloads import EXTRA, extras_of, pack, to_all, vector
+from netdfl.core.types import Inbox, Message, Outbox, View
+from netdfl.mixing.payloads import EXTRA, extras_of, pack, scalar, to_all, vector
 from netdfl.training.base import Received, Update
+from netdfl.training.counted import SAMPLES
 
 
 class Stateless(NamedTuple):
@@ -22,9 +25,10 @@ class Stateless(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Averaging:
-    """Plain averaging; see `Aggregation`."""
+    """Plain averaging; see `Aggregation`. `by_samples`: each report counts as its client's examples do."""
 
     server_lr: float = 1.0
+    by_samples: bool = False
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -40,15 +44,20 @@ class Averaging:
         return to_all(view, pack(x))
 
     def aggregate(self, state: Stateless, x: Tensor, inbox: Inbox, view: View) -> tuple[Stateless, Tensor]:
-        """Move the model by the mean of the differences that came; none came: it stays."""
-        reports = [vector(message, x) for message in inbox]
-        if not reports:
+        """Move the model by the mean of the differences that came; none came, or none that counts: it stays."""
+        reports = [(vector(message, x), self._count(message, x)) for message in inbox]
+        total = sum(count for _, count in reports)
+        if not total:
             return state, x
-        mean = reports[0].clone()
-        for report in reports[1:]:
-            mean.add_(report)
-        mean.div_(len(reports))
+        (first, count), *others = reports
+        mean = first * count
+        for report, count in others:
+            mean.add_(report, alpha=count)
+        mean.div_(total)
         return state, mean if self.server_lr == 1.0 else x + self.server_lr * (mean - x)
+
+    def _count(self, message: Message, like: Tensor) -> float:
+        return scalar(message, like, EXTRA + SAMPLES) if self.by_samples else 1.0
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
         """The server's model and extras, if they came."""

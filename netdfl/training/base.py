@@ -96,6 +96,11 @@ class LocalData(Protocol):
         ...
 
     @property
+    def num_samples(self) -> int:
+        """Size of the node's own training set."""
+        ...
+
+    @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shapes of the model's layers, in the order in which the flat vector holds them."""
         ...

@@ -117,6 +117,7 @@ class Round:
     def __init__(self, task: Classification, round: int) -> None:
         self.task = task
         self.objective = task.objective
+        self.num_samples = task.num_samples
         self.shapes = task.model.shapes
         self.round = round
         self.rng = task.streams.rng("batches", task.node, round)

@@ -82,6 +82,7 @@ class _QuadraticRound:
     def __init__(self, task: Quadratic, round: int) -> None:
         self.task = task
         self.objective = task.objective
+        self.num_samples = task.num_samples
         self.shapes = (tuple(task.center.shape),)
         self.rng = task.streams.rng("noise", task.node, round)
 

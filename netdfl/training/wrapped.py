@@ -66,6 +66,11 @@ class Wrapped:
         return self.data.objective
 
     @property
+    def num_samples(self) -> int:
+        """The data's own."""
+        return self.data.num_samples
+
+    @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The data's own."""
         return self.data.shapes

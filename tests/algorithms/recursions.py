@@ -41,6 +41,7 @@ _rng = np.random.default_rng(5)
 CENTERS: Rows = 2 * _rng.standard_normal((N, DIM))
 CURVATURES: Rows = _rng.uniform(0.2, 1.4, (N, DIM))
 STARTS: Rows = _rng.standard_normal((N, DIM))
+SAMPLES: Rows = np.array([3.0, 1.0, 8.0, 5.0, 2.0])
 
 
 def rate(round: int) -> float:
@@ -161,7 +162,9 @@ def played(
 
 def _task(i: int) -> Quadratic:
     at = i % N  # a server starts where node 0 does, and trains nothing
-    return Quadratic(*map(torch.from_numpy, (CENTERS[at], STARTS[at], CURVATURES[at])), node=i, streams=STREAMS)
+    task = Quadratic(*map(torch.from_numpy, (CENTERS[at], STARTS[at], CURVATURES[at])), node=i, streams=STREAMS)
+    task.num_samples = int(SAMPLES[at])
+    return task
 
 
 def vectors(states: Sequence[NodeState]) -> Rows:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from recursions import (
     DIM,
+    SAMPLES,
     STARTS,
     STREAMS,
     K,
@@ -41,13 +42,28 @@ def rounds_of(name: str, **params: Any) -> list[tuple[int, tuple[int, ...], list
     return list(zip(range(ROUNDS), taking_part, states_of, strict=True))
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("weighting", ["uniform", "samples"])
 @pytest.mark.parametrize(("name", "slope"), [("fedavg", gradient), ("fedsam", sam(RHO))])
-def test_averaging(name: str, slope: Slope) -> None:
-    """W+ = w + server_lr mean(y_i - w)."""
-    w, params = STARTS[0], {"rho": RHO} if name == "fedsam" else {}
+def test_averaging(name: str, slope: Slope, weighting: str, compressed: bool) -> None:
+    """W+ = w + server_lr sum n_i (y_i - w) / sum n_i, n_i = 1 for all or the clients' numbers of examples."""
+    params: dict[str, Any] = {"rho": RHO} if name == "fedsam" else {}
+    if weighting == "samples":
+        params |= {"weighting": weighting}
+    if compressed:
+        params |= {"exchange": Exchange(compressor=TopK(0.0, 2), scheme="plain", streams=STREAMS)}
+    w = STARTS[0]
     for round, clients, states in rounds_of(name, server_lr=SERVER_LR, **params):
-        w = w + SERVER_LR * np.mean([steps(i, w, rate(round), slope) - w for i in clients], axis=0)
+        counts = SAMPLES[list(clients)] if weighting == "samples" else np.ones(len(clients))
+        moves = np.stack([steps(i, w, rate(round), slope) - w for i in clients])
+        moves = np.stack([top_two(move) for move in moves]) if compressed else moves
+        w = w + SERVER_LR * (counts @ moves) / counts.sum()
         same(states[N].x, w)
+
+
+def test_clients_without_examples_leave_the_model_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recursions.SAMPLES", np.zeros(N))
+    assert all((states[N].x.numpy() == STARTS[0]).all() for _, _, states in rounds_of("fedavg", weighting="samples"))
 
 
 def test_mofedsam_divides_by_the_rate_of_the_round_that_it_was_made_in() -> None:

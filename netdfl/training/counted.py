@@ -1,0 +1,37 @@
+"""A client that says how many examples it has, so that the server can weigh its report by them (FedAvg's n_k)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from netdfl.core.types import View
+from netdfl.training.asking import Asking, Solving, asked
+from netdfl.training.base import LocalData, LocalSolver, Received, Update
+
+SAMPLES = "samples"
+
+
+@dataclass(frozen=True)
+class Counted(Solving):
+    """Any local solver; n_k, one number, goes along with its model."""
+
+    inner: LocalSolver
+
+    def init(self, x: Tensor, view: View) -> Any:
+        """As the wrapped solver."""
+        return self.inner.init(x, view)
+
+    def solve(
+        self, state: Any, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> Asking[tuple[Any, Update]]:
+        """The wrapped solver's steps."""
+        state, update = yield from asked(self.inner, state, y, received, weight, data, view)
+        count = y.new_tensor([float(data.num_samples)])
+        return state, update._replace(extras={**update.extras, SAMPLES: count})
+
+    def after_mix(self, state: Any, before: Tensor, after: Tensor, received: Received, view: View) -> Any:
+        """As the wrapped solver."""
+        return self.inner.after_mix(state, before, after, received, view)
