@@ -5,7 +5,7 @@ A function's keyword parameters, those of its records one by one, are what a sce
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
@@ -31,18 +31,28 @@ def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sg
     return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))
 
 
-def fedsmoo(exchange: Exchange, /, *, rho: Radius = 0.1, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()) -> Algorithm:
+def fedsmoo(
+    exchange: Exchange,
+    /,
+    *,
+    rho: Radius = 0.1,
+    penalty: PositiveFloat = 0.1,
+    form: Literal["code", "paper"] = "code",
+    sgd: Sgd = Sgd(),
+) -> Algorithm:
     """FedSMOO: FedDyn with a perturbation that all clients are brought to agree on.
 
     s_k = rho (g(y) - mu_i - s) / |g(y) - mu_i - s|, mu_i <- mu_i + s_k - s,
     y <- y - lr (g(y + s_k) + penalty (y - w) + penalty h_i) at every step, from w to y_i; then as `feddyn`
     h_i+ = h_i + (y_i - w), h+ = h + (1/n) sum(y_i - w), w+ = mean(y_i) + h+, and
-    s+ = rho mean(mu_i) / |mean(mu_i)|. Sends 2 d numbers down (w, s)
-    and 2 d up (y_i, mu_i); clients keep h_i and mu_i, the server h and s. With `compression.extras: compressed` mu_i
-    goes up by its changes, and the server keeps every client's. Source: Sun et al. 2023, with s as in its public code.
+    s+ = rho mean(mu_i) / |mean(mu_i)|. That is s as in the public code, which published figures come from;
+    `form: paper` has s+ = rho mean(mu_i - s_iK) / |mean(mu_i - s_iK)|, s_iK the client's last s_k. Sends 2 d numbers
+    down (w, s) and 2 d up (y_i, mu_i or mu_i - s_iK); clients keep h_i and mu_i, in `paper` s_iK too, the server h
+    and s. With `compression.extras: compressed` mu_i goes up by its changes, and the server keeps every client's.
+    Source: Sun et al. 2023 and its public code.
     """
     by_change = exchange.extras == "compressed"
-    solver = parts.Smoo(parts.Dynamic(parts.local_sgd(sgd), penalty), rho, by_change)
+    solver = parts.Smoo(parts.Dynamic(parts.local_sgd(sgd), penalty), rho, by_change, less_last=form == "paper")
     averaging = parts.SmooAveraging(rho=rho, by_change=by_change)
     return parts.server(exchange, parts.Undoing(solver), parts.Confirming(inner=averaging))
 

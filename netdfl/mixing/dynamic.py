@@ -1,7 +1,7 @@
 """FedDyn's averaging: past the mean of the models, by the mean of all clients' drifts.
 
     h+ = h + (1/n) sum_i (y_i - w);   w+ = mean_i y_i + h+       over the reports that came, n all clients
-    FedSMOO besides: s+ = rho mean_i mu_i / |mean_i mu_i|
+    FedSMOO besides: s+ = rho mean_i mu_i / |mean_i mu_i|, mu_i or whatever of it the clients send
 
 As long as no report is lost, h is the mean of all h_i, which therefore need not be sent. The clients'
 sides are `netdfl.training.dynamic` and `netdfl.training.smoo`. Sources: Acar et al. 2021; Sun et al. 2023.

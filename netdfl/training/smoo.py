@@ -3,9 +3,10 @@
     s_k = rho (g - mu_i - s) / |g - mu_i - s|;   mu_i <- mu_i + s_k - s       (every local step)
     the gradient of the step is taken at y + s_k, on the same minibatch
 
-s comes with the server's model, mu_i goes up with the client's (`netdfl.mixing.dynamic`). Where it is compressed, its
-change goes up, and both ends add what was said of it.
-Source: FedSMOO (Sun et al. 2023), as its public code does it.
+s comes with the server's model (`netdfl.mixing.dynamic`). What goes up with the client's, and s is made of, is mu_i as
+the public code has it, or mu_i - s_K, s_K the last step's, as the paper does. Where it is compressed, its change goes
+up, and both ends add what was said of it.
+Source: FedSMOO (Sun et al. 2023) and its public code.
 """
 
 from __future__ import annotations
@@ -26,19 +27,26 @@ PERTURBATION, DUAL = "perturbation", "dual"
 
 
 class SmooState(NamedTuple):
-    """The wrapped solver's state, and the client's dual mu_i, shape (d,)."""
+    """The wrapped solver's state, the client's dual mu_i, and s_K where that is taken from it; of shape (d,)."""
 
     inner: Any
     dual: Tensor
+    last: Tensor | None
+
+    @property
+    def spoken(self) -> Tensor:
+        """What the server hears of the dual."""
+        return self.dual if self.last is None else self.dual - self.last
 
 
 @dataclass(frozen=True, eq=False)
 class Ascent(Rows):
-    """Takes every step's gradient at y + s_k, and moves `dual` in place. A `Wrap`; vectors are (d,) or (n, d)."""
+    """Takes every step's gradient at y + s_k; `dual` moves in place, `last` becomes s_k. A `Wrap` of (d,) or (n, d)."""
 
-    moved: ClassVar[tuple[str, ...]] = ("dual",)
+    moved: ClassVar[tuple[str, ...]] = ("dual", "last")
     shared: Tensor
     dual: Tensor
+    last: Tensor
     rho: float
 
     def __call__(self, gradient: Gradient) -> Gradient:
@@ -48,6 +56,7 @@ class Ascent(Rows):
             direction = gradient(at) - self.dual - self.shared
             own = along(torch.zeros_like(at), direction, self.rho)
             self.dual.add_(own).sub_(self.shared)
+            self.last.copy_(own)
             return gradient(at + own)
 
         return perturbed
@@ -57,29 +66,32 @@ class Ascent(Rows):
 class Smoo(Solving):
     """Any local solver with FedSMOO's ascent of radius `rho` under its gradients.
 
-    `by_change`: what goes up is mu_i's change, not mu_i.
+    `less_last`: what goes up is mu_i - s_K in place of mu_i. `by_change`: its change does.
     """
 
     inner: LocalSolver
     rho: float
     by_change: bool = False
+    less_last: bool = False
 
     def init(self, x: Tensor, view: View) -> SmooState:
         """mu_i = 0."""
-        return SmooState(self.inner.init(x, view), x.new_zeros(x.shape))
+        zero = x.new_zeros(x.shape)
+        return SmooState(self.inner.init(x, view), zero, zero if self.less_last else None)
 
     def solve(
         self, state: SmooState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> Asking[tuple[SmooState, Update]]:
         """The wrapped solver's steps on perturbed gradients; the dual goes along with the model."""
-        dual = state.dual.clone()
-        perturbed = Wrapped(data, Ascent(received.extras[PERTURBATION], dual, self.rho))
+        dual, last = state.dual.clone(), y.new_zeros(y.shape)
+        perturbed = Wrapped(data, Ascent(received.extras[PERTURBATION], dual, last, self.rho))
         inner, update = yield from asked(self.inner, state.inner, y, received, weight, perturbed, view)
-        told = dual - state.dual if self.by_change else dual
-        return SmooState(inner, dual), update._replace(extras={**update.extras, DUAL: told})
+        after = SmooState(inner, dual, last if self.less_last else None)
+        told = after.spoken - state.spoken if self.by_change else after.spoken
+        return after, update._replace(extras={**update.extras, DUAL: told})
 
     def after_mix(self, state: SmooState, before: Tensor, after: Tensor, received: Received, view: View) -> SmooState:
         """What the wrapped solver makes of it; take back from mu_i what the server was not told."""
         unsaid = received.unsaid.get(DUAL)
         dual = state.dual if unsaid is None else state.dual - unsaid
-        return SmooState(self.inner.after_mix(state.inner, before, after, received, view), dual)
+        return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view), dual=dual)

@@ -50,6 +50,7 @@ STACKED: dict[str, Any] = {
     "fedlesam": Lesam(SGD, 0.1),
     "fedlesam_s": Lesam(Controlled(SGD), 0.1),
     "fedsmoo": Smoo(Dynamic(SGD, 0.1), 0.1),
+    "fedsmoo_paper": Smoo(Dynamic(SGD, 0.1), 0.1, less_last=True),
 }
 SINGLE: dict[str, Any] = {
     "asyng": FixedPoint(SGD),
