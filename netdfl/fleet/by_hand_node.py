@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 
 from netdfl.core.clock import NS_PER_S
+from netdfl.core.control import Broke, Crashed, Happened, Peers, Progress, Report, Start
 from netdfl.core.errors import TransportError
 from netdfl.core.memory import keep_freed
 from netdfl.core.types import NodeId
@@ -23,7 +23,7 @@ from netdfl.fleet.build import Blueprint
 from netdfl.fleet.by_hand import Request
 from netdfl.fleet.by_hand_record import NodeRecord, Stage
 from netdfl.fleet.by_hand_stalls import QUIET_NS, Accounts
-from netdfl.fleet.by_hand_start import Beginning, Ended, Start
+from netdfl.fleet.by_hand_start import Beginning, Ended, Gathering
 from netdfl.fleet.devices import spread
 from netdfl.fleet.node_process import EXIT_DISK, NodeProcess, loop_factory
 from netdfl.fleet.run import prepare
@@ -35,7 +35,6 @@ from netdfl.scenario.schema import Scenario
 from netdfl.scenario.world import Heartbeat
 from netdfl.transport.identity import Identity
 from netdfl.transport.meeting import FINISHED, RUNNING, Line, Meeting
-from netdfl.transport.v1 import control_pb2 as pb
 
 KILLED = 137
 FAREWELL_S, FAREWELL_CALL_S = 0.2, 1.0
@@ -76,7 +75,7 @@ def say_what_is_missing(blueprint: Blueprint) -> None:
 
 async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
     stopping = _Stopping()
-    start = Start(request, scenario_hash(request.scenario), blueprint.schedule)
+    start = Gathering(request, scenario_hash(request.scenario), blueprint.schedule)
     try:
         beginning = await start.find_beginning()
         prepare(request.scenario, directory)
@@ -107,7 +106,7 @@ class HandNode(NodeProcess):
     """One life of one node of a fleet without a launcher."""
 
     def __init__(
-        self, request: Request, blueprint: Blueprint, start: Start, beginning: Beginning, worker: ThreadWorker
+        self, request: Request, blueprint: Blueprint, start: Gathering, beginning: Beginning, worker: ThreadWorker
     ) -> None:
         """Prepare; nothing runs yet."""
         self.request, self.start, self.beginning = request, start, beginning
@@ -164,8 +163,8 @@ class HandNode(NodeProcess):
         assert self.meeting.start_ns is not None
         self.meeting.phase, self.meeting.on_restart = RUNNING, self.on_restart
         self.record.start_monotonic_ns = self.meeting.start_ns
-        self.on_peers(pb.Peers(addresses=self.request.peers))
-        self.on_start(pb.Start(start_ns=self.meeting.start_ns))
+        self.on_peers(Peers(self.request.peers))
+        self.on_start(Start(self.meeting.start_ns))
         detector = self.blueprint.scenario.failure_detector.kind
         if detector != self.request.scenario.failure_detector.kind:
             self.tell("detector", detector=detector, instead_of=self.request.scenario.failure_detector.kind)
@@ -254,28 +253,31 @@ class HandNode(NodeProcess):
 
     # what goes to a launcher elsewhere
 
-    def report(self, **reports: Any) -> None:
+    def report(self, report: Report) -> None:
         """Write down what others report."""
-        for kind, report in reports.items():
-            getattr(self, f"note_{kind}", _nothing)(report)
+        match report:
+            case Progress():
+                self.note_progress(report)
+            case Crashed():
+                details = report.details()
+                self.record.crash = details | {"at_ns": report.at_ns}
+                self.write(Stage.CRASHED)
+                self.store.event(report.at_ns, self.id, report.round, "crash", **details)
+            case Broke():
+                self.record.reason = report.reason
+                self.write(Stage.BROKE)
+            case Happened():
+                self.record.reason = str(report.details["reason"])
+                self.write(Stage.FAILED)
+                kind = "died" if report.kind == "failed" else report.kind
+                self.store.event(report.at_ns, self.id, report.round, kind, **report.details)
+            case _:
+                pass  # no launcher needs to know it
 
-    def note_event(self, event: pb.Event) -> None:
-        """What happened to this node; its end, mostly."""
-        details = json.loads(event.details)
-        if event.kind == "crash":
-            self.record.crash = details | {"at_ns": event.at_ns}
-            self.write(Stage.CRASHED)
-        else:
-            self.record.reason = details["reason"]
-            self.write(Stage.BROKE if event.kind == "broke" else Stage.FAILED)
-        kind = "died" if event.kind == "failed" else event.kind
-        if kind != "broke":
-            self.store.event(event.at_ns, self.id, event.round, kind, **details)
-
-    def note_progress(self, progress: pb.Progress) -> None:
+    def note_progress(self, progress: Progress) -> None:
         """Where this node stands."""
         self.notice_wait()
-        if progress.phase == "end":
+        if progress.ended:
             self.done.set()
         elif progress.round != self.record.round:
             self.write(self.record.stage)
@@ -291,7 +293,7 @@ class HandNode(NodeProcess):
 
     def account(self) -> Account:
         """What this node does now."""
-        return Account.from_json(json.loads(self.probed.answer(pb.Probe()).json))
+        return Account.from_json(self.probed.account().to_json())
 
     def tell(self, kind: str, **details: Any) -> None:
         """Record an event of this node."""
@@ -318,10 +320,6 @@ class HandNode(NodeProcess):
     async def crash(self) -> None:
         """End as a crash does; a signal to itself would not reach the first process of a container."""
         os._exit(KILLED)
-
-
-def _nothing(report: Any) -> None:
-    """No launcher needs to know it."""
 
 
 async def _first(*works: Coroutine[Any, Any, Any]) -> None:

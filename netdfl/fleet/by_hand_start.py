@@ -41,7 +41,7 @@ class Beginning(NamedTuple):
     rejoin: Mapping[str, Any] | None = None
 
 
-class Start:
+class Gathering:
     """One node's way to the start. Every wait ends at the start timeout."""
 
     def __init__(self, request: Request, scenario_hash: str, events: Sequence[CompiledEvent]) -> None:

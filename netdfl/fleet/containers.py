@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from netdfl.core.control import ModelSaved
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
 from netdfl.fleet.containers_compose import SOCKET, Fleet, acts_on_packets, files_of, service_name, to_text
@@ -31,7 +32,6 @@ from netdfl.packets.network import PacketNetwork
 from netdfl.record.run import CHECKPOINTS
 from netdfl.scenario.own import files_beside
 from netdfl.training.data.dataset import data_root
-from netdfl.transport.v1 import control_pb2 as pb
 
 LAUNCHER, RUN = "netdfl.launcher", "netdfl.run"
 
@@ -152,10 +152,10 @@ class ContainerLauncher(NamespaceLauncher):
         """What the emulation did not keep; nothing where it emulates nothing."""
         return super().missed() if acts_on_packets(self.scenario) else ""
 
-    def on_snapshot(self, node: NodeId, snapshot: pb.Snapshot) -> None:
+    def on_model(self, node: NodeId, saved: ModelSaved) -> None:
         """A model is ready; a container names it by where it sees it."""
-        path = self.directory.path / "snapshots" / Path(snapshot.path).name
-        super().on_snapshot(node, pb.Snapshot(round=snapshot.round, path=str(path)))
+        path = self.directory.path / "snapshots" / Path(saved.path).name
+        super().on_model(node, ModelSaved(saved.round, str(path)))
 
     async def restarted(self, node: NodeId) -> None:
         """Somebody started the container of a dead node again: let it rejoin, where its checkpoint allows or anew."""

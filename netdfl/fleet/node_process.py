@@ -6,14 +6,12 @@ This is the first module that imports grpc, and it is imported in forked childre
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,27 @@ import torch
 
 from netdfl.algorithms.base import NodeState
 from netdfl.core.clock import NS_PER_S, RealClock
+from netdfl.core.control import (
+    EVALUATOR,
+    Broke,
+    Bye,
+    Crashed,
+    Evaluate,
+    Evaluated,
+    Gone,
+    Happened,
+    Hello,
+    ModelSaved,
+    Order,
+    Peers,
+    Probe,
+    Progress,
+    Recover,
+    Report,
+    Returned,
+    Start,
+    Stop,
+)
 from netdfl.core.errors import NetdflError, RunError, TrainingError, TransportError
 from netdfl.core.memory import keep_freed
 from netdfl.core.types import NodeId, Role, View
@@ -38,11 +57,9 @@ from netdfl.node.runtime import Node
 from netdfl.node.worker import ThreadWorker
 from netdfl.record.store import StoreWriter
 from netdfl.transport.control import ControlClient
-from netdfl.transport.v1 import control_pb2 as pb
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 FLUSH_S = 0.25
-EVALUATOR = -1
 EXIT_TRAINING, EXIT_DISK, EXIT_LOST = 5, 4, 6
 
 
@@ -83,31 +100,30 @@ class Attendant:
         self.stopped = asyncio.Event()
         self.control: ControlClient | None = None
 
-    async def attend(self, hello: pb.Hello) -> None:
+    async def attend(self, node: NodeId, role: str, address: str = "", epoch: int = 0) -> None:
         """Open the stream. Raises TransportError."""
-        hello.pid, hello.protocol_version = os.getpid(), PROTOCOL_VERSION
-        hello.scenario_hash = self.plan["scenario_hash"]
+        hello = Hello(
+            node=node,
+            role=role,
+            pid=os.getpid(),
+            address=address,
+            scenario_hash=self.plan["scenario_hash"],
+            protocol_version=PROTOCOL_VERSION,
+            epoch=epoch,
+        )
         self.control = await ControlClient.connect(
             self.plan["control"], self.plan["token"], hello, self.obey, lambda reason: self.stopped.set()
         )
 
-    def obey(self, order: pb.Order) -> None:
+    def obey(self, order: Order) -> None:
         """Carry out one order."""
-        kind = order.WhichOneof("order")
-        getattr(self, "on_" + kind, lambda _: None)(getattr(order, kind))
+        if isinstance(order, Stop):
+            self.stopped.set()
 
-    def on_stop(self, stop: pb.Stop) -> None:
-        """End in good order."""
-        self.stopped.set()
-
-    def on_crash(self, crash: pb.Crash) -> None:
-        """End at once."""
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def report(self, **reports: Any) -> None:
+    def report(self, report: Report) -> None:
         """Tell the launcher."""
         if self.control is not None:
-            self.control.report(pb.Report(**reports))
+            self.control.report(report)
 
 
 class NodeProcess(Attendant):
@@ -158,7 +174,7 @@ class NodeProcess(Attendant):
         try:
             address = await self.transport.start()
             role = Role.SERVER if self.id == self.blueprint.network.server else Role.CLIENT
-            await self.attend(pb.Hello(node_id=self.id, role=role.value, address=address, epoch=self.epoch))
+            await self.attend(self.id, role.value, address, self.epoch)
         except NetdflError as error:
             print(error, file=sys.stderr)
             return EXIT_LOST
@@ -197,32 +213,23 @@ class NodeProcess(Attendant):
         await self.life.gate.run(self.node.run())
         await self.due.join()
         self.finished = True
-        self.progress("end")
+        self.progress()
         await self.stopped.wait()
 
     def fail(self, error: BaseException) -> int:
         """Say what ended the node, by name."""
-        kind = (
-            "training_error"
-            if isinstance(error, TrainingError)
-            else "broke"
-            if isinstance(error, RunError)
-            else "failed"
-        )
+        now, round = self.clock.now_ns(), max(self.node.round, 0)
         reason = str(error) if isinstance(error, NetdflError) else f"{type(error).__name__}: {error}"
-        self.report(
-            event=pb.Event(
-                at_ns=self.clock.now_ns(),
-                round=max(self.node.round, 0),
-                kind=kind,
-                details=json.dumps({"reason": reason}),
-            )
-        )
+        if isinstance(error, RunError):
+            self.report(Broke(now, round, reason))
+        else:
+            kind = "training_error" if isinstance(error, TrainingError) else "failed"
+            self.report(Happened(now, round, kind, {"reason": reason}))
         with suppress(OSError):  # the log may lie on the disk that is full
             print(f"node {self.id}: {reason}", file=sys.stderr)
             if not isinstance(error, NetdflError):
                 traceback.print_exception(error)
-        return {"broke": EXIT_DISK, "training_error": EXIT_TRAINING}.get(kind, 1)
+        return EXIT_DISK if isinstance(error, RunError) else EXIT_TRAINING if isinstance(error, TrainingError) else 1
 
     async def leave(self, code: int) -> None:
         """Settle what is in flight, flush, say goodbye."""
@@ -234,8 +241,8 @@ class NodeProcess(Attendant):
             self.life.leave()
             self.store.close()
         if self.control is not None:
-            goodbye = pb.Bye(reason="done" if code == 0 else f"exit code {code}")
-            self.report(bye=goodbye) if crash is None else self.report_crash(crash)
+            goodbye = Bye("done" if code == 0 else f"exit code {code}")
+            self.report(goodbye) if crash is None else self.report_crash(crash)
             with suppress(TransportError):
                 await self.control.aclose()
         if crash is not None:
@@ -243,16 +250,15 @@ class NodeProcess(Attendant):
 
     def report_crash(self, crash: CompiledEvent) -> None:
         """Say that this is a crash that the schedule wants."""
-        details = {
-            "state": crash.parameters.get("state", "kept"),
-            "source": crash.source,
-            "at_round": crash.at_round,
-            **held_weight(self.blueprint, self.node),
-        }
-        round = max(self.node.round, 0)
-        # Not the time of now: while the node left, the moment of its return may have passed.
-        event = pb.Event(at_ns=self.life.crashed_ns, round=round, kind="crash", details=json.dumps(details))
-        self.report(event=event)
+        crashed = Crashed(
+            at_ns=self.life.crashed_ns,  # not now: while the node left, the moment of its return may have passed
+            round=max(self.node.round, 0),
+            source=crash.source,
+            at_round=crash.at_round,
+            state=crash.parameters.get("state", "kept"),
+            weight=held_weight(self.blueprint, self.node).get("weight"),
+        )
+        self.report(crashed)
 
     async def crash(self) -> None:
         """End as a crash does; beside other nodes in a process, without them."""
@@ -265,19 +271,19 @@ class NodeProcess(Attendant):
         while True:
             await asyncio.sleep(FLUSH_S)
             self.store.flush()
-            self.progress("end" if self.finished else "train")
+            self.progress()
 
-    def progress(self, phase: str) -> None:
+    def progress(self) -> None:
         """Tell the launcher where this node stands."""
         loss = self.node.task.last_loss
         self.report(
-            progress=pb.Progress(
+            Progress(
                 round=max(self.node.round, 0),
-                phase=phase,
+                ended=self.finished,
                 train_loss=loss if loss == loss else None,
                 at_ns=self.clock.now_ns(),
                 bytes_sent=self.ledger.bytes_sent,
-                messages=pb.MessageCounts(**asdict(self.ledger.counts)),
+                messages=self.ledger.counts,
             )
         )
 
@@ -302,10 +308,28 @@ class NodeProcess(Attendant):
                 await asyncio.to_thread(write_snapshot, path, x, weight)
             except OSError as error:
                 raise RunError(f"{path} can't be written: {error.strerror}") from error
-            self.report(snapshot=pb.Snapshot(round=round, path=str(path)))
+            self.report(ModelSaved(round, str(path)))
             self.due.task_done()
 
-    def on_peers(self, peers: pb.Peers) -> None:
+    def obey(self, order: Order) -> None:
+        """Carry out one order."""
+        match order:
+            case Peers():
+                self.on_peers(order)
+            case Start():
+                self.on_start(order)
+            case Gone():
+                self.on_gone(order)
+            case Returned():
+                self.on_returned(order)
+            case Probe():
+                self.report(self.probed.answer(order))
+            case Recover():
+                self.probed.recover(order)
+            case _:
+                super().obey(order)
+
+    def on_peers(self, peers: Peers) -> None:
         """Learn where the others listen; before the start, who has no address is one that a resumed run left down."""
         for node, address in peers.addresses.items():
             if node != self.id:
@@ -314,32 +338,24 @@ class NodeProcess(Attendant):
             for node in sorted(set(self.blueprint.node_ids) - {self.id} - set(peers.addresses)):
                 self.transport.set_gone(node)
 
-    def on_start(self, start: pb.Start) -> None:
+    def on_start(self, start: Start) -> None:
         """Begin at the common start."""
         self.clock.start_ns = start.start_ns
         self.life.begin()
         self.started.set()
 
-    def on_gone(self, gone: pb.Gone) -> None:
+    def on_gone(self, gone: Gone) -> None:
         """Neither wait for the node nor send to it, until it returns."""
         if self.started.is_set():
-            self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), "gone", peer=gone.node_id)
-        self.node.waits.set_gone(gone.node_id)
-        self.transport.set_gone(gone.node_id)
+            self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), "gone", peer=gone.node)
+        self.node.waits.set_gone(gone.node)
+        self.transport.set_gone(gone.node)
 
-    def on_probe(self, probe: pb.Probe) -> None:
-        """Say what the node does now."""
-        self.report(probe_reply=self.probed.answer(probe))
-
-    def on_recover(self, recover: pb.Recover) -> None:
-        """Go on after a stall, as the scenario wants it."""
-        self.probed.recover(recover)
-
-    def on_returned(self, back: pb.Returned) -> None:
+    def on_returned(self, back: Returned) -> None:
         """The node is back, at a new address."""
-        self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), "returned", peer=back.node_id)
-        self.transport.set_peer(back.node_id, back.address, back.epoch)
-        self.node.waits.set_returned(back.node_id)
+        self.store.event(self.clock.now_ns(), self.id, max(self.node.round, 0), "returned", peer=back.node)
+        self.transport.set_peer(back.node, back.address, back.epoch)
+        self.node.waits.set_returned(back.node)
 
 
 class Evaluator(Attendant):
@@ -349,12 +365,12 @@ class Evaluator(Attendant):
         """Judge by the blueprint's problem."""
         super().__init__(plan)
         self.blueprint = blueprint
-        self.queue: asyncio.Queue[pb.Evaluate] = asyncio.Queue()
+        self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()
 
     async def main(self) -> int:
         """Judge what is ordered, one round after the other, until stopped."""
         try:
-            await self.attend(pb.Hello(node_id=EVALUATOR, role="evaluator"))
+            await self.attend(EVALUATOR, "evaluator")
         except NetdflError as error:
             print(error, file=sys.stderr)
             return EXIT_LOST
@@ -368,9 +384,12 @@ class Evaluator(Attendant):
         work.cancel()
         return 0
 
-    def on_evaluate(self, order: pb.Evaluate) -> None:
-        """Queue a round."""
-        self.queue.put_nowait(order)
+    def obey(self, order: Order) -> None:
+        """Queue a round, or stop."""
+        if isinstance(order, Evaluate):
+            self.queue.put_nowait(order)
+        else:
+            super().obey(order)
 
     async def work(self) -> None:
         """Judge, report, delete."""
@@ -378,6 +397,6 @@ class Evaluator(Attendant):
             order = await self.queue.get()
             paths = {node: Path(path) for node, path in sorted(order.paths.items())}
             figures = await asyncio.to_thread(judge_snapshots, self.blueprint, paths)
-            self.report(evaluated=pb.Evaluated(round=order.round, json=json.dumps(figures)))
+            self.report(Evaluated(order.round, figures))
             for path in paths.values():
                 path.unlink(missing_ok=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 
-from netdfl.core.types import Kind
-from netdfl.diagnosis.account import give_account, stack_of
+from netdfl.core.control import Probe, ProbeReply, Recover
+from netdfl.diagnosis.account import Account, give_account, stack_of
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.node.gate import Gate
 from netdfl.node.runtime import Node
-from netdfl.transport.v1 import control_pb2 as pb
 
 
 class Probed:
@@ -22,23 +20,26 @@ class Probed:
         self.node, self.outgoing, self.gate, self.finished = node, outgoing, gate, finished
         self._sending: set[asyncio.Task[None]] = set()
 
-    def answer(self, probe: pb.Probe) -> pb.ProbeReply:
+    def account(self) -> Account:
         """What the node does now."""
-        account = give_account(
+        return give_account(
             self.node,
             self.outgoing,
             finished=self.finished(),
             paused=self.gate.closed,
             stack=stack_of(self.gate.coroutine),
         )
-        return pb.ProbeReply(id=probe.id, json=json.dumps(account.to_json()))
 
-    def recover(self, order: pb.Recover) -> None:
+    def answer(self, probe: Probe) -> ProbeReply:
+        """The answer to `probe`."""
+        return ProbeReply(probe.id, self.account().to_json())
+
+    def recover(self, order: Recover) -> None:
         """Wait no more for some nodes; send some messages again, if they are still kept."""
         if order.skip:
             self.node.waits.skip(frozenset(order.skip))
         for again in order.again:
-            sent = again.dst, again.round, again.step, Kind(again.kind)
+            sent = again.dst, again.round, again.step, again.kind
             if self.outgoing.can_send_again(sent):
                 task = asyncio.create_task(self.outgoing.send_again(sent))
                 self._sending.add(task)

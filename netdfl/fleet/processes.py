@@ -7,14 +7,30 @@ start, takes their reports, tells survivors who is gone (the oracle), and has mo
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netdfl.core.clock import NS_PER_S
+from netdfl.core.control import (
+    EVALUATOR,
+    Broke,
+    Crashed,
+    Evaluate,
+    Evaluated,
+    Gone,
+    Happened,
+    Hello,
+    ModelSaved,
+    Peers,
+    ProbeReply,
+    Progress,
+    Report,
+    Start,
+    Stop,
+)
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
@@ -29,12 +45,10 @@ from netdfl.record.store import StoreWriter
 from netdfl.scenario.resolved import scenario_hash
 from netdfl.scenario.schema import Scenario
 from netdfl.transport.control import Attendee, ControlServer
-from netdfl.transport.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:
     from netdfl.fleet.resume import Resumption
 
-EVALUATOR = -1
 STATUS_S = 0.5
 GRACE_S = 5.0
 INTERRUPT_GRACE_S = 1.2
@@ -80,7 +94,7 @@ class Launcher:
         self.stopping = False
         self.interrupted = False
         self.broke = ""
-        self.rounds_of: dict[NodeId, pb.Progress] = {}
+        self.rounds_of: dict[NodeId, Progress] = {}
         self.devices: list[str] = []
         self.resumption: Resumption | None = None
         self.returns = Returns(self)
@@ -166,13 +180,13 @@ class Launcher:
 
     def begin(self) -> None:
         """Tell everybody the addresses and the common start."""
-        peers = pb.Peers(addresses={n: a.hello.address for n, a in self.attendees.items() if n != EVALUATOR})
+        peers = Peers({n: a.hello.address for n, a in self.attendees.items() if n != EVALUATOR})
         resumption = self.resumption
         self.start_ns = time.monotonic_ns() + 20_000_000 - (0 if resumption is None else resumption.at_ns)
         for node, attendee in self.attendees.items():
             if node != EVALUATOR:
-                attendee.order(pb.Order(peers=peers))
-                attendee.order(pb.Order(start=pb.Start(start_ns=self.start_ns)))
+                attendee.order(peers)
+                attendee.order(Start(self.start_ns))
                 self.status.nodes[node].phase = Phase.RUNNING
                 self.status.nodes[node].address = attendee.hello.address
         if resumption is None:
@@ -200,7 +214,7 @@ class Launcher:
         self.stopping = True
         self.returns.close()
         for attendee in self.attendees.values():
-            attendee.order(pb.Order(stop=pb.Stop(reason="the run is over", grace_s=grace_s)))
+            attendee.order(Stop("the run is over", grace_s))
         try:
             async with asyncio.timeout(grace_s):
                 while self.pids and not self.nursery.ended.is_set():
@@ -254,40 +268,52 @@ class Launcher:
 
     # news
 
-    def on_report(self, attendee: Attendee, report: pb.Report) -> None:
+    def on_report(self, attendee: Attendee, report: Report) -> None:
         """Take one report of a node or of the evaluator."""
-        kind = report.WhichOneof("report")
-        getattr(self, f"on_{kind}", self.on_other)(attendee.hello.node_id, getattr(report, kind))
-        if kind == "hello":
-            self.attendees[attendee.hello.node_id] = attendee
-            if attendee.hello.epoch and self.start_ns is not None:
-                self.returns.attends(attendee)
-        if kind != "progress" or report.progress.phase == "end":
-            self.changed.set()
+        node = attendee.hello.node
+        match report:
+            case Hello():
+                self.on_hello(attendee)
+            case Progress():
+                self.on_progress(node, report)
+                if not report.ended:
+                    return
+            case ModelSaved():
+                self.on_model(node, report)
+            case Evaluated():
+                self.on_evaluated(report)
+            case ProbeReply():
+                self.stalls.on_probe_reply(node, report)
+            case Crashed():
+                self.returns.crashed(node, report)
+            case Broke():
+                self.broke = self.broke or f"node {node}: {report.reason}"
+            case Happened():
+                self.on_happened(node, report)
+        self.changed.set()
 
-    def on_other(self, node: NodeId, report: Any) -> None:
-        """Nothing to do for the rest."""
+    def on_hello(self, attendee: Attendee) -> None:
+        """A node attends, in its first life or in a later one."""
+        self.attendees[attendee.hello.node] = attendee
+        if attendee.hello.epoch and self.start_ns is not None:
+            self.returns.attends(attendee)
 
-    def on_progress(self, node: NodeId, progress: pb.Progress) -> None:
+    def on_progress(self, node: NodeId, progress: Progress) -> None:
         """Note where a node stands."""
         status = self.status.nodes[node]
         status.round = progress.round
-        status.loss = progress.train_loss if progress.HasField("train_loss") else None
+        status.loss = progress.train_loss
         self.rounds_of[node] = progress
         self.stalls.on_progress(node, progress.round, self.now_ns())
-        if progress.phase == "end" and status.phase is Phase.RUNNING:
+        if progress.ended and status.phase is Phase.RUNNING:
             status.phase = Phase.FINISHED
             if self.scenario.has_server and node == self.scenario.nodes:
                 self.server_done_ns = self.now_ns()
             self.order_evaluations()
 
-    def on_probe_reply(self, node: NodeId, reply: pb.ProbeReply) -> None:
-        """A node says what it does."""
-        self.stalls.on_probe_reply(node, reply)
-
-    def on_snapshot(self, node: NodeId, snapshot: pb.Snapshot) -> None:
+    def on_model(self, node: NodeId, saved: ModelSaved) -> None:
         """A model is ready to be judged with the others of its round."""
-        self.snapshots.setdefault(snapshot.round, {})[node] = snapshot.path
+        self.snapshots.setdefault(saved.round, {})[node] = saved.path
         self.order_evaluations()
 
     def order_evaluations(self) -> None:
@@ -301,12 +327,11 @@ class Launcher:
                 left_out = sorted(set(range(self.scenario.nodes)) - set(paths)) if not self.scenario.has_server else []
                 if left_out:
                     self.store.event(self.now_ns(), None, round, "left_out", nodes=left_out)
-                self.attendees[EVALUATOR].order(pb.Order(evaluate=pb.Evaluate(round=round, paths=paths)))
+                self.attendees[EVALUATOR].order(Evaluate(round, paths))
 
-    def on_evaluated(self, node: NodeId, evaluated: pb.Evaluated) -> None:
+    def on_evaluated(self, evaluated: Evaluated) -> None:
         """Record the figures of a round."""
-        figures = json.loads(evaluated.json)
-        round = evaluated.round
+        round, figures = evaluated.round, evaluated.figures
         self.judged.add(round)
         for name, value in figures.items():
             self.store.metric(self.now_ns(), None, round, name, value)
@@ -314,17 +339,10 @@ class Launcher:
         if self.status.evaluation is None or self.status.evaluation.round <= round:
             self.status.evaluation = EvaluationStatus(round, **known)
 
-    def on_event(self, node: NodeId, event: pb.Event) -> None:
+    def on_happened(self, node: NodeId, event: Happened) -> None:
         """Record what a node says happened to it."""
-        if event.kind == "crash":
-            self.returns.crashed(node, event)
-            return
-        details = json.loads(event.details)
-        if event.kind == "broke":
-            self.broke = self.broke or f"node {node}: {details['reason']}"
-            return
-        self.store.event(event.at_ns, node, event.round, event.kind, **details)
-        self.note(f"node {node}, round {event.round}: {details.get('reason', event.kind)}")
+        self.store.event(event.at_ns, node, event.round, event.kind, **event.details)
+        self.note(f"node {node}, round {event.round}: {event.details.get('reason', event.kind)}")
 
     def on_lost(self, attendee: Attendee) -> None:
         """A stream ended; the nursery will say whether the process did."""
@@ -366,7 +384,7 @@ class Launcher:
     def tell_gone(self, node: NodeId, reason: str) -> None:
         """Tell the others, if there is an oracle, that `node` is gone."""
         for other in self.live if self.oracle else ():
-            self.attendees[other].order(pb.Order(gone=pb.Gone(node_id=node, reason=reason)))
+            self.attendees[other].order(Gone(node, reason))
 
     # the clockwork
 
@@ -388,12 +406,8 @@ class Launcher:
         progress = self.rounds_of.values()
         self.status.elapsed_s = self.now_ns() / NS_PER_S
         self.status.bytes_sent = sum(p.bytes_sent for p in progress)
-        self.status.messages = sum((_counts(p.messages) for p in progress), MessageCounts())
+        self.status.messages = sum((p.messages for p in progress), MessageCounts())
 
     def write_fleet(self) -> None:
         """What `fleet.json` shows while the run goes on."""
         self.directory.write_json("fleet.json", self.status.to_json())
-
-
-def _counts(told: pb.MessageCounts) -> MessageCounts:
-    return MessageCounts(**{each.name: getattr(told, each.name) for each in fields(MessageCounts)})

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from netdfl.core.clock import NS_PER_S
+from netdfl.core.control import Crashed, Gone, Order, Peers, Returned, Start
 from netdfl.core.types import NodeId
 from netdfl.fleet.script import Return, find_return, fresh_round
 from netdfl.record.status import Phase
 from netdfl.scenario.build import compile_schedule
 from netdfl.transport.control import Attendee
-from netdfl.transport.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:
     from netdfl.fleet.processes import Launcher
@@ -43,18 +42,18 @@ class Returns:
         for node in sorted(resumption.down):
             launcher.tell_gone(node, "gone before")
 
-    def crashed(self, node: NodeId, event: pb.Event) -> None:
+    def crashed(self, node: NodeId, event: Crashed) -> None:
         """`node` says that it crashes now, as scripted."""
-        launcher, details = self.launcher, json.loads(event.details)
+        launcher = self.launcher
         status = launcher.status.nodes[node]
         status.phase, status.round = Phase.CRASHED, event.round
-        launcher.store.event(event.at_ns, node, event.round, "crash", **details)
+        launcher.store.event(event.at_ns, node, event.round, "crash", **event.details())
         launcher.note(f"node {node} crashed in round {event.round}, as scripted")
         for nodes in launcher.pids.values():
             if node in nodes:
                 nodes.remove(node)
         launcher.tell_gone(node, "crashed")
-        back = find_return(self.events, node, event.at_ns, source=details["source"], at_round=details["at_round"])
+        back = find_return(self.events, node, event.at_ns, source=event.source, at_round=event.at_round)
         if back is not None:
             self.due[node] = asyncio.create_task(self._start(node, back, event.round))
         launcher.order_evaluations()
@@ -76,7 +75,7 @@ class Returns:
     def attends(self, attendee: Attendee) -> None:
         """A node in a later life attends: let it join the others, and tell them."""
         launcher, hello = self.launcher, attendee.hello
-        node = hello.node_id
+        node = hello.node
         assert launcher.start_ns is not None
         self.due.pop(node, None)
         status = launcher.status.nodes[node]
@@ -86,15 +85,14 @@ class Returns:
         others = launcher.live - {node}
         known = launcher.attendees.keys() & launcher.status.nodes.keys()  # who was down at a resumption never attended
         addresses = {other: launcher.attendees[other].hello.address for other in known if other != node}
-        attendee.order(pb.Order(peers=pb.Peers(addresses=addresses)))
+        attendee.order(Peers(addresses))
         if launcher.oracle:
             for gone in sorted(set(launcher.status.nodes) - launcher.live):
-                attendee.order(pb.Order(gone=pb.Gone(node_id=gone, reason="gone before")))
-        attendee.order(pb.Order(start=pb.Start(start_ns=launcher.start_ns)))
-        back = pb.Returned(node_id=node, address=hello.address, epoch=hello.epoch)
-        moved = pb.Peers(addresses={node: hello.address})
+                attendee.order(Gone(gone, "gone before"))
+        attendee.order(Start(launcher.start_ns))
+        back, moved = Returned(node, hello.address, hello.epoch), Peers({node: hello.address})
+        order: Order = back if launcher.oracle else moved
         for other in others:
-            order: Any = pb.Order(returned=back) if launcher.oracle else pb.Order(peers=moved)
             launcher.attendees[other].order(order)
 
     def forget(self, node: NodeId) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from netdfl.core.control import Again, Probe, ProbeReply, Recover
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account
@@ -21,7 +21,6 @@ from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch
 from netdfl.links.events import CompiledEvent
 from netdfl.record.status import Phase
 from netdfl.scenario.build import build_links
-from netdfl.transport.v1 import control_pb2 as pb
 
 if TYPE_CHECKING:
     from netdfl.fleet.processes import Launcher
@@ -55,10 +54,10 @@ class StallProbes:
         """`node` is in `round`."""
         self.pace.at(node, round, now_ns)
 
-    def on_probe_reply(self, node: NodeId, reply: pb.ProbeReply) -> None:
+    def on_probe_reply(self, node: NodeId, reply: ProbeReply) -> None:
         """Take a node's account, if it answers the latest probe."""
         if reply.id == self._probe:
-            self.accounts[node] = Account.from_json(json.loads(reply.json))
+            self.accounts[node] = Account.from_json(reply.account)
             self._answered.add(node)
             self._news.set()
 
@@ -125,7 +124,7 @@ class StallProbes:
         self._answered.clear()
         asked = set(launcher.live)
         for node in asked:
-            launcher.attendees[node].order(pb.Order(probe=pb.Probe(id=self._probe)))
+            launcher.attendees[node].order(Probe(self._probe))
         try:
             async with asyncio.timeout(ANSWER_S):
                 while not asked & launcher.live <= self._answered:
@@ -185,7 +184,7 @@ class StallProbes:
     def _order(self, step: Step) -> None:
         attendees = self.launcher.attendees
         if isinstance(step, Skip):
-            attendees[step.node].order(pb.Order(recover=pb.Recover(skip=sorted(step.sources))))
+            attendees[step.node].order(Recover(skip=tuple(sorted(step.sources))))
         elif isinstance(step, Resend):
-            again = pb.Again(dst=step.dst, round=step.round, step=step.step, kind=step.kind)
-            attendees[step.src].order(pb.Order(recover=pb.Recover(again=[again])))
+            again = Again(step.dst, step.round, step.step, step.kind)
+            attendees[step.src].order(Recover(again=(again,)))

@@ -1,6 +1,6 @@
 """The control plane: one stream between the launcher and each node, apart from the data plane.
 
-Reports go up, orders come down, both as protobuf and in order. Nothing reconnects: the end of the
+Reports go up, orders come down, both in order. Nothing reconnects: the end of the
 stream is the news, because it says that the other side's process is gone.
 """
 
@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from netdfl.core.control import Hello, Order, Report
 from netdfl.core.errors import MachineError, TransportError
-from netdfl.transport.v1.control_pb2 import Hello, Order, Report
+from netdfl.transport.control_codec import decode_order, decode_report, encode_order, encode_report
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 _SERVICE = "netdfl.v1.Control"
@@ -76,7 +77,7 @@ class ControlServer:
     async def start(self) -> str:
         """Listen. Returns the address. Raises MachineError."""
         self._server = grpc.aio.server(options=_OPTIONS)
-        attend = grpc.stream_stream_rpc_method_handler(self._attend, Report.FromString, Order.SerializeToString)
+        attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode_order)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
         try:
             address = self._host if self._host.startswith("unix:") else f"{self._host}:0"
@@ -97,7 +98,7 @@ class ControlServer:
         attendee = Attendee(await self._welcome(reports, context))
         sender = asyncio.create_task(_send_all(attendee.orders, context.write))
         try:
-            self._on_report(attendee, Report(hello=attendee.hello))
+            self._on_report(attendee, attendee.hello)
             async for report in reports:
                 self._on_report(attendee, report)
         finally:
@@ -105,18 +106,18 @@ class ControlServer:
             self._on_lost(attendee)
 
     async def _welcome(self, reports: AsyncIterator[Report], context: Any) -> Hello:
-        first = await anext(aiter(reports), Report())  # read first: a client that still writes hears no reason
+        first = await anext(aiter(reports), None)  # read first: a client that still writes hears no reason
         token = dict(context.invocation_metadata() or ()).get(_TOKEN, "")
         if not hmac.compare_digest(str(token).encode(), self._token.encode()):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not this launcher's")
-        if not first.HasField("hello") or first.hello.protocol_version != PROTOCOL_VERSION:
+        if not isinstance(first, Hello) or first.protocol_version != PROTOCOL_VERSION:
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 f"the first report must be a hello of protocol version {PROTOCOL_VERSION}, got {first}",
             )
         await context.send_initial_metadata(((_WELCOME, "1"),))
-        hello: Hello = first.hello
-        return hello
+        assert isinstance(first, Hello)
+        return first
 
 
 class ControlClient:
@@ -151,16 +152,16 @@ class ControlClient:
             TransportError: nobody listens there, or the launcher refuses this node; says which.
         """
         channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
-        attend = channel.stream_stream(f"/{_SERVICE}/Attend", Report.SerializeToString, Order.FromString)
+        attend = channel.stream_stream(f"/{_SERVICE}/Attend", encode_report, decode_order)
         call = attend(metadata=((_TOKEN, token),))
         welcomed = False
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
-            await call.write(Report(hello=hello))
+            await call.write(hello)
             welcomed = _WELCOME in await call.initial_metadata()
         if not welcomed:
             details = await call.details()
             await channel.close()
-            raise TransportError(f"node {hello.node_id} can't attend at the launcher {address}: {details}")
+            raise TransportError(f"node {hello.node} can't attend at the launcher {address}: {details}")
         return cls(channel, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:

@@ -10,7 +10,7 @@ import pytest
 from netdfl.core.errors import InputError, MachineError
 from netdfl.fleet.by_hand import Request
 from netdfl.fleet.by_hand_record import NodeRecord, Stage
-from netdfl.fleet.by_hand_start import Beginning, Ended, Start
+from netdfl.fleet.by_hand_start import Beginning, Ended, Gathering
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.load import loads
 from netdfl.transport.identity import Identity
@@ -30,7 +30,7 @@ NOBODY = {0: "localhost:1", 1: "localhost:2", 2: "localhost:3"}
 CRASH = {"source": 0, "at_round": 2, "at_ns": 5, "state": "kept"}
 
 
-def start(folder: Path, node: int = 1) -> Start:
+def start(folder: Path, node: int = 1) -> Gathering:
     scenario = loads(SCENARIO)
     request = Request(
         scenario=scenario,
@@ -41,7 +41,7 @@ def start(folder: Path, node: int = 1) -> Start:
         directory=folder,
         start_timeout_ns=200_000_000,
     )
-    return Start(request, "h", compile_schedule(scenario))
+    return Gathering(request, "h", compile_schedule(scenario))
 
 
 def record(folder: Path, **changes: Any) -> None:

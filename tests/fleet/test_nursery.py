@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from netdfl.core import orphans
 from netdfl.core.errors import RunError
-from netdfl.fleet import nursery
 from netdfl.fleet.spawn import Nursery
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
@@ -46,14 +46,14 @@ def test_only_another_parent_than_the_one_that_started_it_means_its_death(
     def end(code: int) -> None:
         raise Ended
 
-    monkeypatch.setattr(nursery, "follow_parent", lambda: None)
+    monkeypatch.setattr(orphans, "follow_parent", lambda: None)
     monkeypatch.setattr(os, "getppid", lambda: now)
     monkeypatch.setattr(os, "_exit", end)
     if ends:
         with pytest.raises(Ended):
-            nursery.die_with_parent(parent)
+            orphans.die_with_parent(parent)
     else:
-        nursery.die_with_parent(parent)
+        orphans.die_with_parent(parent)
 
 
 @LINUX

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from netdfl.core.control import Crashed, Gone, Hello, ModelSaved, Order, Peers, Report, Returned, Start
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.fleet import node_process
@@ -25,7 +25,6 @@ from netdfl.links.schedule import compile_events
 from netdfl.links.when import Facts
 from netdfl.record.status import NodeStatus, Phase
 from netdfl.scenario.load import loads
-from netdfl.transport.v1 import control_pb2 as pb
 
 MS = 1_000_000
 SCENARIO = """
@@ -65,20 +64,19 @@ def test_a_node_that_takes_long_to_leave_still_crashed_when_the_schedule_says(wh
     clock = Clock(2001 * MS)  # timers are never early
     life = crashed_life(event, clock)
     clock.now = 2502 * MS
-    reports: list[pb.Event] = []
+    reports: list[Crashed] = []
     process: Any = object.__new__(NodeProcess)
     vars(process).update(
         life=life,
         clock=clock,
         blueprint=SimpleNamespace(scenario=loads(SCENARIO)),
         node=SimpleNamespace(round=3, held_weight=None),
-        report=lambda event: reports.append(event),
+        report=reports.append,
     )
     process.report_crash(event)
     at_ns = reports[0].at_ns
     assert at_ns == (2000 if event.at_round is None else 2001) * MS
-    details = json.loads(reports[0].details)
-    back = find_return(events, 1, at_ns, source=details["source"], at_round=details["at_round"])
+    back = find_return(events, 1, at_ns, source=reports[0].source, at_round=reports[0].at_round)
     assert back is not None
     assert back.at_ns == at_ns + 300 * MS
 
@@ -101,8 +99,9 @@ class CrashingNode(NodeProcess):
 
     tick = end = begin
 
-    def report(self, **reports: Any) -> None:
-        self.told.append(reports["snapshot"].round)
+    def report(self, report: Report) -> None:
+        assert isinstance(report, ModelSaved)
+        self.told.append(report.round)
 
 
 async def test_a_node_that_crashes_hands_over_the_models_of_rounds_that_it_had_ended(
@@ -132,14 +131,11 @@ class Attending:
     """A node's stream as the launcher sees it; keeps its orders."""
 
     def __init__(self, node: NodeId, epoch: int) -> None:
-        self.hello = pb.Hello(node_id=node, address=f"here:{node}", epoch=epoch)
-        self.orders: list[pb.Order] = []
+        self.hello = Hello(node=node, role="client", address=f"here:{node}", epoch=epoch)
+        self.orders: list[Order] = []
 
-    def order(self, order: pb.Order) -> None:
+    def order(self, order: Order) -> None:
         self.orders.append(order)
-
-    def kinds(self) -> list[str | None]:
-        return [order.WhichOneof("order") for order in self.orders]
 
 
 def test_a_node_returns_in_a_resumed_run_where_another_was_down_from_its_beginning() -> None:
@@ -160,7 +156,5 @@ def test_a_node_returns_in_a_resumed_run_where_another_was_down_from_its_beginni
     returns = Returns(launcher)
     attendees[2] = back = Attending(2, 2)
     returns.attends(back)
-    assert dict(back.orders[0].peers.addresses) == {0: "here:0"}
-    assert back.kinds() == ["peers", "gone", "start"]
-    assert back.orders[1].gone.node_id == 1
-    assert attendees[0].kinds() == ["returned"]
+    assert back.orders == [Peers({0: "here:0"}), Gone(1, "gone before"), Start(1)]
+    assert attendees[0].orders == [Returned(2, "here:2", 2)]

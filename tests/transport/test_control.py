@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from grpc_fleet import until
 
+from netdfl.core.control import Bye, Hello, Order, Probe, Progress, Report
 from netdfl.core.errors import TransportError
 from netdfl.transport.control import Attendee, ControlClient, ControlServer
-from netdfl.transport.v1.control_pb2 import Bye, Hello, Order, Probe, Progress, Report
 
 
 class Launcher:
@@ -22,11 +22,11 @@ class Launcher:
         self.server = ControlServer("secret", self.on_report, self.on_lost)
 
     def on_report(self, attendee: Attendee, report: Report) -> None:
-        self.attendees[attendee.hello.node_id] = attendee
-        self.reports.append((attendee.hello.node_id, report))
+        self.attendees[attendee.hello.node] = attendee
+        self.reports.append((attendee.hello.node, report))
 
     def on_lost(self, attendee: Attendee) -> None:
-        self.lost.append(attendee.hello.node_id)
+        self.lost.append(attendee.hello.node)
 
 
 class Node:
@@ -37,7 +37,7 @@ class Node:
         self.lost: list[str] = []
 
     async def attend(self, address: str, node: int, token: str = "secret", version: int = 1) -> ControlClient:
-        hello = Hello(node_id=node, role="client", pid=1, address="here", protocol_version=version)
+        hello = Hello(node=node, role="client", pid=1, address="here", protocol_version=version)
         return await ControlClient.connect(address, token, hello, self.orders.append, self.lost.append)
 
 
@@ -46,12 +46,12 @@ async def test_reports_and_orders_keep_their_order():
     client = await node.attend(await launcher.server.start(), 3)
     await until(lambda: 3 in launcher.attendees)
     for number in range(50):
-        client.report(Report(progress=Progress(round=number)))
-        launcher.attendees[3].order(Order(probe=Probe(id=number)))
+        client.report(Progress(round=number))
+        launcher.attendees[3].order(Probe(number))
     await until(lambda: len(launcher.reports) == 51 and len(node.orders) == 50)
-    assert launcher.reports[0][1].hello.address == "here"
-    assert [report.progress.round for _, report in launcher.reports[1:]] == list(range(50))
-    assert [order.probe.id for order in node.orders] == list(range(50))
+    assert launcher.reports[0][1].address == "here"
+    assert [report.round for _, report in launcher.reports[1:]] == list(range(50))
+    assert [order.id for order in node.orders] == list(range(50))
     await client.aclose()
     await launcher.server.aclose()
 
@@ -60,11 +60,11 @@ async def test_what_is_queued_is_sent_before_leaving_and_the_end_is_noticed():
     launcher, node = Launcher(), Node()
     client = await node.attend(await launcher.server.start(), 3)
     for number in range(100):
-        client.report(Report(progress=Progress(round=number)))
-    client.report(Report(bye=Bye(reason="done")))
+        client.report(Progress(round=number))
+    client.report(Bye("done"))
     await client.aclose()
     await until(lambda: launcher.lost == [3])
-    assert launcher.reports[-1][1].bye.reason == "done"
+    assert launcher.reports[-1][1].reason == "done"
     assert len(launcher.reports) == 102
     assert node.lost == []
     await launcher.server.aclose()

@@ -7,35 +7,35 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("hello", "progress", "snapshot", "waiting", "event", "evaluated", "bye", "probe_reply")
+    __slots__ = ("hello", "progress", "model_saved", "happened", "broke", "crashed", "evaluated", "probe_reply", "bye")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
-    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
-    WAITING_FIELD_NUMBER: _ClassVar[int]
-    EVENT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_SAVED_FIELD_NUMBER: _ClassVar[int]
+    HAPPENED_FIELD_NUMBER: _ClassVar[int]
+    BROKE_FIELD_NUMBER: _ClassVar[int]
+    CRASHED_FIELD_NUMBER: _ClassVar[int]
     EVALUATED_FIELD_NUMBER: _ClassVar[int]
-    BYE_FIELD_NUMBER: _ClassVar[int]
     PROBE_REPLY_FIELD_NUMBER: _ClassVar[int]
+    BYE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     progress: Progress
-    snapshot: Snapshot
-    waiting: Waiting
-    event: Event
+    model_saved: ModelSaved
+    happened: Happened
+    broke: Broke
+    crashed: Crashed
     evaluated: Evaluated
-    bye: Bye
     probe_reply: ProbeReply
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., event: _Optional[_Union[Event, _Mapping]] = ..., evaluated: _Optional[_Union[Evaluated, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ...) -> None: ...
+    bye: Bye
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., model_saved: _Optional[_Union[ModelSaved, _Mapping]] = ..., happened: _Optional[_Union[Happened, _Mapping]] = ..., broke: _Optional[_Union[Broke, _Mapping]] = ..., crashed: _Optional[_Union[Crashed, _Mapping]] = ..., evaluated: _Optional[_Union[Evaluated, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("peers", "start", "gone", "returned", "evaluate", "stop", "crash", "pause", "probe", "recover")
+    __slots__ = ("peers", "start", "gone", "returned", "evaluate", "stop", "probe", "recover")
     PEERS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
     RETURNED_FIELD_NUMBER: _ClassVar[int]
     EVALUATE_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
-    CRASH_FIELD_NUMBER: _ClassVar[int]
-    PAUSE_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
     RECOVER_FIELD_NUMBER: _ClassVar[int]
     peers: Peers
@@ -44,11 +44,9 @@ class Order(_message.Message):
     returned: Returned
     evaluate: Evaluate
     stop: Stop
-    crash: Crash
-    pause: Pause
     probe: Probe
     recover: Recover
-    def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., crash: _Optional[_Union[Crash, _Mapping]] = ..., pause: _Optional[_Union[Pause, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., recover: _Optional[_Union[Recover, _Mapping]] = ...) -> None: ...
+    def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., recover: _Optional[_Union[Recover, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("node_id", "role", "pid", "address", "scenario_hash", "protocol_version", "epoch")
@@ -69,20 +67,20 @@ class Hello(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., role: _Optional[str] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ..., scenario_hash: _Optional[str] = ..., protocol_version: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("round", "phase", "train_loss", "at_ns", "bytes_sent", "messages")
+    __slots__ = ("round", "ended", "train_loss", "at_ns", "bytes_sent", "messages")
     ROUND_FIELD_NUMBER: _ClassVar[int]
-    PHASE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     TRAIN_LOSS_FIELD_NUMBER: _ClassVar[int]
     AT_NS_FIELD_NUMBER: _ClassVar[int]
     BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     round: int
-    phase: str
+    ended: bool
     train_loss: float
     at_ns: int
     bytes_sent: int
     messages: MessageCounts
-    def __init__(self, round: _Optional[int] = ..., phase: _Optional[str] = ..., train_loss: _Optional[float] = ..., at_ns: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., messages: _Optional[_Union[MessageCounts, _Mapping]] = ...) -> None: ...
+    def __init__(self, round: _Optional[int] = ..., ended: _Optional[bool] = ..., train_loss: _Optional[float] = ..., at_ns: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., messages: _Optional[_Union[MessageCounts, _Mapping]] = ...) -> None: ...
 
 class MessageCounts(_message.Message):
     __slots__ = ("sent", "delivered", "lost", "undeliverable", "late", "duplicate", "refused", "unfinished")
@@ -104,7 +102,7 @@ class MessageCounts(_message.Message):
     unfinished: int
     def __init__(self, sent: _Optional[int] = ..., delivered: _Optional[int] = ..., lost: _Optional[int] = ..., undeliverable: _Optional[int] = ..., late: _Optional[int] = ..., duplicate: _Optional[int] = ..., refused: _Optional[int] = ..., unfinished: _Optional[int] = ...) -> None: ...
 
-class Snapshot(_message.Message):
+class ModelSaved(_message.Message):
     __slots__ = ("round", "path")
     ROUND_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
@@ -112,23 +110,7 @@ class Snapshot(_message.Message):
     path: str
     def __init__(self, round: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
 
-class Waiting(_message.Message):
-    __slots__ = ("round", "step", "awaited", "need", "deadline_ns", "over")
-    ROUND_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
-    AWAITED_FIELD_NUMBER: _ClassVar[int]
-    NEED_FIELD_NUMBER: _ClassVar[int]
-    DEADLINE_NS_FIELD_NUMBER: _ClassVar[int]
-    OVER_FIELD_NUMBER: _ClassVar[int]
-    round: int
-    step: int
-    awaited: _containers.RepeatedScalarFieldContainer[int]
-    need: int
-    deadline_ns: int
-    over: bool
-    def __init__(self, round: _Optional[int] = ..., step: _Optional[int] = ..., awaited: _Optional[_Iterable[int]] = ..., need: _Optional[int] = ..., deadline_ns: _Optional[int] = ..., over: _Optional[bool] = ...) -> None: ...
-
-class Event(_message.Message):
+class Happened(_message.Message):
     __slots__ = ("at_ns", "round", "kind", "details")
     AT_NS_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +121,32 @@ class Event(_message.Message):
     kind: str
     details: str
     def __init__(self, at_ns: _Optional[int] = ..., round: _Optional[int] = ..., kind: _Optional[str] = ..., details: _Optional[str] = ...) -> None: ...
+
+class Broke(_message.Message):
+    __slots__ = ("at_ns", "round", "reason")
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    at_ns: int
+    round: int
+    reason: str
+    def __init__(self, at_ns: _Optional[int] = ..., round: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Crashed(_message.Message):
+    __slots__ = ("at_ns", "round", "source", "at_round", "state", "weight")
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    AT_ROUND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    at_ns: int
+    round: int
+    source: int
+    at_round: int
+    state: str
+    weight: float
+    def __init__(self, at_ns: _Optional[int] = ..., round: _Optional[int] = ..., source: _Optional[int] = ..., at_round: _Optional[int] = ..., state: _Optional[str] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class Evaluated(_message.Message):
     __slots__ = ("round", "json")
@@ -221,16 +229,6 @@ class Stop(_message.Message):
     reason: str
     grace_s: float
     def __init__(self, reason: _Optional[str] = ..., grace_s: _Optional[float] = ...) -> None: ...
-
-class Crash(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
-class Pause(_message.Message):
-    __slots__ = ("for_s",)
-    FOR_S_FIELD_NUMBER: _ClassVar[int]
-    for_s: float
-    def __init__(self, for_s: _Optional[float] = ...) -> None: ...
 
 class Probe(_message.Message):
     __slots__ = ("id",)

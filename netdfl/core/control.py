@@ -1,0 +1,195 @@
+"""What the one who looks after a fleet and its nodes say to each other: orders go down, reports come up.
+
+Plain typed values, matched with `match`. How they cross a wire is `netdfl.transport.control_codec`'s affair alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from netdfl.core.fates import MessageCounts
+from netdfl.core.types import Kind, NodeId, Scalar
+
+EVALUATOR = -1
+"""The number under which the evaluator attends: it judges models, and is no node."""
+
+
+# orders
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Where the data plane of each node listens."""
+
+    addresses: Mapping[NodeId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Begin round 0 at this reading of the machine's monotonic clock, from which the fleet's time counts."""
+
+    start_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A node will not answer any more."""
+
+    node: NodeId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A node that was gone answers again, in life `epoch`."""
+
+    node: NodeId
+    address: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Judge the models of one round, one file a node."""
+
+    round: int
+    paths: Mapping[NodeId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End in good order within the grace."""
+
+    reason: str
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Say what the node waits for, and its message counts."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """One message that the node has sent before."""
+
+    dst: NodeId
+    round: int
+    step: int
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Go on after a stall: wait no more for the nodes of `skip` in the present wait, send these messages once more."""
+
+    skip: tuple[NodeId, ...] = ()
+    again: tuple[Again, ...] = ()
+
+
+Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | Recover
+
+
+# reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Who attends: always the first report. `role` is `client`, `server` or `evaluator`."""
+
+    node: NodeId
+    role: str
+    pid: int = 0
+    address: str = ""
+    scenario_hash: str = ""
+    protocol_version: int = 0
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a node stands; `ended` once it has no round before it. Counters count from its start."""
+
+    round: int
+    ended: bool = False
+    train_loss: float | None = None
+    at_ns: int = 0
+    bytes_sent: int = 0
+    messages: MessageCounts = field(default_factory=MessageCounts)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSaved:
+    """A node wrote the model of a round where the evaluator can read it."""
+
+    round: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something that happened to a node, as it is recorded."""
+
+    at_ns: int
+    round: int
+    kind: str
+    details: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """A node can't go on for a reason outside the scenario, and the run with it: a full disk, say."""
+
+    at_ns: int
+    round: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crashed:
+    """A node crashes now, by entry `source` of the scenario's events, of round `at_round` where it goes by rounds.
+
+    `state` is what it finds when it lives again, `weight` the push-sum weight that is lost where it finds none.
+    """
+
+    at_ns: int
+    round: int
+    source: int
+    at_round: int | None
+    state: str
+    weight: float | None = None
+
+    def details(self) -> dict[str, Scalar]:
+        """What the record says of it."""
+        weight = {} if self.weight is None else {"weight": self.weight}
+        return {"state": self.state, "source": self.source, "at_round": self.at_round, **weight}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The figures of one round."""
+
+    round: int
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReply:
+    """The answer to a probe: an account of the node, as `netdfl.diagnosis.account` writes it."""
+
+    id: int
+    account: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """The last report of one that leaves by itself: `done`, or why it could not go on."""
+
+    reason: str
+
+
+Report: TypeAlias = Hello | Progress | ModelSaved | Happened | Broke | Crashed | Evaluated | ProbeReply | Bye
