@@ -113,7 +113,7 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> Fidelity:
     the others by `relative` times the mean scheduled delay, or by `slack_ns`, whichever is more. The
     summary holds the bound, the worst links, and each node's loop lag; None without events.
     """
-    rows = run.rows(f"SELECT node, details FROM events WHERE kind = '{EVENT}' ORDER BY at_s, node")
+    rows = run.rows("SELECT node, details FROM events WHERE kind = ? ORDER BY at_s, node", [EVENT])
     nodes = {node: json.loads(details) for node, details in rows}
     if not nodes:
         return Fidelity(None, "")

@@ -2,19 +2,63 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from netdfl.core.errors import RunError
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot
+from netdfl.record.forms import OPEN, Count, Node, Pair, Seconds, read_form
 from netdfl.record.plain_json import plain
 from netdfl.record.run import RunDirectory
 
 FOLDER = "stalls"
 MOST_KEPT = 50
+
+
+@with_config(OPEN)
+class Told(TypedDict):
+    """A finding as it is kept, as far as the report reads it."""
+
+    text: str
+    round: Count
+    roots: list[Node]
+    culprits: list[Node]
+    behind: list[Node]
+    witness: list[Pair]
+    began_s: Seconds
+    found_s: Seconds
+    permanent: bool
+
+
+@with_config(OPEN)
+class Wait(TypedDict):
+    """What a node waits for: the awaited nodes are the keys."""
+
+    awaited: dict[Annotated[str, Field(pattern=r"^\d{1,7}$")], Any]
+
+
+@with_config(OPEN)
+class Now(TypedDict):
+    """One node of the snapshot."""
+
+    node: Node
+    wait: Wait | None
+
+
+@with_config(OPEN)
+class Kept(TypedDict):
+    """One file of the folder."""
+
+    finding: Told
+    nodes: list[Now]
+
+
+_KEPT: TypeAdapter[Kept] = TypeAdapter(Kept)
 
 
 def keep_stall(run: Path, finding: Finding, snapshot: Snapshot) -> Path | None:
@@ -33,7 +77,12 @@ def keep_stall(run: Path, finding: Finding, snapshot: Snapshot) -> Path | None:
     return RunDirectory(folder).write_json(f"{number:03d}.json", plain({"finding": finding.to_json(), **found}))
 
 
-def kept_stalls(run: Path) -> list[dict[str, Any]]:
-    """What `keep_stall` wrote, those that nothing ends first, then in the order in which they were found."""
-    kept = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((run / FOLDER).glob("*.json"))]
+def kept_stalls(run: Path) -> list[Kept]:
+    """What `keep_stall` wrote, those that nothing ends first, then in the order in which they were found.
+
+    Raises:
+        InputError: one of them is damaged.
+    """
+    files = sorted((run / FOLDER).glob("*.json"))[:MOST_KEPT]
+    kept = [found for path in files if (found := read_form(path, _KEPT)) is not None]
     return sorted(kept, key=lambda each: not each["finding"]["permanent"])

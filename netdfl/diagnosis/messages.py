@@ -16,14 +16,15 @@ def with_messages(run: Run, findings: Sequence[Mapping[str, Any]]) -> list[dict[
 
 
 def _last(run: Run, finding: Mapping[str, Any]) -> list[dict[str, Any]]:
-    edges = ", ".join(f"({a}, {b}), ({b}, {a})" for a, b in finding["witness"])
+    edges = [way for a, b in finding["witness"] for way in ((a, b), (b, a))]
     if not edges:
         return []
+    srcs, dsts = zip(*edges, strict=True)
     columns = ("src", "dst", "kind", "round", "step", "attempt", "sent_s", "arrived_s", "fate")
     rows = run.rows(
         f"SELECT {', '.join(columns)} FROM messages "
-        f"WHERE (src, dst) IN ({edges}) AND kind NOT IN ('heartbeat', 'probe') "
-        f"AND sent_s <= {finding['found_s']} "
-        f"ORDER BY sent_s DESC, src, dst, round DESC, step DESC, attempt DESC LIMIT {MOST_MESSAGES}"
+        "WHERE (src, dst) IN (SELECT unnest($srcs), unnest($dsts)) AND kind NOT IN ('heartbeat', 'probe') "
+        "AND sent_s <= $found_s ORDER BY sent_s DESC, src, dst, round DESC, step DESC, attempt DESC LIMIT $most",
+        {"srcs": srcs, "dsts": dsts, "found_s": finding["found_s"], "most": MOST_MESSAGES},
     )
     return [dict(zip(columns, row, strict=True)) for row in reversed(rows)]

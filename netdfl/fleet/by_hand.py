@@ -14,6 +14,7 @@ from typing import Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
+from netdfl.core.files import PRIVATE
 from netdfl.core.types import NodeId
 from netdfl.core.units import parse_time_ns
 from netdfl.scenario.schema import Scenario
@@ -88,7 +89,7 @@ def make_request(
     host, port = split_address(listen)
     directory = out or Path("fleet") / scenario.name / str(node)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(PRIVATE, parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{directory} can't be made: {error.strerror}; name another with --out DIR") from error
     return Request(

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Annotated, Literal, TypeAlias
 
 from netdfl.core.errors import InputError
+from netdfl.core.files import write_whole
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.core.units import Bound, PositiveFloat, TimeNs
@@ -80,7 +81,7 @@ COMPUTE: Mapping[str, Callable[..., ComputeTime | Measured]] = {
 
 def record(path: Path, train_ns: Sequence[int]) -> None:
     """Write measured times, so that a run with `{kind: measured, file: ...}` repeats this one."""
-    path.write_text(json.dumps({"schema": SCHEMA, "train_ns": list(train_ns)}) + "\n", encoding="utf-8")
+    write_whole(path, (json.dumps({"schema": SCHEMA, "train_ns": list(train_ns)}) + "\n").encode())
 
 
 def replay(path: Path, scale: float) -> ComputeTime:

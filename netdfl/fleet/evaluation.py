@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from netdfl.core.errors import RunError
+from netdfl.core.files import write_whole
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
 
@@ -29,9 +29,7 @@ class Snapshot(NamedTuple):
 
 def write_snapshot(path: Path, x: Tensor, weight: float) -> None:
     """Write a snapshot; it appears whole or not at all."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(save({"x": x.detach().cpu()}, metadata={"weight": repr(weight)}))
-    os.replace(temporary, path)
+    write_whole(path, save({"x": x.detach().cpu()}, metadata={"weight": repr(weight)}))
 
 
 def read_snapshot(path: Path) -> Snapshot:

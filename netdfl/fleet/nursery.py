@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.files import open_append
 from netdfl.core.orphans import die_with_parent, follow_parent
 
 
@@ -176,7 +177,7 @@ def say(answer: dict[str, Any]) -> None:
 def redirect(log: Path) -> None:
     """Send the process's output to `log` and close its input."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    fd = open_append(log)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(fd, 1)

@@ -227,7 +227,7 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
             from netdfl.report.html import write_report
 
             write_report(directory.path)
-    except (RunError, OSError) as error:
+    except (InputError, RunError, OSError) as error:
         raise RunError(f"{error}; the verdict was {summary.judgement.verdict}") from error
     return Finished(found, exit_code)
 

@@ -7,7 +7,6 @@ crash leaves the old file or the new one and never half of either.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from netdfl.core.errors import InputError
+from netdfl.core.files import write_whole
 
 S = TypeVar("S")
 HEADER = "netdfl-state/1"
@@ -34,7 +34,7 @@ def save_state(state: Any, path: str | Path) -> None:
     tensors: dict[int, Tensor] = {}
     structure = _describe(state, type(state).__name__, tensors)
     arrays = {str(k): t.detach().cpu().contiguous().clone() for k, t in enumerate(tensors.values())}
-    _write(Path(path), save(arrays, {HEADER: json.dumps(structure)}))
+    write_whole(Path(path), save(arrays, {HEADER: json.dumps(structure)}), durable=True)
 
 
 def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> Any:
@@ -54,20 +54,6 @@ def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> Any:
         f"{where} is a {type(value).__name__}, which a checkpoint can't hold; "
         "use NamedTuples, tuples, lists, dicts with int or str keys, tensors, numbers, strings and None"
     )
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin that node anew") -> S:

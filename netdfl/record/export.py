@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from netdfl.core.errors import InputError
-from netdfl.record.run import Run, Table
+from netdfl.record.database import TABLES, Table, quoted
+from netdfl.record.run import Run
 
 Format: TypeAlias = Literal["csv", "jsonl", "parquet"]
 
@@ -30,14 +31,15 @@ def export(run: Run, table: Table, format: Format, out: Path | str) -> Path:
     Raises:
         InputError: no such table or format, or `out` can't be written.
     """
-    for given, known, what in ((table, get_args(Table), "table"), (format, get_args(Format), "format")):
+    for given, known, what in ((table, TABLES, "table"), (format, get_args(Format), "format")):
         if given not in known:
             raise InputError(f"{given!r} is no {what} of a run; choose one of {', '.join(known)}")
     import duckdb
 
-    target = str(out).replace("'", "''")
+    target = Path(out).absolute()
+    options = f"{_OPTIONS[format]}, USE_TMP_FILE false"
     try:
-        run.query(f"COPY (FROM {table} ORDER BY {ORDER[table]}) TO '{target}' ({_OPTIONS[format]})")
-    except duckdb.IOException as exc:
+        run.copy(f"COPY (FROM {table} ORDER BY {ORDER[table]}) TO {quoted(str(target))} ({options})", target)
+    except duckdb.Error as exc:
         raise InputError(f"{out} can't be written: {str(exc).splitlines()[0]}") from exc
     return Path(out)

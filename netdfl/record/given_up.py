@@ -21,8 +21,8 @@ class GivenUp(NamedTuple):
 def count_given_up(run: Run) -> GivenUp:
     """Count them in what `run` recorded."""
     ((messages, lost, weight),) = run.rows(
-        "WITH given AS (SELECT node AS src, round, CAST(details->>'dst' AS INTEGER) AS dst, "
-        "CAST(details->>'step' AS INTEGER) AS step, CAST(details->>'weight' AS DOUBLE) AS weight "
+        "WITH given AS (SELECT node AS src, round, TRY_CAST(details->>'dst' AS INTEGER) AS dst, "
+        "TRY_CAST(details->>'step' AS INTEGER) AS step, TRY_CAST(details->>'weight' AS DOUBLE) AS weight "
         "FROM events WHERE kind = 'given_up'), "
         "came AS (SELECT DISTINCT src, dst, round, step FROM messages WHERE kind = 'data' AND fate = 'delivered') "
         "SELECT count(*), count(*) FILTER (came.src IS NULL), "

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from netdfl.core.errors import InputError, RunError
+from netdfl.core.files import open_append
 
 LOCK = ".lock"
 
@@ -21,7 +23,7 @@ def hold(path: Path) -> Iterator[None]:
         RunError: the disk refuses it.
     """
     try:
-        file = (path / LOCK).open("a")
+        file = os.fdopen(open_append(path / LOCK), "a")
     except OSError as error:
         raise RunError(f"{path / LOCK} can't be written: {error.strerror}") from error
     with file:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from netdfl.core.types import NodeId
+from netdfl.record.forms import read_details
 from netdfl.record.run import Run
 
 _KINDS = ("crash", "died", "restart", "rejoin")
@@ -18,12 +18,14 @@ def find_restarts(run: Run) -> list[dict[str, Any]]:
     nobody's, and `reason` says why), `lost_weight` the push-sum weight that it held when it crashed (None where it was
     killed), and `new_weight` the one that it began with; both None for methods without weights.
     """
-    rows = run.rows(f"SELECT kind, node, round, at_s, details FROM events WHERE kind IN {_KINDS}")
+    rows = run.rows(
+        "SELECT kind, node, round, at_s, details FROM events WHERE kind IN ? AND node IS NOT NULL", [_KINDS]
+    )
     crashed: dict[NodeId, dict[str, Any]] = {}
     back: dict[NodeId, dict[str, Any]] = {}
     found: list[dict[str, Any]] = []
     for kind, node, round, at_s, details in sorted(rows, key=lambda row: (row[3], _KINDS.index(row[0]))):
-        said = json.loads(details) if details else {}
+        said = read_details(details)
         if kind == "crash":
             crashed[node] = {"round": round, "crashed_s": at_s, "lost_weight": said.get("weight")}
         elif kind == "died":  # not as scripted: nobody knows what it held
@@ -32,8 +34,8 @@ def find_restarts(run: Run) -> list[dict[str, Any]]:
             back[node] = _kept(node, at_s, crashed.pop(node, {"round": round, "crashed_s": None, "lost_weight": None}))
             found.append(back[node])
         elif node in back:
-            back[node] |= {"state": "lost", "rejoined_in": round, "model_of": said["source"]}
-            back[node] |= {"new_weight": said["weight"], "reason": said["reason"]}
+            back[node] |= {"state": "lost", "rejoined_in": round, "model_of": said.get("source")}
+            back[node] |= {"new_weight": said.get("weight"), "reason": said.get("reason", "")}
     return [each if each["state"] == "lost" else _without_losses(each) for each in found]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from netdfl.core.types import NodeId
+from netdfl.record.forms import read_details
 from netdfl.record.given_up import count_given_up
 from netdfl.record.judge import Findings, Judgement, judge
 from netdfl.record.messages import count_messages
@@ -88,9 +88,10 @@ class Odd(NamedTuple):
 
 def _by_sender(run: Run, kind: str) -> list[Odd]:
     rows = run.rows(
-        "SELECT CAST(details->>'src' AS INTEGER) AS src, coalesce(details->>'reason', 'not_finite') AS reason, "
-        f"count(*), min(round), list_sort(list(DISTINCT node)) FROM events WHERE kind = '{kind}' "
-        "GROUP BY 1, 2 ORDER BY 1 NULLS LAST, 2"
+        "SELECT TRY_CAST(details->>'src' AS INTEGER) AS src, coalesce(details->>'reason', 'not_finite') AS reason, "
+        "count(*), min(round), list_sort(list(DISTINCT node)) FROM events WHERE kind = ? AND node IS NOT NULL "
+        "GROUP BY 1, 2 ORDER BY 1 NULLS LAST, 2",
+        [kind],
     )
     return [Odd(*row) for row in rows]
 
@@ -150,7 +151,7 @@ def _where_it_applies(facts: RunFacts) -> dict[str, Any]:
 def evaluations(run: Run, name: str) -> list[Evaluation]:
     """Every evaluation of the fleet metric `name` (`test_accuracy`, say), in order of rounds."""
     rows = run.rows(
-        f"SELECT round, at_s, value FROM metrics WHERE node IS NULL AND name = '{name}' ORDER BY round, at_s"
+        "SELECT round, at_s, value FROM metrics WHERE node IS NULL AND name = ? ORDER BY round, at_s", [name]
     )
     return [Evaluation(*row) for row in rows]
 
@@ -177,12 +178,10 @@ def find_deaths(run: Run) -> list[dict[str, Any]]:
             if awaited == node and since >= round:
                 waited.setdefault(waiter, since)
         by = [{"node": waiter, "round": since} for waiter, since in waited.items()]
-        deaths.append({"node": node, "round": round, "reason": _reason(kind, _object(details)), "waited_for_by": by})
+        deaths.append(
+            {"node": node, "round": round, "reason": _reason(kind, read_details(details)), "waited_for_by": by}
+        )
     return deaths
-
-
-def _object(text: str | None) -> dict[str, Any]:
-    return dict(json.loads(text)) if text else {}
 
 
 def _reason(kind: str, details: Mapping[str, Any]) -> str:
@@ -211,7 +210,8 @@ def _reach(run: Run, accuracy: Sequence[Evaluation], target: float) -> dict[str,
     """Rounds, bytes and seconds until the average model first had the accuracy `target`."""
     for evaluation in accuracy:
         if evaluation.value is not None and evaluation.value >= target:
-            sent = _scalar(run, f"SELECT coalesce(sum(nbytes), 0) FROM messages WHERE round <= {evaluation.round}")
+            until = "SELECT coalesce(sum(nbytes), 0) FROM messages WHERE round <= ?"
+            ((sent,),) = run.rows(until, [evaluation.round])
             return {"accuracy": target, "round": evaluation.round, "bytes": sent, "seconds": evaluation.at_s}
     return {"accuracy": target, "round": None, "bytes": None, "seconds": None}
 

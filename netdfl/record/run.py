@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -10,9 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from netdfl.core.errors import InputError, RunError
+from netdfl.core.files import PRIVATE, check_plain, read_plain, write_whole
+from netdfl.record.database import MOST_NODES, TABLES, connect, view
+from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, Fleet, Graph, Partition, read_form
 from netdfl.record.plain_json import dump_json
 from netdfl.record.store import STORE
 
@@ -20,37 +22,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 CHECKPOINTS = "checkpoints"
-Table: TypeAlias = Literal["messages", "metrics", "events", "waits"]
-
-COLUMNS: Mapping[Table, Mapping[str, str]] = {
-    "messages": {
-        "src": "INTEGER",
-        "dst": "INTEGER",
-        "kind": "VARCHAR",
-        "epoch": "INTEGER",
-        "round": "INTEGER",
-        "step": "INTEGER",
-        "attempt": "INTEGER",
-        "nbytes": "BIGINT",
-        "sent_s": "DOUBLE",
-        "arrived_s": "DOUBLE",
-        "fate": "VARCHAR",
-    },
-    "metrics": {"at_s": "DOUBLE", "node": "INTEGER", "round": "INTEGER", "name": "VARCHAR", "value": "DOUBLE"},
-    "events": {"at_s": "DOUBLE", "node": "INTEGER", "round": "INTEGER", "kind": "VARCHAR", "details": "JSON"},
-    "waits": {
-        "node": "INTEGER",
-        "round": "INTEGER",
-        "step": "INTEGER",
-        "kind": "VARCHAR",
-        "since_s": "DOUBLE",
-        "until_s": "DOUBLE",
-        "deadline_s": "DOUBLE",
-        "ended": "VARCHAR",
-        "last_src": "INTEGER",
-        "missing": "JSON",
-    },
-}
+Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +71,8 @@ class RunDirectory:
     def write(self, name: str, text: str) -> Path:
         """Write `name` (`scenario.yaml`, say) atomically. Raises RunError where the disk refuses it."""
         target = self.path / name
-        temporary = target.with_name(f".{name}.tmp")
         try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(target)
+            write_whole(target, text.encode())
         except OSError as exc:
             raise RunError(f"{target} can't be written: {exc.strerror}; everything recorded so far is kept") from exc
         return target
@@ -119,7 +89,7 @@ class RunDirectory:
 def _make_empty(path: Path) -> Path:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"--out {path} is not an empty directory; name a new one, or empty it first")
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(PRIVATE, parents=True, exist_ok=True)
     return path.resolve()
 
 
@@ -130,7 +100,7 @@ def _make_new(parent: Path, name: str) -> Path:
     while True:
         path = parent.resolve() / (name if number == 1 else f"{name}-{number}")
         try:
-            path.mkdir()
+            path.mkdir(PRIVATE)
         except FileExistsError:
             number += 1
         else:
@@ -156,9 +126,7 @@ class Run:
 
     @cached_property
     def _connection(self) -> DuckDBPyConnection:
-        import duckdb
-
-        return duckdb.connect()
+        return connect(self.path / STORE)
 
     @property
     def messages(self) -> DuckDBPyRelation:
@@ -180,29 +148,40 @@ class Run:
         """Waits that took time: node, round, step, kind, since_s, until_s, deadline_s, ended, last_src, missing."""
         return self.query("FROM waits")
 
-    def query(self, sql: str) -> DuckDBPyRelation:
-        """Return the relation of a query over the tables `messages`, `metrics`, `events` and `waits`."""
-        for table in COLUMNS:
-            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {self._select(table)}")
-        return self._connection.sql(sql)
+    def query(self, sql: str, parameters: Parameters = ()) -> DuckDBPyRelation:
+        """Return the relation of a query over the tables `messages`, `metrics`, `events` and `waits`.
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a query over the four tables."""
-        rows: list[tuple[Any, ...]] = self.query(sql).fetchall()
+        `parameters` are what `?`, or `$name`, stands for. Nothing but the run's store can be read or written.
+        """
+        self._lay_out(self._connection)
+        return self._connection.sql(sql, params=parameters or None)
+
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query over the four tables. Raises InputError where the store is damaged."""
+        import duckdb
+
+        try:
+            rows: list[tuple[Any, ...]] = self.query(sql, parameters).fetchall()
+        except duckdb.Error as exc:
+            raise InputError(f"{self.path / STORE} is damaged: {str(exc).splitlines()[0]}") from exc
         return rows
 
-    def _select(self, table: Table) -> str:
-        files = sorted((self.path / STORE).glob(f"{table}-*.jsonl"))
-        columns = COLUMNS[table]
-        if not files:
-            return "SELECT " + ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns.items()) + " WHERE false"
-        paths = ", ".join(_literal(file) for file in files)
-        types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
-        # A torn line is read as a row of nulls; `round` is null in no other.
-        return (
-            f"SELECT * FROM read_json([{paths}], format = 'newline_delimited', columns = {{{types}}}, "
-            "ignore_errors = true) WHERE round IS NOT NULL"
-        )
+    def copy(self, sql: str, target: Path) -> None:
+        """Carry out a COPY of the tables that writes the file `target`."""
+        with connect(self.path / STORE, target) as database:
+            self._lay_out(database)
+            database.execute(sql)
+
+    def _lay_out(self, database: DuckDBPyConnection) -> None:
+        """Make the tables of what the store holds now."""
+        for table in TABLES:
+            files = sorted((self.path / STORE).glob(f"{table}-*.jsonl"))
+            database.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {view(table, files, self._num_nodes)}")
+
+    @cached_property
+    def _num_nodes(self) -> int:
+        graph = self.graph
+        return MOST_NODES if graph is None else graph["num_nodes"]
 
     @property
     def finished(self) -> bool:
@@ -212,53 +191,37 @@ class Run:
     @property
     def result(self) -> dict[str, Any]:
         """The contents of `result.json`. Raises InputError where the run has not got so far."""
-        result = self._json("result.json")
+        result = read_form(self.path / "result.json", RESULT)
         if result is None:
             raise InputError(f"{self.path} has no result.json yet: the run is still going on, or it was killed")
-        return dict(result)
+        return result
 
     @property
     def scenario_text(self) -> str:
         """The resolved scenario, as it ran."""
-        return (self.path / "scenario.yaml").read_text(encoding="utf-8")
+        return read_plain(self.path / "scenario.yaml")
 
     @property
-    def fleet(self) -> dict[str, Any] | None:
+    def fleet(self) -> Fleet | None:
         """The last state of `fleet.json`: every node's process id, address, round; None before the first."""
-        return self._json("fleet.json")
+        return read_form(self.path / "fleet.json", FLEET)
 
     @property
-    def graph(self) -> dict[str, Any] | None:
+    def graph(self) -> Graph | None:
         """`graph.json`: num_nodes, edges [[src, dst], ...], directed, server, kind, weights; None if absent."""
-        return self._json("graph.json")
+        return read_form(self.path / "graph.json", GRAPH)
 
     @property
-    def partition(self) -> dict[str, Any] | None:
+    def partition(self) -> Partition | None:
         """`partition.json`: classes [name, ...], counts [client][class]; None if absent."""
-        return self._json("partition.json")
-
-    def _json(self, name: str) -> dict[str, Any] | None:
-        path = self.path / name
-        if not path.is_file():
-            return None
-        try:
-            value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as exc:
-            raise InputError(f"{path} is damaged: {exc}") from exc
-        return value
-
-
-def _literal(file: Path) -> str:
-    """Quote a path for SQL, with the characters of a glob pattern taken literally."""
-    text = str(file).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")
-    return "'" + text.replace("'", "''") + "'"
+        return read_form(self.path / "partition.json", PARTITION)
 
 
 def open_run(path: Path | str) -> Run:
     """Open a run directory, finished or not.
 
     Raises:
-        InputError: there is no run at `path`.
+        InputError: there is no run at `path`, or it holds what is no plain file.
     """
     directory = Path(path)
     if not (directory / "scenario.yaml").is_file():
@@ -267,4 +230,5 @@ def open_run(path: Path | str) -> Run:
             f"{path} is not a run: it {found}; name the directory that `netdfl run` printed, "
             "for example runs/quickstart/latest"
         )
+    check_plain(directory)
     return Run(directory.resolve())

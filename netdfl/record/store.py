@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from netdfl.core.errors import RunError
+from netdfl.core.files import open_append
 from netdfl.core.types import Message, NodeId, Scalar
 from netdfl.record.base import Waited
 from netdfl.record.plain_json import dump_json
@@ -89,7 +90,7 @@ class _Table:
 
 def _open_whole(path: Path) -> int:
     """Open `path` for appending, without the torn row that a killed predecessor may have left."""
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = open_append(path)
     end = os.fstat(fd).st_size
     while end > 0:
         start = max(0, end - FLUSH_BYTES)

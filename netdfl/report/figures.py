@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 INK = "#010203"  # stands for the page's text color; no figure uses it otherwise
 COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46")
 BAD = "#d33f3f"
+MOST_KINDS, MOST_LETTERS = 20, 40  # of events, in a legend
 SMALL, WIDE = (5.2, 2.9), (10.6, 3.2)
 
 STYLE: dict[Any, Any] = {  # Any: matplotlib's stubs list every key
@@ -27,6 +28,7 @@ STYLE: dict[Any, Any] = {  # Any: matplotlib's stubs list every key
     "svg.hashsalt": "netdfl",
     "font.family": "sans-serif",
     "font.size": 9,
+    "text.parse_math": False,  # names come from files: a dollar sign in them is one
     "text.color": INK,
     "axes.labelcolor": INK,
     "axes.edgecolor": INK,
@@ -120,11 +122,12 @@ def draw_matrix(matrix: NDArray[np.float64], x_label: str, y_label: str, label: 
 def draw_timeline(marks: Sequence[Mark], num_nodes: int) -> str:
     """Draw events over time, a row per node, below them a row for the fleet if it has any."""
     with rc_context(STYLE):
-        canvas, axes = new_canvas((10.6, min(4.5, 1.4 + 0.12 * num_nodes)))
-        for number, mark in enumerate(marks):
+        shown = marks[:MOST_KINDS]
+        canvas, axes = new_canvas((10.6, min(4.5, max(1.4 + 0.12 * num_nodes, 0.6 + 0.18 * len(shown)))))
+        for number, mark in enumerate(shown):
             shape, color = "oXsD^vP*"[number % 8], BAD if mark.kind in ("died", "crash") else COLORS[number % 6]
             style: dict[str, Any] = {
-                "label": mark.kind,
+                "label": mark.kind[:MOST_LETTERS],
                 "alpha": 0.8,
                 "linewidth": 0,
                 "rasterized": len(mark.times_s) > 2000,

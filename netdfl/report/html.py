@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
+from netdfl.core.errors import InputError
 from netdfl.core.units import format_bytes
 from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.report.sections import SECTIONS
@@ -30,7 +31,7 @@ def write_report(run_path: Path | str) -> Path:
     """Write `report.html` into a run directory, finished or not, and return its path.
 
     Raises:
-        InputError: there is no run at `run_path`.
+        InputError: there is no run at `run_path`, or its files are damaged.
         RunError: the page can't be written.
     """
     run = open_run(run_path)
@@ -38,7 +39,17 @@ def write_report(run_path: Path | str) -> Path:
 
 
 def render(run: Run) -> str:
-    """Render the page as text."""
+    """Render the page as text. Raises InputError where the run's files are damaged, or of another version."""
+    try:
+        return _render(run)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as exc:
+        raise InputError(
+            f"{run.path} can't be shown: its files are damaged, or of another version of netdfl "
+            f"({type(exc).__name__}: {exc})"
+        ) from exc
+
+
+def _render(run: Run) -> str:
     page = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True)
     sections = [made for made in (section(run) for section in SECTIONS) if made is not None]
     head = _head(run.result) if run.finished else _head_without_result(run)
@@ -60,10 +71,10 @@ def _head(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _head_without_result(run: Run) -> dict[str, Any]:
-    fleet = run.fleet or {}
+    fleet = run.fleet
     return {
-        "title": fleet.get("scenario", run.path.name),
-        "subtitle": f"{fleet['rounds_done']} of {fleet['rounds']} rounds done" if fleet else "",
+        "title": run.path.name if fleet is None else fleet["scenario"],
+        "subtitle": "" if fleet is None else f"{fleet['rounds_done']} of {fleet['rounds']} rounds done",
         "verdict": "no verdict",
         "verdict_class": "none",
         "reasons": [NO_RESULT],

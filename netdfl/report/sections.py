@@ -6,7 +6,6 @@ A section is a function from a run to a `Section` or None. To add one, write it 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,10 @@ import numpy as np
 from netdfl.core.fates import MEANINGS, NOT_DELIVERED, FateClass
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_bytes
-from netdfl.diagnosis.keep import kept_stalls
+from netdfl.diagnosis.keep import Kept, kept_stalls
 from netdfl.links.figures import say
 from netdfl.record.export import ORDER
+from netdfl.record.forms import read_details
 from netdfl.record.messages import LinkTraffic, count_by_link, count_messages
 from netdfl.record.result import evaluations, find_deaths
 from netdfl.record.run import Run
@@ -36,6 +36,7 @@ from netdfl.report.words import WHY
 
 MOST_ROWS = 12
 MOST_BARS = 150
+MOST_DRAWN = 4000
 MOST_EVENTS = 200
 MOST_STALLS = 3
 STALL_STATES = (("suspected", "suspected"), ("over", "over"), ("permanent", "for good"))
@@ -104,7 +105,7 @@ def stalls(run: Run) -> Section | None:
     return Section("Why nodes waited", str(listed[0]["text"]), figures, [table])
 
 
-def _stall_figures(run: Run, kept: Mapping[str, Any]) -> list[Figure]:
+def _stall_figures(run: Run, kept: Kept) -> list[Figure]:
     found = kept["finding"]
     waits = [
         (now["node"], int(source))
@@ -112,12 +113,17 @@ def _stall_figures(run: Run, kept: Mapping[str, Any]) -> list[Figure]:
         if now["wait"] is not None
         for source in now["wait"]["awaited"]
     ]
-    nodes = ", ".join(map(str, shown_nodes(found, MOST_LIFELINES)))
+    about = {
+        "nodes": shown_nodes(found, MOST_LIFELINES),
+        "began_s": found["began_s"],
+        "found_s": found["found_s"],
+        "most": MOST_ARROWS_AROUND,
+    }
     rows = run.rows(
         "SELECT src, dst, round, sent_s, arrived_s, fate FROM messages "
-        f"WHERE src IN ({nodes}) AND dst IN ({nodes}) AND kind NOT IN ('heartbeat', 'probe') "
-        f"AND sent_s <= {found['found_s']} "
-        f"ORDER BY abs(sent_s - {found['began_s']}), {ORDER['messages']} LIMIT {MOST_ARROWS_AROUND}"
+        "WHERE src IN $nodes AND dst IN $nodes AND kind NOT IN ('heartbeat', 'probe') AND sent_s <= $found_s "
+        f"ORDER BY abs(sent_s - $began_s), {ORDER['messages']} LIMIT $most",
+        about,
     )
     arrows = sorted((Arrow(*row) for row in rows), key=lambda arrow: arrow.sent_s)
     return [
@@ -160,7 +166,8 @@ def _spread(run: Run, metric: str, name: str) -> list[Curve]:
     """The median over nodes, and the band from the lowest to the highest of them."""
     rows = run.rows(
         "SELECT round, median(value), min(value), max(value) FROM metrics "
-        f"WHERE name = '{metric}' AND node IS NOT NULL AND value IS NOT NULL GROUP BY round ORDER BY round"
+        "WHERE name = ? AND node IS NOT NULL AND value IS NOT NULL GROUP BY round ORDER BY round",
+        [metric],
     )
     return [Curve(name, *map(list, zip(*rows, strict=True)))] if rows else []
 
@@ -199,10 +206,11 @@ def graph_and_links(run: Run) -> Section | None:
     links = count_by_link(run)
     if links:
         size = _num_nodes(run)
-        sent = np.full((size, size), np.nan)
-        for link in links:
-            sent[link.edge] = link.nbytes / 1e3
-        figures.append(Figure(draw_matrix(sent, "to", "from", "kB"), "Bytes sent over each link in the whole run."))
+        if size <= MOST_DRAWN:
+            sent = np.full((size, size), np.nan)
+            for link in links:
+                sent[link.edge] = link.nbytes / 1e3
+            figures.append(Figure(draw_matrix(sent, "to", "from", "kB"), "Bytes sent over each link in the whole run."))
         tables = [_link_table(links), _fate_table(run)]
     rules = run.result.get("link_rules") if run.finished else None
     if rules:
@@ -274,16 +282,17 @@ def labels(run: Run) -> Section | None:
 
 def timeline(run: Run) -> Section | None:
     """What happened, when, and to whom."""
-    routine = ", ".join(f"'{kind}'" for kind in ROUTINE)
     kinds = run.rows(
         "SELECT kind, list(at_s ORDER BY at_s, node), list(coalesce(node, -1) ORDER BY at_s, node) FROM events "
-        f"WHERE kind NOT IN ({routine}) GROUP BY kind ORDER BY min(at_s), kind"
+        "WHERE kind NOT IN ? GROUP BY kind ORDER BY min(at_s), kind",
+        [ROUTINE],
     )
     if not kinds:
         return None
     first = run.rows(
-        f"SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ({routine}) "
-        f"ORDER BY {ORDER['events']}, details LIMIT {MOST_EVENTS}"
+        "SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ? "
+        f"ORDER BY {ORDER['events']}, details LIMIT ?",
+        [ROUTINE, MOST_EVENTS],
     )
     rows = [
         [f"{at_s:.3f} s", "fleet" if node is None else str(node), str(round), kind, _details(details)]
@@ -300,7 +309,7 @@ def timeline(run: Run) -> Section | None:
 
 
 def _details(text: str | None) -> str:
-    details = json.loads(text) if text else {}
+    details = read_details(text)
     return ", ".join(f"{key}: {_some(value) if isinstance(value, list) else value}" for key, value in details.items())
 
 

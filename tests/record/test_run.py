@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import get_args
 
@@ -13,8 +14,8 @@ from netdfl.core.errors import InputError, RunError
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.record import Run, RunDirectory, StoreWriter, export, open_run
 from netdfl.record.base import Ended, Waited
+from netdfl.record.database import COLUMNS, Table
 from netdfl.record.export import Format
-from netdfl.record.run import COLUMNS, Table
 
 
 def started(tmp_path: Path) -> RunDirectory:
@@ -62,9 +63,11 @@ def test_files_are_replaced_whole(tmp_path: Path) -> None:
     assert not list(directory.path.glob(".*"))
 
 
-def test_a_file_that_cannot_be_written_breaks_the_run_and_names_it(tmp_path: Path) -> None:
-    directory = started(tmp_path)
-    (directory.path / ".result.json.tmp").symlink_to("/dev/full")
+def test_a_file_that_cannot_be_written_breaks_the_run_and_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, real = started(tmp_path), os.open
+    monkeypatch.setattr("netdfl.core.files.os.open", lambda path, *how: real("/dev/full", os.O_WRONLY))
     with pytest.raises(RunError, match=r"result\.json can't be written: No space left"):
         directory.write_json("result.json", {"verdict": "pass"})
 

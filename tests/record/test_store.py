@@ -171,15 +171,16 @@ def test_a_killed_writer_leaves_whole_rows_and_all_that_it_flushed(tmp_path: Pat
         assert Run(tmp_path).rows("SELECT count(*) FROM messages") == [(len(rounds),)]
 
 
-def test_a_full_disk_is_named_and_the_rows_are_kept_for_a_later_flush(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_and_the_rows_are_kept_for_a_later_flush(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "store/metrics-fleet.jsonl"
-    path.parent.mkdir()
-    path.symlink_to("/dev/full")
+    monkeypatch.setattr("netdfl.record.store._open_whole", lambda path: os.open("/dev/full", os.O_WRONLY))
     writer = StoreWriter(tmp_path, "fleet")
     writer.metric(0, None, 0, "test_loss", 1.0)
     with pytest.raises(RunError, match=r"metrics-fleet\.jsonl: No space left"):
         writer.flush()
-    path.unlink()
+    monkeypatch.undo()
     writer._metrics._fd = os.close(writer._metrics._fd or 0)
     writer.close()
     assert [row["value"] for row in lines(path)] == [1.0]

@@ -1,0 +1,100 @@
+"""Files of a folder that may come from anybody: written whole, never through a link, and read within bounds."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from netdfl.core.errors import InputError
+
+PRIVATE = 0o700
+"""The mode of a run's directory: models and logs are its owner's."""
+MOST_BYTES = 1 << 28
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Write `path` whole or not at all; a link that lies there, or where it is prepared, is replaced, not followed.
+
+    `durable`: it outlives a power cut. Raises OSError.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(temporary, _NEW, 0o644), "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def open_append(path: Path) -> int:
+    """Open a plain file to read it and to append to it, and make it where there is none. Raises OSError for a link."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(path, flags, 0o644)
+
+
+def read_plain(path: Path, most: int = MOST_BYTES) -> str:
+    """The text of a plain file of at most `most` bytes.
+
+    Raises:
+        FileNotFoundError: there is none.
+        InputError: it is a link, a device, too large, unreadable or no text.
+    """
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InputError(f"{path} is no plain file, and is not read")
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise InputError(f"{path} has more than {most} bytes, and is not read")
+        return data.decode()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path} can't be read as a plain file: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is damaged: it is not text in UTF-8 ({error.reason})") from error
+
+
+def check_plain(folder: Path) -> None:
+    """Check that nothing in `folder`, at any depth, is a link, a pipe or a device.
+
+    Who goes through such a file reads, writes or waits elsewhere. A socket is let pass: nobody opens it.
+
+    Raises:
+        InputError: something is; says what.
+    """
+    for path, mode in _modes(folder):
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISSOCK(mode)):
+            what = "a link" if stat.S_ISLNK(mode) else "no plain file"
+            raise InputError(f"{path} is {what}; netdfl writes plain files only, so remove it if you trust the rest")
+
+
+def _modes(folder: Path) -> Iterator[tuple[Path, int]]:
+    with os.scandir(folder) as entries:
+        found = list(entries)
+    for entry in found:
+        try:
+            mode = entry.stat(follow_symlinks=False).st_mode
+            yield Path(entry.path), mode
+            if stat.S_ISDIR(mode):
+                yield from _modes(Path(entry.path))
+        except FileNotFoundError:
+            continue  # a run that goes on replaces its files

@@ -1,0 +1,95 @@
+"""What the files of a run directory must hold: each is checked as if it had come over the network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NotRequired, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic_core import from_json
+from typing_extensions import TypedDict
+
+from netdfl.core.errors import InputError
+from netdfl.core.files import read_plain
+from netdfl.core.types import NodeId
+from netdfl.record.database import MOST_NODES, MOST_S
+
+T = TypeVar("T")
+
+Node: TypeAlias = Annotated[NodeId, Field(strict=True, ge=0, lt=MOST_NODES)]
+Count: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
+Nanoseconds: TypeAlias = Annotated[int, Field(strict=True, ge=-MOST_S * 1e9, le=MOST_S * 1e9)]
+Seconds: TypeAlias = Annotated[float, Field(strict=True, ge=-MOST_S, le=MOST_S, allow_inf_nan=False)]
+Pair: TypeAlias = Annotated[list[Node], Field(min_length=2, max_length=2)]
+OPEN = ConfigDict(extra="allow")
+"""Of a form that has more fields than those that are read."""
+
+
+@with_config(OPEN)
+class Graph(TypedDict):
+    """`graph.json`."""
+
+    num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
+    edges: list[Pair]
+    directed: NotRequired[bool]
+    server: NotRequired[Node | None]
+    kind: NotRequired[str]
+
+
+@with_config(OPEN)
+class Partition(TypedDict):
+    """`partition.json`: how many samples of each class each client has."""
+
+    classes: Annotated[list[str | int], Field(max_length=MOST_NODES)]
+    counts: Annotated[list[list[Annotated[float, Field(ge=0, le=1e15)]]], Field(min_length=1, max_length=MOST_NODES)]
+
+
+@with_config(OPEN)
+class Fleet(TypedDict, total=False):
+    """`fleet.json`, as far as the report of an unfinished run reads it."""
+
+    scenario: str
+    rounds: Count
+    rounds_done: Count
+
+
+def _within(graph: Graph) -> Graph:
+    over = [edge for edge in graph["edges"] if max(edge) >= graph["num_nodes"]]
+    server = graph.get("server") or 0
+    if over or server >= graph["num_nodes"]:
+        raise ValueError(f"node {max(over[0]) if over else server} is none of {graph['num_nodes']}")
+    return graph
+
+
+def _rectangular(partition: Partition) -> Partition:
+    if any(len(row) != len(partition["classes"]) for row in partition["counts"]):
+        raise ValueError(f"each client must have {len(partition['classes'])} counts, one of each class")
+    return partition
+
+
+GRAPH: TypeAdapter[Graph] = TypeAdapter(Annotated[Graph, AfterValidator(_within)])
+PARTITION: TypeAdapter[Partition] = TypeAdapter(Annotated[Partition, AfterValidator(_rectangular)])
+FLEET: TypeAdapter[Fleet] = TypeAdapter(Fleet)
+RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+
+
+def read_details(text: str | None) -> dict[str, Any]:
+    """The details of an event; none where they are no object."""
+    try:
+        found = from_json(text) if text else {}
+    except ValueError:  # nested too deeply: DuckDB has read it as JSON already
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_form(path: Path, form: TypeAdapter[T]) -> T | None:
+    """What the JSON file `path` holds; None where there is none. Raises InputError where it has not that form."""
+    try:
+        return form.validate_json(read_plain(path))
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        said = f"{place}: {first['msg']}" if place else first["msg"]
+        raise InputError(f"{path} is damaged: {said[:300]}") from error
