@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from netdfl.core.fates import Fate
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -89,7 +91,8 @@ _SELECTED: Mapping[Table, str] = {
 }
 _SOUND: Mapping[Table, str] = {
     "messages": f"src >= 0 AND src < {{n}} AND dst >= 0 AND dst < {{n}} AND abs(sent_s) <= {MOST_S} "
-    f"AND nbytes BETWEEN 0 AND {MOST_NBYTES} AND kind IS NOT NULL AND fate IS NOT NULL "
+    f"AND nbytes BETWEEN 0 AND {MOST_NBYTES} AND kind IS NOT NULL "
+    f"AND split_part(fate, ':', 1) IN {tuple(fate.value for fate in Fate)} "
     "AND epoch >= 0 AND step >= 0 AND attempt >= 0",
     "metrics": f"(node IS NULL OR (node >= 0 AND node < {{n}})) AND abs(at_s) <= {MOST_S} AND name IS NOT NULL",
     "events": f"(node IS NULL OR (node >= 0 AND node < {{n}})) AND abs(at_s) <= {MOST_S} AND kind IS NOT NULL",
