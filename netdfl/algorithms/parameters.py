@@ -21,6 +21,7 @@ Layout: TypeAlias = Literal["erk", "uniform"]
 Regrow: TypeAlias = Literal["gradient", "random"]
 Share: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
 Weighting: TypeAlias = Literal["uniform", "samples"]
+Order: TypeAlias = Literal["train_first", "mix_first"]
 Optimizer: TypeAlias = Literal["sgd", "adam"]
 DistilLoss: TypeAlias = Literal["normalised", "raw"]
 

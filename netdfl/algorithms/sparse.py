@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Layout, Regrow, Sgd, Share
+from netdfl.algorithms.parameters import Layout, Order, Regrow, Sgd, Share
 from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveInt
 
@@ -29,6 +29,7 @@ def dispfl(
     anneal: Share = 0.5,
     anneal_rounds: PositiveInt = 500,
     regrow: Regrow = "gradient",
+    order: Order = "train_first",
     sgd: Sgd = Sgd(),
 ) -> Algorithm:
     """DisPFL: each node trains under a sparse mask of its own, pruned and regrown every round.
@@ -36,8 +37,10 @@ def dispfl(
     y <- y - lr g(y) M_i at every step, then in each layer the next mask M_i+ gives up a share r_t of its coordinates,
     those of the smallest |y|, for as many others (`regrow`), r_t = (anneal / 2) (1 + cos(pi t / anneal_rounds)) and 0
     from `anneal_rounds` on; then x_i = (sum_j y_j M_j / sum_j M_j) M_i+ over the node and its neighbors. Sends the
-    nonzero coordinates and d bits to each neighbor, keeps M_i+. The published code averages before it trains:
-    half a round's shift. Source: Dai et al. 2022.
+    nonzero coordinates and d bits to each neighbor, keeps M_i+. The paper's round averages before it trains: the same
+    sequence, but a round's model, and so the last, is the y_i of its node alone, what the paper calls personal:
+    `order: mix_first`, which keeps x_i too. `train_first` records x_i, as every other method here does, so that figures
+    compare. Source: Dai et al. 2022.
     """
     if exchange.compressor is not None:
         raise ValueError("dispfl sends sparse vectors already; remove compression")
@@ -51,4 +54,4 @@ def dispfl(
         regrow=regrow,
         streams=exchange.streams,
     )
-    return parts.gossip(exchange, solver, mixing=masked_mixing.MaskedAverage())
+    return parts.gossip(exchange, solver, mixing=masked_mixing.MaskedAverage(for_next=order == "mix_first"))

@@ -3,11 +3,13 @@
     x_i = (sum_j x_j M_j / sum_j M_j) M_i+      j over the node and its neighbors
 
 M are the masks that the vectors were trained under, M_i+ is the node's next one. A message holds the nonzero
-coordinates and the mask, one bit for each. Source: DisPFL.
+coordinates and the mask, one bit for each. Where mixing comes first in a round, the node's own vector stays as it was
+trained, and the mean is where its next round begins. Source: DisPFL.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,19 +21,23 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Inbox, Message, Outbox, Payload, View
 from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.payloads import MODEL, to_all, vector
-from netdfl.training.base import Update
-from netdfl.training.masked import MASK, NEXT_MASK
+from netdfl.training.base import Received, Update
+from netdfl.training.masked import MASK, MEAN, NEXT_MASK
 
 
 class MaskedState(NamedTuple):
     """Nothing is kept between rounds."""
 
 
+@dataclass(frozen=True)
 class MaskedAverage(ByRows):
     """The solver's masks come in `Update.extras`, of dtype bool; without one all of the vector is active.
 
-    Without a next mask the mean keeps the one of training. A neighbor that is missing does not count.
+    Without a next mask the mean keeps the one of training. A neighbor that is missing does not count. `for_next`: the
+    mean is no vector of this round, but handed to the solver, as `MEAN`, to begin the next one with.
     """
+
+    for_next: bool = False
 
     def init(self, x: Tensor, view: View) -> MaskedState:
         """Nothing to keep."""
@@ -51,7 +57,10 @@ class MaskedAverage(ByRows):
             mask = _mask(message, own)
             total[mask] += vector(message, total[mask])
             count += mask
-        return Mixed(state, update._replace(x=total.div_(count.clamp_(min=1)).mul_(update.extras.get(NEXT_MASK, own))))
+        mean = total.div_(count.clamp_(min=1)).mul_(update.extras.get(NEXT_MASK, own))
+        if self.for_next:
+            return Mixed(state, update, Received({MEAN: mean}))
+        return Mixed(state, update._replace(x=mean))
 
 
 def _own(update: Update) -> Tensor:

@@ -29,7 +29,7 @@ from netdfl.training.base import Gradient, LocalData, Received, Untouched, Updat
 from netdfl.training.sgd import LocalSgd
 from netdfl.training.wrapped import Wrapped
 
-MASK, NEXT_MASK = "mask", "next_mask"
+MASK, NEXT_MASK, MEAN = "mask", "next_mask", "mean"
 Shapes = Sequence[tuple[int, ...]]
 
 
@@ -58,7 +58,7 @@ class Masked(Solving, Untouched):
     def solve(
         self, state: MaskState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> Asking[tuple[MaskState, Update]]:
-        """The local steps on the mask, then prune and regrow."""
+        """The local steps on the mask, from `y` or from the mean that mixing left for it; then prune and regrow."""
         mask = state.mask if state.mask is not None else self.first_mask(data.shapes, view).to(y.device)
         last: list[Gradient] = []
 
@@ -66,7 +66,7 @@ class Masked(Solving, Untouched):
             last[:] = [gradient]
             return lambda at: gradient(at).mul_(mask)
 
-        x, steps = yield self.sgd.steps_from(y * mask, weight, Wrapped(data, masked), view)
+        x, steps = yield self.sgd.steps_from(received.extras.get(MEAN, y) * mask, weight, Wrapped(data, masked), view)
         following = mask
         if steps:
             slopes = last[0](x).abs() if self.regrow == "gradient" else self._noise(x, view)
