@@ -35,6 +35,11 @@ class Averaging:
         """None."""
         return ()
 
+    @property
+    def moves_vanish(self) -> bool:
+        """No: clients that disagree pull against each other."""
+        return False
+
     def init_server(self, x: Tensor, view: View) -> Stateless:
         """Nothing to keep."""
         return Stateless()
@@ -85,6 +90,11 @@ class AroundAveraging:
     def changes(self) -> tuple[str, ...]:
         """None, unless a method has some."""
         return ()
+
+    @property
+    def moves_vanish(self) -> bool:
+        """Yes, where clients are corrected by what the server or they themselves keep."""
+        return True
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
         """The server's model and extras, if they came. Raises MalformedMessage where one is missing."""

@@ -109,6 +109,11 @@ class Aggregation(Protocol):
         """The names of the reports' extras that the server adds up; compressed, clients must add the same."""
         ...
 
+    @property
+    def moves_vanish(self) -> bool:
+        """Whether y_i - w goes to 0 for every client where the method settles; then those that came stand for all."""
+        ...
+
     def init_server(self, x: Tensor, view: View) -> Any:
         """The server's state before round 0."""
         ...

@@ -43,6 +43,11 @@ class Confirming:
         """As the wrapped one."""
         return self.inner.changes
 
+    @property
+    def moves_vanish(self) -> bool:
+        """As the wrapped one."""
+        return self.inner.moves_vanish
+
     def init_server(self, x: Tensor, view: View) -> ConfirmingState:
         """Nobody was asked."""
         return ConfirmingState(self.inner.init_server(x, view), {}, {})

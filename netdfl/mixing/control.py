@@ -68,6 +68,11 @@ class MomentumAveraging(ControlAveraging):
         """None: a path length is one number."""
         return ()
 
+    @property
+    def moves_vanish(self) -> bool:
+        """No: a fleet's momentum is the same for all."""
+        return False
+
     def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
         """Average the models; the new momentum is their mean move by path length. None came: both stay."""
         momentum, moved = x.new_zeros(x.shape), 0

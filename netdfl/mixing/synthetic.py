@@ -69,6 +69,11 @@ class Synthesis:
         """As the wrapped one."""
         return self.exchange.changes
 
+    @property
+    def moves_vanish(self) -> bool:
+        """As the wrapped one."""
+        return self.exchange.moves_vanish
+
     def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
         """What the exchange sends."""
         return self.exchange.broadcast(state.inner, x, view)

@@ -142,10 +142,13 @@ def test_reports_to_a_server(scheme: Literal["plain", "ef14"], participation: fl
     assert bool(memory.any()) == (scheme == "ef14")
 
 
-def test_ef21_with_all_clients() -> None:
-    """G_i <- G_i + C(y_i - w - g_i), w+ = w + mean g_i."""
-    w, known = STARTS[0], ZEROS
-    for round, states in enumerate(played("fedavg", star(), exchange=exchange("ef21"))):
-        known = known + each(trained(np.tile(w, (N, 1)), round) - w - known)
-        w = w + known.mean(0)
+@pytest.mark.parametrize("participation", [1.0, 0.6])
+def test_ef21(participation: float) -> None:
+    """G_i <- G_i + C(y_i - w - g_i) of those that take part, w+ = w + server_lr (1/n) sum of all g_i (EF21-PP)."""
+    network, w, known = star(participation), STARTS[0], ZEROS.copy()
+    states_of = played("fedavg", network, exchange=exchange("ef21"), rounds=9, server_lr=0.7)
+    for round, states in enumerate(states_of):
+        for i in network.view(N, round).out_neighbors:
+            known[i] = known[i] + compress(steps(i, w, rate(round)) - w - known[i])
+        w = w + 0.7 * known.mean(0)
         same(states[N].x, w)

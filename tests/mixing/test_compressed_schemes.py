@@ -361,3 +361,9 @@ def test_ef21_reaches_the_optimum_where_plain_top_k_does_not() -> None:
     assert ef21 < 1e-8
     assert ef21 < 1e-3 * plain
     assert ef14 < plain
+
+
+def test_ef21_reaches_the_optimum_when_half_of_the_clients_take_part() -> None:
+    """EF21-PP: whoever does not report still counts with what it said last."""
+    assert server_gap("ef21", participation=0.5) < 1e-12
+    assert server_gap("plain", participation=0.5) > 0.1

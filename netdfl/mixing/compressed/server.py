@@ -4,10 +4,13 @@
     EF14    c = C(e + y - w),  e+ = e + y - w - c,  y^ = w + c   the rest is said later (Seide et al. 2014)
     EF21    g+ = g + C(y - w - g),  y^ = w + g+                  both ends keep g (Richtarik et al. 2021)
 
-The server's own aggregation then sees y^ in place of y. The model goes down as it is, and extras travel
-as they are but for those of `said`, by name: both ends add C(change) (SCAFFOLD's c_i+ - c_i). EF21 asks
-the server for a vector per client; a lost report is noticed there by its version, and asked for in the
-next broadcast.
+The server's own aggregation then sees y^ in place of y. Where only some clients report, EF21 moves the model by
+what all have said, w+ = w + server_lr (1/n) sum_i g_i over all n clients, g_i = 0 of one that has not reported yet
+(EF21-PP, Fatkhullin et al. 2021); where nobody reports the model stays. Methods whose clients' moves vanish where
+they settle (SCAFFOLD, FedDyn and their kin) average those that came, as without compression. The model goes down as it
+is, and extras travel as they are but for those of `said`, by name: both ends add C(change) (SCAFFOLD's c_i+ - c_i).
+EF21 asks the server for a vector per client; a lost report is noticed there by its version, and asked for in the next
+broadcast.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
@@ -57,6 +61,11 @@ class CompressedReports:
     def changes(self) -> tuple[str, ...]:
         """As the wrapped one."""
         return self.inner.changes
+
+    @property
+    def moves_vanish(self) -> bool:
+        """As the wrapped one."""
+        return self.inner.moves_vanish
 
     def init_server(self, x: Tensor, view: View) -> HubState:
         """The wrapped one's; nothing heard."""
@@ -126,6 +135,8 @@ class CompressedReports:
     def aggregate(self, state: HubState, x: Tensor, inbox: Inbox, view: View) -> tuple[HubState, Tensor]:
         """Put y^ in place of y in every report that can be decoded, and aggregate those."""
         differences, heard = self._decode(state.heard, inbox, view, x)
+        if self.feedback == "ef21" and 0 < len(differences) < view.num_nodes and not self.inner.moves_vanish:
+            differences = dict.fromkeys(differences, _mean_of_all(heard, view))
         reports = [self._decoded(m, x + differences[m.src]) for m in inbox if m.src in differences]
         undecoded = [message.src for message in inbox if message.src not in differences]
         inner, model = self.inner.aggregate(state.inner, x, Inbox(reports, [*inbox.missing, *undecoded]), view)
@@ -146,6 +157,12 @@ class CompressedReports:
         unasked = tuple(j for j in heard.asks if j not in view.out_neighbors)
         heard, came = self.differences.receive(heard._replace(asks=unasked), inbox, view)
         return {j: decoded[-1].vector for j, decoded in came.items() if decoded}, heard
+
+
+def _mean_of_all(heard: Heard, view: View) -> Tensor:
+    """(1/n) sum_i g_i over all n clients, those that did not report included."""
+    known = [heard.copies[j].vector for j in sorted(heard.copies)]
+    return torch.stack(known).sum(0) / view.num_nodes
 
 
 def _without(payload: Payload, *names: str) -> Payload:
