@@ -57,7 +57,8 @@ async def _serve(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) ->
 
 
 async def _take_part(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> NodeState:
-    inbox = await ctx.gather(view, DOWN, replace(alg.wait, patience=PATIENCE))
+    server = () if view.server is None else (view.server,)  # without which there is no round, gone or not
+    inbox = await ctx.gather(view, DOWN, replace(alg.wait, patience=PATIENCE, essential=True), server)
     adopted = await ctx.do(alg.mixing.adopt, inbox, s.x, view)
     if adopted is None:
         return s

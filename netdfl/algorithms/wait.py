@@ -23,7 +23,9 @@ class WaitPolicy:
     `patience` multiplies the automatic deadline, for a wait that contains the waits of others.
     `resent` says that what is lost is sent again, so that it is worth waiting for. `ordered` says that links
     keep order, so that a message for a later step tells that the awaited one is lost. `on_not_finite` says
-    what becomes of messages that came with NaN or infinity in them.
+    what becomes of messages that came with NaN or infinity in them. `essential` says that without these nodes there
+    is no round: they are waited for even where the failure detector calls them gone. `cumulative` says that a message
+    holds all that its sender sent before, so that a later one ends the wait for one that was lost.
     """
 
     need: Literal["all", "any", "none"] | int = "all"
@@ -34,6 +36,8 @@ class WaitPolicy:
     resent: bool = False
     ordered: bool = True
     on_not_finite: OnNotFinite = "refuse"
+    essential: bool = False
+    cumulative: bool = False
 
     def count(self, num_sources: int) -> int:
         """How many of `num_sources` nodes suffice."""

@@ -20,7 +20,11 @@ from netdfl.node.runtime import Node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitAccount:
-    """A node's wait in its own words. `sources` is None where the node does not know who will send."""
+    """A node's wait in its own words. `sources` is None where the node does not know who will send.
+
+    `undecided` are sources that its failure detector may yet call gone. `essential`: it waits for those that are
+    gone too. `cumulative`: a later message of a source ends the wait for it as well.
+    """
 
     what: What
     round: int
@@ -31,6 +35,9 @@ class WaitAccount:
     left_out: tuple[NodeId, ...]
     since_ns: int
     deadline_ns: int | None
+    undecided: tuple[NodeId, ...] = ()
+    essential: bool = False
+    cumulative: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +57,9 @@ class EdgeAccount:
 class Account:
     """A node's answer to a probe. Its life number `epoch` began at `born_ns`.
 
-    `serves`: it answers peers' requests now, whatever it waits for. `again` are the messages that it
-    will send again by itself, as (destination, round, step).
+    `serves`: it answers peers' requests now, whatever it waits for. `again` are the messages that it, or a later life
+    of it, will send again by itself, as (destination, round, step). It is in step `step` of the `steps` of its round,
+    and keeps `early` messages that it does not wait for yet.
     """
 
     node: NodeId
@@ -60,7 +68,10 @@ class Account:
     state: State
     round: int
     since_ns: int
+    step: int = 0
+    steps: int = 1
     mailbox_full: bool = False
+    early: int = 0
     serves: bool = False
     again: tuple[tuple[NodeId, int, int], ...] = ()
     born_ns: int = 0
@@ -83,7 +94,7 @@ class Account:
 
 
 def _wait(data: Mapping[str, Any]) -> dict[str, Any]:
-    tuples = {key: tuple(data[key]) for key in ("have", "left_out")}
+    tuples = {key: tuple(data[key]) for key in ("have", "left_out", "undecided")}
     sources = None if data["sources"] is None else tuple(data["sources"])
     return dict(data) | tuples | {"what": What(data["what"]), "sources": sources}
 
@@ -102,13 +113,15 @@ def give_account(
     outgoing: Outgoing,
     *,
     finished: bool = False,
+    ended: bool = False,
     paused: bool = False,
     flying: Flying | None = None,
     stack: str = "",
 ) -> Account:
     """What `node`, which sends through `outgoing`, does now.
 
-    `flying` is what it has in flight, by destination, where the world knows that better than its ledger.
+    `ended`: this life of it is over. `flying` is what it has in flight, by destination, where the world knows that
+    better than its ledger.
     """
     now = node.clock.now_ns()
     wait = None if finished or paused else _waiting(node) or _sending(node.ledger, outgoing)
@@ -122,7 +135,10 @@ def give_account(
         round=max(node.round, 0),
         since_ns=node.waits.went_on_ns if wait is None else wait.since_ns,
         serves=node.requests.serving,
-        again=node.delivery.due_again if node.delivery is not None else (),
+        again=() if node.delivery is None else node.delivery.left if ended else node.delivery.due_again,
+        step=node.waits.step,
+        steps=node.num_steps,
+        early=node.mailbox.num_kept - (0 if wait is None else len(wait.have)),
         mailbox_full=node.mailbox.num_kept >= node.mailbox.bound,
         wait=wait,
         edges={
@@ -140,9 +156,11 @@ def _state_of(wait: WaitAccount | None) -> State:
 
 
 def _waiting(node: Node) -> WaitAccount | None:
-    wait = node.waits.current
+    wait, beats = node.waits.current, node.heartbeats
     if wait is None:
         return None
+    missing = sorted((wait.sources or frozenset()) - wait.have)
+    essential = node.waits.policy.essential
     return WaitAccount(
         what=What.REPLY if wait.kind is Kind.REPLY else What.MESSAGE,
         round=wait.round,
@@ -150,9 +168,14 @@ def _waiting(node: Node) -> WaitAccount | None:
         sources=None if wait.sources is None else tuple(sorted(wait.sources)),
         need=wait.need,
         have=tuple(sorted(wait.have)),
-        left_out=tuple(sorted(node.waits.gone | wait.silent)),
+        left_out=tuple(sorted((frozenset() if essential else node.waits.gone) | wait.silent)),
         since_ns=wait.since_ns,
         deadline_ns=wait.deadline_ns,
+        undecided=tuple(
+            n for n in missing if not essential and beats is not None and beats.may_call_gone(n, wait.since_ns)
+        ),
+        essential=essential,
+        cumulative=node.waits.policy.cumulative,
     )
 
 

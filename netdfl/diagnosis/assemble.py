@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from netdfl.core.types import Edge, Kind, NodeId
@@ -33,15 +33,23 @@ class Schedule(Protocol):
         """Whether `edge` is up, and when it is up again."""
         ...
 
+    def ends_ns(self, node: NodeId, now_ns: int) -> int | None:
+        """When `node` will crash next, by the clock; None where that is not scripted."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """A node that gives no account: why, since when, and when the scenario lets it return."""
+    """A node that gives no account: why, since when, and when the scenario lets it return.
+
+    `keeps`: it returns with the state of its last round's end, and plays `round` again.
+    """
 
     state: State
     round: int
     since_ns: int
     back_ns: int | None = None
+    keeps: bool = False
 
 
 def assemble(
@@ -50,7 +58,7 @@ def assemble(
     down: Mapping[NodeId, Down],
     schedule: Schedule,
     *,
-    detects_crashes: bool = False,
+    detector: str = "none",
 ) -> Snapshot:
     """Make the snapshot at `at_ns`. A node in `down` may have given its last account before."""
     fleet = _Fleet(at_ns, accounts, down, schedule)
@@ -62,7 +70,7 @@ def assemble(
             if (source, node) not in edges:
                 up, heals_ns, _ = schedule.edge((source, node), at_ns)
                 edges[source, node] = EdgeNow(up=up, heals_ns=heals_ns)
-    return Snapshot(at_ns=at_ns, nodes=dict(sorted(nodes.items())), edges=edges, detects_crashes=detects_crashes)
+    return Snapshot(at_ns=at_ns, nodes=dict(sorted(nodes.items())), edges=edges, detector=detector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,10 @@ class _Fleet:
             round=account.round,
             finished=account.round if account.state is State.FINISHED else account.round - 1,
             since_ns=account.since_ns,
+            ends_ns=self.schedule.ends_ns(account.node, self.at_ns),
+            step=account.step,
+            steps=account.steps,
+            early=account.early,
             wait=None if wait is None else self.wait(account.node, wait),
             stack=account.stack,
         )
@@ -107,6 +119,8 @@ class _Fleet:
             awaited={source: self.awaited((source, node), wait) for source in sources if source not in wait.have},
             have=frozenset(wait.have),
             gone=frozenset() if wait.sources is None else frozenset(wait.left_out),
+            undecided=frozenset(wait.undecided),
+            essential=wait.essential,
             since_ns=wait.since_ns,
             deadline_ns=wait.deadline_ns,
             what=wait.what,
@@ -118,12 +132,16 @@ class _Fleet:
         if wait.what is What.ROOM or giver is None:
             return Awaited()
         slot = (wait.round, wait.step)
+        down = self.down.get(edge[0])
+        if down is not None and down.keeps and down.back_ns is not None and slot[0] >= down.round:
+            return Awaited()
         if wait.what is What.REPLY:
             return self.reply(edge, giver, slot)
         past = _is_past(giver, slot) and edge[0] not in self.down
         known = self.sent(edge, Kind.DATA, slot, any_epoch=past)
         if known is not None:
-            return known
+            follows = wait.cumulative and known.fate is Fate.LOST and giver.state is not State.FINISHED
+            return replace(known, replaced=True) if follows else known
         if (edge[1], *slot) in giver.again:
             return Awaited(Fate.IN_FLIGHT, edge=edge)
         if not past:
@@ -152,7 +170,9 @@ class _Fleet:
             return None
         if any(_is(key, kind, slot) for key, _ in count.flying):
             return Awaited(Fate.HELD if self.schedule.edge(edge, self.at_ns).holds else Fate.IN_FLIGHT, edge=edge)
-        again = kind is Kind.DATA and (edge[1], *slot) in account.again
+        down = self.down.get(edge[0])
+        lives = down is None or down.state is not State.CRASHED or down.back_ns is not None
+        again = lives and kind is Kind.DATA and (edge[1], *slot) in account.again
         for key, _, arrived_ns, fate in reversed((*count.lost, *count.last)):
             if not _is(key, kind, slot):
                 continue

@@ -8,7 +8,8 @@ from dataclasses import replace
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.slow import find_livelock, find_slow
+from netdfl.diagnosis.livelock import find_livelock
+from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Snapshot
 
 

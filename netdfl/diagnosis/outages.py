@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from netdfl.core.types import Edge
+from netdfl.core.types import Edge, NodeId
 from netdfl.links.events import CompiledEvent
 from netdfl.links.overlay import Effective, Overlays, effective
 
@@ -25,6 +25,11 @@ class Outages:
         """`base` is a link's state by the scenario, before any event."""
         self._events = [e for e in events if e.at_ns is not None and e.action in ("set", "unset") and e.blocks]
         self._base = base
+        self._crashes = [e for e in events if e.at_ns is not None and e.action == "crash"]
+
+    def ends_ns(self, node: NodeId, now_ns: int) -> int | None:
+        """When `node` will crash next, by the clock; None where that is not scripted."""
+        return min((e.at_ns or 0 for e in self._crashes if node in e.nodes and (e.at_ns or 0) > now_ns), default=None)
 
     def edge(self, edge: Edge, now_ns: int) -> Outage:
         """The outage of `edge` at `now_ns`."""

@@ -32,7 +32,8 @@ def supply(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) ->
         return Supply.SURE
     if awaited.fate is Fate.HELD:
         return Supply.NEVER if cut_for_good else Supply.SURE
-    if awaited.fate is Fate.NEVER or (awaited.fate is Fate.LOST and not awaited.resent) or cut_for_good:
+    lost = awaited.fate is Fate.LOST and not (awaited.resent or awaited.replaced)
+    if awaited.fate is Fate.NEVER or lost or cut_for_good:
         return Supply.NEVER
     return _from_state(giver, awaited)
 
@@ -42,7 +43,7 @@ def _from_state(giver: NodeNow, awaited: Awaited) -> Supply:
         return Supply.SURE
     if giver.state in (State.CRASHED, State.PAUSED):
         return Supply.NEVER if giver.back_ns is None else Supply.SURE
-    if awaited.fate is Fate.LOST:
+    if awaited.fate is Fate.LOST and awaited.resent:
         return Supply.SURE
     return Supply.NEVER if giver.state is State.FINISHED else Supply.IF_RELEASED
 
@@ -53,11 +54,17 @@ def supplies(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> dict[NodeId, 
 
 
 def will_be_gone(snapshot: Snapshot, waiter: NodeId, wait: WaitNow) -> frozenset[NodeId]:
-    """Awaited nodes that the failure detector calls gone, or will: nothing is heard from them any more."""
-    if not snapshot.detects_crashes:
+    """Awaited nodes that the failure detector calls gone, or will, or may: nothing is heard from them any more."""
+    if wait.essential:
+        return frozenset()
+    if snapshot.detector == "none":
         return wait.gone
+    ending = {n for n in wait.awaited if snapshot.nodes[n].ends_ns is not None}
+    if snapshot.detector == "oracle":
+        return wait.gone | ending
     silent = {n for n in wait.awaited if snapshot.nodes[n].state in (State.CRASHED, State.PAUSED)}
-    return wait.gone | silent | {n for n in wait.awaited if not snapshot.edge(n, waiter).up}
+    cut = {n for n in wait.awaited if not snapshot.edge(n, waiter).up}
+    return wait.gone | wait.undecided | ending | silent | cut
 
 
 class _Counters:

@@ -1,4 +1,4 @@
-"""Stalls that something can still end: stragglers, what heals by itself, full mailboxes, livelock."""
+"""Stalls that something can still end: stragglers, what heals by itself, full mailboxes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from netdfl.diagnosis import words
 from netdfl.diagnosis.causes import describe_culprits, make_finding, wait_of
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.snapshot import Fate, Snapshot, State, WaitNow, What
-
-LIVELOCK_MESSAGES = 3
 
 
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
@@ -138,39 +136,3 @@ def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding
                 began_ns=now.since_ns,
                 found_ns=snapshot.at_ns,
             )
-
-
-def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
-    """Messages passed between the two snapshots, no node finished a round, and none was at work all the time."""
-    alive = [n for n, own in now.nodes.items() if own.state not in (State.FINISHED, State.CRASHED)]
-    if not alive or any(now.nodes[n].finished != before.nodes[n].finished for n in now.nodes):
-        return None
-    if any(_unmoved(before, now, node) for node in alive):
-        return None
-    more = {edge: now.edges[edge].sent - before.edge(*edge).sent for edge in now.edges}
-    busy = tuple(sorted({src for (src, _), count in more.items() if count >= LIVELOCK_MESSAGES}))
-    if not busy:
-        return None
-    edges = tuple(edge for edge, count in sorted(more.items()) if count >= LIVELOCK_MESSAGES)
-    window = words.seconds(now.at_ns - before.at_ns)
-    where = words.rounds([now.nodes[node].round for node in alive])
-    text = (
-        f"{sum(more.values())} messages passed in {window} and no node finished a round: {words.nodes(busy)} in {where}"
-    )
-    return Finding(
-        cause=Cause.LIVELOCK,
-        roots=busy,
-        culprits=busy,
-        text=text,
-        round=min(now.nodes[node].round for node in alive),
-        behind=tuple(sorted(set(alive) - set(busy))),
-        witness=edges,
-        began_ns=before.at_ns,
-        found_ns=now.at_ns,
-    )
-
-
-def _unmoved(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
-    """Whether a node did one thing other than waiting through the whole window: a straggler's mark."""
-    own = now.nodes[node]
-    return own.wait is None and own.since_ns <= before.at_ns

@@ -49,19 +49,24 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """One awaited message: its fate, why it was lost, on which edge, and whether its sender sends it again."""
+    """One awaited message: its fate, why it was lost, on which edge, and whether its sender sends it again.
+
+    `replaced`: it is lost, and the next message of its sender does as well.
+    """
 
     fate: Fate = Fate.UNSENT
     reason: str = ""
     edge: Edge | None = None
     resent: bool = False
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitNow:
     """What a node waits for: `need` of the nodes in `have` (which came) and `awaited` (which did not).
 
-    A node in `gone` (so says the failure detector) is not waited for. A wait with a deadline ends by itself.
+    A node in `gone` (so says the failure detector) is not waited for, and one that is `undecided` may yet be in it;
+    who is `essential` is waited for in any case. A wait with a deadline ends by itself.
     """
 
     round: int
@@ -70,6 +75,8 @@ class WaitNow:
     awaited: Mapping[NodeId, Awaited]
     have: frozenset[NodeId] = frozenset()
     gone: frozenset[NodeId] = frozenset()
+    undecided: frozenset[NodeId] = frozenset()
+    essential: bool = False
     since_ns: int = 0
     deadline_ns: int | None = None
     what: What = What.MESSAGE
@@ -89,8 +96,9 @@ class WaitNow:
 class NodeNow:
     """One node. `finished` is the last round that it finished (-1: none); `since_ns` when its state began.
 
-    `back_ns` is when the scenario lets a crashed or paused node return; None: never. `stack` is where
-    its tasks stand, where that was asked for.
+    `back_ns` is when the scenario lets a crashed or paused node return; None: never. `ends_ns` is when it will crash a
+    node, by the clock. It is in step `step` of the `steps` of its round, and keeps `early` messages for later ones.
+    `stack` is where its tasks stand, where that was asked for.
     """
 
     node: NodeId
@@ -100,6 +108,10 @@ class NodeNow:
     since_ns: int = 0
     wait: WaitNow | None = None
     back_ns: int | None = None
+    ends_ns: int | None = None
+    step: int = 0
+    steps: int = 1
+    early: int = 0
     stack: str = ""
 
 
@@ -146,12 +158,12 @@ _UNUSED = EdgeNow()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A fleet at `at_ns`. `detects_crashes`: a failure detector will end the waits for crashed nodes."""
+    """A fleet at `at_ns`. `detector` is the kind of its failure detector: none, heartbeat or oracle."""
 
     at_ns: int
     nodes: Mapping[NodeId, NodeNow]
     edges: Mapping[Edge, EdgeNow] = field(default_factory=dict)
-    detects_crashes: bool = False
+    detector: str = "none"
 
     def edge(self, src: NodeId, dst: NodeId) -> EdgeNow:
         """The edge from `src` to `dst`, unused and up where nothing is known of it."""

@@ -15,6 +15,7 @@ from typing import Any
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.finding import Finding, by_verdict
+from netdfl.diagnosis.snapshot import Snapshot
 
 FIRST_NS = 30 * NS_PER_S
 FIRST_LOOK_NS = 2 * NS_PER_S
@@ -73,6 +74,20 @@ class Pace:
         """Whether one of `among` has begun no round for `for_ns`, by default longer than the fleet's pace explains."""
         before_ns = now_ns - (self.patience_ns if for_ns is None else for_ns)
         return any(self.rounds[node][1] <= before_ns for node in among)
+
+
+class Window:
+    """Since when no node has begun a round: messages that pass all that time may be a livelock."""
+
+    def __init__(self) -> None:
+        """Nothing seen yet."""
+        self._first: Snapshot | None = None
+
+    def before(self, snapshot: Snapshot, pace: Pace) -> Snapshot | None:
+        """The first snapshot after a node last began a round, once that was long enough ago."""
+        if self._first is None or self._first.at_ns < pace.last_ns:
+            self._first = snapshot
+        return self._first if snapshot.at_ns - self._first.at_ns >= pace.livelock_ns else None
 
 
 class Watch:

@@ -43,6 +43,7 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
         resent=delivery.kind == "acknowledged",
         ordered=keep_order(scenario),
         on_not_finite=wait.on_not_finite,
+        cumulative=delivery.kind == "running_sums",
     )
     exchange = Exchange(
         wait=policy,

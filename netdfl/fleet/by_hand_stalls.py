@@ -56,8 +56,7 @@ def find_stalls(
     accounts: Mapping[NodeId, Accounts],
     nodes: Iterable[NodeId],
     outages: Outages,
-    *,
-    detects_crashes: bool,
+    detector: str,
 ) -> tuple[list[Finding], Snapshot]:
     """What held the fleet when its last nodes were stopped, and the moment that shows it.
 
@@ -70,7 +69,7 @@ def find_stalls(
         pace.at(node, each.last.round, each.last.since_ns)
 
     def moment(words: Mapping[NodeId, Account]) -> Snapshot:
-        return assemble(at_ns, words, down, outages, detects_crashes=detects_crashes)
+        return assemble(at_ns, words, down, outages, detector="none" if detector == "none" else "heartbeat")
 
     first = moment({node: each.quiet for node, each in accounts.items()})
     second = moment({node: each.last for node, each in accounts.items()})

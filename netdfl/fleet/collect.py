@@ -214,9 +214,8 @@ def _find_stalls(
         return [], False
     ended = [part for part in parts.values() if part.record.stage in (Stage.STOPPED, Stage.FINISHED)]
     accounts = {p.record.node: said for p in ended if (said := Accounts.read(p.folder)) is not None}
-    detects = blueprint.scenario.failure_detector.kind != "none"
     outages = Outages(blueprint.schedule, blueprint.links.state)
-    stalled, snapshot = find_stalls(accounts, blueprint.node_ids, outages, detects_crashes=detects)
+    stalled, snapshot = find_stalls(accounts, blueprint.node_ids, outages, blueprint.scenario.failure_detector.kind)
     for finding in stalled:
         note(("suspected: " if finding.suspected else "") + finding.text)
         keep_stall(directory.path, finding, snapshot)

@@ -33,7 +33,7 @@ class Faults:
         self.group: asyncio.TaskGroup | None = None
         self.gone: set[NodeId] = set()
         self._restarts: Counter[NodeId] = Counter()
-        self.returns: defaultdict[NodeId, list[int]] = defaultdict(list)
+        self.returns: defaultdict[NodeId, list[tuple[int, bool]]] = defaultdict(list)
         self._clocked = [event for event in events if event.at_ns is not None]
         self._by_round: dict[tuple[NodeId, int], list[CompiledEvent]] = defaultdict(list)
         for event in events:
@@ -73,7 +73,7 @@ class Faults:
                 self._restarts.update(event.nodes)
             if event.action in ("restart", "resume"):
                 for node in event.nodes:
-                    self.returns[node].append(at_ns)
+                    self.returns[node].append((at_ns, Return.by(event, at_ns).keep_state))
         first = events[0]
         name: TimerName = ("event", first.source, first.action, *first.nodes)
         self.fleet.loop.call_at_ns(at_ns, name, partial(self._all_happen, events), SCRIPT)

@@ -57,7 +57,7 @@ class Life:
         node.transport.attach(self.door)
         if node.delivery is not None:
             node.delivery.still, node.delivery.keeps = lambda: self.gate.closed, self._saves
-        self.heartbeats = self._make_heartbeats()
+        node.heartbeats = self.heartbeats = self._make_heartbeats()
         if rejoin is not None:
             state = self._restored(keep=rejoin["keep_state"], round=rejoin["round"])
             node.kept = state._replace(round=max(state.round, rejoin.get("at_least", 0)))

@@ -26,6 +26,7 @@ class Returns:
         self.launcher = launcher
         self.events = compile_schedule(launcher.scenario)
         self.due: dict[NodeId, asyncio.Task[None]] = {}
+        self.backs: dict[NodeId, Return] = {}
         self.epochs: dict[NodeId, int] = {}
         self.joined: dict[NodeId, int] = {}
         if self.events:
@@ -55,6 +56,7 @@ class Returns:
         launcher.tell_gone(node, "crashed")
         back = find_return(self.events, node, event.at_ns, source=event.source, at_round=event.at_round)
         if back is not None:
+            self.backs[node] = back
             self.due[node] = asyncio.create_task(self._start(node, back, event.round))
         launcher.order_evaluations()
 

@@ -100,9 +100,9 @@ class SimulatedNode:
         """Begin to run."""
         self.status.phase = Phase.RUNNING
         self.task = group.create_task(self._run(self.node, self.gate))
-        heartbeats = self._heartbeats()
-        if heartbeats is not None:
-            self.beating = group.create_task(heartbeats.run())
+        self.node.heartbeats = self._heartbeats()
+        if self.node.heartbeats is not None:
+            self.beating = group.create_task(self.node.heartbeats.run())
         after_ns = self.fleet.scenario.wait.probes
         if isinstance(after_ns, int):
             gate = self.gate

@@ -16,7 +16,7 @@ from netdfl.diagnosis.keep import keep_stall
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.recover import Recovery, Resend, Skip, Step
 from netdfl.diagnosis.snapshot import Snapshot, State
-from netdfl.diagnosis.watch import Pace, Watch
+from netdfl.diagnosis.watch import Pace, Watch, Window
 from netdfl.links.events import CompiledEvent
 from netdfl.node.ledger import Key
 from netdfl.record.status import Phase
@@ -37,7 +37,7 @@ class Stalls:
         self.watch = Watch()
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
         self._look_ns = self.pace.look_ns
-        self._window: Snapshot | None = None
+        self.window = Window()
 
     # a source of the loop
 
@@ -65,7 +65,7 @@ class Stalls:
     def look(self, now_ns: int) -> None:
         """Diagnose the fleet as it is; act where the scenario wants that, and end a livelock."""
         snapshot = self._snapshot(now_ns, idle=False)
-        window = self._livelock_window(snapshot)
+        window = self.window.before(snapshot, self.pace)
         found = diagnose(snapshot, patience_ns=self.pace.patience_ns, window=window)
         self._tell(found, snapshot)
         if not self._recover(found, snapshot) and is_over(found, self._running()):
@@ -84,12 +84,6 @@ class Stalls:
         """The run has ended: what held nodes that went on since is over."""
         if not self._running():
             self.watch.take(())
-
-    def _livelock_window(self, snapshot: Snapshot) -> Snapshot | None:
-        """The snapshot from which on no node has begun a round, once that was long enough ago."""
-        if self._window is None or self._window.at_ns < self.pace.last_ns:
-            self._window = snapshot
-        return self._window if snapshot.at_ns - self._window.at_ns >= self.pace.livelock_ns else None
 
     def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
         """Nodes that stand still outside any wait: an algorithm that awaits something of its own."""
@@ -116,14 +110,17 @@ class Stalls:
         accounts, down, flying = {}, {}, self._flying()
         for i, node in self.fleet.nodes.items():
             finished = node.status.phase is Phase.FINISHED
-            accounts[i] = account = give_account(node.node, node.outgoing, finished=finished, flying=flying[i])
+            ended = node.status.phase is Phase.CRASHED
+            account = give_account(node.node, node.outgoing, finished=finished, ended=ended, flying=flying[i])
+            accounts[i] = account
             state = _state(node)
             if state is None and idle and account.state is State.RUNNING:
                 state = State.PAUSED
             if state is not None:
-                down[i] = Down(state, account.round, self.pace.rounds[i][1], self._back_ns(i, now_ns))
-        heartbeats = self.fleet.scenario.failure_detector.kind == "heartbeat" and not idle
-        return assemble(now_ns, accounts, down, self.outages, detects_crashes=heartbeats)
+                back_ns, keeps = self._back(i, now_ns)
+                down[i] = Down(state, account.round, self.pace.rounds[i][1], back_ns, keeps)
+        detector = "none" if idle else self.fleet.scenario.failure_detector.kind
+        return assemble(now_ns, accounts, down, self.outages, detector=detector)
 
     def _flying(self) -> defaultdict[NodeId, defaultdict[NodeId, list[tuple[Key, int]]]]:
         """What is under way, by source and destination."""
@@ -133,8 +130,10 @@ class Stalls:
             flying[m.src][m.dst].append(((m.kind, m.epoch, m.round, m.step, m.attempt), sent_ns))
         return flying
 
-    def _back_ns(self, node: NodeId, now_ns: int) -> int | None:
-        return min((at_ns for at_ns in self.fleet.faults.returns[node] if at_ns > now_ns), default=None)
+    def _back(self, node: NodeId, now_ns: int) -> tuple[int | None, bool]:
+        """When `node` returns, and whether with its state."""
+        due = ((at_ns, keeps) for at_ns, keeps in self.fleet.faults.returns[node] if at_ns > now_ns)
+        return min(due, default=(None, False))
 
     # telling and acting
 

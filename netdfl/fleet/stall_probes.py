@@ -17,7 +17,7 @@ from netdfl.diagnosis.keep import keep_stall
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.recover import Recovery, Resend, Skip, Step
 from netdfl.diagnosis.snapshot import Snapshot, State
-from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch
+from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch, Window
 from netdfl.links.events import CompiledEvent
 from netdfl.record.status import Phase
 from netdfl.scenario.build import build_links
@@ -42,7 +42,7 @@ class StallProbes:
         self.recovery = Recovery(launcher.scenario.wait.on_stall, lambda step: step.src in launcher.live)
         self.over = False
         self.accounts: dict[NodeId, Account] = {}
-        self._window: Snapshot | None = None
+        self.window = Window()
         self._probe = 0
         self._answered: set[NodeId] = set()
         self._news = asyncio.Event()
@@ -88,12 +88,12 @@ class StallProbes:
     async def look(self) -> list[Finding]:
         """Take a snapshot, a second one where the first shows something, and act on what both say."""
         first = await self._snapshot()
-        if not diagnose(first, patience_ns=self.pace.patience_ns, window=self._livelock_window(first)):
+        if not diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace)):
             self.watch.take(())
             return []
         await asyncio.sleep(BETWEEN_S)
         second = await self._snapshot()
-        window = self._livelock_window(second)
+        window = self.window.before(second, self.pace)
         found = diagnose(second, patience_ns=self.pace.patience_ns, window=window)
         found = confirm(found, first, second)
         self._tell(found, second)
@@ -106,11 +106,6 @@ class StallProbes:
         """The run has ended: what held nodes that went on since is over."""
         if not self._running():
             self.watch.take(())
-
-    def _livelock_window(self, snapshot: Snapshot) -> Snapshot | None:
-        if self._window is None or self._window.at_ns < self.pace.last_ns:
-            self._window = snapshot
-        return self._window if snapshot.at_ns - self._window.at_ns >= self.pace.livelock_ns else None
 
     def _running(self) -> list[NodeId]:
         return [node for node, status in self.launcher.status.nodes.items() if status.phase is Phase.RUNNING]
@@ -134,25 +129,26 @@ class StallProbes:
             pass
         now = launcher.now_ns()
         down = {node: own for node in launcher.status.nodes if (own := self._down(node, now)) is not None}
-        heartbeats = launcher.scenario.failure_detector.kind == "heartbeat"
-        return assemble(now, self.accounts, down, self.outages, detects_crashes=heartbeats)
+        detector = launcher.scenario.failure_detector.kind
+        return assemble(now, self.accounts, down, self.outages, detector=detector)
 
     def _down(self, node: NodeId, now_ns: int) -> Down | None:
         """Why `node` gives no account of itself, or none that counts."""
         status, since_ns = self.launcher.status.nodes[node], self.pace.rounds[node][1]
         if status.phase in (Phase.CRASHED, Phase.DIED):
-            back_ns = self._back_ns(node, "restart", since_ns, now_ns)
-            due = node in self.launcher.returns.due
-            return Down(State.CRASHED, status.round, since_ns, (back_ns or now_ns) if due else None)
+            if node not in self.launcher.returns.due:
+                return Down(State.CRASHED, status.round, since_ns)
+            back = self.launcher.returns.backs[node]
+            return Down(State.CRASHED, status.round, since_ns, max(back.at_ns, now_ns), back.keep_state)
         if node not in self._answered:
             account = self.accounts.get(node)
             return Down(State.BLOCKED, status.round, since_ns if account is None else account.at_ns)
         if self.accounts[node].state is State.PAUSED:
-            return Down(State.PAUSED, status.round, since_ns, self._back_ns(node, "resume", since_ns, now_ns))
+            return Down(State.PAUSED, status.round, since_ns, self._resumes_ns(node, since_ns, now_ns))
         return None
 
-    def _back_ns(self, node: NodeId, action: str, since_ns: int, now_ns: int) -> int | None:
-        events = [event for event in self.schedule if event.action == action and node in event.nodes]
+    def _resumes_ns(self, node: NodeId, since_ns: int, now_ns: int) -> int | None:
+        events = [event for event in self.schedule if event.action == "resume" and node in event.nodes]
         whens = [since_ns + event.after_ns if event.at_ns is None else event.at_ns for event in events]
         return min((when for when in whens if when > now_ns), default=None)
 

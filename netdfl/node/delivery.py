@@ -121,6 +121,11 @@ class Acknowledged:
         waiting = [(id[0], id[2], id[3]) for id, entry in self._limbo.items() if entry.timer is not None]
         return () if self._closed else tuple(waiting)
 
+    @property
+    def left(self) -> tuple[tuple[NodeId, int, int], ...]:
+        """What is in limbo, as (receiver, round, step): where this life is over, a later one sends it again."""
+        return tuple((id[0], id[2], id[3]) for id in self._limbo)
+
     def take_answers(self) -> list[Answer]:
         """What was said of this node's messages since the last time, once."""
         answers, self._answers = self._answers, []

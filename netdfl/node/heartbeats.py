@@ -14,6 +14,9 @@ from netdfl.core.types import Kind, Message, NodeId, Payload
 from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Transport
 
+MOST_BEATS = 1000
+"""Beats within which a run of losses must be expected for a wait to be left to it."""
+
 
 class Heartbeats:
     """Sends this node's heartbeats, and tells who falls silent and who is heard again."""
@@ -42,6 +45,7 @@ class Heartbeats:
         self._clock, self._transport, self._still = clock, transport, still
         self._gone, self._returned = gone, returned
         self._heard_ns = dict.fromkeys(sorted(peers), 0)
+        self._came = dict.fromkeys(self._heard_ns, (0, 0))
         self.silent: set[NodeId] = set()
         mailbox.on(Kind.HEARTBEAT, self.hear)
 
@@ -59,10 +63,32 @@ class Heartbeats:
         peer = message.src
         if peer in self._heard_ns:
             self._heard_ns[peer] = self._clock.now_ns()
+            self._came[peer] = (self._came[peer][0] + 1, message.round + 1)
             if peer in self.silent:
                 self.silent.discard(peer)
                 self._returned(peer)
         return Fate.DELIVERED
+
+    def may_call_gone(self, peer: NodeId, since_ns: int) -> bool:
+        """Whether `peer` may yet be called gone for a reason that a wait since `since_ns` met too.
+
+        A beat of it is overdue, or the wait is younger than it takes to judge. Where beats are lost, that is the time
+        in which `misses` losses in a row are to be expected, up to `MOST_BEATS` beats.
+        """
+        if peer not in self._heard_ns or peer in self.silent:
+            return False
+        now = self._clock.now_ns()
+        overdue = now - self._heard_ns[peer] > self.every_ns * 3 // 2
+        return overdue or now - since_ns <= self.every_ns * (self.misses + 1 + self._beats_until_missed(peer))
+
+    def _beats_until_missed(self, peer: NodeId) -> int:
+        """After how many beats `misses` in a row are lost by chance, on average; 0 where that hardly ever happens."""
+        came, sent = self._came[peer]
+        lost = 1 - came / sent if 0 < came < sent else 0.0
+        in_a_row = lost**self.misses
+        if in_a_row * (1 - lost) * MOST_BEATS < 1 - in_a_row:
+            return 0
+        return int((1 / in_a_row - 1) / (1 - lost))
 
     async def _beat(self, peer: NodeId, begin_ns: int) -> None:
         """One peer's beats, apart from the others': a full queue to one must not silence this node for all."""

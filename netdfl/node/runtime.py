@@ -16,6 +16,7 @@ from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Counting
 from netdfl.node.delivery import Acknowledged, Resending
+from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.joining import Joining, Models
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
@@ -87,6 +88,7 @@ class Node:
         self.round, self.born_ns = -1, 0
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
+        self.heartbeats: Heartbeats | None = None
         self.delivery: Acknowledged | None = None
         if self.resending is not None:
             self.delivery = Acknowledged(self.id, self.epoch, self.transport, self.clock, self.resending)
@@ -109,6 +111,14 @@ class Node:
         self.latest, self._held = state, self._weight(state)
         return state
 
+    @property
+    def num_steps(self) -> int:
+        """Exchanges of the round that it is in."""
+        round = max(self.round, 0)
+        if self.algorithm.family != "gossip" or round >= self.num_rounds:
+            return 1
+        return int(self.algorithm.mixing.num_steps(round, self.view_of(round, frozenset())))
+
     def _weight(self, state: NodeState) -> float:
         return 1.0 if self.algorithm.family == "server" else float(self.algorithm.mixing.weight(state.mixing))
 
@@ -122,7 +132,7 @@ class Node:
     async def rounds(self, first: int) -> AsyncIterator[View]:
         """The views of the rounds that are left."""
         for round in range(first, self.num_rounds):
-            self.round = round
+            self.round, self.waits.step = round, 0
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False

@@ -129,12 +129,13 @@ class Waits:
         self.node, self.mailbox, self.clock = node, mailbox, clock
         self.current: Wait | None = None
         self.went_on_ns = 0
+        self.step = 0
         self.auto = AutoDeadline()
         self.gone: set[NodeId] = set()
         self.silence = Silence(mailbox)
         self._done: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
-        self._policy = WaitPolicy()
+        self.policy = WaitPolicy()
         self._declined: dict[Slot, set[NodeId]] = {}
         mailbox.on(Kind.NOTICE, self._noticed)
         mailbox.on_late(lambda m: self.auto.late(m.round, m.step, clock.now_ns()))
@@ -175,9 +176,10 @@ class Waits:
         unknown = policy.need if isinstance(policy.need, int) else {"none": 0, "any": 1}.get(policy.need, 2**31)
         need = unknown if sources is None else policy.count(len(sources))
         self.auto.began(round, step, now)
-        silent = self.silence.nodes() if policy.deadline_ns == "auto" else frozenset()
+        quick = policy.deadline_ns == "auto" and not policy.essential
+        silent = self.silence.nodes() if quick else frozenset()
         deadline_ns = None if limit is None else now + limit
-        self._policy = policy
+        self.policy, self.step = policy, step
         self.current = Wait(round, step, sources, need, now, deadline_ns, set(), silent, kind)
         return self.current
 
@@ -186,13 +188,14 @@ class Waits:
             return True
         if wait.sources is None or not (self.gone or wait.silent):
             return False
-        return wait.sources <= wait.have | self.gone | wait.silent
+        gone = frozenset() if self.policy.essential else self.gone
+        return wait.sources <= wait.have | gone | wait.silent
 
     @property
     def _tells_loss(self) -> bool:
-        """Whether a message for a later step tells that the one for this step is lost."""
-        policy = self._policy
-        return policy.deadline_ns == "auto" and policy.ordered and not policy.resent
+        """Whether a message for a later step tells that the one for this step is lost, or holds what was in it."""
+        policy = self.policy
+        return policy.cumulative or (policy.deadline_ns == "auto" and policy.ordered and not policy.resent)
 
     async def _until(self, wait: Wait) -> bool:
         self._done = done = asyncio.get_running_loop().create_future()
@@ -215,9 +218,9 @@ class Waits:
 
     def _hurry(self, wait: Wait) -> bool:
         """Bring the deadline forward in a first wait of which half has come; say whether it moved."""
-        if self.auto.knows or self._policy.deadline_ns != "auto" or wait.last_ns is None or wait.deadline_ns is None:
+        if self.auto.knows or self.policy.deadline_ns != "auto" or wait.last_ns is None or wait.deadline_ns is None:
             return False
-        known = wait.since_ns + self._policy.patience * self.auto.after(wait.last_ns - wait.since_ns)
+        known = wait.since_ns + self.policy.patience * self.auto.after(wait.last_ns - wait.since_ns)
         if 2 * len(wait.have) < wait.need or known >= wait.deadline_ns:
             return False
         wait.deadline_ns = known
@@ -258,7 +261,7 @@ class Waits:
         declined.add(message.src)
         if wait is not None and wait.sources is not None and slot == (wait.round, wait.step):
             wait.sources -= {message.src}
-            wait.need, wait.last_src = self._policy.count(len(wait.sources)), message.src
+            wait.need, wait.last_src = self.policy.count(len(wait.sources)), message.src
             self._check()
         return Fate.DELIVERED
 

@@ -159,11 +159,13 @@ def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "colum
     to sum to 1, which for equal shares is 1 / (1 + live out-neighbors) each; `in_weights` from the
     others stay, for information: senders decide them.
 
-    A server has no share of its own in the mean: it takes the mean of the clients that are left.
+    A server has no share of its own in the mean: it takes the mean of the clients that are left. To its clients a
+    server is never gone: they wait for it, and report to it.
 
     The mixing decides which to keep, because one view can't tell: a node's row may sum to 1 by chance.
     """
     known = view.in_neighbors or ()
+    gone -= {view.server}
     if gone.isdisjoint(view.out_neighbors) and gone.isdisjoint(known):
         return view
     received, sent = _left(view.in_weights, gone), _left(view.out_weights, gone)

@@ -22,7 +22,8 @@ def can_give(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId, 
         return False
     alive = now.state not in (State.CRASHED, State.PAUSED) or now.back_ns is not None
     if given.fate is Fate.LOST:
-        return given.resent and alive
+        follows = given.replaced and now.state is not State.FINISHED and (now.wait is None or source in free)
+        return alive and (given.resent or follows)
     return alive and now.state is not State.FINISHED and (now.wait is None or source in free)
 
 
@@ -30,8 +31,13 @@ def may_go(snapshot: Snapshot, node: NodeId, free: frozenset[NodeId]) -> bool:
     wait = snapshot.nodes[node].wait
     assert wait is not None
     came = {s for s in wait.awaited if can_give(snapshot, node, wait, s, free)}
+    if wait.essential:
+        return len(came) + len(wait.have) >= wait.need or set(wait.awaited) <= came
     gone = set(wait.gone)
-    if snapshot.detects_crashes:
+    if snapshot.detector != "none":
+        gone |= {s for s in wait.awaited if snapshot.nodes[s].ends_ns is not None}
+    if snapshot.detector == "heartbeat":
+        gone |= wait.undecided
         gone |= {s for s in wait.awaited if snapshot.nodes[s].state in (State.CRASHED, State.PAUSED)}
         gone |= {s for s in wait.awaited if not snapshot.edge(s, node).up}
     return len(came) + len(wait.have) >= wait.need or set(wait.awaited) <= came | gone
@@ -67,12 +73,13 @@ def test_hopeless_is_stuck_even_when_all_others_are_free(snapshot: Snapshot) -> 
 def test_a_running_node_more_never_makes_more_nodes_stuck(snapshot: Snapshot, data: st.DataObject) -> None:
     before = reduce(snapshot)
     # A failure detector ends the waits for who is silent; were it to speak, they would go on.
-    silent = {State.CRASHED, State.PAUSED} if snapshot.detects_crashes else set()
+    silent = {State.CRASHED, State.PAUSED} if snapshot.detector == "heartbeat" else set()
     up = [node for node, now in sorted(snapshot.nodes.items()) if now.state not in silent]
     if not up:
         return
     node = data.draw(st.sampled_from(up))
-    running = replace(snapshot, nodes={**snapshot.nodes, node: is_(node, State.RUNNING)})
+    runs = is_(node, State.RUNNING, ends_ns=snapshot.nodes[node].ends_ns)
+    running = replace(snapshot, nodes={**snapshot.nodes, node: runs})
     assert reduce(running) <= before
 
 
@@ -138,7 +145,7 @@ def test_a_lost_message_is_for_good_unless_it_is_sent_again() -> None:
 def test_a_crash_is_for_good_unless_the_scenario_restarts_the_node_or_a_detector_names_it() -> None:
     assert reduce(fleet(waits(0, [1]), is_(1, State.CRASHED))) == {0}
     assert reduce(fleet(waits(0, [1]), is_(1, State.CRASHED, back_ns=5))) == frozenset()
-    assert reduce(fleet(waits(0, [1]), is_(1, State.CRASHED), detects=True)) == frozenset()
+    assert reduce(fleet(waits(0, [1]), is_(1, State.CRASHED), detector="heartbeat")) == frozenset()
 
 
 def test_a_link_that_heals_is_not_for_good() -> None:

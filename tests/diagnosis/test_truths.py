@@ -1,0 +1,36 @@
+"""The diagnosis and the verdict, judged by scenarios whose truths were written first. Most of them are healthy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from truths import TRUTHS, Truth
+
+from netdfl.fleet.run import run
+from netdfl.scenario.load import loads
+
+BASE: dict[str, Any] = {
+    "schema": "netdfl/1",
+    "name": "truth",
+    "seed": 3,
+    "task": {"kind": "consensus", "dim": 2},
+    "world": {"kind": "simulated", "compute": "10ms"},
+    "links": {"default": {"latency": "1ms"}},
+    "evaluation": {"every": 1000},
+}
+
+
+@pytest.mark.parametrize("truth", TRUTHS, ids=lambda truth: truth.name)
+def test_a_fleet_gets_to_its_end_or_is_told_why_not(truth: Truth, tmp_path: Path) -> None:
+    scenario = loads(json.dumps(BASE | dict(truth.keys)), directory=tmp_path)
+    result = run(scenario, out=tmp_path / "run", page=False).result
+    found = [*result["deadlocks"], *result["stalls"]]
+    said = "\n".join([*result["reasons"], *(f"{f['cause']} {f['roots']} {f['culprits']}: {f['text']}" for f in found)])
+    assert [f["text"] for f in found if f["permanent"] and f["over"]] == [], "for good, and over all the same"
+    left = [(f["cause"], f["roots"], f["culprits"]) for f in found if not f["over"]]
+    assert sorted(left) == sorted((h.cause, list(h.roots), list(h.culprits)) for h in truth.held), said
+    assert (result["verdict"] == "pass") == (not truth.held and not truth.unfinished), said
+    assert truth.unfinished in said
