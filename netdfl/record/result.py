@@ -16,6 +16,7 @@ from netdfl.record.judge import Findings, Judgement, judge
 from netdfl.record.messages import count_messages
 from netdfl.record.restarts import find_restarts
 from netdfl.record.run import Run
+from netdfl.record.time_spent import find_time_spent
 from netdfl.record.unreached import find_unreached
 
 SCHEMA = "netdfl/result/1"
@@ -127,6 +128,9 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "mixed_not_finite": [each._asdict() for each in _by_sender(run, "mixed_not_finite")],
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
+        "time": find_time_spent(
+            run, facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
+        ),
         "died": deaths,
         "restarts": find_restarts(run),
         "stalls": [dict(stall) for stall in facts.stalls],

@@ -17,6 +17,7 @@ from rich.text import Text
 from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts
 from netdfl.core.units import format_bytes
 from netdfl.record.status import FleetStatus
+from netdfl.report.times import round_words
 from netdfl.report.words import duration, figure, not_delivered, remarks, share
 
 COLORS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
@@ -160,10 +161,17 @@ def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, 
         "consensus": f"distance {figure(result['consensus_distance'])}",
         "sent": f"{format_bytes(result['bytes_sent'])} in {messages['sent']:,} messages; "
         f"not delivered: {not_delivered(messages)}",
+        **_times(result),
         "run": str(run_path),
     }
     for name, value in (rows | ({"report": str(report)} if report else {})).items():
         _say(console, f"  {name:<10} {value}")
+
+
+def _times(result: Mapping[str, Any]) -> dict[str, str]:
+    """Where the time went, and how long rounds took."""
+    spent = result.get("time")
+    return {} if spent is None else {"time": spent["text"], "a round": round_words(spent)}
 
 
 def _took(result: Mapping[str, Any]) -> str:

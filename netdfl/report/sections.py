@@ -32,6 +32,7 @@ from netdfl.report.figures import (
 )
 from netdfl.report.graph import draw_graph
 from netdfl.report.stall_figures import MOST_LIFELINES, Arrow, draw_messages, draw_waits, shown_nodes
+from netdfl.report.times import part_rows, round_curves
 from netdfl.report.words import WHY
 
 MOST_ROWS = 12
@@ -187,12 +188,19 @@ def time_spent(run: Run) -> Section | None:
         train[node], wait[node], whole[node] = seconds
     parts = {"training": train, "waiting": wait, "the rest": np.maximum(0, whole - train - wait)}
     slowest = max(rows, key=lambda row: row[3])
-    return Section(
-        "Where the time went",
+    figures = [Figure(draw_bars(parts, "node", "seconds per round"), "Mean over the rounds of each node.", wide=True)]
+    lede = (
         f"A round took {np.median([row[3] for row in rows]):.3g} s at the median node, "
-        f"{slowest[3]:.3g} s at the slowest, node {slowest[0]}.",
-        [Figure(draw_bars(parts, "node", "seconds per round"), "Mean over the rounds of each node.", wide=True)],
+        f"{slowest[3]:.3g} s at the slowest, node {slowest[0]}."
     )
+    spent = run.result.get("time") if run.finished else None
+    if spent is None:
+        return Section("Where the time went", lede, figures)
+    curves, log = round_curves(spent)
+    figures.append(Figure(draw_curves(curves, "seconds", log=log), "How long each round took, and the deadline then."))
+    caption = "The critical path, from the end of the last node back to the start: what the fleet's time was spent on."
+    table = Table(("what", "time", "share"), part_rows(spent), caption)
+    return Section("Where the time went", f"{spent['text']}. {lede}", figures, [table])
 
 
 def graph_and_links(run: Run) -> Section | None:

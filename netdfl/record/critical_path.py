@@ -1,0 +1,323 @@
+"""The critical path of a run: a chain of causes from the end of the last node back to the start.
+
+A node is busy, or waits. Where its wait ended with a message, the chain goes on at the sender, at the time when that
+message left; where it ended by a deadline, or for a node that was rounds behind, at the beginning of the wait. So
+every moment of the run is counted once, under what the fleet spent it on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from math import inf
+from statistics import median
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from netdfl.core.types import Kind, NodeId
+from netdfl.record.base import Ended
+
+T = TypeVar("T")
+BEHIND = 2
+"""Rounds by which a sender must be behind its receiver to count as behind: one is usual between neighbors."""
+LEAST_S = 1e-9
+"""Less than the record's resolution is nothing."""
+SLOW = 2.0
+"""What a local round takes beyond so many times the median of its round counts as waiting for a slow node."""
+
+
+class Cause(StrEnum):
+    """What a part of the run's time was spent on."""
+
+    COMPUTE = "compute"
+    LINKS = "links"
+    RESENDING = "resending"
+    DEADLINES = "deadlines"
+    LOST = "lost"
+    BEHIND = "behind"
+    REST = "rest"
+    END = "end"
+
+
+class Why(StrEnum):
+    """Why a node was waited for."""
+
+    CRASH = "crash"
+    PAUSE = "pause"
+    SLOW = "slow"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+class Leg(NamedTuple):
+    """A part of the path. `nodes` are waited for, or their messages are.
+
+    `rounds` is how far behind they were, `times` how many times the usual time their training took.
+    """
+
+    cause: Cause
+    seconds: float
+    nodes: tuple[NodeId, ...] = ()
+    why: Why = Why.UNKNOWN
+    rounds: int = 0
+    by_deadline: bool = False
+    times: float = 1.0
+
+
+class Waiting(NamedTuple):
+    """A wait as recorded, with when the message that ended it was first sent, last sent, and arrived."""
+
+    since: float
+    until: float
+    round: int
+    kind: str
+    ended: str
+    last_src: NodeId | None
+    missing: tuple[NodeId, ...]
+    first_sent: float | None
+    last_sent: float | None
+    arrived: float | None
+
+
+class Round(NamedTuple):
+    """A round that a node ended: when, its number, and what its training took."""
+
+    begin: float
+    end: float
+    round: int
+    train: float
+
+
+class Outage(NamedTuple):
+    """A time in which a node was down, or paused."""
+
+    begin: float
+    end: float
+    why: Why
+
+
+Legs: TypeAlias = Generator[Leg, None, T]
+Place: TypeAlias = tuple[float, NodeId]
+
+
+@dataclass(frozen=True)
+class History:
+    """What a run recorded of its nodes, each in order of time."""
+
+    waits: Mapping[NodeId, Sequence[Waiting]]
+    rounds: Mapping[NodeId, Sequence[Round]]
+    outages: Mapping[NodeId, Sequence[Outage]]
+
+    def ends(self) -> list[tuple[float, NodeId]]:
+        """When each node did the last thing that is known of it, the last node first."""
+        last: dict[NodeId, float] = {node: rounds[-1].end for node, rounds in self.rounds.items() if rounds}
+        for node, waits in self.waits.items():
+            last[node] = max(last.get(node, 0.0), waits[-1].until) if waits else last.get(node, 0.0)
+        return sorted(((end, node) for node, end in last.items()), reverse=True)
+
+    def round_at(self, node: NodeId, at: float) -> int:
+        """The round in which `node` is at a time."""
+        rounds = self.rounds.get(node, ())
+        place = bisect_right(rounds, at, key=lambda each: each.end)
+        if place < len(rounds) and rounds[place].begin <= at:
+            return rounds[place].round
+        return rounds[place - 1].round + 1 if place else 0
+
+    def last_wait(self, node: NodeId, until: float) -> Waiting | None:
+        """The last wait of `node` that had ended by then."""
+        waits = self.waits.get(node, ())
+        place = bisect_right(waits, until, key=lambda each: each.until)
+        return waits[place - 1] if place else None
+
+    def outage(self, node: NodeId, begin: float, end: float) -> Outage | None:
+        """The last outage of `node` that overlaps a time."""
+        found = [each for each in self.outages.get(node, ()) if each.begin < end and each.end > begin]
+        return found[-1] if found else None
+
+    def trained(self, node: NodeId, round: Round) -> float:
+        """What the training of `round` took, without the time in which the node stood still."""
+        still = sum(
+            max(0.0, min(each.end, round.end) - max(each.begin, round.begin)) for each in self.outages.get(node, ())
+        )
+        return max(0.0, round.train - still)
+
+    def usual(self) -> dict[int, float]:
+        """What training took at the median node, by round."""
+        took: defaultdict[int, list[float]] = defaultdict(list)
+        for node, rounds in self.rounds.items():
+            for each in rounds:
+                if each.train > 0:
+                    took[each.round].append(self.trained(node, each))
+        return {round: median(times) for round, times in took.items()}
+
+
+def critical_path(history: History, total_s: float) -> list[Leg]:
+    """The parts of the path from the end back to the start; their seconds add up to `total_s`, or what was recorded.
+
+    What is not known of a round that was never ended counts as training up to what the node's rounds usually took.
+    """
+    return list(_Walk(history).legs(total_s))
+
+
+class _Walk:
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._usual = history.usual()
+        self._final = max((rounds[-1].round + 1 for rounds in history.rounds.values() if rounds), default=0)
+        self._left: dict[tuple[NodeId, Round], float] = {}
+        self._seen: set[int] = set()
+
+    def legs(self, total_s: float) -> Iterator[Leg]:
+        """The path, the last part first."""
+        ends = self._history.ends()
+        if not ends:
+            return
+        yield from self._unfinished(ends, total_s)
+        at, node = yield from self._stragglers(ends)
+        while at > 0:
+            wait = self._history.last_wait(node, at)
+            yield from self._busy(node, 0.0 if wait is None else wait.until, at)
+            if wait is None:
+                return
+            at, node = yield from self._waited(node, wait)
+
+    def _unfinished(self, ends: Sequence[Place], total_s: float) -> Iterator[Leg]:
+        """From the last that any node is known to have done to the end of the run: who could still have gone on?"""
+        last = ends[0][0]
+        if total_s <= last:
+            return
+        rounds = {node: self._history.round_at(node, total_s) for _, node in ends}
+        lives = [node for node in rounds if self._history.outage(node, last, total_s + 1) is None or self._back(node)]
+        node = min(lives, key=lambda each: (rounds[each], each), default=None)
+        lag = 0 if node is None else self._final - rounds[node]
+        if node is None or lag < BEHIND:
+            yield Leg(Cause.END, total_s - last)
+        else:
+            yield Leg(Cause.BEHIND, total_s - last, (node,), self._why_behind(node, total_s), lag)
+
+    def _back(self, node: NodeId) -> bool:
+        return self._history.outages[node][-1].end < inf
+
+    def _stragglers(self, ends: Sequence[Place]) -> Legs[Place]:
+        """Nodes that were rounds behind when the others had ended: the fleet waits for them as a node would."""
+        for (end, node), (others, _) in pairwise(ends):
+            lag = self._final - self._history.round_at(node, others)
+            if lag < BEHIND:
+                return end, node
+            yield Leg(Cause.BEHIND, end - others, (node,), self._why_behind(node, end), lag)
+        return ends[-1]
+
+    # a node is busy
+
+    def _busy(self, node: NodeId, begin: float, end: float) -> Iterator[Leg]:
+        """What `node` did in a time in which it waited for nobody; it may have been down for a part of it."""
+        up = begin
+        for outage in self._history.outages.get(node, ()):
+            first, last = max(outage.begin, up), min(outage.end, end)
+            if last > first:
+                yield from self._computed(node, up, first)
+                yield Leg(Cause.BEHIND, last - first, (node,), outage.why)
+                up = last
+        yield from self._computed(node, up, end)
+
+    def _computed(self, node: NodeId, begin: float, end: float) -> Iterator[Leg]:
+        rest = end - begin
+        if rest <= 0:
+            return
+        rounds = self._history.rounds.get(node, ())
+        for each in rounds[bisect_right(rounds, begin, key=lambda one: one.end) :]:
+            if each.begin >= end:
+                break
+            trained = self._history.trained(node, each)
+            left = self._left.get((node, each), trained)
+            took = min(left, min(each.end, end) - max(each.begin, begin))
+            if took > 0:
+                self._left[node, each] = left - took
+                rest -= took
+                yield from self._split(node, each.round, took, trained)
+        unended = [] if self._ended(node, end) else [self._history.trained(node, each) for each in rounds]
+        took = min(rest, median(unended)) if unended else 0.0
+        if took > LEAST_S:
+            yield Leg(Cause.COMPUTE, took)
+        if rest - took > LEAST_S:
+            yield Leg(Cause.REST, rest - took)
+
+    def _ended(self, node: NodeId, at: float) -> bool:
+        """Whether what `node` did up to then belongs to a round that it ended."""
+        rounds = self._history.rounds.get(node, ())
+        place = bisect_left(rounds, at, key=lambda each: each.end)
+        return place < len(rounds) and rounds[place].begin < at
+
+    def _split(self, node: NodeId, round: int, took: float, trained: float) -> Iterator[Leg]:
+        """Training that took several times the usual is a wait for a slow node, but for the usual part."""
+        usual = self._usual[round]
+        slow = took * (1 - usual / trained) if trained > SLOW * usual else 0.0
+        yield Leg(Cause.COMPUTE, took - slow)
+        if slow:
+            yield Leg(Cause.BEHIND, slow, (node,), Why.SLOW, times=trained / usual)
+
+    # a node waits
+
+    def _waited(self, node: NodeId, wait: Waiting) -> Legs[Place]:
+        """Say what a wait of `node` was for; return where and when the chain goes on."""
+        src, sent, arrived = wait.last_src, wait.last_sent, wait.arrived
+        if wait.ended == Ended.CAME and src is not None and sent is not None and arrived is not None:
+            arrived = max(wait.since, min(arrived, wait.until))
+            yield from self._busy(node, arrived, wait.until)
+            return (yield from self._came(node, wait, src, min(sent, arrived), arrived))
+        yield self._missed(wait)
+        return wait.since, node
+
+    def _came(self, node: NodeId, wait: Waiting, src: NodeId, sent: float, arrived: float) -> Legs[Place]:
+        lag = wait.round - self._history.round_at(src, wait.since) if wait.kind == Kind.DATA else 0
+        if lag >= BEHIND and sent > wait.since:
+            yield Leg(Cause.LINKS, arrived - sent)
+            yield Leg(Cause.BEHIND, sent - wait.since, (src,), self._why_behind(src, arrived), lag)
+            return wait.since, node
+        if id(wait) in self._seen or (wait.kind == Kind.REPLY and not self._kept_waiting(src, wait.since, sent)):
+            yield Leg(Cause.LINKS, arrived - wait.since)
+            return wait.since, node
+        self._seen.add(id(wait))
+        first = sent if wait.first_sent is None else min(sent, wait.first_sent)
+        if self._history.outage(src, first, sent) is not None:
+            first = sent  # an earlier life had sent it
+        yield Leg(Cause.LINKS, arrived - sent)
+        if first < sent:
+            yield Leg(Cause.RESENDING, sent - first, (src,))
+        return first, src
+
+    def _kept_waiting(self, asked: NodeId, since: float, replied: float) -> bool:
+        """Whether who was asked waited itself before it replied."""
+        wait = self._history.last_wait(asked, replied)
+        return wait is not None and wait.until > since
+
+    def _missed(self, wait: Waiting) -> Leg:
+        """A wait that ended without messages of some nodes, or with what nobody recorded."""
+        seconds = wait.until - wait.since
+        if wait.ended == Ended.CAME:
+            return Leg(Cause.LINKS, seconds)
+        blamed = {node: self._blame(node, wait) for node in wait.missing}
+        if blamed and all(blamed.values()):
+            node, (why, lag) = max(
+                ((node, found) for node, found in blamed.items() if found is not None), key=lambda item: item[1][1]
+            )
+            return Leg(Cause.BEHIND, seconds, (node,), why, lag, by_deadline=wait.ended == Ended.DEADLINE)
+        without = tuple(node for node, found in blamed.items() if found is None)
+        return Leg(Cause.DEADLINES if wait.ended == Ended.DEADLINE else Cause.LOST, seconds, without)
+
+    def _blame(self, node: NodeId, wait: Waiting) -> tuple[Why, int] | None:
+        """Why nothing could come of `node`: it was down, rounds behind, or taken for gone; None: its message was."""
+        lag = wait.round - self._history.round_at(node, wait.since)
+        outage = self._history.outage(node, wait.since, wait.until)
+        if outage is not None:
+            return outage.why, lag
+        if lag >= BEHIND:
+            return self._why_behind(node, wait.until), lag
+        return (Why.GONE, 0) if wait.ended == Ended.GONE else None
+
+    def _why_behind(self, node: NodeId, at: float) -> Why:
+        outage = self._history.outage(node, 0.0, at)
+        return Why.UNKNOWN if outage is None else outage.why

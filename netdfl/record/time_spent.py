@@ -1,0 +1,200 @@
+"""Where a run's time went: its critical path in figures and in one sentence, and the length of its rounds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from netdfl.core.types import NodeId
+from netdfl.record.critical_path import Cause, History, Leg, Outage, Round, Waiting, Why, critical_path
+from netdfl.record.run import Run
+
+LEAST_SHARE = 0.005
+"""Smaller parts of a run are in the figures, not in the sentence."""
+MOST_NODES = 2
+
+
+@dataclass
+class Behind:
+    """What the fleet spent on waiting for one node: `rounds` and `times` are the most of what `Leg` has."""
+
+    node: NodeId
+    seconds: float = 0.0
+    by_deadline_s: float = 0.0
+    rounds: int = 0
+    times: float = 1.0
+    why: Why = Why.UNKNOWN
+    _of: dict[Why, float] = field(default_factory=dict)
+
+    def add(self, leg: Leg) -> None:
+        """Count one leg; the reason is that of the most seconds."""
+        self.seconds += leg.seconds
+        self.by_deadline_s += leg.seconds if leg.by_deadline else 0.0
+        self.rounds, self.times = max(self.rounds, leg.rounds), max(self.times, leg.times)
+        self._of[leg.why] = self._of.get(leg.why, 0.0) + leg.seconds
+        self.why = max(self._of, key=lambda why: self._of[why])
+
+    def to_json(self) -> dict[str, Any]:
+        """What `result.json` has of it."""
+        return {
+            "node": self.node,
+            "seconds": self.seconds,
+            "by_deadline_s": self.by_deadline_s,
+            "rounds": self.rounds,
+            "times": self.times,
+            "why": self.why.value,
+        }
+
+    def words(self) -> str:
+        """`290 s waiting for node 3, which was 9 rounds behind after its crash`."""
+        after = {Why.CRASH: " after its crash", Why.PAUSE: " after its pause"}.get(self.why, "")
+        if self.why is Why.SLOW:
+            which = f"took up to {self.times:.3g} times as long to compute as the median node"
+        else:
+            which = f"was {self.rounds} rounds behind{after}" if self.rounds > 1 else _WHY[self.why]
+        limit = f" ({seconds(self.by_deadline_s)} of it until deadlines)" if self.by_deadline_s else ""
+        return f"{seconds(self.seconds)} waiting for node {self.node}, which {which}{limit}"
+
+
+_WHY: Mapping[Why, str] = {
+    Why.CRASH: "had crashed",
+    Why.PAUSE: "was paused",
+    Why.GONE: "was taken for gone",
+    Why.UNKNOWN: "was behind",
+}
+
+
+def seconds(value: float) -> str:
+    """`32 ms`, `4.21 s`, `501 s`, `2 h 41 min`."""
+    if value < 1:
+        return f"{value * 1e3:.3g} ms"
+    if value < 1000:
+        return f"{value:.3g} s"
+    minutes, rest = divmod(round(value), 60)
+    hours, left = divmod(minutes, 60)
+    return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s"
+
+
+def find_time_spent(run: Run, total_s: float) -> dict[str, Any] | None:
+    """Where the `total_s` of `run` went, as `result.json` has it; None where no round was ended.
+
+    `text` says it in one sentence. `compute_s`, `links_s` (delay, queues), `resending_s` (until what was lost was
+    sent again), `deadlines_s`, `lost_s` (until a later message told of the loss), `behind_s`, `rest_s` and `end_s`
+    (after the last that any node did) add up to `total_s`; `behind` has the nodes that were waited for. `rounds`
+    holds, by round, its length at the median and at the slowest node, and the deadline in force (None: none).
+    """
+    history, deadlines = _history(run)
+    path = critical_path(history, total_s)
+    if not path:
+        return None
+    spent = {cause: math.fsum(leg.seconds for leg in path if leg.cause is cause) for cause in Cause}
+    behind: dict[NodeId, Behind] = {}
+    for leg in path:
+        if leg.cause is Cause.BEHIND:
+            behind.setdefault(leg.nodes[0], Behind(leg.nodes[0])).add(leg)
+    nodes = sorted(behind.values(), key=lambda each: (-each.seconds, each.node))
+    return {
+        "text": _sentence(total_s, spent, nodes, path),
+        "total_s": total_s,
+        **{f"{cause}_s": value for cause, value in spent.items()},
+        "behind": [each.to_json() for each in nodes],
+        "rounds": _rounds(history, deadlines),
+    }
+
+
+def _sentence(total_s: float, spent: Mapping[Cause, float], nodes: Sequence[Behind], path: Sequence[Leg]) -> str:
+    least = LEAST_SHARE * total_s
+    said = {cause: value for cause, value in spent.items() if value > least and cause is not Cause.BEHIND}
+    parts = [(value, f"{seconds(value)} {_what(cause, path)}") for cause, value in said.items()]
+    shown = [each for each in nodes[:MOST_NODES] if each.seconds > least]
+    parts += [(each.seconds, each.words()) for each in shown]
+    others = [each for each in nodes if each not in shown]
+    left = math.fsum(each.seconds for each in others)
+    if left > least:
+        parts.append((left, f"{seconds(left)} waiting for {len(others)} {'other ' if shown else ''}nodes behind"))
+    return f"{seconds(total_s)}: " + ", ".join(text for _, text in sorted(parts, key=lambda part: -part[0]))
+
+
+def _what(cause: Cause, path: Sequence[Leg]) -> str:
+    """What a part was spent on, in words."""
+    nodes = sorted({node for leg in path if leg.cause is cause for node in leg.nodes})
+    whose = "" if not nodes or len(nodes) > 2 else f" of node{'s' * (len(nodes) > 1)} {' and '.join(map(str, nodes))}"
+    return {
+        Cause.COMPUTE: "of compute",
+        Cause.LINKS: "on links",
+        Cause.RESENDING: "until what was lost was sent again",
+        Cause.DEADLINES: f"until deadlines, for messages{whose} that did not come in time",
+        Cause.LOST: f"until later messages{whose} told that one was lost",
+        Cause.REST: "of anything else",
+        Cause.END: "at the end, in which no node went on",
+    }[cause]
+
+
+def _rounds(history: History, deadlines: Mapping[int, Sequence[float]]) -> dict[str, list[float | None]]:
+    took: defaultdict[int, list[float]] = defaultdict(list)
+    for rounds in history.rounds.values():
+        for each in rounds:
+            took[each.round].append(each.end - each.begin)
+    found: dict[str, list[float | None]] = {"median_s": [], "longest_s": [], "deadline_s": []}
+    for round in range(max(took) + 1):
+        lengths, limits = took.get(round), deadlines.get(round)
+        found["median_s"].append(median(lengths) if lengths else None)
+        found["longest_s"].append(max(lengths) if lengths else None)
+        found["deadline_s"].append(median(limits) if limits else None)
+    return found
+
+
+# what was recorded
+
+
+def _history(run: Run) -> tuple[History, dict[int, list[float]]]:
+    """What the path is found in, and the deadlines of each round's waits."""
+    waits: defaultdict[NodeId, list[Waiting]] = defaultdict(list)
+    deadlines: defaultdict[int, list[float]] = defaultdict(list)
+    for node, deadline_s, missing, *row in run.rows(_WAITS):
+        since, until, round, kind, ended, last_src, *sent = row
+        waits[node].append(
+            Waiting(since, until, round, kind, ended, last_src, tuple(json.loads(missing or "[]")), *sent)
+        )
+        if deadline_s is not None:
+            deadlines[round].append(deadline_s)
+    rounds: defaultdict[NodeId, list[Round]] = defaultdict(list)
+    for node, *made in run.rows(_ROUNDS):
+        rounds[node].append(Round(*made))
+    return History(waits, rounds, _outages(run)), deadlines
+
+
+_WAITS = (
+    "SELECT w.node, w.deadline_s, CAST(w.missing AS VARCHAR), w.since_s, w.until_s, w.round, w.kind, w.ended, "
+    "w.last_src, min(m.sent_s), arg_min(m.sent_s, m.arrived_s), min(m.arrived_s) "
+    "FROM waits w LEFT JOIN messages m ON w.ended = 'came' AND m.src = w.last_src AND m.dst = w.node "
+    "AND m.round = w.round AND m.step = w.step AND m.kind IN (w.kind, 'notice') "
+    "GROUP BY ALL ORDER BY w.until_s, w.node"
+)
+_ROUNDS = (
+    "SELECT node, at_s - max(value) FILTER (name = 'round_s'), at_s, round, "
+    "coalesce(max(value) FILTER (name = 'train_s'), 0) FROM metrics "
+    "WHERE node IS NOT NULL AND name IN ('round_s', 'train_s') GROUP BY node, round, at_s "
+    "HAVING count(*) FILTER (name = 'round_s') > 0 ORDER BY at_s, node"
+)
+_ENDS = ("restart", "resume")
+
+
+def _outages(run: Run) -> dict[NodeId, list[Outage]]:
+    rows = run.rows(
+        "SELECT node, kind, at_s FROM events WHERE kind IN ('crash', 'died', 'restart', 'pause', 'resume') "
+        "AND node IS NOT NULL ORDER BY at_s"
+    )
+    found: dict[NodeId, list[Outage]] = {}
+    for node, kind, at_s in rows:
+        outages = found.setdefault(node, [])
+        if outages and outages[-1].end == math.inf:
+            outages[-1] = outages[-1]._replace(end=at_s)
+        if kind not in _ENDS:
+            outages.append(Outage(at_s, math.inf, Why.PAUSE if kind == "pause" else Why.CRASH))
+    return found

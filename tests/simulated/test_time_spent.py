@@ -1,0 +1,93 @@
+"""A run says where its time went: exact in the simulated world, whatever it waited for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdfl.fleet.run import run
+from netdfl.report.times import round_words
+from netdfl.scenario.load import loads
+
+FLEET = """
+schema: netdfl/1
+name: times
+nodes: 4
+world: {kind: simulated, compute: 1s}
+task: quadratic
+links: {default: {latency: 50ms}}
+"""
+RING = "topology: ring\nalgorithm: {name: dpsgd, lr: 0.1}\n"
+STAR = "topology: star\nalgorithm: {name: fedavg, lr: 0.1}\n"
+TEN = "rounds: 10\n"
+NO_DEADLINE = "wait: {deadline: none}\n"
+PARTS = ("compute", "links", "resending", "deadlines", "lost", "behind", "rest", "end")
+
+
+def spent(tmp_path: Path, *text: str) -> dict[str, Any]:
+    result = run(loads("".join([FLEET, *text])), out=tmp_path / "run", page=False).result
+    found: dict[str, Any] = result["time"]
+    assert found["total_s"] == result["virtual_duration_s"]
+    assert math.fsum(found[f"{part}_s"] for part in PARTS) == pytest.approx(found["total_s"], abs=1e-9)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (RING + TEN + NO_DEADLINE, "10.5 s: 10 s of compute, 500 ms on links"),
+        (STAR + TEN, "11 s: 10 s of compute, 1 s on links"),
+        (
+            RING + TEN + NO_DEADLINE + "events: [{at: 0s, slow_down: 2, factor: 10}]\n",
+            "91.1 s: 81 s waiting for node 2, which took up to 10 times as long to compute as the median node, "
+            "10 s of compute",
+        ),
+        (
+            RING + TEN + NO_DEADLINE + "events: [{at_round: 3, pause: 3, for: 20s}]\n",
+            "30.5 s: 20 s waiting for node 3, which was paused, 10 s of compute, 500 ms on links",
+        ),
+        (
+            RING.replace("ring", "{kind: ring}") + TEN + "wait: {deadline: 5s}\nevents: "
+            "[{at_round: 4, for_rounds: 1, link: '3->0', loss: 1}]\n",
+            "15.4 s: 10 s of compute, 5 s until deadlines, for messages of node 3 that did not come in time, "
+            "450 ms on links",
+        ),
+        (
+            RING + "rounds: 40\nfailure_detector: oracle\nwait: {deadline: 30s}\n"
+            "events: [{at_round: 3, crash: 3, restart_after: 9.45s}]\n",
+            "321 s: 279 s waiting for node 3, which was 9 rounds behind after its crash (270 s of it until deadlines), "
+            "40 s of compute",
+        ),
+    ],
+    ids=["compute and links", "a server", "a slow node", "a paused node", "a lost message", "a node back from a crash"],
+)
+def test_the_time_is_told_in_a_sentence(tmp_path: Path, text: str, told: str) -> None:
+    assert spent(tmp_path, text)["text"] == told
+
+
+def test_a_message_sent_again_is_told_from_a_slow_link(tmp_path: Path) -> None:
+    once = "delivery: acknowledged\nevents: [{from: 0s, to: 2.5s, partition: [[0, 1], [2, 3]]}]\n"
+    found = spent(tmp_path, RING + TEN + NO_DEADLINE + once)
+    assert found["compute_s"] == 10
+    assert found["links_s"] == pytest.approx(0.5)
+    assert found["resending_s"] == pytest.approx(found["total_s"] - 10.5)
+
+
+def test_every_round_has_its_length_and_its_deadline(tmp_path: Path) -> None:
+    found = spent(
+        tmp_path, RING + "rounds: 4\nwait: {deadline: 5s}\nevents: [{at_round: 2, for_rounds: 1, link: all, loss: 1}]\n"
+    )
+    assert found["rounds"]["median_s"] == pytest.approx([1.05, 1.05, 6, 1.05])
+    assert found["rounds"]["longest_s"] == pytest.approx([1.05, 1.05, 6, 1.05])
+    assert found["rounds"]["deadline_s"] == pytest.approx([5, 5, 5, 5])
+    assert round_words(found) == "1.05 s at the median, 6 s at most (round 2); a deadline of 5 s"
+
+
+def test_a_run_that_stands_still_says_who_it_waited_for_at_the_end(tmp_path: Path) -> None:
+    lost = "events: [{at_round: 4, for_rounds: 1, link: '3->0', loss: 1}]\n"
+    found = spent(tmp_path, RING + TEN + NO_DEADLINE + lost)
+    assert [(each["node"], each["rounds"]) for each in found["behind"]] == [(0, 2)]
+    assert found["end_s"] == found["rest_s"] == 0
