@@ -18,6 +18,9 @@ from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
 
 Judge = Callable[[Tensor], Mapping[str, float]]
+JudgeLocal = Callable[[NodeId, Tensor], Mapping[str, float]]
+ACCURACIES = {"test_accuracy": "mean_local_accuracy", "personal_accuracy": "mean_personal_accuracy"}
+"""Figures of a local model, and what their means over the nodes are called."""
 
 
 class Snapshot(NamedTuple):
@@ -58,11 +61,12 @@ def judge_snapshots(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[
     wanted = blueprint.scenario.evaluation.local
     local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
     read = {node: (lambda path=path: read_snapshot(path)) for node, path in sorted(paths.items())}
-    return judge_average(read, blueprint.problem.evaluate, local, push=blueprint.push)
+    problem = blueprint.problem
+    return judge_average(read, problem.evaluate, problem.evaluate_local, local, push=blueprint.push)
 
 
 def judge_average(
-    read: Mapping[NodeId, Callable[[], Snapshot]], judge: Judge, local: int, *, push: bool
+    read: Mapping[NodeId, Callable[[], Snapshot]], judge: Judge, judge_local: JudgeLocal, local: int, *, push: bool
 ) -> dict[str, float]:
     """Figures of the average model over the nodes of `read`, each of which is read twice.
 
@@ -81,26 +85,27 @@ def judge_average(
     dtype = next(iter(read.values()))().x.dtype
     average = (total / weights).to(dtype)
     figures = dict(judge(average))
-    figures |= _spread(read, average, judge, local)
+    figures |= _spread(read, average, judge_local, local)
     if push:
         figures["weight_sum"] = weights / len(read)
     return figures
 
 
 def _spread(
-    read: Mapping[NodeId, Callable[[], Snapshot]], average: Tensor, judge: Judge, local: int
+    read: Mapping[NodeId, Callable[[], Snapshot]], average: Tensor, judge_local: JudgeLocal, local: int
 ) -> dict[str, float]:
     squares: list[float] = []
     alone: list[Mapping[str, float]] = []
-    for take in read.values():
+    for node, take in read.items():
         snapshot = take()
         if not snapshot.weight:
             continue
         z = snapshot.x / snapshot.weight
         squares.append(float(torch.linalg.vector_norm((z - average).double()) ** 2))
         if len(alone) < local:
-            alone.append(judge(z))
+            alone.append(judge_local(node, z))
     figures = {"consensus_distance": (sum(squares) / len(squares)) ** 0.5}
-    if alone and "test_accuracy" in alone[0]:
-        figures["mean_local_accuracy"] = sum(f["test_accuracy"] for f in alone) / len(alone)
+    for name, mean in ACCURACIES.items():
+        if found := [each[name] for each in alone if name in each]:
+            figures[mean] = sum(found) / len(found)
     return figures

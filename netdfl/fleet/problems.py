@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from netdfl.core.errors import InputError
@@ -15,7 +17,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.scenario.schema import Scenario
 from netdfl.training.base import Objective, Task
-from netdfl.training.classification import Classification, CrossEntropy, Samples, evaluate
+from netdfl.training.classification import Classification, CrossEntropy, Samples, answers
 from netdfl.training.data.augmentations import none as no_augmentation
 from netdfl.training.data.dataset import Dataset
 from netdfl.training.data.partitions import label_counts
@@ -44,6 +46,10 @@ class Problem(Protocol):
 
     def evaluate(self, x: Tensor) -> Figures:
         """Figures of one model on the test set, by the names of the record's metrics."""
+        ...
+
+    def evaluate_local(self, node: NodeId, x: Tensor) -> Figures:
+        """Figures of the model of one node, by itself."""
         ...
 
     def partition(self) -> Mapping[str, Any] | None:
@@ -131,13 +137,25 @@ class ClassificationProblem:
 
     def evaluate(self, x: Tensor) -> Figures:
         """Accuracy and loss on the whole test set."""
-        accuracy, loss = evaluate(self.model, x, self.test, self.spec.eval_batch)
-        return {"test_accuracy": accuracy, "test_loss": loss}
+        found = answers(self.model, x, self.test, self.spec.eval_batch)
+        return {"test_accuracy": found.accuracy, "test_loss": found.loss}
+
+    def evaluate_local(self, node: NodeId, x: Tensor) -> Figures:
+        """Accuracy on the whole test set; `personal_accuracy` is that for labels as the client's data has them."""
+        found = answers(self.model, x, self.test, self.spec.eval_batch)
+        if node >= self.num_clients:
+            return {"test_accuracy": found.accuracy}
+        own = found.accuracy_for(self.test.y, torch.from_numpy(self.counts[node]))
+        return {"test_accuracy": found.accuracy} | ({} if own is None else {"personal_accuracy": own})
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Samples of each label at each client, shape (clients, labels)."""
+        return label_counts(self.data.train_y, self.parts, self.data.num_classes)
 
     def partition(self) -> Mapping[str, Any]:
         """Label counts per client."""
-        counts = label_counts(self.data.train_y, self.parts, self.data.num_classes)
-        return {"classes": [str(c) for c in range(self.data.num_classes)], "counts": counts.tolist()}
+        return {"classes": [str(c) for c in range(self.data.num_classes)], "counts": self.counts.tolist()}
 
 
 def load_dataset(part: Any) -> Dataset:
@@ -175,6 +193,10 @@ class ToyProblem:
     def evaluate(self, x: Tensor) -> Figures:
         """`error`: the root mean square distance to the answer, per coordinate."""
         return {"error": float((x - self.answer).square().mean().sqrt())}
+
+    def evaluate_local(self, node: NodeId, x: Tensor) -> Figures:
+        """As the average is."""
+        return self.evaluate(x)
 
     def partition(self) -> None:
         """There are no labels."""

@@ -232,7 +232,8 @@ class SimulatedFleet:
         local = self.scenario.evaluation.local
         most = local if isinstance(local, int) else sys.maxsize if local == "all" else 0
         read = {node: (lambda snapshot=taken[node]: snapshot) for node in sorted(taken)}
-        figures = judge_average(read, self.blueprint.problem.evaluate, most, push=self.blueprint.push)
+        problem = self.blueprint.problem
+        figures = judge_average(read, problem.evaluate, problem.evaluate_local, most, push=self.blueprint.push)
         for name, value in figures.items():
             self.recorder.metric(now, None, round, name, value)
         names = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distance")

@@ -15,6 +15,7 @@ Verdict: TypeAlias = Literal["pass", "fail", "unknown"]
 FIGURES = (
     "test_accuracy",
     "mean_local",
+    "mean_personal",
     "test_loss",
     "train_loss",
     "error",

@@ -115,7 +115,11 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "rounds": facts.rounds,
         "verdict": judgement.verdict,
         "reasons": judgement.reasons,
-        "test_accuracy": {"average_model": _digest(accuracy), "mean_local": figures["mean_local"]},
+        "test_accuracy": {
+            "average_model": _digest(accuracy),
+            "mean_local": figures["mean_local"],
+            "mean_personal": figures["mean_personal"],
+        },
         "test_loss": figures["test_loss"],
         "error": figures["error"],
         "train_loss": figures["train_loss"],
@@ -229,6 +233,7 @@ def _figures(run: Run, facts: RunFacts) -> dict[str, Any]:
     return {
         "test_accuracy": _last(run, "test_accuracy"),
         "mean_local": _last(run, "mean_local_accuracy"),
+        "mean_personal": _last(run, "mean_personal_accuracy"),
         "test_loss": _last(run, "test_loss"),
         "error": _last(run, "error"),
         "train_loss": _scalar(run, train),

@@ -141,6 +141,7 @@ def learning(run: Run) -> Section | None:
     accuracy = [
         *_fleet_curve(run, "test_accuracy", "average model"),
         *_fleet_curve(run, "mean_local_accuracy", "mean of local models"),
+        *_fleet_curve(run, "mean_personal_accuracy", "mean of local models, each on its own labels"),
         *_spread(run, "test_accuracy", "local models"),
     ]
     if accuracy:

@@ -66,7 +66,9 @@ class Evaluation(Strict):
         1, ge=1, description="Rounds between evaluations; by default 1 up to 50 rounds, else about 50 evaluations."
     )
     local: Literal["all", "none"] | Annotated[int, Field(ge=1)] = Field(
-        "all", description="Local models that are tested too: all, none, or a sample of this size."
+        "all",
+        description="Local models that are tested too: all, none, or a sample of this size. Each on the whole "
+        "test set (mean_local), and with its labels as frequent as in the node's own data (mean_personal).",
     )
     keep_models: bool = Field(
         False, description="Whether every node's final model is kept, as models/NODE.safetensors of the run."

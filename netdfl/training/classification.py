@@ -195,14 +195,44 @@ class Round:
         return evaluate(self.task.model, at, self.task.samples)[1]
 
 
+class Answers(NamedTuple):
+    """Which of N samples a model was right about, bool, shape (N,), and its mean cross-entropy over them."""
+
+    right: Tensor
+    loss: float
+
+    @property
+    def accuracy(self) -> float:
+        """The share that it was right about."""
+        return int(self.right.sum()) / len(self.right)
+
+    def accuracy_for(self, labels: Tensor, counts: Tensor) -> float | None:
+        """The accuracy to expect where labels come as often as in `counts`, shape (C,); `labels` are the samples'.
+
+        Labels that no sample has do not count; None where there are no others.
+        """
+        size = len(counts)
+        shown = torch.bincount(labels, minlength=size).double()
+        right = torch.bincount(labels, self.right.double(), minlength=size)
+        weights = torch.where(shown > 0, counts.double(), 0.0)
+        total = float(weights.sum())
+        return float((weights * right / shown.clamp(min=1)).sum()) / total if total else None
+
+
 @torch.no_grad()
-def evaluate(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy of the model at the flat vector `at` over `samples`, in evaluation mode."""
+def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -> Answers:
+    """What the model at the flat vector `at` makes of `samples`, in evaluation mode."""
     if not len(samples):
         raise TrainingError("can't evaluate on an empty set")
-    module, correct, loss = model.bind(at, training=False), 0, 0.0
+    module, right, loss = model.bind(at, training=False), list[Tensor](), 0.0
     for x, y in zip(samples.x.split(batch), samples.y.split(batch), strict=True):
         scores = module(x)
-        correct += int((scores.argmax(1) == y).sum())
+        right.append(scores.argmax(1) == y)
         loss += float(cross_entropy(scores, y, reduction="sum"))
-    return correct / len(samples), loss / len(samples)
+    return Answers(torch.cat(right), loss / len(samples))
+
+
+def evaluate(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -> tuple[float, float]:
+    """Accuracy and mean cross-entropy of the model at the flat vector `at` over `samples`, in evaluation mode."""
+    found = answers(model, at, samples, batch)
+    return found.accuracy, found.loss

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from netdfl.fleet.evaluation import Snapshot, judge_average
+from netdfl.core.rng import Streams
+from netdfl.fleet.evaluation import Snapshot, judge_average, read_snapshot
+from netdfl.fleet.problems import ClassificationProblem, make_problem
 from netdfl.fleet.run import run
 from netdfl.scenario.load import loads
 
@@ -34,14 +37,18 @@ def test_the_average_weighs_numerators_and_a_local_model_is_their_ratio() -> Non
         judged.append(model)
         return {"test_accuracy": float(model[0])}
 
+    def judge_local(node: int, model: Tensor) -> dict[str, float]:
+        return judge(model) | ({"personal_accuracy": 0.25} if node == 1 else {})
+
     read = {i: (lambda i=i: Snapshot(x[i], w[i])) for i in range(3)}
-    figures = judge_average(read, judge, 2, push=True)
+    figures = judge_average(read, judge, judge_local, 2, push=True)
     average = x.sum(0) / sum(w)
     z = torch.stack([x[i] / w[i] for i in range(3)])
     assert float((average - z.mean(0)).norm()) > 1
     torch.testing.assert_close(torch.stack(judged), torch.stack([average, z[0], z[1]]))
     assert figures["test_accuracy"] == float(average[0])
     assert figures["mean_local_accuracy"] == pytest.approx((z[0, 0] + z[1, 0]) / 2)
+    assert figures["mean_personal_accuracy"] == 0.25
     assert figures["consensus_distance"] == pytest.approx(float((z - average).square().sum(1).mean() ** 0.5))
     assert figures["weight_sum"] == pytest.approx(2.5 / 3)
 
@@ -58,3 +65,37 @@ def test_the_mean_is_kept_in_every_round_while_nodes_and_weights_are_far_apart(
     assert len(figures["error"]) == 4
     assert max(figures["error"]) < 1e-12
     assert min(figures["consensus_distance"]) > 0.1
+
+
+SKEWED = """
+schema: netdfl/1
+name: personal
+seed: 4
+nodes: 4
+rounds: 2
+world: {kind: simulated}
+task: {dataset: {name: digits, partition: {kind: dirichlet, alpha: 0.2}}, model: mlp, batch_size: 16}
+algorithm: {name: dispfl, order: mix_first, lr: 0.1, local_steps: 20}
+topology: ring
+evaluation: {keep_models: true}
+"""
+
+
+def test_a_model_is_judged_by_what_its_own_node_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each label counts as often as in the node's own data: by hand, from the models that were kept."""
+    monkeypatch.setattr("netdfl.report.html.write_report", lambda path: path)
+    scenario = loads(SKEWED, [])
+    finished = run(scenario, out=tmp_path / "run")
+    problem = make_problem(scenario, Streams(scenario.seed))
+    assert isinstance(problem, ClassificationProblem)
+    alone, personal = [], []
+    for node in range(4):
+        at = read_snapshot(tmp_path / "run" / "models" / f"{node:03d}.safetensors").x
+        said = problem.model.bind(at, training=False)(problem.test.x).argmax(1).numpy()
+        truth, own = problem.test.y.numpy(), problem.data.train_y[problem.parts[node]]
+        alone.append((said == truth).mean())
+        personal.append(sum((own == c).mean() * (said == truth)[truth == c].mean() for c in range(10)))
+    found = finished.result["test_accuracy"]
+    assert found["mean_local"] == pytest.approx(np.mean(alone))
+    assert found["mean_personal"] == pytest.approx(np.mean(personal), abs=1e-12)
+    assert found["mean_personal"] > found["mean_local"] + 0.1
