@@ -16,6 +16,7 @@ from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
 from netdfl.node.ledger import EdgeCount, Key, NodeLedger, Settled
 from netdfl.node.runtime import Node
+from netdfl.node.slots import Run, Slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class WaitAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeAccount:
-    """Counts and messages of one edge, by its sender."""
+    """Counts and messages of one edge, by its sender. `slots`: what of the rounds was ever sent, by kind and epoch."""
 
     sent: int
     delivered: int
@@ -51,6 +52,16 @@ class EdgeAccount:
     flying: Sequence[tuple[Key, int]] = ()
     last: Sequence[Settled] = ()
     lost: Sequence[Settled] = ()
+    slots: Sequence[tuple[str, int, Sequence[Run]]] = ()
+
+    def was_sent(self, kind: Kind, epoch: int, slot: Slot) -> bool:
+        """Whether a message of `kind` was sent for `slot` in the sender's life `epoch`."""
+        return any(
+            first <= slot <= last
+            for each, life, runs in self.slots
+            if (each, life) == (kind, epoch)
+            for first, last in runs
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +112,9 @@ def _wait(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _edge(data: Mapping[str, Any]) -> dict[str, Any]:
     flying = tuple((tuple(key), sent_ns) for key, sent_ns in data["flying"])
+    runs = tuple((kind, epoch, tuple((tuple(a), tuple(b)) for a, b in runs)) for kind, epoch, runs in data["slots"])
     settled = {name: tuple((tuple(key), *rest) for key, *rest in data[name]) for name in ("last", "lost")}
-    return dict(data) | settled | {"flying": flying}
+    return dict(data) | settled | {"flying": flying, "slots": runs}
 
 
 Flying: TypeAlias = Mapping[NodeId, Sequence[tuple[Key, int]]]
@@ -211,6 +223,7 @@ def _count(edge: EdgeCount, flying: Sequence[tuple[Key, int]]) -> EdgeAccount:
         flying=flying,
         last=tuple(edge.last),
         lost=tuple(edge.last_lost),
+        slots=tuple((str(kind), epoch, slots.runs) for (kind, epoch), slots in edge.slots.items()),
     )
 
 

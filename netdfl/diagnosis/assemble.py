@@ -24,6 +24,7 @@ from netdfl.node.ledger import Key
 
 MOST_FLYING = 4
 ARRIVED = ("delivered", "late", "duplicate")
+OF_ITS_RECEIVER = "before a restart of its receiver"
 
 
 class Schedule(Protocol):
@@ -35,6 +36,10 @@ class Schedule(Protocol):
 
     def ends_ns(self, node: NodeId, now_ns: int) -> int | None:
         """When `node` will crash next, by the clock; None where that is not scripted."""
+        ...
+
+    def loses(self, edge: Edge, round: int, now_ns: int) -> bool:
+        """Whether a message of `round` would be lost for sure on `edge`."""
         ...
 
 
@@ -68,8 +73,8 @@ def assemble(
     for node, now in nodes.items():
         for source in now.wait.awaited if now.wait is not None else ():
             if (source, node) not in edges:
-                up, heals_ns, _ = schedule.edge((source, node), at_ns)
-                edges[source, node] = EdgeNow(up=up, heals_ns=heals_ns)
+                up, heals_ns, _, event = schedule.edge((source, node), at_ns)
+                edges[source, node] = EdgeNow(up=up, heals_ns=heals_ns, event=event)
     return Snapshot(at_ns=at_ns, nodes=dict(sorted(nodes.items())), edges=edges, detector=detector)
 
 
@@ -139,18 +144,22 @@ class _Fleet:
             return self.reply(edge, giver, slot)
         past = _is_past(giver, slot) and edge[0] not in self.down
         known = self.sent(edge, Kind.DATA, slot, any_epoch=past)
+        if known is None and (edge[1], *slot) in giver.again:
+            return Awaited(Fate.IN_FLIGHT, edge=edge)
+        known = known or self.sent(edge, Kind.NOTICE, slot, any_epoch=past)
+        if known is None and past:
+            known = self.forgotten(edge, Kind.DATA, slot) or self.forgotten(edge, Kind.NOTICE, slot)
         if known is not None:
             follows = wait.cumulative and known.fate is Fate.LOST and giver.state is not State.FINISHED
             return replace(known, replaced=True) if follows else known
-        if (edge[1], *slot) in giver.again:
-            return Awaited(Fate.IN_FLIGHT, edge=edge)
-        if not past:
-            return Awaited()
-        return Awaited(Fate.LOST, "before a restart", edge) if giver.epoch else Awaited(Fate.NEVER)
+        return Awaited() if not past else Awaited(Fate.MISSED) if giver.epoch else Awaited(Fate.NEVER)
 
     def reply(self, edge: Edge, giver: Account, slot: tuple[int, int]) -> Awaited:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
         known = self.sent(edge, Kind.REPLY, slot) or self.sent((edge[1], edge[0]), Kind.REQUEST, slot, arrived=False)
+        asking = known is not None and known.fate is Fate.IN_FLIGHT and known.edge == (edge[1], edge[0])
+        if asking and edge[0] in self.down:
+            return Awaited()  # whether the request is taken is a matter of who is asked
         if known is not None:
             return known
         serves = giver.serves and edge[0] not in self.down
@@ -177,12 +186,36 @@ class _Fleet:
             if not _is(key, kind, slot):
                 continue
             if fate in ARRIVED and self.forgot(edge[1], arrived_ns):
-                return Awaited(Fate.LOST, "before a restart of its receiver", edge, again)
+                return self.lost(edge, key, OF_ITS_RECEIVER, again)
             if fate in ARRIVED:
                 return Awaited(Fate.IN_FLIGHT) if arrived else None
             if any_epoch or key[1] == account.epoch:
-                return Awaited(Fate.LOST, fate.removeprefix("dropped:"), edge, again)
+                return self.lost(edge, key, fate.removeprefix("dropped:"), again)
         return None
+
+    def lost(self, edge: Edge, key: Key, reason: str, again: bool = False) -> Awaited:
+        """A message that was lost, and what a copy of it would come to."""
+        kind, epoch, round, _, _ = key
+        return Awaited(
+            Fate.LOST,
+            reason,
+            edge,
+            again,
+            notice=kind == Kind.NOTICE,
+            kept=epoch == self.accounts[edge[0]].epoch and edge[0] not in self.down,
+            in_vain=self.schedule.loses(edge, round, self.at_ns),
+        )
+
+    def forgotten(self, edge: Edge, kind: Kind, slot: tuple[int, int]) -> Awaited | None:
+        """A message of which its sender knows only that it was sent: it has not come, so it was lost."""
+        account, receiver = self.accounts[edge[0]], self.accounts.get(edge[1])
+        count = account.edges.get(edge[1])
+        lives = [] if count is None else [e for e in range(account.epoch + 1) if count.was_sent(kind, e, slot)]
+        if count is None or not lives:
+            return None
+        returned = receiver is not None and receiver.epoch > 0 and not count.dropped
+        reason = OF_ITS_RECEIVER if returned else next(iter(count.dropped), "") if len(count.dropped) == 1 else ""
+        return self.lost(edge, (kind, lives[-1], *slot, 0), reason.removeprefix("dropped:"))
 
     def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
         """Whether what arrived at that time was taken by an earlier life of `node`, which ended with it."""
@@ -191,7 +224,7 @@ class _Fleet:
 
     def edge(self, edge: Edge) -> EdgeNow:
         count = self.accounts[edge[0]].edges[edge[1]]
-        up, heals_ns, holds = self.schedule.edge(edge, self.at_ns)
+        up, heals_ns, holds, event = self.schedule.edge(edge, self.at_ns)
         receiver = self.accounts.get(edge[1])
         held = count.in_flight if holds or (receiver is not None and receiver.mailbox_full) else 0
         flying = [_message(edge, key, sent_ns, None, "in_flight") for key, sent_ns in count.flying[-MOST_FLYING:]]
@@ -203,6 +236,7 @@ class _Fleet:
             held=held,
             up=up,
             heals_ns=heals_ns,
+            event=event,
             last=(*(_message(edge, *settled) for settled in count.last), *flying),
         )
 

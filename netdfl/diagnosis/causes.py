@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 
 import networkx as nx
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies
-from netdfl.diagnosis.snapshot import Fate, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.reasons import FIRST, describe, edge_of, reason, sentence, wait_of
+from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, will_be_gone
+from netdfl.diagnosis.snapshot import Snapshot, What
 
 Blocking = Mapping[NodeId, Sequence[NodeId]]
 
@@ -33,13 +35,6 @@ def find_stuck(snapshot: Snapshot) -> list[Finding]:
             core = _smallest(snapshot, knot)
             found.append(_by_each_other(snapshot, core, _behind(core, blocking)))
     return found
-
-
-def wait_of(snapshot: Snapshot, node: NodeId) -> WaitNow:
-    """The wait of a node that waits."""
-    wait = snapshot.nodes[node].wait
-    assert wait is not None, f"node {node} does not wait"
-    return wait
 
 
 def _blockers(snapshot: Snapshot, node: NodeId, stuck: Collection[NodeId]) -> list[NodeId]:
@@ -65,98 +60,49 @@ def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]
 # roots that wait for what never comes
 
 
-def blame(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) -> Cause:
-    """Why `source` does not give `waiter` what it waits for, where it is not a matter of other waits."""
-    awaited, giver = wait.awaited[source], snapshot.nodes[source]
-    if wait.what is What.ROOM:
-        return Cause.FLOW_CONTROL
-    if not snapshot.edge(*(awaited.edge or (source, waiter))).up:
-        return Cause.UNREACHABLE
-    if awaited.fate is Fate.LOST:
-        return Cause.LOST_MESSAGE
-    if awaited.fate is not Fate.NEVER and giver.state in (State.CRASHED, State.PAUSED):
-        return Cause.UNREACHABLE
-    return Cause.DEADLOCK
-
-
-_FIRST = (Cause.UNREACHABLE, Cause.LOST_MESSAGE, Cause.FLOW_CONTROL, Cause.DEADLOCK)
-
-
-def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Cause, tuple[NodeId, ...]]:
-    """The cause of a hopeless wait, and the nodes that it is blamed on."""
+def blamed(snapshot: Snapshot, waiter: NodeId) -> dict[NodeId, Cause]:
+    """Why each awaited node that gives nothing any more does not, where that is no matter of other waits."""
     wait = wait_of(snapshot, waiter)
-    given = supplies(snapshot, waiter, wait)
-    causes = {s: blame(snapshot, waiter, wait, s) for s, how in given.items() if how is Supply.NEVER}
-    if not causes:  # senders choose alone, and it waits for more than there are
-        return Cause.DEADLOCK, tuple(sorted(wait.awaited))
-    cause = min(causes.values(), key=_FIRST.index)
-    return cause, tuple(sorted(source for source, own in causes.items() if own is cause))
+    gone = will_be_gone(snapshot, waiter, wait)
+    never = {s for s, how in supplies(snapshot, waiter, wait).items() if how is Supply.NEVER}
+    if not never:  # senders choose alone, and it waits for more than there are
+        return dict.fromkeys(sorted(wait.awaited), Cause.DEADLOCK)
+    return {s: reason(snapshot, waiter, s) or Cause.DEADLOCK for s in sorted(never - gone or never)}
 
 
 def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
-    """One group per crashed node, one for all who are cut off; a lost message has its waiter alone."""
-    groups: defaultdict[Hashable, list[NodeId]] = defaultdict(list)
+    """Those who wait for one node that is down, or are cut off by one event, belong together; others are alone."""
+    graph: nx.Graph[Hashable] = nx.Graph()
     for root in roots:
-        cause, culprits = blamed(snapshot, root)
-        if cause is not Cause.UNREACHABLE:
-            groups[root].append(root)
-        elif all(snapshot.nodes[c].state in (State.CRASHED, State.PAUSED) for c in culprits):
-            groups[cause, culprits].append(root)
-        else:
-            groups[cause].append(root)
-    return list(groups.values())
+        graph.add_node(root)
+        for culprit, cause in blamed(snapshot, root).items():
+            if cause is Cause.UNREACHABLE:
+                graph.add_edge(root, ("why", *_outage(snapshot, (root, culprit))))
+    groups = [sorted(node for node in part if isinstance(node, int)) for part in nx.connected_components(graph)]
+    return sorted(groups)
+
+
+def _outage(snapshot: Snapshot, pair: Edge) -> tuple[str, Hashable]:
+    edge = edge_of(snapshot, pair)
+    return ("culprit", pair[1]) if edge.up or edge.event is None else ("event", edge.event)
 
 
 def _by_fate(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:
-    cause, _ = blamed(snapshot, group[0])
-    pairs = [(root, culprit) for root in group for culprit in blamed(snapshot, root)[1]]
-    text = _sentence(snapshot, cause, pairs) + words.behind(behind, group)
-    return make_finding(snapshot, cause, pairs, text, behind, permanent=True)
+    causes = {(root, culprit): cause for root in group for culprit, cause in blamed(snapshot, root).items()}
+    pairs, first = list(causes), min(causes.values(), key=FIRST.index)
+    what = _sentence(snapshot, pairs) + words.behind(behind, group)
+    return make_finding(snapshot, first, pairs, what, behind, permanent=True)
 
 
-def _sentence(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge]) -> str:
+def _sentence(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
+    """Who waits where, for whom, and each reason for it."""
     roots, culprits = {root for root, _ in pairs}, {culprit for _, culprit in pairs}
-    where = words.rounds([wait_of(snapshot, root).round for root in roots])
-    verb = "waits" if len(roots) == 1 else "wait"
-    head = f"{words.nodes(roots)} {verb} in {where} for {words.nodes(culprits)}"
-    if cause is Cause.FLOW_CONTROL:
-        return f"{words.nodes(roots)} can't send in {where}: the mailbox of {words.nodes(culprits)} is full"
-    return head + ", " + describe_culprits(snapshot, cause, pairs)
-
-
-def describe_culprits(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge]) -> str:
-    """What is wrong with the nodes that are waited for: `whose message was lost on 2->3`."""
-    culprits = sorted({culprit for _, culprit in pairs})
-    edges = [wait_of(snapshot, root).awaited[culprit].edge or (culprit, root) for root, culprit in pairs]
-    arrows = words.listed(f"{src}->{dst}" for src, dst in edges)
-    if cause is Cause.LOST_MESSAGE:
-        reasons = {wait_of(snapshot, root).awaited[culprit].reason for root, culprit in pairs} - {"", "loss"}
-        why = f" ({words.listed(sorted(reasons))})" if reasons else ""
-        again = all(wait_of(snapshot, root).awaited[culprit].resent for root, culprit in pairs)
-        sent = ", and will be sent again" if again else ""
-        if all(src == root for (src, _), (root, _) in zip(edges, pairs, strict=True)):
-            return f"which its request never reached: it was lost on {arrows}{why}{sent}"
-        return f"whose message{'s were' if len(pairs) > 1 else ' was'} lost on {arrows}{why}{sent}"
-    if cause is Cause.UNREACHABLE:
-        return _describe_unreachable(snapshot, culprits, edges, arrows)
-    if any(wait_of(snapshot, root).need > len(snapshot.nodes) for root, _ in pairs):
-        return "and does not know which of them will send: use a quorum, a deadline, or announce"
-    done = all(snapshot.nodes[c].state is State.FINISHED for c in culprits)
-    if len(culprits) > 1:
-        return f"which {'have finished' if done else 'are past that round'} and send nothing any more"
-    return f"which {'has finished' if done else 'is past that round'} and sends nothing any more"
-
-
-def _describe_unreachable(snapshot: Snapshot, culprits: Sequence[NodeId], edges: Sequence[Edge], arrows: str) -> str:
-    down = [edge for edge in edges if not snapshot.edge(*edge).up]
-    if down:
-        ends = [snapshot.edge(*edge).heals_ns for edge in down]
-        it, verb = ("it is", "is") if len(edges) == 1 else ("they are", "are")
-        return f"from which {it} cut off: {arrows} {verb} down {words.until(ends)}"
-    states = {snapshot.nodes[culprit].state for culprit in culprits}
-    what = "crashed" if State.CRASHED in states else "stands still"
-    ends = [snapshot.nodes[culprit].back_ns for culprit in culprits]
-    return f"which {what} and {words.back(ends)}"
+    if all(wait_of(snapshot, root).what is What.ROOM for root in roots):
+        where = words.rounds([wait_of(snapshot, root).round for root in roots])
+        full = f"{words.nodes(roots)} can't send in {where}: the mailbox of {words.nodes(culprits)} is full"
+        causes = {reason(snapshot, *pair) for pair in pairs}
+        return full if causes == {Cause.FLOW_CONTROL} else f"{full}, as {'; '.join(describe(snapshot, pairs))}"
+    return sentence(snapshot, pairs)
 
 
 # knots
@@ -224,32 +170,36 @@ def _by_each_other(snapshot: Snapshot, core: Sequence[NodeId], behind: tuple[Nod
     full = any(wait_of(snapshot, node).what is What.ROOM for node in core)
     each = words.listed(f"{node} for {words.for_whom(wait_of(snapshot, node))}" for node in core)
     where = words.rounds([wait_of(snapshot, node).round for node in core])
-    text = f"{words.nodes(core)} wait for each other in {where}: {each}{words.behind(behind, core)}"
-    return make_finding(snapshot, Cause.FLOW_CONTROL if full else Cause.DEADLOCK, pairs, text, behind, permanent=True)
+    what = f"{words.nodes(core)} wait for each other in {where}: {each}{words.behind(behind, core)}"
+    cause = Cause.FLOW_CONTROL if full else Cause.DEADLOCK
+    return replace(
+        make_finding(snapshot, cause, pairs, what, behind, permanent=True),
+        began_ns=max(wait_of(snapshot, node).since_ns for node in core),
+    )
 
 
 def make_finding(
     snapshot: Snapshot,
     cause: Cause,
     pairs: Sequence[Edge],
-    text: str,
+    what: str,
     behind: tuple[NodeId, ...],
     *,
     permanent: bool,
     until_ns: int | None = None,
 ) -> Finding:
-    """A finding whose roots wait as `pairs` (who, for whom) say."""
+    """A finding whose roots wait as `pairs` (who, for whom) say, since the first of them does."""
     roots = tuple(dict.fromkeys(root for root, _ in pairs))
     waits = [wait_of(snapshot, root) for root in roots]
     return Finding(
         cause=cause,
         roots=roots,
-        text=text,
+        what=what,
         round=min(wait.round for wait in waits),
         culprits=tuple(sorted({culprit for _, culprit in pairs})),
         behind=behind,
         witness=tuple(pairs),
-        began_ns=max(wait.since_ns for wait in waits),
+        began_ns=min(wait.since_ns for wait in waits),
         found_ns=snapshot.at_ns,
         until_ns=until_ns,
         permanent=permanent,

@@ -9,20 +9,25 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.livelock import find_livelock
+from netdfl.diagnosis.remedies import ANYTHING, Options, advise
 from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Snapshot
 
 
-def diagnose(snapshot: Snapshot, *, patience_ns: int, window: Snapshot | None = None) -> list[Finding]:
+def diagnose(
+    snapshot: Snapshot, *, patience_ns: int, window: Snapshot | None = None, options: Options = ANYTHING
+) -> list[Finding]:
     """Everything that holds the fleet up: what nothing ends first, then what has lasted `patience_ns`.
 
-    `window` is a snapshot from before; messages without progress since then are a livelock.
+    `window` is a snapshot from before; messages without progress since then are a livelock. `options` are those of
+    the scenario, from which the remedies are taken.
     """
     found = find_stuck(snapshot)
     stuck = {node for finding in found for node in (*finding.roots, *finding.behind)}
     found += find_slow(snapshot, stuck, patience_ns)
     livelock = find_livelock(window, snapshot) if window is not None and not found else None
-    return found if livelock is None else [*found, livelock]
+    found += [] if livelock is None else [livelock]
+    return [advise(finding, snapshot, options) for finding in found]
 
 
 def is_over(findings: Collection[Finding], running: Collection[NodeId]) -> bool:

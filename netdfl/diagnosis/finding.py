@@ -9,6 +9,7 @@ from typing import Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Edge, NodeId
+from netdfl.diagnosis import words
 
 
 class Cause(StrEnum):
@@ -27,15 +28,15 @@ class Cause(StrEnum):
 class Finding:
     """One stall. `roots` wait first, for `culprits`; `behind` are the nodes that wait for them in turn.
 
-    `witness` is the smallest part of the wait-for graph that proves it, as (who waits, for whom).
-    `permanent`: nothing that can still happen ends it.
-    `suspected`: seen in one snapshot of a fleet that moved meanwhile. `until_ns`: when the scenario or
-    a deadline ends it. `text` is the whole in one sentence.
+    `what` says who waits for whom and why, `remedies` the settings with which this wait would have ended, as a
+    scenario writes them; `ended_by` what ended it. `witness` is the smallest part of the wait-for graph that
+    proves it, as (who waits, for whom). `permanent`: nothing that can still happen ends it. `suspected`: seen in
+    one snapshot of a fleet that moved meanwhile. `until_ns`: when the scenario or a deadline ends it.
     """
 
     cause: Cause
     roots: tuple[NodeId, ...]
-    text: str
+    what: str
     round: int = 0
     culprits: tuple[NodeId, ...] = ()
     behind: tuple[NodeId, ...] = ()
@@ -46,6 +47,21 @@ class Finding:
     permanent: bool = False
     suspected: bool = False
     over: bool = False
+    remedies: tuple[str, ...] = ()
+    ended_by: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole in a few sentences: who waits for whom and why, since when, and what to do."""
+        ended = f" ({self.ended_by})" if self.ended_by else ""
+        return f"{self.what}{ended}. Since {words.seconds(self.began_ns)}. {self._advice()}"
+
+    def _advice(self) -> str:
+        settings = words.listed((f"`{remedy}`" for remedy in self.remedies), "or") if self.remedies else ""
+        if self.permanent:
+            return f"{settings} would go on." if settings else "No setting of the scenario would end it."
+        ends = "It ends by itself" if self.until_ns is None else f"It ends at {words.seconds(self.until_ns)}"
+        return f"{ends}; {settings} would not wait for it." if settings else f"{ends}."
 
     def is_same(self, other: Finding) -> bool:
         """Whether two looks show one stall, which may have grown: some node waits for the same one as before.
@@ -79,6 +95,7 @@ class Finding:
             "roots": list(self.roots),
             "culprits": list(self.culprits),
             "behind": list(self.behind),
+            "what": self.what,
             "text": self.text,
         }
 
@@ -86,6 +103,7 @@ class Finding:
         """What `result.json` holds of it."""
         return {
             "text": self.text,
+            "remedies": list(self.remedies),
             "cause": self.cause.value,
             "round": self.round,
             "roots": list(self.roots),

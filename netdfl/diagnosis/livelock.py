@@ -31,14 +31,14 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
     edges = tuple(edge for edge, count in sorted(more.items()) if count >= LIVELOCK_MESSAGES)
     window = words.seconds(now.at_ns - before.at_ns)
     where = words.rounds([now.nodes[node].round for node in alive])
-    text = (
+    what = (
         f"{sum(more.values())} messages passed in {window} and no node finished a round: {words.nodes(busy)} in {where}"
     )
     return Finding(
         cause=Cause.LIVELOCK,
         roots=busy,
         culprits=busy,
-        text=text,
+        what=what,
         round=min(now.nodes[node].round for node in alive),
         behind=tuple(sorted(set(alive) - set(busy))),
         witness=edges,

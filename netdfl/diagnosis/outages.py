@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.events import CompiledEvent
+from netdfl.links.events import STANDING, CompiledEvent
 from netdfl.links.overlay import Effective, Overlays, effective
+from netdfl.links.spec import LinkSpec, choose
 
 
 class Outage(NamedTuple):
-    """Whether an edge is up, when it is up again (None: not known), and whether it keeps messages till then."""
+    """Whether an edge is up, when it is up again (None: not known), and whether it keeps messages till then.
+
+    `event` is the entry of the scenario's events that took it down last; None: it is so by `links`.
+    """
 
     up: bool = True
     heals_ns: int | None = None
     holds: bool = False
+    event: int | None = None
 
 
 class Outages:
-    """The state of links by the compiled schedule. Events that go by rounds show in what they dropped."""
+    """The state of links by the compiled schedule. Outages that go by rounds show in what they dropped."""
 
-    def __init__(self, events: Sequence[CompiledEvent], base: Callable[[Edge], str] = lambda edge: "up") -> None:
-        """`base` is a link's state by the scenario, before any event."""
-        self._events = [e for e in events if e.at_ns is not None and e.action in ("set", "unset") and e.blocks]
+    def __init__(
+        self, events: Sequence[CompiledEvent], base: Callable[[Edge], LinkSpec] = lambda edge: LinkSpec()
+    ) -> None:
+        """`base` is a link by the scenario, before any event."""
+        self._on_links = [e for e in events if e.action in ("set", "unset") and e.blocks]
+        self._events = [e for e in self._on_links if e.at_ns is not None]
         self._base = base
         self._crashes = [e for e in events if e.at_ns is not None and e.action == "crash"]
 
@@ -34,8 +42,9 @@ class Outages:
     def edge(self, edge: Edge, now_ns: int) -> Outage:
         """The outage of `edge` at `now_ns`."""
         overlays = Overlays()
-        state = base = self._base(edge)
+        state = base = self._base(edge).state
         holds = state == "down_hold"
+        downs: dict[int, int] = {}
         for event in self._events:
             at_ns = event.at_ns or 0
             if at_ns > now_ns and state == "up":
@@ -45,7 +54,51 @@ class Outages:
             overlays.apply(event)
             state = effective({"state": Effective(base)}, overlays.on_link(edge))["state"].value
             if at_ns > now_ns and state == "up":
-                return Outage(False, at_ns, holds)
+                return Outage(False, at_ns, holds, _last(downs))
             if at_ns <= now_ns:
                 holds = state == "down_hold"
-        return Outage() if state == "up" else Outage(False, None, holds)
+                _follow(downs, event)
+        return Outage() if state == "up" else Outage(False, None, holds, _last(downs))
+
+    def loses(self, edge: Edge, round: int, now_ns: int) -> bool:
+        """Whether a message of `round` that entered `edge` at `now_ns` would be lost for sure."""
+        lost = {STANDING: _is_certain(self._base(edge).loss)}
+        for event in self._on_links:
+            if not any(edge in block for block in event.blocks):
+                continue
+            if event.at_round is not None:
+                if event.at_round <= round and (event.until_round is None or round < event.until_round):
+                    lost |= _certain(event)
+            elif (event.at_ns or 0) <= now_ns:
+                lost |= _certain(event)
+                if event.action == "unset":
+                    lost.pop(event.cause, None)
+        return any(lost.values())
+
+
+def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
+    """Keep which entry holds a link down, by cause."""
+    downs.pop(event.cause, None)
+    if event.action == "set" and event.parameters.get("state", "up") != "up":
+        downs[event.cause] = event.source
+
+
+def _last(downs: dict[int, int]) -> int | None:
+    return next(reversed(downs.values()), None)
+
+
+def _certain(event: CompiledEvent) -> dict[int, bool]:
+    """Whether what an event sets loses every message; empty where it says nothing of that."""
+    said: dict[int, bool] = {}
+    if "loss" in event.parameters:
+        said[event.cause] = _is_certain(event.parameters["loss"])
+    if event.parameters.get("state") in ("down_drop", "down_reset"):
+        said[event.cause] = True
+    return said
+
+
+def _is_certain(loss: Any) -> bool:
+    if isinstance(loss, dict) and "scale" in loss:
+        return False
+    part = choose("loss", loss)
+    return part is not None and getattr(part.build(0), "probability", 0) >= 1

@@ -176,17 +176,17 @@ class Probing:
         nodes = tuple(sorted({node for node, _ in members} | ({me} if cause is Cause.DEADLOCK else set())))
         where = words.rounds([round for _, round in members] or [self._wait.round])
         edges = words.listed(f"{node}->{me}" for node in nodes)
-        text = (
+        what = (
             f"{words.nodes(nodes)} wait for each other in {where}: {me} for {words.listed(sorted(self._missing))}"
             if cause is Cause.DEADLOCK
-            else f"node {me} waits in {where} for {words.nodes(nodes)}, which sent it: lost on {edges}?"
+            else f"node {me} waits in {where} for {words.nodes(nodes)}, which sent it: lost or late on {edges}"
         )
         self._found(
             Finding(
                 cause=cause,
                 roots=nodes if cause is Cause.DEADLOCK else (me,),
                 culprits=nodes,
-                text=text,
+                what=what,
                 round=self._wait.round,
                 witness=tuple((me, source) for source in sorted(self._missing)),
                 began_ns=self._wait.since_ns,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.snapshot import Awaited, Fate, NodeNow, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import DOWN, Awaited, Fate, NodeNow, Snapshot, State, WaitNow, What
 
 
 class Supply(Enum):
@@ -33,7 +33,7 @@ def supply(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) ->
     if awaited.fate is Fate.HELD:
         return Supply.NEVER if cut_for_good else Supply.SURE
     lost = awaited.fate is Fate.LOST and not (awaited.resent or awaited.replaced)
-    if awaited.fate is Fate.NEVER or lost or cut_for_good:
+    if awaited.fate in (Fate.NEVER, Fate.MISSED) or lost or cut_for_good:
         return Supply.NEVER
     return _from_state(giver, awaited)
 
@@ -41,7 +41,7 @@ def supply(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) ->
 def _from_state(giver: NodeNow, awaited: Awaited) -> Supply:
     if giver.state in (State.RUNNING, State.BLOCKED):
         return Supply.SURE
-    if giver.state in (State.CRASHED, State.PAUSED):
+    if giver.state in DOWN:
         return Supply.NEVER if giver.back_ns is None else Supply.SURE
     if awaited.fate is Fate.LOST and awaited.resent:
         return Supply.SURE

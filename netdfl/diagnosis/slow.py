@@ -7,9 +7,17 @@ from collections.abc import Collection, Hashable, Iterator, Sequence
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
-from netdfl.diagnosis.causes import describe_culprits, make_finding, wait_of
+from netdfl.diagnosis.causes import make_finding
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.snapshot import Fate, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.reasons import (
+    awaited_of,
+    edge_of,
+    path_of,
+    reason,
+    sentence,
+    wait_of,
+)
+from netdfl.diagnosis.snapshot import Fate, Snapshot, State
 
 
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
@@ -28,16 +36,14 @@ def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -
 
 def _together(snapshot: Snapshot, cause: Cause, pair: Edge) -> Hashable:
     """What makes waits one stall: the message, the outage that ends at one time, or else the culprit."""
-    if cause is Cause.UNREACHABLE:
-        waiter, source = pair
-        edge = snapshot.edge(*(wait_of(snapshot, waiter).awaited[source].edge or (source, waiter)))
-        if not edge.up:
-            return "cut", edge.heals_ns
+    edge = edge_of(snapshot, pair)
+    if cause is Cause.UNREACHABLE and not edge.up:
+        return "cut", edge.event, edge.heals_ns
     return pair if _by_message(snapshot, pair) else pair[1]
 
 
 def _by_message(snapshot: Snapshot, pair: Edge) -> bool:
-    return wait_of(snapshot, pair[0]).awaited[pair[1]].fate in (Fate.IN_FLIGHT, Fate.LOST)
+    return awaited_of(snapshot, pair).fate in (Fate.IN_FLIGHT, Fate.LOST)
 
 
 def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Iterator[tuple[Cause, Edge]]:
@@ -47,46 +53,20 @@ def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Itera
         node = todo.pop()
         wait = wait_of(snapshot, node)
         for source in sorted(wait.missing):
-            cause = _cause(snapshot, node, wait, source)
-            if cause is not None:
+            cause = reason(snapshot, node, source)
+            if cause not in (None, Cause.DEADLOCK):
                 yield cause, (node, source)
             elif snapshot.nodes[source].wait is not None and source not in seen and source not in stuck:
                 seen.add(source)
                 todo.append(source)
 
 
-def _cause(snapshot: Snapshot, node: NodeId, wait: WaitNow, source: NodeId) -> Cause | None:
-    """Why `source` keeps `node` waiting; None where it waits itself."""
-    awaited, giver = wait.awaited[source], snapshot.nodes[source]
-    if wait.what is What.ROOM:
-        return Cause.FLOW_CONTROL
-    if not snapshot.edge(*(awaited.edge or (source, node))).up:
-        return Cause.UNREACHABLE
-    if awaited.fate is Fate.HELD:
-        return Cause.FLOW_CONTROL
-    if awaited.fate is Fate.IN_FLIGHT:
-        return Cause.STRAGGLER
-    if awaited.fate is Fate.LOST:
-        return Cause.LOST_MESSAGE
-    if awaited.fate is Fate.NEVER:
-        return None
-    if giver.state in (State.CRASHED, State.PAUSED):
-        return Cause.UNREACHABLE
-    if giver.state is State.BLOCKED:
-        return Cause.BLOCKED_LOOP
-    return Cause.STRAGGLER if giver.state is State.RUNNING else None
-
-
 def _say(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], reached: Collection[NodeId]) -> Finding:
     roots = sorted({root for root, _ in pairs})
     behind = tuple(sorted(set(reached) - set(roots)))
     until_ns = _until(snapshot, pairs)
-    text = _sentence(snapshot, cause, pairs, roots)
-    if until_ns is not None and cause is Cause.LOST_MESSAGE:
-        text += f" (until the deadline at {words.seconds(until_ns)})"
-    return make_finding(
-        snapshot, cause, pairs, text + words.behind(behind, roots), behind, permanent=False, until_ns=until_ns
-    )
+    what = _sentence(snapshot, cause, pairs, roots) + words.behind(behind, roots)
+    return make_finding(snapshot, cause, pairs, what, behind, permanent=False, until_ns=until_ns)
 
 
 def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
@@ -94,7 +74,7 @@ def _until(snapshot: Snapshot, pairs: Sequence[Edge]) -> int | None:
     ends: list[int | None] = []
     for root, culprit in pairs:
         wait = wait_of(snapshot, root)
-        edge = snapshot.edge(*(wait.awaited[culprit].edge or (culprit, root)))
+        edge = edge_of(snapshot, (root, culprit))
         own = [wait.deadline_ns, snapshot.nodes[culprit].back_ns, None if edge.up else edge.heals_ns]
         ends.append(min((ns for ns in own if ns is not None), default=None))
     known = [ns for ns in ends if ns is not None]
@@ -109,7 +89,7 @@ def _sentence(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], roots: Se
     for_ = words.seconds(snapshot.at_ns - first.since_ns)
     if cause is Cause.STRAGGLER and _by_message(snapshot, pairs[0]):
         root, culprit = pairs[0]
-        if wait_of(snapshot, root).awaited[culprit].edge == (root, culprit):
+        if path_of(snapshot, pairs[0]) == (root, culprit):
             return f"{who} for node {culprit}, to which its request is still on its way over {root}->{culprit}"
         return f"{who} for the message of node {culprit}, which is still on its way over {culprit}->{root}"
     if cause is Cause.STRAGGLER:
@@ -118,7 +98,7 @@ def _sentence(snapshot: Snapshot, cause: Cause, pairs: Sequence[Edge], roots: Se
         return f"the event loop of node {culprits[0]} has not answered for {for_}; {who} for it"
     if cause is Cause.FLOW_CONTROL:
         return f"{who} for room in the mailbox of {words.nodes(culprits)}, which is full"
-    return f"{who} for {words.nodes(culprits)}, {describe_culprits(snapshot, cause, pairs)}"
+    return sentence(snapshot, pairs)
 
 
 def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding]) -> Iterator[Finding]:
@@ -131,7 +111,7 @@ def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding
                 cause=Cause.BLOCKED_LOOP,
                 roots=(node,),
                 culprits=(node,),
-                text=f"the event loop of node {node} has not answered for {words.seconds(silent_ns)}",
+                what=f"the event loop of node {node} has not answered for {words.seconds(silent_ns)}",
                 round=now.round,
                 began_ns=now.since_ns,
                 found_ns=snapshot.at_ns,

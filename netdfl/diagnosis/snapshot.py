@@ -14,7 +14,11 @@ from netdfl.core.types import Edge, NodeId
 
 
 class State(StrEnum):
-    """What a node does now. `BLOCKED` is an event loop that does not answer, `SENDING` one held by a full mailbox."""
+    """What a node does now.
+
+    `BLOCKED` is an event loop that does not answer, `SENDING` one held by a full mailbox, `STANDING` a node that
+    does nothing and waits for nothing, where nothing can wake it.
+    """
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -23,6 +27,11 @@ class State(StrEnum):
     CRASHED = "crashed"
     PAUSED = "paused"
     BLOCKED = "blocked"
+    STANDING = "standing"
+
+
+DOWN = frozenset({State.CRASHED, State.PAUSED, State.STANDING})
+"""States in which a node gives nothing, whatever others do."""
 
 
 class What(StrEnum):
@@ -37,13 +46,15 @@ class Fate(StrEnum):
     """What became of a message that somebody waits for.
 
     `UNSENT`: its sender has not come to it yet. `HELD`: a full mailbox or a link that is down keeps
-    it. `NEVER`: its sender is past it and did not send it.
+    it. `MISSED`: its sender crashed and, since its return, is past it. `NEVER`: its sender is past it and did
+    not send it.
     """
 
     UNSENT = "unsent"
     IN_FLIGHT = "in_flight"
     HELD = "held"
     LOST = "lost"
+    MISSED = "missed"
     NEVER = "never"
 
 
@@ -51,7 +62,8 @@ class Fate(StrEnum):
 class Awaited:
     """One awaited message: its fate, why it was lost, on which edge, and whether its sender sends it again.
 
-    `replaced`: it is lost, and the next message of its sender does as well.
+    `replaced`: it is lost, and the next message of its sender does as well. `notice`: it is the sender's word that it
+    sends nothing in that step. `kept`: its sender still has it. `in_vain`: the scenario would lose a copy too.
     """
 
     fate: Fate = Fate.UNSENT
@@ -59,6 +71,9 @@ class Awaited:
     edge: Edge | None = None
     resent: bool = False
     replaced: bool = False
+    notice: bool = False
+    kept: bool = True
+    in_vain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +150,7 @@ class EdgeNow:
     """Messages of one directed edge: counts, the last few, and whether it carries anything now.
 
     `dropped` counts by reason. `heals_ns` is when the scenario ends the outage of an edge that is not
-    `up`; None: never.
+    `up`; None: never. `event` is the entry of the scenario's events that took it down; None: `links` did.
     """
 
     sent: int = 0
@@ -145,6 +160,7 @@ class EdgeNow:
     held: int = 0
     up: bool = True
     heals_ns: int | None = None
+    event: int | None = None
     last: tuple[MessageNow, ...] = ()
 
     @property

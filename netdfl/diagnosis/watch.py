@@ -111,7 +111,7 @@ class Watch:
     def close(self, finding: Finding, how: str) -> None:
         """A stall was ended by `how`: `skip` or `resend`."""
         self.open = [each for each in self.open if not each.is_same(finding)]
-        self.closed.append(replace(finding, over=True, text=f"{finding.text} ({how})"))
+        self.closed.append(replace(finding, over=True, ended_by=how))
 
     @property
     def findings(self) -> list[Finding]:

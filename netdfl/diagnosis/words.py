@@ -58,7 +58,27 @@ def until(ends_ns: Sequence[int | None]) -> str:
     return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else "for good"
 
 
-def back(ends_ns: Sequence[int | None]) -> str:
+def back(ends_ns: Sequence[int | None], *, many: bool = False) -> str:
     """`returns at 12 s`, or `does not return`."""
     known = [ns for ns in ends_ns if ns is not None]
-    return f"returns at {seconds(max(known))}" if len(known) == len(ends_ns) else "does not return"
+    if len(known) < len(ends_ns):
+        return f"{'do' if many else 'does'} not return"
+    return f"return{'' if many else 's'} at {seconds(max(known))}"
+
+
+def resumed(ends_ns: Sequence[int | None]) -> str:
+    """`until 12 s`, or `and never resumed`."""
+    known = [ns for ns in ends_ns if ns is not None]
+    return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else "and never resumed"
+
+
+def span(ids: Collection[NodeId]) -> str:
+    """`node 4`, `nodes 0 to 3 and 6`: three or more in a row by their ends."""
+    runs: list[list[NodeId]] = []
+    for node in sorted(ids):
+        if runs and runs[-1][-1] == node - 1:
+            runs[-1].append(node)
+        else:
+            runs.append([node])
+    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else listed(run, ",") for run in runs]
+    return f"node{'s' if len(ids) > 1 else ''} {listed(parts)}".replace(" ,", ",")

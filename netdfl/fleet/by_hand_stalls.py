@@ -15,6 +15,7 @@ from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.remedies import ANYTHING, Options
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace
 from netdfl.record.run import Run, RunDirectory
@@ -57,6 +58,7 @@ def find_stalls(
     nodes: Iterable[NodeId],
     outages: Outages,
     detector: str,
+    options: Options = ANYTHING,
 ) -> tuple[list[Finding], Snapshot]:
     """What held the fleet when its last nodes were stopped, and the moment that shows it.
 
@@ -73,7 +75,7 @@ def find_stalls(
 
     first = moment({node: each.quiet for node, each in accounts.items()})
     second = moment({node: each.last for node, each in accounts.items()})
-    return confirm(diagnose(second, patience_ns=pace.patience_ns), first, second), second
+    return confirm(diagnose(second, patience_ns=pace.patience_ns, options=options), first, second), second
 
 
 def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
@@ -85,7 +87,7 @@ def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
         roots, culprits, behind = (tuple(said[name]) for name in ("roots", "culprits", "behind"))
         finding = Finding(
             cause=Cause(said["cause"]),
-            text=said["text"],
+            what=said["what"],
             round=round,
             began_ns=int((at_s - said["detection_s"]) * NS_PER_S),
             found_ns=int(at_s * NS_PER_S),
@@ -96,7 +98,7 @@ def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
             culprits=culprits,
             behind=behind,
         )
-        found.setdefault((finding.cause, finding.text), finding)
+        found.setdefault((finding.cause, finding.what), finding)
     return list(found.values())
 
 

@@ -22,6 +22,7 @@ from netdfl.diagnosis.fidelity import judge_fidelity
 from netdfl.diagnosis.finding import Finding, by_verdict
 from netdfl.diagnosis.keep import keep_stall
 from netdfl.diagnosis.outages import Outages
+from netdfl.fleet.advice import options_of
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
 from netdfl.fleet.by_hand_stalls import Accounts, find_stalls, read_probed
@@ -214,8 +215,9 @@ def _find_stalls(
         return [], False
     ended = [part for part in parts.values() if part.record.stage in (Stage.STOPPED, Stage.FINISHED)]
     accounts = {p.record.node: said for p in ended if (said := Accounts.read(p.folder)) is not None}
-    outages = Outages(blueprint.schedule, blueprint.links.state)
-    stalled, snapshot = find_stalls(accounts, blueprint.node_ids, outages, blueprint.scenario.failure_detector.kind)
+    outages, detector = Outages(blueprint.schedule, blueprint.links.link), blueprint.scenario.failure_detector.kind
+    options = options_of(blueprint.scenario, launched=False)
+    stalled, snapshot = find_stalls(accounts, blueprint.node_ids, outages, detector, options)
     for finding in stalled:
         note(("suspected: " if finding.suspected else "") + finding.text)
         keep_stall(directory.path, finding, snapshot)

@@ -12,7 +12,7 @@ class SimulatedLedger(NodeLedger):
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the fabric."""
-        self._edge(message).sent += 1
+        self._edge(message).remember(message)
         self.bytes_sent += nbytes
         self.sent_count += 1
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netdfl.core.types import NodeId
+from netdfl.diagnosis import words
 from netdfl.diagnosis.account import give_account, stack_of
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import diagnose, is_over
@@ -17,6 +18,7 @@ from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.recover import Recovery, Resend, Skip, Step
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace, Watch, Window
+from netdfl.fleet.advice import options_of
 from netdfl.links.events import CompiledEvent
 from netdfl.node.ledger import Key
 from netdfl.record.status import Phase
@@ -32,10 +34,11 @@ class Stalls:
     def __init__(self, fleet: SimulatedFleet, schedule: Sequence[CompiledEvent]) -> None:
         """Watch `fleet`, whose scripted events are `schedule`."""
         self.fleet = fleet
-        self.outages = Outages(schedule, fleet.blueprint.links.state)
+        self.outages = Outages(schedule, fleet.blueprint.links.link)
         self.pace = Pace(fleet.blueprint.node_ids)
         self.watch = Watch()
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
+        self.options = options_of(fleet.scenario)
         self._look_ns = self.pace.look_ns
         self.window = Window()
 
@@ -66,7 +69,7 @@ class Stalls:
         """Diagnose the fleet as it is; act where the scenario wants that, and end a livelock."""
         snapshot = self._snapshot(now_ns, idle=False)
         window = self.window.before(snapshot, self.pace)
-        found = diagnose(snapshot, patience_ns=self.pace.patience_ns, window=window)
+        found = diagnose(snapshot, patience_ns=self.pace.patience_ns, window=window, options=self.options)
         self._tell(found, snapshot)
         if not self._recover(found, snapshot) and is_over(found, self._running()):
             self.fleet.end()
@@ -74,7 +77,7 @@ class Stalls:
     def on_idle(self) -> None:
         """Nothing can run and nothing is due: name what holds every node that still waits, and end or free it."""
         snapshot = self._snapshot(self.fleet.loop.now_ns, idle=True)
-        found = diagnose(snapshot, patience_ns=self.pace.patience_ns)
+        found = diagnose(snapshot, patience_ns=self.pace.patience_ns, options=self.options)
         found += self._unnamed(found, snapshot)
         self._tell(found, snapshot)
         if not self._recover(found, snapshot):
@@ -95,8 +98,9 @@ class Stalls:
             Finding(
                 cause=Cause.DEADLOCK,
                 roots=left,
-                text=f"nodes {list(left)} stand still outside any wait, and nothing can ever happen again",
+                what=f"{words.nodes(left)} {'stands' if len(left) == 1 else 'stand'} still outside any wait",
                 round=min(snapshot.nodes[node].round for node in left),
+                began_ns=max(snapshot.nodes[node].since_ns for node in left),
                 found_ns=snapshot.at_ns,
                 permanent=True,
             )
@@ -115,7 +119,7 @@ class Stalls:
             accounts[i] = account
             state = _state(node)
             if state is None and idle and account.state is State.RUNNING:
-                state = State.PAUSED
+                state = State.STANDING
             if state is not None:
                 back_ns, keeps = self._back(i, now_ns)
                 down[i] = Down(state, account.round, self.pace.rounds[i][1], back_ns, keeps)

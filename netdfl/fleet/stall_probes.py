@@ -18,6 +18,7 @@ from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.recover import Recovery, Resend, Skip, Step
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch, Window
+from netdfl.fleet.advice import options_of
 from netdfl.links.events import CompiledEvent
 from netdfl.record.status import Phase
 from netdfl.scenario.build import build_links
@@ -36,10 +37,11 @@ class StallProbes:
     def __init__(self, launcher: Launcher, schedule: Sequence[CompiledEvent]) -> None:
         """Watch the fleet of `launcher`, whose scripted events are `schedule`."""
         self.launcher, self.schedule = launcher, schedule
-        self.outages = Outages(schedule, build_links(launcher.scenario).state)
+        self.outages = Outages(schedule, build_links(launcher.scenario).link)
         self.pace = Pace(range(launcher.scenario.num_nodes))
         self.watch = Watch()
         self.recovery = Recovery(launcher.scenario.wait.on_stall, lambda step: step.src in launcher.live)
+        self.options = options_of(launcher.scenario)
         self.over = False
         self.accounts: dict[NodeId, Account] = {}
         self.window = Window()
@@ -94,7 +96,7 @@ class StallProbes:
         await asyncio.sleep(BETWEEN_S)
         second = await self._snapshot()
         window = self.window.before(second, self.pace)
-        found = diagnose(second, patience_ns=self.pace.patience_ns, window=window)
+        found = diagnose(second, patience_ns=self.pace.patience_ns, window=window, options=self.options)
         found = confirm(found, first, second)
         self._tell(found, second)
         if not self._recover(found, second) and is_over(found, self._running()):

@@ -9,12 +9,14 @@ from typing import TypeAlias
 from netdfl.core.clock import Clock
 from netdfl.core.fates import FateClass, MessageCounts, class_of
 from netdfl.core.types import Edge, Kind, Message, NodeId
+from netdfl.node.slots import Slots
 from netdfl.record.base import Recorder
 from netdfl.transport.base import Fate
 
 LAST = 8
 LAST_LOST = 32
 _ASIDE = (Kind.HEARTBEAT, Kind.PROBE)
+_OF_ROUNDS = (Kind.DATA, Kind.NOTICE)
 
 Key: TypeAlias = tuple[str, int, int, int, int]
 """What tells the messages of one edge apart: kind, epoch, round, step, attempt."""
@@ -27,7 +29,8 @@ class EdgeCount:
     """Messages of one directed edge, from the sender's side.
 
     `dropped` counts by fate what did not arrive. `flying` is what is not settled, with the time when it
-    was sent; `last` and `last_lost` are the latest that were settled.
+    was sent; `last` and `last_lost` are the latest that were settled. `slots` is what of the rounds was ever sent,
+    by kind and epoch: it outlives the short memory of what became of each.
     """
 
     sent: int = 0
@@ -37,6 +40,17 @@ class EdgeCount:
     flying: dict[Key, int] = field(default_factory=dict)
     last: deque[Settled] = field(default_factory=lambda: deque(maxlen=LAST))
     last_lost: deque[Settled] = field(default_factory=lambda: deque(maxlen=LAST_LOST))
+    slots: dict[tuple[str, int], Slots] = field(default_factory=dict)
+
+    def remember(self, message: Message) -> None:
+        """`message` was handed to the transport."""
+        self.sent += 1
+        if message.kind in _OF_ROUNDS:
+            life = message.kind, message.epoch
+            slots = self.slots.get(life)
+            if slots is None:
+                slots = self.slots[life] = Slots()
+            slots.add((message.round, message.step))
 
     @property
     def in_flight(self) -> int:
@@ -65,7 +79,7 @@ class NodeLedger:
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the transport."""
         edge = self._edge(message)
-        edge.sent += 1
+        edge.remember(message)
         edge.flying[message.kind, message.epoch, message.round, message.step, message.attempt] = at_ns
         self.bytes_sent += nbytes
         self.sent_count += 1

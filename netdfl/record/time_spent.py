@@ -141,7 +141,7 @@ def _rounds(history: History, deadlines: Mapping[int, Sequence[float]]) -> dict[
         for each in rounds:
             took[each.round].append(each.end - each.begin)
     found: dict[str, list[float | None]] = {"median_s": [], "longest_s": [], "deadline_s": []}
-    for round in range(max(took) + 1):
+    for round in range(max(took, default=-1) + 1):
         lengths, limits = took.get(round), deadlines.get(round)
         found["median_s"].append(median(lengths) if lengths else None)
         found["longest_s"].append(max(lengths) if lengths else None)

@@ -10,7 +10,7 @@ from wait_graphs import FLYING, fleet, fleets, is_, lost, plain_waits, waits
 
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.reduce import hopeless, reduce
-from netdfl.diagnosis.snapshot import Awaited, EdgeNow, Fate, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import DOWN, Awaited, EdgeNow, Fate, Snapshot, State, WaitNow, What
 
 
 def can_give(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId, free: frozenset[NodeId]) -> bool:
@@ -20,7 +20,7 @@ def can_give(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId, 
         return True
     if given.fate is Fate.NEVER or (wait.what is What.MESSAGE and not edge.up and edge.heals_ns is None):
         return False
-    alive = now.state not in (State.CRASHED, State.PAUSED) or now.back_ns is not None
+    alive = now.state not in DOWN or now.back_ns is not None
     if given.fate is Fate.LOST:
         follows = given.replaced and now.state is not State.FINISHED and (now.wait is None or source in free)
         return alive and (given.resent or follows)

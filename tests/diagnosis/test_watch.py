@@ -75,7 +75,7 @@ def fate_of(giver: Account | None) -> Fate:
         (account(1, edges={0: edge(lost=0)}), Fate.LOST),
         (account(1, epoch=1, edges={0: edge(lost=0)}), Fate.UNSENT),
         (account(1, epoch=1, round=4, edges={0: edge(lost=0)}), Fate.LOST),
-        (account(1, epoch=1, round=4), Fate.LOST),
+        (account(1, epoch=1, round=4), Fate.MISSED),
         (None, Fate.UNSENT),
     ],
     ids=[
@@ -87,7 +87,7 @@ def fate_of(giver: Account | None) -> Fate:
         "lost",
         "sends again after its restart",
         "lost before its restart",
-        "unknown before its restart",
+        "not sent before its restart",
         "crashed",
     ],
 )
@@ -154,9 +154,9 @@ def cut(at_ns: int, state: str | None, cause: int = 0) -> CompiledEvent:
 def test_outages_tell_when_a_link_heals() -> None:
     outages = Outages([cut(10, "down_drop"), cut(30, "down_hold", 1), cut(40, None), cut(50, None, 1)])
     states = [outages.edge((1, 0), at_ns) for at_ns in (5, 10, 35, 45, 50)]
-    assert states == [Outage(), Outage(False, 50), Outage(False, 50), Outage(False, 50, True), Outage()]
+    assert states == [Outage(), *(Outage(False, 50, hold, 0) for hold in (False, False, True)), Outage()]
     assert outages.edge((0, 1), 35) == Outage()
-    assert Outages([cut(10, "down_hold")]).edge((1, 0), 20) == Outage(False, None, True)
+    assert Outages([cut(10, "down_hold")]).edge((1, 0), 20) == Outage(False, None, True, 0)
 
 
 def test_pace_follows_the_median_node() -> None:

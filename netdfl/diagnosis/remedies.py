@@ -1,0 +1,88 @@
+"""Which settings of the scenario would have ended a stall: only such as can be written, and that change something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from netdfl.core.types import Edge
+from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.reasons import awaited_of, reason, wait_of
+from netdfl.diagnosis.snapshot import Fate, Snapshot, What
+
+DEADLINE = "wait.deadline: auto"
+SKIP = "wait.on_stall: skip"
+RESEND = "wait.on_stall: resend"
+ANSWERED = "delivery: acknowledged"
+HEARTBEATS = "failure_detector: heartbeat"
+HALVES = "algorithm.bipartite: true"
+FEWER_STEPS = "algorithm.gossip_steps: 1"
+ANY = "wait.for: any"
+ALL = "wait.for: all"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What of a scenario bears on the remedies: `allows`, whether it may be given a setting that it does not have."""
+
+    allows: Callable[[str], bool] = lambda setting: True
+
+
+ANYTHING = Options()
+"""Where the scenario is not at hand."""
+
+
+def advise(finding: Finding, snapshot: Snapshot, options: Options) -> Finding:
+    """`finding` with its remedies."""
+    return replace(
+        finding, remedies=tuple(each for each in _fitting(finding, snapshot, options) if options.allows(each))
+    )
+
+
+def _fitting(finding: Finding, snapshot: Snapshot, options: Options) -> Iterator[str]:
+    if finding.cause is Cause.LIVELOCK:
+        yield FEWER_STEPS
+        return
+    pairs = [pair for pair in finding.witness if snapshot.nodes[pair[0]].wait is not None]
+    if any(wait_of(snapshot, waiter).what is What.ROOM for waiter, _ in pairs):
+        if finding.cause is Cause.FLOW_CONTROL:
+            yield ALL
+        return
+    if not pairs or _in_need_of(snapshot, pairs):
+        return
+    yield from _for_good(snapshot, pairs) if finding.permanent else _for_now(finding, snapshot, pairs)
+
+
+def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
+    """Whether some node waits for one that nobody can do without, and that is out of reach: a server."""
+    return any(wait_of(snapshot, pair[0]).essential and reason(snapshot, *pair) is Cause.UNREACHABLE for pair in pairs)
+
+
+def _for_good(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
+    """What ends waits that nothing ends."""
+    causes, kinds = {reason(snapshot, *pair) for pair in pairs}, {wait_of(snapshot, pair[0]).what for pair in pairs}
+    awaited = [awaited_of(snapshot, pair) for pair in pairs]
+    yield DEADLINE
+    if causes == {Cause.LOST_MESSAGE} and not any(each.in_vain for each in awaited):
+        if all(each.kept for each in awaited):
+            yield RESEND
+        if kinds == {What.MESSAGE} and not any(each.notice for each in awaited):
+            yield ANSWERED
+    if causes == {Cause.UNREACHABLE} and not any(each.fate is Fate.MISSED for each in awaited):
+        yield HEARTBEATS
+    if kinds == {What.REPLY} and causes <= {Cause.DEADLOCK, None}:
+        yield HALVES
+    yield SKIP
+
+
+def _for_now(finding: Finding, snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
+    """What would not wait for what ends by itself."""
+    waits = [wait_of(snapshot, waiter) for waiter, _ in pairs]
+    if any(wait.deadline_ns is not None for wait in waits):
+        return
+    if finding.cause in (Cause.UNREACHABLE, Cause.LOST_MESSAGE, Cause.BLOCKED_LOOP):
+        yield DEADLINE
+    if finding.cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
+        yield HEARTBEATS
+    if finding.cause is Cause.STRAGGLER and all(len(wait.awaited) + len(wait.have) > 1 for wait in waits):
+        yield ANY

@@ -1,0 +1,43 @@
+"""What was sent, remembered in little: the rounds and steps of one kind of message, as runs without gaps."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TypeAlias
+
+Slot: TypeAlias = tuple[int, int]
+"""A round and a step."""
+Run: TypeAlias = tuple[Slot, Slot]
+"""The first and the last slot of a run; between them every step of every round was sent that there was."""
+
+MOST_RUNS = 256
+
+
+class Slots:
+    """The slots that were sent, of which the last 256 runs are remembered.
+
+    A run goes on with the next step of its round, or with step 0 of the next round. On a static graph there is
+    one run however long it lasts; where neighbors change, each message may be a run of its own.
+    """
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        """Nothing was sent yet."""
+        self._runs: deque[Run] = deque(maxlen=MOST_RUNS)
+
+    def add(self, slot: Slot) -> None:
+        """`slot` is sent; one that is sent again is in already."""
+        if self._runs:
+            first, last = self._runs[-1]
+            if slot <= last:
+                return
+            if slot in ((last[0], last[1] + 1), (last[0] + 1, 0)):
+                self._runs[-1] = (first, slot)
+                return
+        self._runs.append((slot, slot))
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All that is remembered, in order."""
+        return tuple(self._runs)
