@@ -5,18 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from netdfl.scenario.sketch import names_of
 from netdfl.scenario.slots import Slot, Table
 
 
 def listed(module: str, name: str) -> Callable[[], Table]:
     """The table `name` of `module`."""
     return lambda: getattr(importlib.import_module(module), name)
-
-
-def chosen(module: str, *names: str) -> Callable[[], Table]:
-    """Functions of a module that imports torch, by their own names, read from its source."""
-    return lambda: {name: names_of(module)[name] for name in names}
 
 
 WEIGHTS = Slot("weights", listed("netdfl.topology.catalog", "WEIGHTS"), default="auto")

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from netdfl.scenario.fields import Choice
 from netdfl.scenario.parts import Part
 from netdfl.scenario.slots import Slot
-from netdfl.scenario.tables import AUGMENTATIONS, MODELS, PARTITIONS, chosen, listed
+from netdfl.scenario.tables import AUGMENTATIONS, MODELS, PARTITIONS, listed
 
 
 def _device(value: str) -> str:
@@ -57,7 +57,7 @@ class Train(Choice):
 
 
 def _tasks() -> dict[str, object]:
-    return {"train": Train, **chosen("netdfl.training.toy", "consensus", "quadratic")()}
+    return {"train": Train, **listed("netdfl.training.catalog", "TOYS")()}
 
 
 TASK = Slot("task", _tasks, default="train")

@@ -33,7 +33,8 @@ from netdfl.topology.pairing import halves
 from netdfl.topology.selection import Everyone, Private, sampled
 from netdfl.topology.weights import uniform
 from netdfl.training.base import Update
-from netdfl.training.toy import Quadratic, consensus, optimum
+from netdfl.training.catalog import consensus
+from netdfl.training.toy import Quadratic, optimum
 
 NODES, DIM = 8, 6
 EXACT = 1e-12

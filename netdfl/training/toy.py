@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,10 +13,7 @@ from torch import Tensor
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
-from netdfl.core.units import PositiveFloat, PositiveInt
 from netdfl.training.base import Gradient, LocalData
-
-Dtype = Literal["float32", "float64"]
 
 
 @dataclass(frozen=True)
@@ -116,53 +112,3 @@ def optimum(tasks: Sequence[Quadratic]) -> Tensor:
     pulled = (curvature * torch.stack([task.center for task in tasks])).sum(0) / curvature.sum(0)
     still = torch.stack([task.start for task in tasks]).mean(0)
     return torch.where(curvature.sum(0) > 0, pulled, still)
-
-
-def consensus(
-    node: NodeId,
-    streams: Streams,
-    /,
-    *,
-    dim: PositiveInt = 16,
-    init: Literal["normal", "integers", "ramp"] = "normal",
-    dtype: Dtype = "float64",
-) -> Quadratic:
-    """Agree on the mean of the starting vectors, with no gradient: what a method does by itself.
-
-    `normal` draws N(0, 1), `integers` draws whole numbers from 0 to 1023, `ramp` is node + coordinate.
-    """
-    rng = streams.rng("consensus", node)
-    kind = getattr(torch, dtype)
-    if init == "normal":
-        start = torch.from_numpy(rng.standard_normal(dim)).to(kind)
-    elif init == "integers":
-        start = torch.from_numpy(rng.integers(0, 1024, dim)).to(kind)
-    else:
-        start = torch.arange(dim, dtype=kind) + node
-    still = torch.zeros(dim, dtype=kind)
-    return Quadratic(still, start, still, node=node, streams=streams)
-
-
-def quadratic(
-    node: NodeId,
-    streams: Streams,
-    /,
-    *,
-    dim: PositiveInt = 16,
-    heterogeneity: float = 1.0,
-    condition: float = 1.0,
-    curvature: PositiveFloat | tuple[PositiveFloat, ...] = 1.0,
-    noise: float = 0.0,
-    dtype: Dtype = "float64",
-) -> Quadratic:
-    """Minimise the mean of quadratics whose centers differ by `heterogeneity` from node to node.
-
-    f_i(x) = 1/2 sum_k h_ik (x_k - c_ik)^2. A node's curvatures h_ik run from a / `condition` to a over the
-    coordinates k, with a = `curvature`; a list gives each node its own a, and begins again where it is too short. Where
-    they differ, clients that make several steps drift: the optimum is sum h_i c_i / sum h_i, not the mean of the c_i.
-    """
-    kind = getattr(torch, dtype)
-    center = torch.from_numpy(streams.rng("quadratic", node).standard_normal(dim)).to(kind) * heterogeneity
-    own = curvature[node % len(curvature)] if isinstance(curvature, tuple) else curvature
-    pulls = torch.logspace(-math.log10(condition), 0, dim, dtype=kind) * own
-    return Quadratic(center, torch.zeros(dim, dtype=kind), pulls, node=node, streams=streams, noise=noise)

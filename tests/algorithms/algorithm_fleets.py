@@ -17,8 +17,9 @@ from netdfl.testing.rounds import States
 from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.network import Network
 from netdfl.topology.selection import sampled
+from netdfl.training.catalog import consensus
 from netdfl.training.sgd import LocalSgd
-from netdfl.training.toy import Quadratic, consensus
+from netdfl.training.toy import Quadratic
 
 N, DIM = 6, 5
 STREAMS = Streams(11)

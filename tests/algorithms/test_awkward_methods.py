@@ -32,8 +32,9 @@ from netdfl.testing.loopback import run_fleet
 from netdfl.testing.rounds import first_states, play_rounds
 from netdfl.topology.network import Network
 from netdfl.training.base import LocalData, Received, Update
+from netdfl.training.catalog import consensus
 from netdfl.training.sgd import LocalSgd
-from netdfl.training.toy import Quadratic, consensus
+from netdfl.training.toy import Quadratic
 
 LR = 0.1
 

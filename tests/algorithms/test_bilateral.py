@@ -23,7 +23,7 @@ from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.topology.pairing import halves, inside
 from netdfl.topology.weights import uniform
-from netdfl.training.toy import consensus
+from netdfl.training.catalog import consensus
 
 MIXING = ALGORITHMS["ad_psgd"].build(EXCHANGE).mixing
 

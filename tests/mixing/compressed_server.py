@@ -17,7 +17,7 @@ from netdfl.testing.rounds import first_states, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.topology.selection import sampled
-from netdfl.training.toy import quadratic
+from netdfl.training.catalog import quadratic
 
 CLIENTS, DIM, LR = 6, 20, 0.3
 

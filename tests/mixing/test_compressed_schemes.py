@@ -30,7 +30,7 @@ from netdfl.mixing.push_sum import PushSum
 from netdfl.testing.contract import CHECKS
 from netdfl.testing.loopback import run_fleet
 from netdfl.training.base import Update
-from netdfl.training.toy import quadratic
+from netdfl.training.catalog import quadratic
 
 
 class Passes:

@@ -25,7 +25,7 @@ from netdfl.mixing.payloads import pack
 from netdfl.testing.loopback import run_fleet
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
-from netdfl.training.toy import quadratic
+from netdfl.training.catalog import quadratic
 
 NETWORK = Network(TOPOLOGIES["star"](CLIENTS + 1, Streams(1)), server=CLIENTS)
 EXCHANGE = Exchange(wait=WaitPolicy(deadline_ns=1_000_000))

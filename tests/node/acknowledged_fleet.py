@@ -21,7 +21,7 @@ from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
 from netdfl.testing.loopback import InlineWorker, LastState, Loopback, SilentRecorder
 from netdfl.topology.network import Network
-from netdfl.training.toy import consensus
+from netdfl.training.catalog import consensus
 from netdfl.transport.base import Sink
 
 MS = 1_000_000

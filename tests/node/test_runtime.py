@@ -28,7 +28,8 @@ from netdfl.testing.loopback import InlineWorker, LastState, Loopback, SilentRec
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.base import Gradient
-from netdfl.training.toy import Quadratic, quadratic
+from netdfl.training.catalog import quadratic
+from netdfl.training.toy import Quadratic
 from netdfl.transport.base import Fate, Sink
 
 N, STREAMS = 4, Streams(3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -11,7 +10,6 @@ from pydantic import ValidationError
 
 from netdfl.core.units import Bound, PositiveInt, Probability, SizeBytes, TimeNs
 from netdfl.scenario.parts import Part, model_of
-from netdfl.scenario.sketch import names_of
 
 
 @dataclass(frozen=True)
@@ -97,17 +95,3 @@ def test_a_parameter_without_a_type_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"'x' .* has no type"):
         model_of(untyped, "untyped")
-
-
-def test_a_sketch_has_the_signature_of_the_real_function() -> None:
-    from netdfl.training import toy
-
-    for name in ("consensus", "quadratic"):
-        sketch, real = names_of("netdfl.training.toy")[name], getattr(toy, name)
-        known = inspect.signature(real, eval_str=True).parameters
-        for parameter in inspect.signature(sketch).parameters.values():
-            assert (parameter.kind, parameter.default) == (known[parameter.name].kind, known[parameter.name].default)
-            if parameter.annotation is not parameter.empty:
-                assert parameter.annotation == known[parameter.name].annotation
-        assert sketch.real is real
-        assert sketch.__doc__.splitlines()[0] == real.__doc__.splitlines()[0]

@@ -13,10 +13,10 @@ from torch import Tensor
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.base import Gradient, Received
+from netdfl.training.catalog import quadratic
 from netdfl.training.ole import Ole
 from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.sgd import LocalSgd, NoState, Plain, clip, sam
-from netdfl.training.toy import quadratic
 
 DIM = 7
 VIEW = View(0, 3, 1, (), (), 1.0, {}, {})

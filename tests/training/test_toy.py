@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from netdfl.core.rng import Streams
-from netdfl.training.toy import consensus, optimum, quadratic
+from netdfl.training.catalog import consensus, quadratic
+from netdfl.training.toy import optimum
 
 STREAMS = Streams(8)
 

@@ -1,0 +1,81 @@
+"""The built-in toy tasks by name: functions from a node and the random streams to its task.
+
+Each imports torch only when it is called, so that the table, and a scenario's schema with it, comes without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId
+from netdfl.core.units import PositiveFloat, PositiveInt
+
+if TYPE_CHECKING:
+    from netdfl.training.toy import Quadratic
+
+Dtype = Literal["float32", "float64"]
+
+
+def consensus(
+    node: NodeId,
+    streams: Streams,
+    /,
+    *,
+    dim: PositiveInt = 16,
+    init: Literal["normal", "integers", "ramp"] = "normal",
+    dtype: Dtype = "float64",
+) -> Quadratic:
+    """Agree on the mean of the starting vectors, with no gradient: what a method does by itself.
+
+    `normal` draws N(0, 1), `integers` draws whole numbers from 0 to 1023, `ramp` is node + coordinate.
+    """
+    import torch
+
+    from netdfl.training.toy import Quadratic
+
+    rng = streams.rng("consensus", node)
+    kind = getattr(torch, dtype)
+    if init == "normal":
+        start = torch.from_numpy(rng.standard_normal(dim)).to(kind)
+    elif init == "integers":
+        start = torch.from_numpy(rng.integers(0, 1024, dim)).to(kind)
+    else:
+        start = torch.arange(dim, dtype=kind) + node
+    still = torch.zeros(dim, dtype=kind)
+    return Quadratic(still, start, still, node=node, streams=streams)
+
+
+def quadratic(
+    node: NodeId,
+    streams: Streams,
+    /,
+    *,
+    dim: PositiveInt = 16,
+    heterogeneity: float = 1.0,
+    condition: float = 1.0,
+    curvature: PositiveFloat | tuple[PositiveFloat, ...] = 1.0,
+    noise: float = 0.0,
+    dtype: Dtype = "float64",
+) -> Quadratic:
+    """Minimise the mean of quadratics whose centers differ by `heterogeneity` from node to node.
+
+    f_i(x) = 1/2 sum_k h_ik (x_k - c_ik)^2. A node's curvatures h_ik run from a / `condition` to a over the
+    coordinates k, with a = `curvature`; a list gives each node its own a, and begins again where it is too short. Where
+    they differ, clients that make several steps drift: the optimum is sum h_i c_i / sum h_i, not the mean of the c_i.
+    """
+    import torch
+
+    from netdfl.training.toy import Quadratic
+
+    kind = getattr(torch, dtype)
+    center = torch.from_numpy(streams.rng("quadratic", node).standard_normal(dim)).to(kind) * heterogeneity
+    own = curvature[node % len(curvature)] if isinstance(curvature, tuple) else curvature
+    pulls = torch.logspace(-math.log10(condition), 0, dim, dtype=kind) * own
+    return Quadratic(center, torch.zeros(dim, dtype=kind), pulls, node=node, streams=streams, noise=noise)
+
+
+TOYS: Mapping[str, Callable[..., Quadratic]] = MappingProxyType({"consensus": consensus, "quadratic": quadratic})
