@@ -64,9 +64,7 @@ def test_the_order_of_overrides_does_not_matter() -> None:
 
 
 def test_keys_given_by_an_override_stay_strict() -> None:
-    assert mistake("algorithm.name=dpsgd", "algorithm.rho=0.9").startswith(
-        "--set algorithm.rho=0.9: unknown key 'rho'"
-    )
+    assert mistake("algorithm.name=dpsgd", "algorithm.rho=0.9").startswith("--set algorithm.rho=0.9: unknown key 'rho'")
 
 
 def test_without_a_new_discriminator_nothing_is_dropped() -> None:
