@@ -5,6 +5,7 @@ The one home of the classification: live views, results, reports and studies all
 
 from __future__ import annotations
 
+import re
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 
@@ -51,6 +52,7 @@ MEANINGS = {
 NOT_DELIVERED = tuple(name.value for name in FateClass if name is not FateClass.DELIVERED)
 """The names of all other classes."""
 
+_FATE = re.compile(r"[a-z_]+(:[\w.-]{1,64})?")
 _CLASSES = {
     Fate.DELIVERED: FateClass.DELIVERED,
     Fate.LATE: FateClass.LATE,
@@ -69,7 +71,7 @@ def class_of(fate: str) -> FateClass:
 
 def is_fate(text: str) -> bool:
     """Whether `text` is a fate; who hears of one from another node asks first."""
-    return text.partition(":")[0] in _CLASSES
+    return text.partition(":")[0] in _CLASSES and _FATE.fullmatch(text) is not None
 
 
 def reason_of(fate: str) -> str:

@@ -19,7 +19,7 @@ from netdfl.fleet.by_hand import Request
 from netdfl.fleet.by_hand_record import NodeRecord, Stage
 from netdfl.fleet.script import fresh_round
 from netdfl.links.events import CompiledEvent
-from netdfl.transport.identity import Identity
+from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.meeting import Line, Meeting, Reply, make_call
 
 LEAD_NS = 1_000_000_000
@@ -156,7 +156,7 @@ class Gathering:
             if reply is not None and reply.start_ns is not None:
                 best = reply if best is None else min(best, reply, key=_took)
             elif reply is not None:
-                what = self._say_missing(list(reply.answer.missing), {})
+                what = self._say_missing([node for node in reply.answer.missing if node in self.request.peers], {})
             if best is None:
                 await self._pause(what)
             else:
@@ -186,7 +186,7 @@ class Gathering:
         except TransportError:
             return None
         if reply.answer.refusal:
-            raise InputError(f"{self._who([peer])} refuses this node: {reply.answer.refusal}")
+            raise InputError(f"{self._who([peer])} refuses this node: {plainly(reply.answer.refusal, 500)}")
         return reply
 
     async def _ask_all(self, run_id: bytes = b"", nodes: Collection[NodeId] | None = None) -> dict[NodeId, Reply]:

@@ -90,7 +90,8 @@ class Odd(NamedTuple):
 def _by_sender(run: Run, kind: str) -> list[Odd]:
     rows = run.rows(
         "SELECT TRY_CAST(details->>'src' AS INTEGER) AS src, coalesce(details->>'reason', 'not_finite') AS reason, "
-        "count(*), min(round), list_sort(list(DISTINCT node)) FROM events WHERE kind = ? AND node IS NOT NULL "
+        "sum(coalesce(TRY_CAST(details->>'messages' AS INTEGER), 1))::BIGINT, min(round), "
+        "list_sort(list(DISTINCT node)) FROM events WHERE kind = ? AND node IS NOT NULL "
         "GROUP BY 1, 2 ORDER BY 1 NULLS LAST, 2",
         [kind],
     )

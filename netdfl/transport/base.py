@@ -11,7 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from netdfl.core.fates import Fate as Fate
+from netdfl.core.fates import is_fate
 from netdfl.core.types import Edge, Message
+
+MOST_NS = 1 << 60
+"""A time on the fleet's clock that another node tells is within so many nanoseconds of the start, some 36 years."""
+
+
+def may_be_told(fate: str, arrived_ns: int | None) -> bool:
+    """Whether another node may say this of a message: a fate that there is, and a time that can be."""
+    return is_fate(fate) and (arrived_ns is None or abs(arrived_ns) <= MOST_NS)
 
 
 class Sink(Protocol):

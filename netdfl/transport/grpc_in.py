@@ -12,16 +12,19 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.errors import ForeignMessage, MessageError
-from netdfl.core.types import Message, NodeId, Payload
+from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError
+from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.chunks import Assembly
 from netdfl.transport.grpc_out import FULL, GO_ON, SERVICE
-from netdfl.transport.identity import Identity
+from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.options import GrpcOptions
 from netdfl.transport.stamp import STAMP, StampedSink
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
+
+NO_ROUND = -1
+"""The round of a message that is of none."""
 
 
 class StaleEpoch(ForeignMessage):
@@ -93,10 +96,10 @@ class Inlet:
         try:
             caller = HelloRequest.FromString(data)
         except DecodeError:
-            self._ledger.refused(None, "malformed", f"{len(data)} bytes came that are no hello")
+            self._ledger.refused(None, "malformed", f"{len(data)} bytes came that are no hello{_whence(context)}")
             return HelloReply(reason="this is no hello of netdfl.v1")
         if reason := self._objection(caller):
-            self._ledger.refused((caller.node, self._me.node), "foreign", reason)
+            self._ledger.refused(self._edge(caller.node), "foreign", reason + _whence(context))
             return HelloReply(reason=reason)
         self._epochs[caller.node] = caller.epoch
         return HelloReply(accepted=True)
@@ -142,6 +145,8 @@ class Inlet:
             return self._refuse(error, header)
 
     def _admit(self, header: wire.Header) -> None:
+        if header.round < NO_ROUND or header.step < 0:
+            raise MalformedMessage(f"a message is of round {header.round}, step {header.step}; both count from 0")
         newest = self._epochs.get(header.src)
         if header.run_id != self._me.run_id:
             raise ForeignMessage(f"a message of run {header.run_id.hex()} came to run {self._me.run_id.hex()}")
@@ -188,10 +193,18 @@ class Inlet:
         except TimeoutError:
             return FULL
 
+    def _edge(self, src: int) -> Edge | None:
+        """The edge from `src`, if that is a peer: a stranger may claim to be any number, and has no edge."""
+        return (src, self._me.node) if src in self._known else None
+
     def _refuse(self, error: MessageError, header: wire.Header | None) -> Receipt:
-        edge = None if header is None else (header.src, self._me.node)
-        self._ledger.refused(edge, error.reason, str(error))
+        self._ledger.refused(None if header is None else self._edge(header.src), error.reason, str(error))
         return Receipt(fate=f"refused:{error.reason}", arrived_ns=self._clock.now_ns(), reason=str(error))
+
+
+def _whence(context: Any) -> str:
+    """Where a caller calls from, for a sentence."""
+    return f" (from {plainly(str(context.peer()))})"
 
 
 def _stamp_of(context: Any) -> bytes | None:

@@ -17,12 +17,11 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.fates import is_fate
 from netdfl.core.types import Message, NodeId
 from netdfl.transport import wire
-from netdfl.transport.base import Ledger
+from netdfl.transport.base import Ledger, may_be_told
 from netdfl.transport.chunks import split
-from netdfl.transport.identity import Identity
+from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.options import GrpcOptions
 from netdfl.transport.stamp import STAMP
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
@@ -175,7 +174,8 @@ class Outlet:
             if receipt.fate == HELLO_FIRST and not just_greeted:
                 self._greeted = False  # the peer was restarted behind the same address
             elif receipt.fate != FULL:
-                return (receipt.fate, receipt.arrived_ns) if is_fate(receipt.fate) else (BROKEN_CALL, None)
+                told = receipt.fate, receipt.arrived_ns
+                return told if may_be_told(*told) else (BROKEN_CALL, None)
 
     async def _call(self, entry: _Entry) -> bytes:
         payload = entry.message.payload
@@ -223,4 +223,4 @@ class Outlet:
         greeting = self._me.greeting(self._peer).SerializeToString()
         reply = HelloReply.FromString(await hello(greeting, timeout=self._deadline_s))
         self._greeted = reply.accepted
-        return "" if reply.accepted else str(reply.reason)
+        return "" if reply.accepted else plainly(reply.reason, 500)

@@ -8,6 +8,10 @@ from netdfl.core.types import NodeId
 from netdfl.transport.v1.data_pb2 import HelloRequest
 from netdfl.transport.wire import PROTOCOL_VERSION
 
+MOST_EPOCH = 1 << 20
+"""How often a node may say that it was restarted: more is no restart, and would keep the node itself out."""
+MOST_LETTERS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -37,5 +41,15 @@ class Identity:
             ("scenario", caller.scenario_hash, self.scenario_hash),
             ("address, which it takes for node", caller.callee, self.node),
         )
-        wrong = [f"{what} {theirs}, expected {ours}" for what, theirs, ours in compared if theirs != ours]
-        return f"node {caller.node} comes with another {'; another '.join(wrong)}" if wrong else ""
+        wrong = [f"{what} {plainly(str(theirs))}, expected {ours}" for what, theirs, ours in compared if theirs != ours]
+        if wrong:
+            return f"node {caller.node} comes with another {'; another '.join(wrong)}"
+        if caller.epoch > MOST_EPOCH:
+            return f"node {caller.node} says that it was restarted {caller.epoch} times, at most {MOST_EPOCH} are taken"
+        return ""
+
+
+def plainly(text: str, most: int = MOST_LETTERS) -> str:
+    """What a stranger says, as it may stand in a sentence: on one line, and not for long."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text[:most])
+    return shown if len(text) <= most else f"{shown}..."

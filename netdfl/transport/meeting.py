@@ -16,13 +16,15 @@ import grpc.aio
 
 from netdfl.core.errors import TransportError
 from netdfl.core.types import NodeId
-from netdfl.transport.identity import Identity
+from netdfl.transport.base import MOST_NS
+from netdfl.transport.identity import MOST_EPOCH, Identity
 from netdfl.transport.v1.data_pb2 import HelloRequest
 from netdfl.transport.v1.meeting_pb2 import ASKING, FINISHED, READY, RUNNING, Answer, Call, Phase
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 __all__ = ["ASKING", "FINISHED", "READY", "RUNNING", "Answer", "Line", "Meeting", "Reply", "make_call"]
 
+MOST_ROUND = (1 << 31) - 1
 _SERVICE = "netdfl.v1.Meeting"
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0)]
 
@@ -55,7 +57,8 @@ class Meeting:
     async def meet(self, call: Call, context: Any) -> Answer:
         """Hear how far the caller is; say how far this node is."""
         if refusal := self._objection(call):
-            self.refused[call.node] = refusal
+            if call.node in self.members:  # of others, nobody asks why they did not come
+                self.refused[call.node] = refusal
             return Answer(refusal=refusal)
         answer = self.answer()
         if call.node in self._epochs:
@@ -81,10 +84,13 @@ class Meeting:
             run_id=call.run_id or self.me.run_id,
             scenario_hash=call.scenario_hash,
             node=call.node,
+            epoch=call.epoch,
             callee=call.callee,
         )
         if call.node not in self.members:
             return f"node {call.node} is none of this fleet's {len(self.members)} nodes"
+        if call.phase not in Phase.values():
+            return f"node {call.node} is in phase {call.phase}, which this netdfl doesn't know"
         return self.me.objection(said)
 
     def _hear(self, call: Call) -> None:
@@ -108,6 +114,15 @@ def make_call(me: Identity, phase: Phase = ASKING) -> Call:
         epoch=me.epoch,
         phase=phase,
     )
+
+
+def _what_is_wrong(answer: Answer) -> str:
+    """Why an answer is none of netdfl's, in words; empty where nothing is."""
+    if len(answer.run_id) != 8 and not answer.refusal:
+        return f"a run of {len(answer.run_id)} bytes"
+    if abs(answer.now_ns) > MOST_NS or answer.round > MOST_ROUND or answer.known_epoch > MOST_EPOCH:
+        return f"time {answer.now_ns} ns, round {answer.round}, life {answer.known_epoch}"
+    return ""
 
 
 class Reply(NamedTuple):
@@ -139,6 +154,8 @@ class Line:
             await self.aclose()
             raise TransportError(f"node {self.peer} ({self.address}) does not answer: {error.details()}") from error
         took = time.monotonic_ns() - began
+        if wrong := _what_is_wrong(answer):
+            raise TransportError(f"node {self.peer} ({self.address}) answers what no node says: {wrong}")
         start = began + took // 2 - answer.now_ns if answer.HasField("now_ns") else None
         return Reply(answer, took, start)
 

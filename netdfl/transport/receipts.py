@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdfl.core.errors import MalformedMessage
-from netdfl.core.fates import is_fate
 from netdfl.core.types import Edge, Kind, Message, NodeId, Payload
-from netdfl.transport.base import Fate, Ledger
+from netdfl.transport.base import Fate, Ledger, may_be_told
 
 GONE = f"{Fate.FAILED}:gone"
 REPORT = b""
@@ -71,10 +70,10 @@ class Receipts:
             case list() as fates:
                 for entry in fates:
                     match entry:
-                        case [int() as serial, str() as fate, (int() | None) as arrived_ns] if is_fate(fate):
+                        case [int() as serial, str() as fate, (int() | None) as at_ns] if may_be_told(fate, at_ns):
                             sent = self._open.get(serial)
                             if sent is not None and sent.message.dst == message.src:
-                                self._end(serial, arrived_ns, fate)
+                                self._end(serial, at_ns, fate)
                         case _:
                             raise MalformedMessage(f"a report of node {message.src} has the entry {str(entry)[:80]}")
             case _:

