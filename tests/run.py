@@ -26,7 +26,10 @@ LAYERS = "import sys; from importlinter.cli import lint_imports_command as check
 Done = list[tuple[str, subprocess.CompletedProcess[str], float]]
 FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
 
-TIMELESS = "algorithms compression links mixing node record report scenario simulated study topology training".split()
+TIMELESS = (
+    *("algorithms", "compression", "links", "mixing", "node", "record", "report", "scenario"),
+    *("simulated", "study", "supervisor", "topology", "training"),
+)
 
 CHECKS = {
     "lint": [PYTHON, "-m", "ruff", "check", "."],

@@ -167,7 +167,7 @@ class ContainerLauncher(NamespaceLauncher):
         round = status.round
         if not keep:
             others = (other.round for number, other in self.status.nodes.items() if number != node)
-            round = returns.joined[node] = fresh_round(round, others)
+            round = self.evaluation.joined[node] = fresh_round(round, others)
         rejoin = {"keep_state": keep, "round": round}
         pid = await cast(ContainerNursery, self.nursery).revive(node, self.devices[node], epoch, rejoin)
         self.pids[pid], status.pid = [node], pid

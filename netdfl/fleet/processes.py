@@ -40,10 +40,11 @@ from netdfl.fleet.spawn import Nursery, log_tail
 from netdfl.fleet.stall_probes import StallProbes
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import RunDirectory
-from netdfl.record.status import ENDED, EvaluationStatus, FleetStatus, NodeStatus, Phase
+from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.resolved import scenario_hash
 from netdfl.scenario.schema import Scenario
+from netdfl.supervisor.evaluation import Evaluation
 from netdfl.transport.control import Attendee, ControlServer
 
 if TYPE_CHECKING:
@@ -86,10 +87,7 @@ class Launcher:
         self.attendees: dict[NodeId, Attendee] = {}
         self.pids: dict[int, list[NodeId]] = {}
         self.changed = asyncio.Event()
-        self.snapshots: dict[int, dict[NodeId, str]] = {}
-        self.judged: set[int] = set()
         self.server_done_ns: int | None = None
-        self.ordered: set[int] = set()
         self.start_ns: int | None = None
         self.stopping = False
         self.interrupted = False
@@ -97,6 +95,8 @@ class Launcher:
         self.rounds_of: dict[NodeId, Progress] = {}
         self.devices: list[str] = []
         self.resumption: Resumption | None = None
+        nodes = [scenario.nodes] if scenario.has_server else list(range(scenario.nodes))
+        self.evaluation = Evaluation(nodes, status, self.store, self.now_ns, self.order_evaluation)
         self.returns = Returns(self)
         self.stalls = StallProbes(self, self.returns.events)
 
@@ -114,7 +114,7 @@ class Launcher:
             ended_ns = time.monotonic_ns()
             probing.cancel()
             self.stalls.finish()
-            await self.until(lambda: self.all_judged or self.stalls.over)
+            await self.until(lambda: self.evaluation.over or self.stalls.over)
         finally:
             await self.stop(INTERRUPT_GRACE_S if self.interrupted else GRACE_S)
             ticking.cancel()
@@ -256,16 +256,6 @@ class Launcher:
             return True
         return not self.returns.due and all(s.phase in ENDED for s in self.status.nodes.values())
 
-    @property
-    def all_judged(self) -> bool:
-        """Whether every snapshot that came has been judged."""
-        return self.ordered <= self.judged and not (set(self.snapshots) - self.ordered)
-
-    @property
-    def evaluated(self) -> set[NodeId]:
-        """Live nodes whose models are averaged: all, or the server alone."""
-        return {self.scenario.nodes} & self.live if self.scenario.has_server else self.live
-
     # news
 
     def on_report(self, attendee: Attendee, report: Report) -> None:
@@ -281,7 +271,7 @@ class Launcher:
             case ModelSaved():
                 self.on_model(node, report)
             case Evaluated():
-                self.on_evaluated(report)
+                self.evaluation.judged(report.round, report.figures)
             case ProbeReply():
                 self.stalls.on_probe_reply(node, report)
             case Crashed():
@@ -309,35 +299,15 @@ class Launcher:
             status.phase = Phase.FINISHED
             if self.scenario.has_server and node == self.scenario.nodes:
                 self.server_done_ns = self.now_ns()
-            self.order_evaluations()
+            self.evaluation.look()
 
     def on_model(self, node: NodeId, saved: ModelSaved) -> None:
         """A model is ready to be judged with the others of its round."""
-        self.snapshots.setdefault(saved.round, {})[node] = saved.path
-        self.order_evaluations()
+        self.evaluation.saved(node, saved.round, saved.path)
 
-    def order_evaluations(self) -> None:
-        """Have every round judged for which all live nodes have given their model."""
-        for round in sorted(set(self.snapshots) - self.ordered):
-            paths = self.snapshots[round]
-            wanted = {node for node in self.evaluated if self.returns.joined.get(node, 0) <= round}
-            finished = all(self.status.nodes[n].phase in ENDED for n in wanted - set(paths))
-            if (wanted <= set(paths) or finished) and paths:
-                self.ordered.add(round)
-                left_out = sorted(set(range(self.scenario.nodes)) - set(paths)) if not self.scenario.has_server else []
-                if left_out:
-                    self.store.event(self.now_ns(), None, round, "left_out", nodes=left_out)
-                self.attendees[EVALUATOR].order(Evaluate(round, paths))
-
-    def on_evaluated(self, evaluated: Evaluated) -> None:
-        """Record the figures of a round."""
-        round, figures = evaluated.round, evaluated.figures
-        self.judged.add(round)
-        for name, value in figures.items():
-            self.store.metric(self.now_ns(), None, round, name, value)
-        known = {k: figures.get(k) for k in ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distance")}
-        if self.status.evaluation is None or self.status.evaluation.round <= round:
-            self.status.evaluation = EvaluationStatus(round, **known)
+    def order_evaluation(self, round: int, paths: Mapping[NodeId, str]) -> None:
+        """Have the models of `round` judged."""
+        self.attendees[EVALUATOR].order(Evaluate(round, paths))
 
     def on_happened(self, node: NodeId, event: Happened) -> None:
         """Record what a node says happened to it."""
@@ -374,7 +344,7 @@ class Launcher:
         self.store.event(self.now_ns(), node, status.round, "died", signal=signal, exit_code=code)
         self.note(f"node {node} died in round {status.round}: {signal or f'exit code {code}'}")
         self.tell_gone(node, signal or f"exit code {code}")
-        self.order_evaluations()
+        self.evaluation.look()
 
     @property
     def oracle(self) -> bool:

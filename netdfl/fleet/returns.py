@@ -28,7 +28,6 @@ class Returns:
         self.due: dict[NodeId, asyncio.Task[None]] = {}
         self.backs: dict[NodeId, Return] = {}
         self.epochs: dict[NodeId, int] = {}
-        self.joined: dict[NodeId, int] = {}
         if self.events:
             launcher.directory.write_events([event.to_json() for event in self.events])
 
@@ -36,10 +35,10 @@ class Returns:
         """All nodes live again after the whole run was killed, but for those that are down."""
         launcher, at_ns = self.launcher, resumption.at_ns
         self.epochs = dict.fromkeys(resumption.rounds, resumption.epoch)
-        self.joined = {node: max(own, resumption.at_least) for node, own in resumption.rounds.items()}
-        launcher.ordered |= resumption.judged
-        launcher.judged |= resumption.judged
-        launcher.store.event(at_ns, None, min(self.joined.values()), "resume", **resumption.to_json())
+        joined = {node: max(own, resumption.at_least) for node, own in resumption.rounds.items()}
+        launcher.evaluation.joined.update(joined)
+        launcher.evaluation.skip(resumption.judged)
+        launcher.store.event(at_ns, None, min(joined.values()), "resume", **resumption.to_json())
         for node in sorted(resumption.down):
             launcher.tell_gone(node, "gone before")
 
@@ -58,7 +57,7 @@ class Returns:
         if back is not None:
             self.backs[node] = back
             self.due[node] = asyncio.create_task(self._start(node, back, event.round))
-        launcher.order_evaluations()
+        launcher.evaluation.look()
 
     async def _start(self, node: NodeId, back: Return, round: int) -> None:
         launcher = self.launcher
@@ -66,7 +65,7 @@ class Returns:
         self.epochs[node] = epoch = self.epochs.get(node, 0) + 1
         if not back.keep_state:
             others = (status.round for other, status in launcher.status.nodes.items() if other != node)
-            round = self.joined[node] = fresh_round(round, others)
+            round = launcher.evaluation.joined[node] = fresh_round(round, others)
         rejoin = {"keep_state": back.keep_state, "round": round, "weight": back.weight}
         pid = await launcher.nursery.spawn(
             [node], launcher.devices[node], epoch, place=launcher.place([node]), rejoin=rejoin

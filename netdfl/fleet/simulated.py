@@ -35,10 +35,11 @@ from netdfl.links.channel import Links
 from netdfl.links.tcp import default_table
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.record.run import RunDirectory
-from netdfl.record.status import EvaluationStatus, FleetStatus, Phase
+from netdfl.record.status import FleetStatus, Phase
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.build import build_links, compile_schedule
 from netdfl.scenario.schema import Scenario
+from netdfl.supervisor.evaluation import Evaluation
 from netdfl.training.service import Service
 from netdfl.transport.fabric import Fabric
 
@@ -140,8 +141,7 @@ class SimulatedFleet:
         self.fabric = Fabric(self.clock, blueprint.streams.integer("ties"), links, changing=clocked)
         self.service = Service(getattr(scenario.task, "batching", "exact"))
         self.training = Training(self.clock, self.service.compute)
-        self.snapshots: dict[int, dict[NodeId, Snapshot]] = {}
-        self.judged: set[int] = set()
+        self.evaluation = Evaluation(blueprint.evaluated, status, self.recorder, self.clock.now_ns, self.judge)
         self.interrupted = False
         self.over: asyncio.Future[None] | None = None
         self._shown = 0.0
@@ -198,7 +198,7 @@ class SimulatedFleet:
 
         Clients that still wait when their server has finished have nothing to wait for.
         """
-        self.judge_complete()
+        self.evaluation.look()
         server = self.blueprint.network.server
         if server is not None and self.nodes[server].status.phase is Phase.FINISHED:
             self.clock.call_at(self.loop.now_ns + NS_PER_S, ("end",), self.end)
@@ -207,37 +207,14 @@ class SimulatedFleet:
 
     # evaluation
 
-    def take_snapshot(self, node: NodeId, round: int, snapshot: Snapshot) -> None:
-        """Keep a model; judge the round once all live nodes have given theirs. One that comes later is left out."""
-        if round in self.judged:
-            return
-        self.snapshots.setdefault(round, {})[node] = snapshot
-        self.judge_complete()
-
-    def judge_complete(self) -> None:
-        """Judge every round for which no live node's model is missing."""
-        wanted = {i for i in self.blueprint.evaluated if self.nodes[i].status.phase not in (Phase.DIED, Phase.CRASHED)}
-        for round in sorted(self.snapshots):
-            missing = wanted - set(self.snapshots[round])
-            if all(not self.nodes[i].running or self.nodes[i].joined > round for i in missing):
-                self.judge(round, self.snapshots.pop(round))
-
-    def judge(self, round: int, taken: dict[NodeId, Snapshot]) -> None:
-        """Record the figures of the average model of `round`."""
-        self.judged.add(round)
-        now = self.loop.now_ns
-        left_out = sorted(set(self.blueprint.evaluated) - set(taken))
-        if left_out:
-            self.store.event(now, None, round, "left_out", nodes=left_out)
+    def judge(self, round: int, taken: Mapping[NodeId, Snapshot]) -> None:
+        """Judge the average model of `round`."""
         local = self.scenario.evaluation.local
         most = local if isinstance(local, int) else sys.maxsize if local == "all" else 0
-        read = {node: (lambda snapshot=taken[node]: snapshot) for node in sorted(taken)}
+        read = {node: (lambda snapshot=snapshot: snapshot) for node, snapshot in taken.items()}
         problem = self.blueprint.problem
         figures = judge_average(read, problem.evaluate, problem.evaluate_local, most, push=self.blueprint.push)
-        for name, value in figures.items():
-            self.recorder.metric(now, None, round, name, value)
-        names = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distance")
-        self.status.evaluation = EvaluationStatus(round, **{name: figures.get(name) for name in names})
+        self.evaluation.judged(round, figures)
 
     # status
 

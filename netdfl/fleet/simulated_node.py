@@ -54,7 +54,7 @@ class SimulatedNode:
         self.worker = self._worker(compute)
         self.worker.round = lambda: self.node.round
         self.status = NodeStatus(node)
-        self.epoch = self.joined = 0
+        self.epoch = 0
         self.kept: NodeState | None = None
         self.memory = Remembered()
         self._keeps = keeps_state(fleet.blueprint.schedule, node)
@@ -174,8 +174,9 @@ class SimulatedNode:
         kept, crashed_in = self.kept, max(self.node.round, 0)
         self.node, self.gate = self._live()
         if not back.keep_state:
-            self.joined = fresh_round(crashed_in, (each.node.round for each in self.fleet.nodes.values()))
-            self.node.joining = joining(self.fleet.blueprint, self.id, self.joined, back.weight)
+            joined = fresh_round(crashed_in, (each.node.round for each in self.fleet.nodes.values()))
+            self.fleet.evaluation.joined[self.id] = joined
+            self.node.joining = joining(self.fleet.blueprint, self.id, joined, back.weight)
         self.node.kept = kept
         self.start(group)
         if back.keep_state:
@@ -212,7 +213,7 @@ class SimulatedNode:
         self.status.loss = loss if loss == loss else None
         blueprint = self.fleet.blueprint
         if blueprint.evaluates(view.round) and self.id in blueprint.evaluated:
-            self.fleet.take_snapshot(self.id, view.round, Snapshot(state.x.detach().cpu(), weight))
+            self.fleet.evaluation.saved(self.id, view.round, Snapshot(state.x.detach().cpu(), weight))
         if blueprint.keeps_models(view.round):
             keep_model(self.fleet.directory.path, self.id, state.x, weight)
 

@@ -1,0 +1,88 @@
+"""When the models of a round are judged, and where their figures go: one rule for every world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from netdfl.core.types import NodeId
+from netdfl.record.base import Recorder
+from netdfl.record.status import ENDED, EvaluationStatus, FleetStatus
+
+M = TypeVar("M")
+_SHOWN = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distance")
+
+
+class Evaluation(Generic[M]):
+    """Gathers the models of a round, in whatever form `M` a world has them, and has them judged once.
+
+    A round waits for every evaluated node that may still give its model: not for one that has ended, nor for one
+    that rejoined in a later round (`joined`). What comes after that is left out.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeId],
+        status: FleetStatus,
+        recorder: Recorder,
+        now_ns: Callable[[], int],
+        judge: Callable[[int, Mapping[NodeId, M]], None],
+    ) -> None:
+        """Evaluate `nodes`; `judge(round, models)` brings about, now or later, a call of `judged`."""
+        self.joined: dict[NodeId, int] = {}
+        self._nodes, self._status, self._recorder, self._now_ns, self._judge = nodes, status, recorder, now_ns, judge
+        self._models: dict[int, dict[NodeId, M]] = {}
+        self._awaited: dict[int, int] = {}
+        self._ordered: set[int] = set()
+        self._judged: set[int] = set()
+
+    @property
+    def over(self) -> bool:
+        """Whether every model that came has been judged."""
+        return not self._models and self._ordered <= self._judged
+
+    def skip(self, rounds: Iterable[int]) -> None:
+        """These rounds were judged before."""
+        self._ordered.update(rounds)
+        self._judged.update(rounds)
+
+    def saved(self, node: NodeId, round: int, model: M) -> None:
+        """`node` gave its model of `round`."""
+        if round not in self._ordered:
+            self._models.setdefault(round, {})[node] = model
+            self._look_at(round)
+
+    def look(self) -> None:
+        """A node has ended: rounds may have been waiting for it alone."""
+        for round in sorted(self._models):
+            self._look_at(round)
+
+    def judged(self, round: int, figures: Mapping[str, float]) -> None:
+        """Record the figures of `round`."""
+        self._judged.add(round)
+        for name, value in figures.items():
+            self._recorder.metric(self._now_ns(), None, round, name, value)
+        if self._status.evaluation is None or self._status.evaluation.round <= round:
+            self._status.evaluation = EvaluationStatus(round, **{name: figures.get(name) for name in _SHOWN})
+
+    def _look_at(self, round: int) -> None:
+        if self._waits(round):
+            return
+        models = self._models.pop(round)
+        self._awaited.pop(round, None)
+        self._ordered.add(round)
+        left_out = sorted(set(self._nodes) - set(models))
+        if left_out:
+            self._recorder.event(self._now_ns(), None, round, "left_out", nodes=left_out)
+        self._judge(round, {node: models[node] for node in sorted(models)})
+
+    def _waits(self, round: int) -> bool:
+        """Whether a model is still to come. Goes on where it last found one missing, so a round costs one walk."""
+        models, first, num = self._models[round], self._awaited.get(round, 0), len(self._nodes)
+        for index in range(first, first + num):
+            node = self._nodes[index % num]
+            ended = self._status.nodes[node].phase in ENDED
+            if node not in models and not ended and self.joined.get(node, 0) <= round:
+                self._awaited[round] = index % num
+                return True
+        return False
