@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from netdfl.algorithms.fitness import Warns
 from netdfl.core.errors import Problem
 from netdfl.links.loss import DropList, rounds_beyond
-from netdfl.scenario.build import build_topology
+from netdfl.scenario.build import build_network, build_topology
+from netdfl.scenario.compression import is_push
 from netdfl.scenario.document import Document
 from netdfl.scenario.links import block
 from netdfl.scenario.parts import Part
@@ -44,6 +45,7 @@ def selection_chooses(scenario: Scenario, document: Document) -> Iterator[Proble
         )
 
 
+_ROUNDS = 8
 REMEMBERED = ("scaffold", "feddyn", "fedgamma", "fedsmoo", "fedlesam_s", "fedlesam_d")
 """Methods whose server adds up what clients keep: control variates, drifts, duals."""
 
@@ -59,3 +61,25 @@ def hardly_meant(scenario: Scenario) -> Iterator[str]:
     warns: Warns | None = getattr(scenario.algorithm.entry, "warns", None)
     if warns is not None:
         yield from warns(scenario.algorithm.params, scenario.rounds)
+
+
+def weights_stay_one(scenario: Scenario) -> Iterator[str]:
+    """Push-sum on links that all work both ways, by weights under which it is plain gossip."""
+    weights, name = scenario.topology.weights.kind, scenario.algorithm.kind
+    if weights != "auto" or not is_push(scenario) or getattr(scenario.algorithm.entry, "selects", False):
+        return
+    try:
+        network = build_network(scenario)
+    except (ValueError, OSError):
+        return
+    rounds = range(min(_ROUNDS, scenario.rounds) if network.topology.time_varying else 1)
+    graphs = [network.graph(round) for round in rounds] if network.receivers_know else []
+    if not graphs or not all(graph.is_symmetric for graph in graphs):
+        return
+    degrees = {int(degree) for graph in graphs for degree in graph.out_degrees}
+    yield (
+        f"topology.weights: all links of {scenario.topology.kind} work both ways, so auto is metropolis, w stays 1 and "
+        f"{name} has nothing to de-bias"
+        + ("; with column each node sends 1 / (1 + its out-degree)" if len(degrees) > 1 else "")
+        + ("; nor would it with column, for all nodes have as many neighbors" if len(degrees) == 1 else "")
+    )

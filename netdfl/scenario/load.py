@@ -12,10 +12,10 @@ from netdfl.core.errors import Problem, ScenarioError
 from netdfl.scenario import checks, overrides, trials
 from netdfl.scenario.compression import warnings
 from netdfl.scenario.document import Document, parse
-from netdfl.scenario.in_vain import hardly_meant
+from netdfl.scenario.in_vain import hardly_meant, weights_stay_one
 from netdfl.scenario.problems import problems_of
 from netdfl.scenario.schema import SCHEMA, Scenario
-from netdfl.scenario.survival import automatic
+from netdfl.scenario.survival import automatic, resent_too_late
 from netdfl.scenario.waiting import waiting_notices
 from netdfl.scenario.walk import normalise
 
@@ -91,7 +91,8 @@ def _read(text: str, sets: Sequence[str], on: str | None, file: str, folder: str
         delivery, notice = automatic(scenario)
         scenario = scenario.model_copy(update={"delivery": delivery})
         notices += [notice] if notice else []
-    scenario._notices = (*notices, *hardly_meant(scenario), *warnings(scenario), *waiting_notices(scenario))
+    found = (hardly_meant, weights_stay_one, warnings, waiting_notices, resent_too_late)
+    scenario._notices = (*notices, *(notice for each in found for notice in each(scenario)))
     return scenario, document
 
 

@@ -7,10 +7,13 @@ from typing import Any
 
 from netdfl.core.errors import Problem
 from netdfl.core.types import Edge
+from netdfl.core.units import format_time
 from netdfl.links.disorder import Corruption
+from netdfl.links.latency import Delay
 from netdfl.links.mahimahi import Opportunities
 from netdfl.links.rate import Shape
 from netdfl.links.spec import SLOTS, choose
+from netdfl.node.delivery import FACTOR, LEAST_NS
 from netdfl.scenario.build import build_topology, compile_schedule
 from netdfl.scenario.compression import is_push, is_static
 from netdfl.scenario.delivery import AcknowledgedDelivery, Plain, RunningSumsDelivery
@@ -59,6 +62,34 @@ def automatic(scenario: Scenario) -> tuple[Choice, str]:
             delivery: Choice = model.model_validate({})
             return delivery, f"delivery: auto is {delivery.kind} here: {why}"
     return Plain(), f"delivery: auto is plain here, as nothing else suits the algorithm and the graph: {why}"
+
+
+def resent_too_late(scenario: Scenario) -> Iterator[str]:
+    """Messages that are used in their own round alone, and a deadline that none comes before when it is sent again."""
+    deadline_ns, delivery = scenario.wait.deadline, scenario.delivery
+    if not isinstance(delivery, AcknowledgedDelivery) or not isinstance(deadline_ns, int):
+        return
+    if is_push(scenario) or scenario.wait.stale or not (losing := what_loses(scenario)):
+        return
+    latency_ns = _mean_latency_ns(scenario)
+    if isinstance(delivery.timeout, int):
+        first_ns, by = delivery.timeout, "delivery.timeout"
+    else:
+        first_ns, by = max(LEAST_NS, FACTOR * 2 * latency_ns), "delivery.timeout: auto, by how long answers take"
+    if deadline_ns <= first_ns + latency_ns:
+        yield (
+            f"wait.deadline: {format_time(deadline_ns)} is over before a lost message ({losing}) can have been sent "
+            f"again, after {format_time(first_ns)} ({by}), and come, {format_time(latency_ns)} later: what is sent "
+            f"again comes too late for its round, and {scenario.algorithm.kind} does not use it"
+        )
+
+
+def _mean_latency_ns(scenario: Scenario) -> int:
+    """The mean latency of the slowest links, as far as it is known."""
+    entries = (rules.get("latency") for rules in block(scenario.links).values())
+    parts = [choose("latency", value) for value in entries if value is not None]
+    delays = [part.build() for part in parts if part is not None]
+    return max((round(delay.mean_ns or 0) for delay in delays if isinstance(delay, Delay)), default=0)
 
 
 def what_loses(scenario: Scenario) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from recursions import (
     ARCS,
+    LINKS,
     OTHER_ARCS,
     STARTS,
     STREAMS,
@@ -26,6 +27,8 @@ from recursions import (
 )
 
 from netdfl.algorithms.exchange import Delivery, Exchange
+from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
+from netdfl.topology.network import Network
 
 MATRICES = [columns(ARCS), columns(OTHER_ARCS)]
 
@@ -51,6 +54,18 @@ def test_steps_on_the_numerator_by_gradients_at_z(name: str, momentum: float, rh
         p = MATRICES[round % len(arcs)]
         z = np.stack([steps(i, x[i], rate(round), slope, w=w[i], momentum=momentum) for i in range(N)])
         x, w = p @ z, p @ w
+        same(vectors(states), x)
+        same(weights(states), w)
+    assert w.max() > 1.5 * w.min()
+
+
+def test_links_both_ways_by_out_degree() -> None:
+    """The option for graphs whose links all work both ways: P_ij = 1 / (1 + d_j), and w is not 1."""
+    x, w, p = STARTS, np.ones(N), columns([*LINKS, *((j, i) for i, j in LINKS)])
+    topology = TOPOLOGIES["edge_list"](N, STREAMS, edges=[*map(list, LINKS)])
+    for round, states in enumerate(played("osgp", Network(topology, WEIGHTS["column"]))):
+        x = p @ np.stack([steps(i, x[i], rate(round), w=w[i]) for i in range(N)])
+        w = p @ w
         same(vectors(states), x)
         same(weights(states), w)
     assert w.max() > 1.5 * w.min()
