@@ -250,9 +250,8 @@ class Node:
         self._waited_ns += self.clock.now_ns() - waited.since_ns
         self._record(waited, inbox.missing)
         if inbox.missing:
-            now, missing = self.clock.now_ns(), list(inbox.missing)
             self.recorder.event(
-                now, self.id, view.round, "missing", step=step, awaited=missing, timed_out=waited.timed_out
+                self.clock.now_ns(), self.id, view.round, "missing", step=step, awaited=list(inbox.missing)
             )
         inbox = await self._screened(inbox)
         if self.delivery is not None:

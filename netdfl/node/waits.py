@@ -26,7 +26,7 @@ class Wait:
     """What a node waits for now: messages of `kind`.
 
     `have` has come, the last of it at `last_ns` from `last_src`; `silent` is not waited for, though it may still come.
-    `timed_out`: its deadline ended it. `ended` says how it ended, once it has.
+    `ended` says how it ended, once it has.
     """
 
     round: int
@@ -39,7 +39,6 @@ class Wait:
     silent: frozenset[NodeId] = frozenset()
     kind: Kind = Kind.DATA
     last_ns: int | None = None
-    timed_out: bool = False
     last_src: NodeId | None = None
     ended: Ended | None = None
 
@@ -271,7 +270,6 @@ class Waits:
 
     def _end(self, wait: Wait, timed_out: bool) -> tuple[Inbox, Wait]:
         self.current, self.went_on_ns = None, self.clock.now_ns()
-        wait.timed_out = timed_out
         wait.ended = self._how(wait, timed_out)
         if wait.last_ns is not None:
             self.auto.came(wait.last_ns - wait.since_ns)

@@ -10,12 +10,6 @@ from netdfl.core.fates import FateClass, MessageCounts, class_of, reason_of
 from netdfl.core.types import Edge
 from netdfl.record.run import Run
 
-MISSING = (
-    "SELECT node, round, coalesce(TRY_CAST(details->>'step' AS BIGINT), 0) AS step, "
-    "details->>'timed_out' = 'true' AS timed_out FROM events WHERE kind = 'missing'"
-)
-"""The waits that ended without somebody, a row each."""
-
 
 @dataclass(frozen=True, slots=True)
 class Messages:
@@ -49,7 +43,7 @@ def count_messages(run: Run) -> Messages:
 
 def _why_late(run: Run) -> dict[str, int]:
     rows = run.rows(
-        f"WITH ended AS (SELECT node AS dst, round, step FROM ({MISSING}) WHERE timed_out GROUP BY ALL) "
+        "WITH ended AS (SELECT DISTINCT node AS dst, round, step FROM waits WHERE ended = 'deadline') "
         "SELECT CASE WHEN ended.dst IS NULL THEN 'went_on' ELSE 'deadline' END AS reason, count(*) "
         "FROM messages LEFT JOIN ended USING (dst, round, step) WHERE fate = 'late' GROUP BY reason ORDER BY reason"
     )
@@ -57,18 +51,14 @@ def _why_late(run: Run) -> dict[str, int]:
 
 
 def count_timeouts(run: Run) -> tuple[int, int]:
-    """Waits for known nodes that their deadline ended, and all waits for which something came or was missing.
+    """Waits that their deadline ended though somebody was missing, and all waits that took time.
 
-    Where a receiver can't know who sends, a deadline is how waits end: these are not among the first.
+    Where a receiver can't know who sends, a deadline is how waits end and nobody is missing.
     """
-    ((ended,),) = run.rows(f"SELECT count(*) FROM (SELECT DISTINCT node, round, step FROM ({MISSING}) WHERE timed_out)")
-    if not ended:
-        return 0, 0
-    ((waits,),) = run.rows(
-        "SELECT count(*) FROM (SELECT dst, round, step FROM messages WHERE kind IN ('data', 'reply') "
-        f"AND arrived_s IS NOT NULL UNION SELECT node, round, step FROM ({MISSING}))"
+    ((timed_out, waits),) = run.rows(
+        "SELECT count(*) FILTER (ended = 'deadline' AND json_array_length(missing) > 0), count(*) FROM waits"
     )
-    return ended, waits
+    return timed_out, waits
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from netdfl.core.fates import MEANINGS, Fate, FateClass, class_of
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.fleet.run import Finished
 from netdfl.record import RunDirectory, StoreWriter, open_run
+from netdfl.record.base import Ended, Waited
 from netdfl.record.messages import count_by_link, count_messages
 from netdfl.report.html import render
 from netdfl.report.words import not_delivered
@@ -93,8 +94,8 @@ def test_a_late_message_whose_receiver_had_gone_on_is_told_from_one_it_waited_fo
     with StoreWriter(directory.path, "001") as writer:
         for round in range(3):
             writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, round + 5, "late")
-        writer.event(3, 1, 0, "missing", step=0, awaited=[0], timed_out=True)
-        writer.event(3, 1, 1, "missing", step=0, awaited=[0], timed_out=False)
+        for round, ended in enumerate((Ended.DEADLINE, Ended.GONE)):
+            writer.wait(Waited(1, round, 0, Kind.DATA, 0, 3, 3, ended, None, (0,)))
     found = count_messages(open_run(directory.path))
     assert dict(found.why[FateClass.LATE]) == {"deadline": 1, "went_on": 2}
 
