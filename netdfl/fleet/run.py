@@ -210,6 +210,7 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
         duration_s=duration_s,
         expect=scenario.expect.entries(),
         targets=scenario.report.targets,
+        delivery=scenario.delivery.kind,
         link_rules=link_rules(scenario),
         **more,
     )

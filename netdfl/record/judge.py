@@ -8,9 +8,15 @@ from enum import IntEnum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from netdfl.core.errors import InputError
+from netdfl.core.fates import NOT_DELIVERED
 from netdfl.core.types import NodeId
 
-Verdict: TypeAlias = Literal["pass", "fail", "unknown"]
+Verdict: TypeAlias = Literal["pass", "done", "fail", "unknown"]
+WELL = ("pass", "done")
+"""The verdicts of runs that ended well: with what was expected, or without anything that must not be."""
+
+CAUTIONS = ("collapsed", "diverged", "weight_lost")
+"""What an `expect` entry may forbid or ask for, beside what must not be in any run; see `netdfl.record.cautions`."""
 
 FIGURES = (
     "test_accuracy",
@@ -24,8 +30,13 @@ FIGURES = (
     "bytes_sent",
     "duration_s",
     "virtual_duration_s",
+    *NOT_DELIVERED,
+    "timeouts",
 )
 """What an `expect` entry may bound with `at_least` and `at_most`."""
+
+SHARES = frozenset({"test_accuracy", "mean_local", "mean_personal", "timeouts", *NOT_DELIVERED})
+"""Those that people read in percent: shares of tests, of messages sent, of waits."""
 
 
 class ExitCode(IntEnum):
@@ -47,7 +58,8 @@ class Findings:
     and `not_finite` are sentences; `broke` and `fidelity_missed` are empty where all is well.
     `fell` are nodes whose own numbers were not finite, `refused_not_finite` sentences about messages with
     such numbers that were refused. `mass_error` says that a resumed run is not the one that was never
-    killed. `figures` holds the final numbers under the names of `FIGURES`.
+    killed. `cautions` are sentences by the names of `CAUTIONS`; `figures` holds the final numbers under those of
+    `FIGURES`.
     """
 
     died: Mapping[NodeId, str] = field(default_factory=dict)
@@ -56,6 +68,7 @@ class Findings:
     not_finite: Sequence[str] = ()
     fell: Collection[NodeId] = ()
     refused_not_finite: Sequence[str] = ()
+    cautions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     figures: Mapping[str, float | None] = field(default_factory=dict)
     fidelity_missed: str = ""
     mass_error: str = ""
@@ -64,7 +77,7 @@ class Findings:
 
 
 class Judgement(NamedTuple):
-    """The verdict, its reasons (empty for `pass`), and the exit code."""
+    """The verdict, its reasons (empty for `pass` and `done`), and the exit code."""
 
     verdict: Verdict
     reasons: list[str]
@@ -74,10 +87,12 @@ class Judgement(NamedTuple):
 def judge(findings: Findings, expect: Mapping[str, Any]) -> Judgement:
     """Judge a run by its defaults and by `expect`, an entry of which replaces its default.
 
+    What ends well is `pass` where anything is expected, and `done` where nothing is: nobody said what would be good.
     `deadlock`, `stall` and `not_finite` are `none` (the default), `some` (at least one must occur) or
     `any`. `died` may also be the list of exactly those nodes that must die. Where `not_finite` is not
     `none`, a node may die of numbers of its own that are not finite, and a message that was refused for
-    such numbers is `some`. A name of `FIGURES` is bounded by `{at_least: x, at_most: y}`.
+    such numbers is `some`. The names of `CAUTIONS` are `any` by default: they are told, and judged where that is asked
+    for. A name of `FIGURES` is bounded by `{at_least: x, at_most: y}`.
 
     Raises:
         InputError: an entry of `expect` means nothing.
@@ -94,7 +109,7 @@ def judge(findings: Findings, expect: Mapping[str, Any]) -> Judgement:
         return Judgement("unknown", doubts + other, ExitCode.UNKNOWN)
     if other:
         return Judgement("fail", other, ExitCode.FAIL)
-    return Judgement("pass", [], ExitCode.PASS)
+    return Judgement("pass" if expect else "done", [], ExitCode.PASS)
 
 
 def _unmet(findings: Findings, expect: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -107,8 +122,10 @@ def _unmet(findings: Findings, expect: Mapping[str, Any]) -> tuple[list[str], li
         *_occurrences("not_finite", met, not_finite),
     ]
     other = _occurrences("stall", findings.open_stalls, expect.get("stall", "none"))
+    for name in CAUTIONS:
+        other += _occurrences(name, findings.cautions.get(name, ()), expect.get(name, "any"))
     for name, bounds in expect.items():
-        if name not in ("died", "deadlock", "not_finite", "stall"):
+        if name not in ("died", "deadlock", "not_finite", "stall", *CAUTIONS):
             other += _bounds(name, findings.figures, bounds)
     return grave, other
 
@@ -142,10 +159,15 @@ def _bounds(name: str, figures: Mapping[str, float | None], bounds: object) -> l
     limits = {side: limit for side, limit in bounds.items() if limit is not None}
     value = figures.get(name)
     if value is None:
-        return [f"{name} was expected to be {_words(limits)} and was never measured"] if limits else []
+        return [f"{name} was expected to be {_words(name, limits)} and was never measured"] if limits else []
     met = limits.get("at_least", value) <= value <= limits.get("at_most", value)
-    return [] if met else [f"{name} was expected to be {_words(limits)} and is {value:.6g}"]
+    return [] if met else [f"{name} was expected to be {_words(name, limits)} and is {_number(name, value)}"]
 
 
-def _words(limits: Mapping[str, float]) -> str:
-    return " and ".join(f"{side.replace('_', ' ')} {limit:g}" for side, limit in limits.items())
+def _words(name: str, limits: Mapping[str, float]) -> str:
+    return " and ".join(f"{side.replace('_', ' ')} {_number(name, limit, digits=12)}" for side, limit in limits.items())
+
+
+def _number(name: str, value: float, digits: int = 6) -> str:
+    """As people read it, with enough digits to tell it from a bound close by."""
+    return f"{100 * value:.{digits}g}%" if name in SHARES else f"{value:.{digits}g}"

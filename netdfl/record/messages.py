@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from netdfl.core.fates import FateClass, MessageCounts, class_of, reason_of
+from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts, class_of, reason_of
 from netdfl.core.types import Edge
 from netdfl.record.run import Run
 
@@ -25,6 +25,11 @@ class Messages:
     def to_json(self) -> dict[str, Any]:
         """What `result.json` has under `messages`."""
         return asdict(self.counts) | {"why": {name.value: dict(reasons) for name, reasons in self.why.items()}}
+
+
+def shares(counts: MessageCounts) -> dict[str, float]:
+    """What was not delivered, by class, as shares of what was sent."""
+    return {name: getattr(counts, name) / max(1, counts.sent) for name in NOT_DELIVERED}
 
 
 def count_messages(run: Run) -> Messages:

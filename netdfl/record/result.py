@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
+from netdfl.record.cautions import Caution, Course, find_cautions
 from netdfl.record.forms import read_details
 from netdfl.record.given_up import count_given_up
 from netdfl.record.judge import Findings, Judgement, judge
-from netdfl.record.messages import count_messages
+from netdfl.record.messages import count_messages, count_timeouts, shares
 from netdfl.record.restarts import find_restarts
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
@@ -21,6 +23,8 @@ from netdfl.record.unreached import find_unreached
 
 SCHEMA = "netdfl/result/1"
 MASS_TOLERANCE = 1e-6
+GROWING = ("consensus_distance", "test_loss", "error")
+"""Figures that divergence shows in."""
 PACKAGES = ("netdfl", "torch", "numpy", "grpcio")
 
 
@@ -28,10 +32,10 @@ PACKAGES = ("netdfl", "torch", "numpy", "grpcio")
 class RunFacts:
     """What the store does not hold. Stalls are mappings with `text` and, once they ended, `over: true`.
 
-    `targets` are the accuracies of `report.targets`; `broke` and `fidelity_missed` say in a sentence
-    what went wrong outside the scenario; `links` names the layer on which links act, and what carried
-    them out, `link_rules` what each rule comes to; `resumed` has an entry for each time that real nodes
-    were resumed; `event_log_hash` and `virtual_duration_s` are the simulated world's alone.
+    `targets` are the accuracies of `report.targets`; `delivery` is the kind of the scenario's; `broke` and
+    `fidelity_missed` say in a sentence what went wrong outside the scenario; `links` names the layer on which links
+    act, and what carried them out, `link_rules` what each rule comes to; `resumed` has an entry for each time that
+    real nodes were resumed; `event_log_hash` and `virtual_duration_s` are the simulated world's alone.
     """
 
     scenario: str
@@ -54,6 +58,7 @@ class RunFacts:
     resumed: Sequence[Mapping[str, Any]] = ()
     broke: str = ""
     interrupted: bool = False
+    delivery: str = "plain"
 
 
 class Summary(NamedTuple):
@@ -101,9 +106,12 @@ def _by_sender(run: Run, kind: str) -> list[Odd]:
 def summarize(run: Run, facts: RunFacts) -> Summary:
     """Compute the contents of `result.json`, the verdict included, from what `run` recorded."""
     accuracy = evaluations(run, "test_accuracy")
-    figures = _figures(run, facts)
-    deaths = find_deaths(run)
-    judgement = judge(_findings(run, facts, figures, deaths), facts.expect)
+    messages, timeouts = count_messages(run), count_timeouts(run)
+    figures = _figures(run, facts) | shares(messages.counts) | {"timeouts": timeouts[0] / max(1, timeouts[1])}
+    deaths, restarts = find_deaths(run), find_restarts(run)
+    findings = _findings(run, facts, figures, deaths)
+    cautions = find_cautions(_course(run, facts, figures, findings, messages.counts, timeouts, restarts))
+    judgement = judge(replace(findings, cautions=_by_kind(cautions)), facts.expect)
     result = {
         "schema": SCHEMA,
         "scenario": facts.scenario,
@@ -116,6 +124,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "rounds": facts.rounds,
         "verdict": judgement.verdict,
         "reasons": judgement.reasons,
+        "warnings": [asdict(caution) for caution in cautions],
         "test_accuracy": {
             "average_model": _digest(accuracy),
             "mean_local": figures["mean_local"],
@@ -127,7 +136,8 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "consensus_distance": figures["consensus_distance"],
         "weight_sum": figures["weight_sum"],
         "targets": [_reach(run, accuracy, target) for target in facts.targets],
-        "messages": count_messages(run).to_json(),
+        "messages": messages.to_json(),
+        "timeouts": figures["timeouts"],
         "given_up": count_given_up(run)._asdict(),
         "refused": [each._asdict() for each in _by_sender(run, "refused")],
         "mixed_not_finite": [each._asdict() for each in _by_sender(run, "mixed_not_finite")],
@@ -137,7 +147,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
             run, facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
         ),
         "died": deaths,
-        "restarts": find_restarts(run),
+        "restarts": restarts,
         "stalls": [dict(stall) for stall in facts.stalls],
         "deadlocks": [dict(deadlock) for deadlock in facts.deadlocks],
         "events_not_reached": find_unreached(run),
@@ -273,6 +283,44 @@ def _findings(run: Run, facts: RunFacts, figures: Mapping[str, Any], deaths: Seq
         broke=facts.broke,
         interrupted=facts.interrupted,
     )
+
+
+def _course(
+    run: Run,
+    facts: RunFacts,
+    figures: Mapping[str, Any],
+    findings: Findings,
+    messages: MessageCounts,
+    timeouts: tuple[int, int],
+    restarts: Sequence[Mapping[str, Any]],
+) -> Course:
+    """What the cautions are found in."""
+    lost = count_given_up(run).lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts)
+    partition = run.partition
+    classes = 0 if partition is None else len(partition["classes"])
+    return Course(
+        accuracy=_values(run, "test_accuracy"),
+        chance=1 / classes if classes else 0.0,
+        grown={name.replace("_", " "): _values(run, name) for name in GROWING},
+        not_finite=[*findings.not_finite, *findings.refused_not_finite],
+        timed_out=timeouts[0],
+        waits=timeouts[1],
+        messages=messages,
+        weight=figures["weight_sum"],
+        gave_up=lost / facts.nodes,
+        plain=facts.delivery == "plain",
+    )
+
+
+def _values(run: Run, name: str) -> list[float]:
+    return [each.value for each in evaluations(run, name) if each.value is not None]
+
+
+def _by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for caution in cautions:
+        found.setdefault(caution.kind.value, []).append(caution.text)
+    return found
 
 
 def _mass_error(resumed: Sequence[Mapping[str, Any]], weight_sum: float | None) -> str:

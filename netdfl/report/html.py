@@ -13,7 +13,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.units import format_bytes
 from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.report.sections import SECTIONS
-from netdfl.report.words import duration, figure, not_delivered, remarks, share
+from netdfl.report.words import duration, figure, not_delivered, remarks, share, warnings
 
 NO_RESULT = "There is no result.json: the run is still going on, or it was killed."
 
@@ -64,7 +64,7 @@ def _head(result: Mapping[str, Any]) -> dict[str, Any]:
         f"in the world {result['world']}, seed {result['seed']}",
         "verdict": result["verdict"],
         "verdict_class": result["verdict"],
-        "reasons": [*result["reasons"], *remarks(result)],
+        "reasons": [*result["reasons"], *warnings(result), *remarks(result)],
         "numbers": _numbers(result),
         "footer": f"Made by {versions}.",
     }

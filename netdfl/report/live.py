@@ -18,9 +18,9 @@ from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts
 from netdfl.core.units import format_bytes
 from netdfl.record.status import FleetStatus
 from netdfl.report.times import round_words
-from netdfl.report.words import duration, figure, not_delivered, remarks, share
+from netdfl.report.words import duration, figure, not_delivered, remarks, share, warnings
 
-COLORS = {"pass": "bold green", "fail": "bold red", "unknown": "bold yellow"}
+COLORS = {"pass": "bold green", "done": "bold blue", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
 MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
@@ -149,7 +149,7 @@ def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, 
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
     _say(console, Text.assemble((verdict, COLORS[verdict]), f"  {head}, {_took(result)}"))
-    for line in (*result["reasons"], *remarks(result)):
+    for line in (*result["reasons"], *warnings(result), *remarks(result)):
         _say(console, f"  {line}")
     judged = {
         "accuracy": f"{share(average['last'])} average model (best {share(average['best'])}), "

@@ -74,6 +74,12 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def warnings(result: Mapping[str, Any]) -> Iterator[str]:
+    """What its warnings say, but for what its reasons say already."""
+    told = set(result["reasons"])
+    yield from (each["text"] for each in result.get("warnings", ()) if each["text"] not in told)
+
+
 def remarks(result: Mapping[str, Any]) -> Iterator[str]:
     """What to know of a run beside its verdict, a sentence each: mass lost, or new; events that never came."""
     for restart in result.get("restarts", ()):

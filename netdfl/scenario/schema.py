@@ -5,8 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, create_model, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    create_model,
+    model_serializer,
+    model_validator,
+)
 
+from netdfl.core.units import parse_probability
 from netdfl.record.judge import FIGURES
 from netdfl.scenario.delivery import DELIVERY
 from netdfl.scenario.events import EVENT
@@ -25,11 +35,23 @@ PACKET_PATIENCE = "20s"
 """How long gRPC waits for a ping's answer where packets are lost: it comes after messages that are sent again."""
 
 
-class Bounds(Strict):
-    """What a figure must be."""
+def _share(value: Any) -> Any:
+    """A percentage such as `90%` as the number it is."""
+    return parse_probability(value) if isinstance(value, str) and value.rstrip().endswith("%") else value
 
-    at_least: float | None = Field(None, description="The least that passes.")
-    at_most: float | None = Field(None, description="The most that passes.")
+
+Bound = Annotated[
+    float | None,
+    BeforeValidator(_share),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[0-9.]+\s*%$"}, {"type": "null"}]}),
+]
+
+
+class Bounds(Strict):
+    """What a figure must be; a share may be written as a percentage."""
+
+    at_least: Bound = Field(None, description="The least that passes, like 0.9 or 90%.")
+    at_most: Bound = Field(None, description="The most that passes.")
 
 
 Occurrence = Literal["none", "some", "any"]
@@ -47,8 +69,17 @@ class Outcome(Strict):
         "none", description="Losses or mixed models with NaN or infinity: none, some or any."
     )
 
+    collapsed: Occurrence = Field("any", description="Accuracies that fell from their best: none, some or any.")
+    diverged: Occurrence = Field("any", description="Figures that grew without bound: none, some or any.")
+    weight_lost: Occurrence = Field("any", description="Push-sum weight that is gone: none, some or any.")
+
+    @model_serializer(mode="wrap")
+    def _only_what_was_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without defaults: whether anything is expected decides between `pass` and `done`."""
+        return {key: value for key, value in handler(self).items() if key in self.model_fields_set}
+
     def entries(self) -> dict[str, Any]:
-        """What `record.judge` takes."""
+        """What `record.judge` takes: what the scenario says."""
         return self.model_dump(exclude_none=True)
 
 

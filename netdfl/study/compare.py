@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from netdfl.core.errors import RunError
+from netdfl.record.judge import WELL
 from netdfl.record.plain_json import dump_json
 from netdfl.study.cells import Ran
 from netdfl.study.trials import Trial
@@ -98,7 +99,7 @@ def _measured(row: Row, ran: Sequence[Ran]) -> Row:
 def _why_not_counted(ran: Ran) -> str:
     if ran.result is None or ran.failed:
         return f"seed {ran.cell.seed}: {ran.text or f'exit code {ran.exit_code}'}"
-    if ran.result["verdict"] != "pass":
+    if ran.result["verdict"] not in WELL:
         return f"seed {ran.cell.seed}: {ran.result['verdict']}: {'; '.join(ran.result['reasons'][:1])}"
     return ""
 

@@ -10,9 +10,11 @@ from statistics import median
 from typing import Any
 
 from netdfl.core.fates import NOT_DELIVERED
+from netdfl.record.judge import WELL
 from netdfl.study.cells import Ran
 
-SHARES = ("deadlock", "stalled", "not_passed", "died")
+WARNED = ("collapsed", "diverged")
+SHARES = ("deadlock", "stalled", "not_passed", "died", *WARNED)
 """Figures that are 0 or 1 in a cell, and a share of the cells together."""
 
 
@@ -23,8 +25,9 @@ def figures_of(ran: Ran) -> dict[str, float]:
     duration_s, virtual_duration_s. `lost`, `undeliverable`, `late`, `duplicate`, `refused` and `unfinished` are shares
     of the messages that were sent (`netdfl.core.fates` says what each means), `not_delivered` is all of them.
     `deadlock` is 1 where there was one, `stalled` where nodes still stood at the end, `not_passed` where the verdict is
-    not pass, `died` where a node did. `rounds` is how many each node has finished on average, `rounds_per_s` by the
-    fleet's time. And the last value of each of the fleet's own metrics, such as `error`; `smallest_weight` and
+    neither pass nor done, `died` where a node did, `collapsed` and `diverged` where the run warns of it; `timeouts`
+    is the share of waits that a deadline ended. `rounds` is how many each node has finished on average, `rounds_per_s`
+    by the fleet's time. And the last value of each of the fleet's own metrics, such as `error`; `smallest_weight` and
     `largest_weight` of all nodes and rounds, for push-sum; `round_s_median` and `round_s_p95`, the time that half, and
     all but 5 %, of the rounds of all nodes took at most; `missing`, how many neighbors a node missed a round.
     """
@@ -47,9 +50,13 @@ def figures_of(ran: Ran) -> dict[str, float]:
     figures |= {
         "deadlock": float(bool(deadlocks)),
         "stalled": float(any(not stall.get("over") for stall in (*stalls, *deadlocks))),
-        "not_passed": float(result.get("verdict") != "pass"),
+        "not_passed": float(result.get("verdict") not in WELL),
         "died": float(bool(result.get("died"))),
     }
+    warned = {caution["kind"] for caution in result.get("warnings", ())}
+    figures |= {kind: float(kind in warned) for kind in WARNED}
+    if "timeouts" in result:
+        figures["timeouts"] = result["timeouts"]
     messages = result.get("messages", {})
     if sent := messages.get("sent", 0):
         figures["not_delivered"] = 1 - messages["delivered"] / sent

@@ -18,6 +18,7 @@ from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.core.errors import MalformedMessage, ScenarioError
 from netdfl.core.types import Inbox, Kind, Message, Payload
 from netdfl.mixing.payloads import pack
+from netdfl.record.judge import WELL
 from netdfl.testing.rounds import first_states, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
@@ -136,14 +137,14 @@ def test_a_ring_whose_nodes_first_ask_their_successors_deadlocks(tmp_path: Path)
 
 
 def test_with_the_bipartite_fix_it_finishes(tmp_path: Path) -> None:
-    assert ring(tmp_path, bipartite=True)["verdict"] == "pass"
+    assert ring(tmp_path, bipartite=True)["verdict"] in WELL
 
 
 def test_a_deadline_ends_the_waits(tmp_path: Path) -> None:
-    assert ring(tmp_path, bipartite=False, deadline="1s")["verdict"] == "pass"
+    assert ring(tmp_path, bipartite=False, deadline="1s")["verdict"] in WELL
 
 
 def test_on_an_odd_ring_the_fix_is_refused_with_the_link_unless_it_may_be_left_out(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="3--4"):
         ring(tmp_path, n=7, bipartite=True)
-    assert ring(tmp_path, n=7, bipartite=True, leave_out=True)["verdict"] == "pass"
+    assert ring(tmp_path, n=7, bipartite=True, leave_out=True)["verdict"] in WELL

@@ -11,6 +11,7 @@ from method_scenarios import scenario
 
 import netdfl
 from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.record.judge import WELL
 
 SERVER_METHODS = [name for name, entry in ALGORITHMS.items() if entry.family == "server"]
 
@@ -35,7 +36,7 @@ def test_a_loss_that_became_nan_ends_its_node_by_name_and_the_run_with_fail(tmp_
 def test_it_runs_on_digits(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("netdfl.report.html.write_report", lambda folder: None)  # a second each, tested elsewhere
     result = run(scenario(name), tmp_path)
-    assert result["verdict"] == "pass", result["reasons"]
+    assert result["verdict"] in WELL, result["reasons"]
     assert result["messages"]["sent"] > 0
     assert 0.0 <= result["test_accuracy"]["average_model"]["last"] <= 1.0
 
@@ -47,7 +48,7 @@ def test_a_star_that_loses_a_tenth_of_its_messages_ends_with_a_verdict(
     monkeypatch.setattr("netdfl.report.html.write_report", lambda folder: None)
     lossy = scenario(name, rounds=6, links={"default": {"loss": "10%", "latency": "5ms"}}, wait={"deadline": "200ms"})
     result = run(lossy, tmp_path)
-    assert result["verdict"] == "pass", result["reasons"]
+    assert result["verdict"] in WELL, result["reasons"]
     assert result["messages"]["lost"] > 0
     assert result["rounds"] == 6
 
@@ -57,5 +58,5 @@ def test_whatever_the_deadline_a_star_under_loss_does_not_hang(deadline: str, tm
     """Without one a lost message is waited for for ever: the run ends as a fail that names who waits."""
     lossy = scenario("scaffold", rounds=6, links={"default": {"loss": "10%"}}, wait={"deadline": deadline})
     result = run(lossy, tmp_path)
-    assert result["verdict"] == ("pass" if deadline == "auto" else "fail"), result["reasons"]
+    assert result["verdict"] == ("done" if deadline == "auto" else "fail"), result["reasons"]
     assert deadline == "auto" or any("wait" in reason for reason in result["reasons"])

@@ -12,6 +12,7 @@ from method_scenarios import scenario
 
 import netdfl
 from netdfl.fleet.spawn import Nursery
+from netdfl.record.judge import WELL
 
 QSGD = {"compression": {"kind": "qsgd", "bits": 8}}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -52,6 +53,6 @@ def test_it_trains_in_processes(kind: str, tmp_path: Path, nursery: Callable[[],
     file = tmp_path / "scenario.yaml"
     file.write_text(json.dumps(scenario(name, nodes=4, world={"kind": "processes"}, **more)))
     result = netdfl.run(netdfl.load(file), out=tmp_path / "run", page=False, nursery=nursery()).result
-    assert result["verdict"] == "pass", result["reasons"]
+    assert result["verdict"] in WELL, result["reasons"]
     assert result["world"] == "processes"
     assert 0.0 <= result["test_accuracy"]["average_model"]["last"] <= 1.0

@@ -22,6 +22,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array, Inbox, Kind, Message, Payload
 from netdfl.mixing.payloads import pack
 from netdfl.mixing.synthetic import SharedSynthesis
+from netdfl.record.judge import WELL
 from netdfl.testing.loopback import run_fleet
 from netdfl.training.guided import INPUTS, LABELS
 
@@ -124,7 +125,7 @@ def test_dynafed_augments_by_default_and_its_like_in_the_tables_does_not(
         file = tmp_path / "s.yaml"
         file.write_text(json.dumps(written))
         result = netdfl.run(netdfl.load(file), out=tmp_path / f"{len(list(tmp_path.iterdir()))}").result
-        assert result["verdict"] == "pass", result["reasons"]
+        assert result["verdict"] in WELL, result["reasons"]
         return str(result["event_log_hash"])
 
     every = ["color", "crop", "cutout", "flip", "scale", "rotate"]

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from netdfl.record.judge import WELL
+
 FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
 
 
@@ -43,7 +45,7 @@ def causes(result: dict[str, Any]) -> list[tuple[str, list[int], list[int]]]:
 def test_a_planted_stall_is_named(name: str, expected: tuple[str, list[int], list[int]], tmp_path: Path) -> None:
     result = run(FAULTS / f"{name}.yaml", tmp_path / "run")
     assert causes(result) == [expected]
-    assert result["verdict"] == "pass", result["reasons"]
+    assert result["verdict"] in WELL, result["reasons"]
     kept = json.loads((tmp_path / "run" / "stalls" / "000.json").read_text())
     assert "waits.py" in kept["nodes"][expected[1][0]]["stack"]
 
@@ -51,7 +53,7 @@ def test_a_planted_stall_is_named(name: str, expected: tuple[str, list[int], lis
 def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:
     result = run(FAULTS / "resend.yaml", tmp_path / "run")
     assert causes(result) == []
-    assert result["verdict"] == "pass", result["reasons"]
+    assert result["verdict"] in WELL, result["reasons"]
 
 
 def test_a_process_that_stands_still_is_a_blocked_loop(tmp_path: Path) -> None:

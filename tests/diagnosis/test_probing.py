@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from netdfl.fleet.run import Finished, run
+from netdfl.record.judge import WELL
 from netdfl.scenario.load import load
 
 FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
@@ -32,7 +33,7 @@ def num_probes(finished: Finished) -> int:
 @pytest.mark.parametrize(("world", "after"), [("simulated", "100ms"), ("processes", "200ms")])
 def test_the_ring_that_waits_in_a_circle_is_found_by_each_of_its_nodes(world: str, after: str, tmp_path: Path) -> None:
     finished = fleet("rendezvous_ring", tmp_path / "run", f"wait.probes={after}", on=world)
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     (deadlock,) = finished.result["deadlocks"]
     found = probed(finished)
     assert set(found) == set(range(8))
@@ -45,7 +46,7 @@ def test_who_waits_for_any_suspects_a_loss_once_all_have_sent(tmp_path: Path) ->
     lost = "links.default={latency: 5ms, loss: {model: drop_list, messages: [{round: 5, kind: data}]}}"
     sets = ["events=[]", "wait.probes=100ms", "nodes=4", "expect={stall: some}"]
     finished = fleet("quorum_survives", tmp_path / "run", *sets, lost)
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     culprits = {node: (each["cause"], each["culprits"]) for node, each in probed(finished).items()}
     assert culprits == {node: ("lost_message", sorted([(node - 1) % 4, (node + 1) % 4])) for node in range(4)}
 
@@ -71,7 +72,7 @@ def test_who_has_sent_says_so_and_the_loss_is_suspected(tmp_path: Path) -> None:
 )
 def test_a_fleet_that_is_only_slow_is_left_alone(name: str, sets: tuple[str, ...], tmp_path: Path) -> None:
     finished = fleet(name, tmp_path / "run", *sets, "wait.probes=100ms", "expect={}")
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     assert num_probes(finished) > 0
     assert [each for each in probed(finished).values() if not each["suspected"]] == []
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import netdfl
+from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "bad_input.md").read_text(encoding="utf-8")
@@ -14,7 +15,7 @@ TEXT = (Path(__file__).resolve().parents[2] / "docs" / "bad_input.md").read_text
 
 def test_the_example_passes_because_it_expects_nan(tmp_path: Path) -> None:
     result = netdfl.run(loads(EXAMPLE), out=tmp_path / "run").result
-    assert result["verdict"] == "pass", result["reasons"]
+    assert result["verdict"] in WELL, result["reasons"]
     assert len(result["died"]) == 4
     assert all("local step" in death["reason"] for death in result["died"])
 

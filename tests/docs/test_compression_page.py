@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import netdfl
+from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "compression.md").read_text(encoding="utf-8")
@@ -21,5 +22,5 @@ def test_the_example_runs(example: str, tmp_path: Path) -> None:
     own = {line.split(":")[0] for line in example.splitlines()}
     base = "".join(line for line in BASE.splitlines(keepends=True) if line.split(":")[0] not in own)
     finished = netdfl.run(loads(base + example), out=tmp_path / "run")
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     assert finished.result["messages"]["delivered"] > 100

@@ -12,6 +12,7 @@ from netdfl.links.actions import ACTIONS
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, SLOTS
 from netdfl.links.state import STATES
 from netdfl.links.when import KEYS
+from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "links.md").read_text(encoding="utf-8")
@@ -29,7 +30,7 @@ def test_the_example_runs(world: str, example: str, tmp_path: Path) -> None:
     base = "".join(line for line in BASE.splitlines(keepends=True) if line.split(":")[0] not in own)
     scenario = loads(base + example, on=world, directory=tmp_path)
     finished = netdfl.run(scenario, out=tmp_path / "run")
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     assert finished.result["messages"]["delivered"] > 100
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import MachineError
+from netdfl.record.judge import WELL
 
 TINY = """
 schema: netdfl/1
@@ -35,7 +36,7 @@ async def test_a_run_inside_a_running_loop_works_as_in_a_notebook(tmp_path: Path
     (tmp_path / "tiny.yaml").write_text(TINY)
     finished = netdfl.run(netdfl.load(tmp_path / "tiny.yaml", ["rounds=1"], on=world), out=tmp_path / "run")
     assert asyncio.get_running_loop().is_running()
-    assert finished.result["verdict"] == "pass"
+    assert finished.result["verdict"] in WELL
 
 
 @pytest.mark.parametrize("world", ["processes", "simulated"])

@@ -13,6 +13,7 @@ from netdfl.core.errors import ScenarioError
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.evaluation import Snapshot, judge_average
 from netdfl.fleet.run import Finished, run
+from netdfl.record.judge import WELL
 from netdfl.report.words import remarks
 from netdfl.scenario.load import loads
 
@@ -79,7 +80,7 @@ def test_the_model_comes_over_the_links_with_their_faults_and_bytes(tmp_path: Pa
 def test_where_nobody_answers_it_begins_with_its_initial_model_and_stays_finite_without_mass(tmp_path: Path) -> None:
     sets = ["task={kind: quadratic, dim: 4}", "links.*->3={loss: 1}", "delivery=plain", "wait.deadline=20ms"]
     finished = fleet(tmp_path, *sets, "rounds=60", "evaluation.every=20", "evaluation.local=all")
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     restart = restart_of(finished)
     assert (restart["model_of"], restart["new_weight"]) == (None, 0)
     assert "nobody answered 8 requests" in restart["reason"]

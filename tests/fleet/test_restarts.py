@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.fleet.run import Finished, run
+from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 
 SCENARIO = """
@@ -41,14 +42,14 @@ def test_acknowledged_mass_survives_crashes_at_any_moment(seed: int, tmp_path: P
     whens = [(57 + 13 * seed, 1), (171 + 29 * seed, 4), (433 + 17 * seed, 1)]
     events = ", ".join(f"{{at: {ms}ms, crash: {n}, restart_after: 90ms, state: kept}}" for ms, n in whens)
     finished = fleet(tmp_path / "run", events, f"seed={seed}", "world.compute=10ms", on="simulated")
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     assert [len(lives(finished, node)) for node in (1, 4, 0)] == [3, 2, 1]
 
 
 def test_in_processes_a_node_rejoins_with_its_limbo_and_no_mass_is_lost(tmp_path: Path) -> None:
     events = "{at_round: 4, crash: 2, restart_after: 300ms, state: kept}"
     finished = fleet(tmp_path / "run", events)
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     first, second = lives(finished, 2)
     assert set(range(4)) <= set(first)
     assert set(range(4, 14)) <= set(second)
@@ -59,6 +60,6 @@ def test_plain_push_sum_rejoins_too_and_says_what_mass_it_lost(tmp_path: Path) -
     events = "{at_round: 4, crash: 2, restart_after: 300ms, state: kept}"
     sets = ["delivery=plain", "wait.deadline=400ms", "links={}", "expect={}"]
     finished = fleet(tmp_path / "run", events, *sets)
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     assert lives(finished, 2)[1][-1] == 13
     assert 0.5 < finished.result["weight_sum"] < 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.record.judge import ExitCode, Findings, judge
+from netdfl.record.judge import CAUTIONS, ExitCode, Findings, judge
 
 WELL = Findings(figures={"test_accuracy": 0.8, "consensus_distance": None})
 # In order of precedence: what goes wrong, and the verdict and exit code that it brings.
@@ -24,8 +24,9 @@ WRONGS: list[tuple[dict[str, Any], str, int]] = [
 ]
 
 
-def test_a_run_without_findings_passes() -> None:
-    assert judge(WELL, {}) == ("pass", [], 0)
+def test_a_run_without_findings_passes_what_it_was_asked_and_is_done_where_nothing_was_asked() -> None:
+    assert judge(WELL, {}) == ("done", [], 0)
+    assert judge(WELL, {"deadlock": "none"}) == ("pass", [], 0)
 
 
 @pytest.mark.parametrize(("wrong", "verdict", "code"), WRONGS)
@@ -85,6 +86,15 @@ def test_an_expectation_replaces_its_default(name: str) -> None:
     assert table == {"none": ("fail", "pass"), "some": ("pass", "fail"), "any": ("pass", "pass")}
 
 
+@pytest.mark.parametrize("name", CAUTIONS)
+def test_a_warning_is_judged_where_that_is_asked_for_alone(name: str) -> None:
+    warned = replace(WELL, cautions={name: [f"{name}: from 1 to 1e9"]})
+    assert judge(warned, {}).verdict == "done"
+    table = {mode: (judge(warned, {name: mode}).verdict, judge(WELL, {name: mode}).verdict) for mode in MODES}
+    assert table == {"none": ("fail", "pass"), "some": ("pass", "fail"), "any": ("pass", "pass")}
+    assert judge(warned, {name: "none"}).reasons == [f"{name}: from 1 to 1e9"]
+
+
 MODES = ("none", "some", "any")
 
 
@@ -119,7 +129,7 @@ def test_a_figure_that_was_never_measured_fails_its_bound() -> None:
 
 def test_a_reason_says_what_was_expected_and_what_came() -> None:
     reasons = judge(WELL, {"test_accuracy": {"at_least": 0.9}}).reasons
-    assert reasons == ["test_accuracy was expected to be at least 0.9 and is 0.8"]
+    assert reasons == ["test_accuracy was expected to be at least 90% and is 80%"]
 
 
 @pytest.mark.parametrize("expect", [{"deadlock": "maybe"}, {"speed": {"at_least": 1}}, {"test_loss": {"over": 1}}])

@@ -58,7 +58,7 @@ def test_figures_are_those_of_the_store(directory: RunDirectory) -> None:
         {"accuracy": 0.2, "round": 1, "bytes": 200, "seconds": 1.0},
         {"accuracy": 0.95, "round": None, "bytes": None, "seconds": None},
     ]
-    assert (result["verdict"], result["reasons"], judgement.exit_code) == ("pass", [], 0)
+    assert (result["verdict"], result["reasons"], judgement.exit_code) == ("done", [], 0)
 
 
 def test_an_empty_store_still_gives_a_result(directory: RunDirectory) -> None:
@@ -116,7 +116,7 @@ def test_a_loss_that_is_not_finite_fails_wherever_it_is_told(directory: RunDirec
 
 def test_only_a_stall_that_is_not_over_fails(directory: RunDirectory) -> None:
     over = {"text": "node 1 waited for node 2", "over": True}
-    assert summary(directory, stalls=[over]).judgement.verdict == "pass"
+    assert summary(directory, stalls=[over]).judgement.verdict == "done"
     result, judgement = summary(directory, stalls=[over, over | {"over": False}])
     assert judgement.reasons == ["stalled at the end: node 1 waited for node 2"]
     assert len(result["stalls"]) == 2

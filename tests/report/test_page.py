@@ -63,7 +63,7 @@ def test_the_verdict_and_its_reasons_come_before_all_figures(page: str) -> None:
     for text in (
         "<strong>fail</strong>",
         "node 5 died in round 25: killed by SIGKILL",
-        "test_accuracy was expected to be at least 0.95",
+        "test_accuracy was expected to be at least 95%",
     ):
         assert text in head
 

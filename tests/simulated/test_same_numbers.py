@@ -18,6 +18,7 @@ from netdfl.fleet.run import Silent, run
 from netdfl.fleet.simulated import SimulatedFleet, exact_arithmetic
 from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
 from netdfl.record.event_log import EventLog
+from netdfl.record.judge import WELL
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.scenario.schema import Scenario
@@ -75,7 +76,7 @@ def test_the_simulated_world_equals_real_processes(family: str, tmp_path: Path) 
     for world in ("simulated", "processes"):
         sets = (*DIGITS, *FAMILIES[family], f"world.kind={world}", "evaluation.keep_models=true")
         finished = run(small(*sets), out=tmp_path / world)
-        assert finished.result["verdict"] == "pass", finished.result["reasons"]
+        assert finished.result["verdict"] in WELL, finished.result["reasons"]
         numbers.append(finished.run.rows(NUMBERS))
         files = sorted((finished.path / "models").iterdir())
         models.append({path.name: read_snapshot(path) for path in files})

@@ -11,6 +11,7 @@ from conftest import Run, small
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.evaluation import read_snapshot
 from netdfl.fleet.run import resume, run
+from netdfl.record.judge import WELL
 
 PAIR = (
     "nodes=2",
@@ -75,7 +76,7 @@ def test_nodes_in_processes_mix_stale_vectors_too(tmp_path: Path) -> None:
     """They give up after 30 ms on what takes 80 ms."""
     sets = ("world.kind=processes", "rounds=40", "links={default: {latency: 80ms}}", "wait={deadline: 30ms, stale: 20}")
     finished = run(small(*sets), out=tmp_path / "run", page=False)
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     ((oldest,),) = finished.run.rows("SELECT max(value) FROM metrics WHERE name = 'staleness'")
     assert oldest >= 1
     assert finished.result["consensus_distance"] < 0.1

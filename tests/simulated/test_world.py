@@ -18,6 +18,7 @@ from netdfl.fleet.compute import slow_nodes
 from netdfl.fleet.run import Silent
 from netdfl.fleet.simulated import exact_arithmetic, simulate
 from netdfl.fleet.virtual_training import VirtualWorker
+from netdfl.record.judge import WELL
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.record.store import StoreWriter
@@ -36,7 +37,7 @@ FAULTY = (
 
 def test_a_perfect_network_takes_no_virtual_time(simulated: Run) -> None:
     result = simulated().result
-    assert result["verdict"] == "pass"
+    assert result["verdict"] in WELL
     assert result["virtual_duration_s"] == 0
     assert (result["messages"]["sent"], result["messages"]["delivered"]) == (32, 32)
 
@@ -85,7 +86,7 @@ def test_stragglers_are_the_listed_ones_and_a_drawn_share() -> None:
 
 def test_a_crashed_node_comes_back_with_its_state_and_finishes(simulated: Run) -> None:
     finished = simulated(*FAULTY)
-    assert finished.result["verdict"] == "pass"
+    assert finished.result["verdict"] in WELL
     events = finished.run.rows("SELECT kind, node, at_s FROM events WHERE kind IN ('crash', 'restart') ORDER BY at_s")
     assert events == [("crash", 1, 1.0), ("restart", 1, 2.0)]
     last = dict(finished.run.rows("SELECT node, max(round) FROM metrics WHERE name = 'round_s' GROUP BY node"))
@@ -229,7 +230,7 @@ def test_a_dead_node_is_neither_paused_nor_resumed(simulated: Run, events: str) 
 def test_a_node_that_restarts_between_pause_and_resume_goes_on(simulated: Run) -> None:
     events = "{at: 150ms, for: 1s, pause: 0}, {at: 250ms, crash: 0, restart_after: 100ms}"
     finished = simulated("world.compute=100ms", "wait.deadline=300ms", f"events=[{events}]")
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     ((first,),) = finished.run.rows("SELECT min(sent_s) FROM messages WHERE src = 0 AND epoch = 1")
     assert first < 1
 
@@ -238,7 +239,7 @@ def test_a_node_that_restarts_between_pause_and_resume_goes_on(simulated: Run) -
 def test_a_node_that_crashes_after_its_last_round_returns_too(simulated: Run, state: str) -> None:
     crash = f"events=[{{at: 1100ms, crash: 0, restart_after: 50ms, state: {state}}}]"
     finished = simulated("world.compute=100ms", "world.stragglers={nodes: [2], factor: 3}", crash)
-    assert finished.result["verdict"] == "pass", finished.result["reasons"]
+    assert finished.result["verdict"] in WELL, finished.result["reasons"]
     told = finished.run.rows("SELECT kind, at_s FROM events WHERE node = 0 AND kind IN ('crash', 'restart')")
     assert told == [("crash", 1.1), ("restart", 1.15)]
     assert [(each["phase"], each["round"]) for each in finished.run.fleet["nodes"]] == [("finished", 3)] * 4

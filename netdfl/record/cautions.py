@@ -1,0 +1,120 @@
+"""What a reader of a run has to know before its figures, whatever its scenario expects: a sentence each.
+
+Thresholds are chosen so that a healthy run does not reach them, and each sentence holds the figures that led to it:
+
+- `collapsed`: the average model lost more than half of what its best accuracy had above chance, where that was
+  ten points or more. Chance is one over the number of classes.
+- `diverged`: the consensus distance (or the test loss, or a toy problem's error) is more than a hundred times the
+  largest of the first tenth of its evaluations, and more than 10. A round adds at most its own drift, so without
+  divergence the growth after a tenth of the rounds is about tenfold at most, however slowly the graph mixes.
+- `timeouts`: deadlines ended more than a tenth of the waits that took time, with somebody missing.
+- `weight_lost`: more than a hundredth of the push-sum weight is gone. With plain delivery that is what nodes do not
+  hold at the end, where messages were lost or could not be delivered; else what deliveries gave up and crashes lost.
+- `not_finite`: a loss, a model or a message was not finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from netdfl.core.fates import MessageCounts
+
+FALLEN = 0.5
+LEAST_GAIN = 0.1
+GROWN = 100.0
+LEAST_GROWN = 10.0
+FIRST = 10
+TIMEOUTS = 0.1
+WEIGHT = 0.01
+
+
+class CautionKind(StrEnum):
+    """What a caution is about."""
+
+    COLLAPSED = "collapsed"
+    DIVERGED = "diverged"
+    NOT_FINITE = "not_finite"
+    TIMEOUTS = "timeouts"
+    WEIGHT_LOST = "weight_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """One of them, in a sentence."""
+
+    kind: CautionKind
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """What cautions are found in: how a run's figures went, oldest first, and its counts.
+
+    `accuracy` has the test accuracies of the average model, `chance` that of a guess. `grown` are figures that
+    divergence shows in, by their names in words. `timed_out` of `waits` were ended by deadlines. `weight` is the last
+    sum of w over n, `gave_up` the part of all weight that deliveries and crashes are known to have lost; `plain` says
+    that messages are sent once.
+    """
+
+    accuracy: Sequence[float] = ()
+    chance: float = 0.0
+    grown: Mapping[str, Sequence[float]]
+    not_finite: Sequence[str] = ()
+    timed_out: int = 0
+    waits: int = 0
+    messages: MessageCounts
+    weight: float | None = None
+    gave_up: float = 0.0
+    plain: bool = True
+
+
+def find_cautions(course: Course) -> list[Caution]:
+    """Everything that a reader has to know, the gravest first."""
+    return [
+        *(Caution(CautionKind.NOT_FINITE, text) for text in course.not_finite),
+        *_collapse(course),
+        *_divergence(course),
+        *_weight(course),
+        *_timeouts(course),
+    ]
+
+
+def _collapse(course: Course) -> Iterator[Caution]:
+    if not course.accuracy:
+        return
+    best, last = max(course.accuracy), course.accuracy[-1]
+    gain = best - course.chance
+    if gain >= LEAST_GAIN and best - last > FALLEN * gain:
+        text = f"collapsed: the average model's accuracy fell from {best:.1%} to {last:.1%}"
+        yield Caution(CautionKind.COLLAPSED, text)
+
+
+def _divergence(course: Course) -> Iterator[Caution]:
+    for name, values in course.grown.items():
+        if not values:
+            continue
+        first, last = max(values[: max(1, len(values) // FIRST)]), values[-1]
+        if last > max(GROWN * first, LEAST_GROWN):
+            text = f"diverged: the {name} grew from {first:.3g} to {last:.3g}"
+            yield Caution(CautionKind.DIVERGED, text)
+
+
+def _timeouts(course: Course) -> Iterator[Caution]:
+    if course.timed_out > TIMEOUTS * course.waits:
+        share = f"{course.timed_out / course.waits:.0%}"
+        text = f"deadlines ended {course.timed_out:,} of {course.waits:,} waits ({share}) with a message missing"
+        yield Caution(CautionKind.TIMEOUTS, text)
+
+
+def _weight(course: Course) -> Iterator[Caution]:
+    if course.weight is None:
+        return
+    lost, never_came = course.gave_up, course.messages.lost + course.messages.undeliverable
+    if course.plain and never_came:
+        lost = max(lost, 1 - course.weight)
+    if lost > WEIGHT:
+        why = f" with the {never_came:,} messages that never came" if course.plain and never_came else ""
+        text = f"push-sum weight was lost{why}: the nodes hold {course.weight:.3g} of what they began with"
+        yield Caution(CautionKind.WEIGHT_LOST, text)

@@ -1,0 +1,155 @@
+"""What a reader has to know whatever a scenario expects: collapse, divergence, time-outs, lost weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import unescape
+from typing import Any
+
+import pytest
+
+from netdfl.core.errors import ScenarioError
+from netdfl.core.fates import MessageCounts
+from netdfl.fleet.run import Finished, run
+from netdfl.record.cautions import CautionKind, Course, find_cautions
+from netdfl.report.html import render
+from netdfl.report.words import warnings
+from netdfl.scenario.load import loads
+
+LOSSY = MessageCounts(sent=100, delivered=90, lost=10)
+
+
+def kinds(**course: Any) -> list[str]:
+    given: dict[str, Any] = {"grown": {}, "messages": MessageCounts(sent=100, delivered=100)}
+    return [caution.kind.value for caution in find_cautions(Course(**(given | course)))]
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "chance", "collapsed"),
+    [
+        ([0.2, 0.886, 0.1], 0.1, True),
+        ([0.2, 0.95, 0.52], 0.5, True),  # a guess between two classes
+        ([0.2, 0.886, 0.6], 0.1, False),
+        ([0.12, 0.18, 0.09], 0.1, False),  # it had never learned anything
+        ([0.1, 0.5, 0.9], 0.1, False),
+        ([0.9], 0.0, False),
+        ([], 0.0, False),
+    ],
+)
+def test_a_collapse_is_the_loss_of_most_of_what_was_learned(
+    accuracy: Sequence[float], chance: float, collapsed: bool
+) -> None:
+    assert kinds(accuracy=accuracy, chance=chance) == ["collapsed"] * collapsed
+
+
+@pytest.mark.parametrize(
+    ("values", "diverged"),
+    [
+        ([1.3**t for t in range(60)], True),
+        ([5.0, 3e9, 3e9, 3e9], True),  # at once, and then no further
+        ([0.3 * t for t in range(1, 60)], False),  # a ring so long that each round adds its own drift
+        ([math.sqrt(t + 1) for t in range(60)], False),
+        ([3 * math.exp(-t) for t in range(60)], False),
+        ([1e-16, 1e-14, 1e-9, 0.4], False),  # equal up to rounding, until a link broke
+        ([0.0] * 20, False),
+        ([4e5], False),
+    ],
+)
+def test_divergence_is_growth_beyond_what_rounds_add(values: Sequence[float], diverged: bool) -> None:
+    assert kinds(grown={"consensus distance": values}) == ["diverged"] * diverged
+
+
+def test_deadlines_that_ended_more_than_a_tenth_of_the_waits_are_told() -> None:
+    assert kinds(timed_out=10, waits=100) == kinds(timed_out=0, waits=0) == []
+    (caution,) = find_cautions(Course(grown={}, messages=LOSSY, timed_out=376, waits=1480))
+    assert caution.text == "deadlines ended 376 of 1,480 waits (25%) with a message missing"
+
+
+@pytest.mark.parametrize(
+    ("course", "lost"),
+    [
+        ({"weight": 0.64, "messages": LOSSY}, True),
+        ({"weight": 0.64}, False),  # all is under way
+        ({"weight": 0.64, "messages": LOSSY, "plain": False}, False),  # in counters and in limbo
+        ({"weight": 0.9, "messages": LOSSY, "plain": False, "gave_up": 0.05}, True),
+        ({"weight": 0.995, "messages": LOSSY}, False),
+        ({"weight": None, "messages": LOSSY}, False),
+    ],
+)
+def test_weight_is_lost_where_it_can_not_come_any_more(course: dict[str, Any], lost: bool) -> None:
+    assert kinds(**course) == ["weight_lost"] * lost
+
+
+def test_a_loss_that_is_not_finite_comes_first() -> None:
+    text = "node 1 had a loss that is not finite in round 3"
+    found = find_cautions(Course(grown={}, messages=LOSSY, not_finite=[text], weight=0.2))
+    assert (found[0].kind, found[0].text) == (CautionKind.NOT_FINITE, text)
+
+
+PLAIN_PUSH_SUM = """
+schema: netdfl/1
+name: plain-push-sum
+seed: 1
+nodes: 8
+rounds: 40
+world: simulated
+task:
+  dataset: {name: digits, partition: {kind: dirichlet, alpha: 0.3}}
+  model: mlp
+  batch_size: 32
+algorithm: {name: osgp, lr: 0.1, local_epochs: 1}
+topology: {kind: random_push, out_neighbors: 3}
+delivery: plain
+links: {default: {loss: 40%}}
+evaluation: {every: 4}
+"""
+
+
+@pytest.fixture(scope="module")
+def ruined(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return run(loads(PLAIN_PUSH_SUM), out=tmp_path_factory.mktemp("runs") / "run", page=False)
+
+
+def test_a_run_that_lost_its_mass_is_done_and_says_what_became_of_it(ruined: Finished) -> None:
+    result = ruined.result
+    assert (result["verdict"], result["reasons"], ruined.exit_code) == ("done", [], 0)
+    assert {"collapsed", "weight_lost", "timeouts"} <= {each["kind"] for each in result["warnings"]}
+    head = unescape(render(ruined.run))
+    head = head[: head.index("<svg")]
+    for text in warnings(result):
+        assert text in head
+
+
+@pytest.mark.parametrize(
+    ("sets", "reason"),
+    [
+        ("collapsed=none", "collapsed: the average model's accuracy fell from"),
+        ("weight_lost=none", "push-sum weight was lost with the"),
+        ("lost={at_most: 5%}", "lost was expected to be at most 5% and is 4"),
+        ("timeouts={at_most: 0.1}", "timeouts was expected to be at most 10% and is"),
+    ],
+)
+def test_what_is_warned_of_can_be_judged(ruined: Finished, sets: str, reason: str) -> None:
+    from netdfl.fleet.run import facts_of
+    from netdfl.record.result import summarize
+
+    judged = summarize(ruined.run, facts_of(loads(PLAIN_PUSH_SUM, [f"expect.{sets}"]), 1.0)).judgement
+    assert judged.exit_code == 1
+    assert judged.reasons[0].startswith(reason)
+
+
+def test_an_expectation_survives_being_written_down_and_its_absence_too() -> None:
+    from netdfl.scenario.resolved import to_yaml
+
+    for sets, entries in (([], {}), (["expect.deadlock=none"], {"deadlock": "none"})):
+        scenario = loads(PLAIN_PUSH_SUM, sets)
+        assert scenario.expect.entries() == entries
+        assert loads(to_yaml(scenario)).expect.entries() == entries
+
+
+def test_a_bound_that_is_no_number_is_refused() -> None:
+    assert loads(PLAIN_PUSH_SUM, ["expect.late={at_most: 5%}"]).expect.entries() == {"late": {"at_most": 0.05}}
+    for wrong, words in (("few", "expected a number"), ("120%", "percentage")):
+        with pytest.raises(ScenarioError, match=words):
+            loads(PLAIN_PUSH_SUM, [f"expect.late={{at_most: {wrong}}}"])
