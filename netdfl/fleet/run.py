@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.diagnosis.fidelity import judge_fidelity
 from netdfl.diagnosis.messages import with_messages
+from netdfl.fleet.announcing import Announcing
 from netdfl.fleet.compute import COMPUTE_FILE
 from netdfl.fleet.interrupts import SIGNALS, WRITING, Patience
 from netdfl.fleet.loops import outside_loops
 from netdfl.fleet.spawn import Nursery
+from netdfl.links.changes import link_changes
 from netdfl.record.hold import LOCK, hold
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
 from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
 from netdfl.record.status import FleetStatus
-from netdfl.scenario.build import build_network
+from netdfl.scenario.build import build_network, compile_schedule
 from netdfl.scenario.link_rules import link_rules
 from netdfl.scenario.load import load
 from netdfl.scenario.resolved import to_yaml
@@ -124,7 +126,8 @@ def _run_in(
     scenario: Scenario, directory: RunDirectory, view: AbstractContextManager[View] | None, nursery: Nursery | None
 ) -> Finished:
     prepare(scenario, directory)
-    with view or nullcontext(Silent()) as shown:
+    with view or nullcontext(Silent()) as plain:
+        shown = announcing(plain, scenario)
         say_layer(scenario, shown)
         return WORLDS[scenario.world.kind](scenario, directory, shown, nursery)
 
@@ -168,7 +171,13 @@ def _resume_nodes(
     resumption = find_resumption(found, scenario)
     note(found.path, resumption)
     with view or nullcontext(Silent()) as shown:
-        return run_processes(scenario, directory, shown, None, resumption)
+        return run_processes(scenario, directory, announcing(shown, scenario), None, resumption)
+
+
+def announcing(view: View, scenario: Scenario) -> View:
+    """Let `view` say what the schedule does to links."""
+    changes = link_changes(compile_schedule(scenario))
+    return Announcing(view, changes) if changes else view
 
 
 def say_layer(scenario: Scenario, view: View) -> None:

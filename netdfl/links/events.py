@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdfl.core.types import NodeId
+from netdfl.links.places import name_change, name_place
 from netdfl.links.selectors import Block
 
 STANDING = -1
@@ -24,7 +25,8 @@ class CompiledEvent:
     `at_ns` counts from the common start. With `at_round` instead, an event on links acts on the
     messages of the rounds from `at_round` to before `until_round` (None: all later ones), and one on
     a node when that node begins the round, plus `after_ns`. `cause` is the entry's index, or
-    `STANDING` for what lasts until something else is said; `source` is always the entry's index.
+    `STANDING` for what lasts until something else is said; `source` is always the entry's index, and
+    `entry` its action as the scenario names it: `partition`, `trace`, `churn`.
     """
 
     action: str
@@ -37,6 +39,7 @@ class CompiledEvent:
     blocks: tuple[Block, ...] = ()
     nodes: tuple[NodeId, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    entry: str = ""
 
     @property
     def order(self) -> tuple[bool, int, int, bool, int]:
@@ -47,9 +50,11 @@ class CompiledEvent:
         return (by_round, moment, self.after_ns, not ends, self.source)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data that JSON can hold, without the fields that say nothing."""
+        """Plain data that JSON can hold, without the fields that say nothing; `where` and `change` are words."""
+        change = name_change(self.parameters) if self.action == "set" else None
         data = {
             "action": self.action,
+            "entry": self.entry or None,
             "source": self.source,
             "at_ns": self.at_ns,
             "at_round": self.at_round,
@@ -59,6 +64,8 @@ class CompiledEvent:
             "links": [[sorted(block.src), sorted(block.dst)] for block in self.blocks] or None,
             "nodes": list(self.nodes) or None,
             "parameters": dict(self.parameters) or None,
+            "where": name_place(self.blocks, self.nodes, self.entry),
+            "change": change,
         }
         return {key: value for key, value in data.items() if value is not None}
 
@@ -80,4 +87,5 @@ def from_json(data: Mapping[str, Any]) -> CompiledEvent:
         blocks=tuple(Block(frozenset(src), frozenset(dst)) for src, dst in links),
         nodes=tuple(data.get("nodes", ())),
         parameters=data.get("parameters", {}),
+        entry=data.get("entry", ""),
     )

@@ -6,7 +6,7 @@ An entry says when (`when.spans`) and what (one action of `actions.ACTIONS`, nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Any
 
@@ -74,7 +74,8 @@ def _read(index: int, entry: Mapping[str, Any], facts: Facts) -> _Entry:
         raise ValueError(f"an event has one action, this has {len(actions)} ({', '.join(actions) or 'none'}); {remedy}")
     when = spans(facts, **read_parameters(spans, timing, "the event"))
     action = actions[0]
-    events = tuple(islice(ACTIONS[action](facts, index, when, **_parameters(action, written)), _MOST + 1))
+    compiled = islice(ACTIONS[action](facts, index, when, **_parameters(action, written)), _MOST + 1)
+    events = tuple(replace(event, entry=action) for event in compiled)
     if len(events) > _MOST:
         raise ValueError(f"{action} makes more than {_MOST} events here; let it last less long, or change less often")
     return _Entry(index, action, written, when, events)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import from_json
@@ -53,6 +53,20 @@ class Fleet(TypedDict, total=False):
     rounds_done: Count
 
 
+@with_config(OPEN)
+class LinkEvent(TypedDict):
+    """A line of `events.jsonl` about links."""
+
+    action: Literal["set", "unset"]
+    source: Count
+    entry: NotRequired[str]
+    at_ns: NotRequired[Nanoseconds]
+    at_round: NotRequired[Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]]
+    until_round: NotRequired[Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]]
+    where: NotRequired[str]
+    change: NotRequired[str]
+
+
 def _within(graph: Graph) -> Graph:
     over = [edge for edge in graph["edges"] if max(edge) >= graph["num_nodes"]]
     server = graph.get("server") or 0
@@ -80,6 +94,15 @@ def read_details(text: str | None) -> dict[str, Any]:
     except ValueError:  # nested too deeply: DuckDB has read it as JSON already
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def read_list(text: str | None) -> list[Any]:
+    """A list in a column; an empty one where there is none."""
+    try:
+        found = from_json(text) if text else []
+    except ValueError:
+        return []
+    return found if isinstance(found, list) else []
 
 
 def read_form(path: Path, form: TypeAdapter[T]) -> T | None:

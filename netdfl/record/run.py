@@ -16,12 +16,14 @@ from netdfl.core.files import PRIVATE, check_plain, read_plain, write_whole
 from netdfl.record.database import MOST_NODES, TABLES, connect, view
 from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, Fleet, Graph, Partition, read_form
 from netdfl.record.plain_json import dump_json
+from netdfl.record.scheduled import Scripted, put_scheduled, put_script, read_script
 from netdfl.record.store import STORE
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 CHECKPOINTS = "checkpoints"
+EVENTS = "events.jsonl"
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 
@@ -83,7 +85,7 @@ class RunDirectory:
 
     def write_events(self, events: Sequence[Mapping[str, Any]]) -> Path:
         """Write the compiled list of scripted events, one a line, as `events.jsonl`."""
-        return self.write("events.jsonl", "".join(dump_json(event) + "\n" for event in events))
+        return self.write(EVENTS, "".join(dump_json(event) + "\n" for event in events))
 
 
 def _make_empty(path: Path) -> Path:
@@ -123,10 +125,11 @@ class Run:
     def __init__(self, path: Path) -> None:
         """Read the run directory `path`; `open_run` checks it first."""
         self.path = path
+        self._laid_out: object = None
 
     @cached_property
     def _connection(self) -> DuckDBPyConnection:
-        return connect(self.path / STORE)
+        return self._open()
 
     @property
     def messages(self) -> DuckDBPyRelation:
@@ -168,15 +171,33 @@ class Run:
 
     def copy(self, sql: str, target: Path) -> None:
         """Carry out a COPY of the tables that writes the file `target`."""
-        with connect(self.path / STORE, target) as database:
+        with self._open(target) as database:
             self._lay_out(database)
             database.execute(sql)
 
     def _lay_out(self, database: DuckDBPyConnection) -> None:
-        """Make the tables of what the store holds now."""
+        """Make the tables of what the store holds now; what the schedule did to links is among the events."""
+        files = {table: sorted((self.path / STORE).glob(f"{table}-*.jsonl")) for table in TABLES}
+        views = {table: view(table, files[table], self._num_nodes) for table in TABLES}
         for table in TABLES:
-            files = sorted((self.path / STORE).glob(f"{table}-*.jsonl"))
-            database.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {view(table, files, self._num_nodes)}")
+            database.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {views[table]}")
+        if not self._script:
+            return
+        stamp = [(id(database), str(file), file.stat().st_size) for file in (*files["metrics"], *files["events"])]
+        if stamp != self._laid_out:
+            put_scheduled(database, views["events"])
+            self._laid_out = stamp
+        database.execute(f"CREATE OR REPLACE TEMP VIEW events AS {views['events']} UNION ALL FROM scheduled")
+
+    def _open(self, writes: Path | None = None) -> DuckDBPyConnection:
+        database = connect(self.path / STORE, writes)
+        if self._script:
+            put_script(database, self._script)
+        return database
+
+    @cached_property
+    def _script(self) -> Sequence[Scripted]:
+        return read_script(self.path / EVENTS)
 
     @cached_property
     def _num_nodes(self) -> int:

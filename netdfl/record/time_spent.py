@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 from netdfl.core.types import NodeId
 from netdfl.record.critical_path import Cause, History, Leg, Outage, Round, Waiting, Why, critical_path
+from netdfl.record.forms import read_list
 from netdfl.record.run import Run
 
 LEAST_SHARE = 0.005
@@ -158,15 +158,18 @@ def _history(run: Run) -> tuple[History, dict[int, list[float]]]:
     deadlines: defaultdict[int, list[float]] = defaultdict(list)
     for node, deadline_s, missing, *row in run.rows(_WAITS):
         since, until, round, kind, ended, last_src, *sent = row
-        waits[node].append(
-            Waiting(since, until, round, kind, ended, last_src, tuple(json.loads(missing or "[]")), *sent)
-        )
+        waits[node].append(Waiting(since, until, round, kind, ended, last_src, _nodes(missing), *sent))
         if deadline_s is not None:
             deadlines[round].append(deadline_s)
     rounds: defaultdict[NodeId, list[Round]] = defaultdict(list)
     for node, *made in run.rows(_ROUNDS):
         rounds[node].append(Round(*made))
     return History(waits, rounds, _outages(run)), deadlines
+
+
+def _nodes(text: str | None) -> tuple[NodeId, ...]:
+    found = read_list(text)
+    return tuple(each for each in found if type(each) is int)
 
 
 _WAITS = (

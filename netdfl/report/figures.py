@@ -119,29 +119,6 @@ def draw_matrix(matrix: NDArray[np.float64], x_label: str, y_label: str, label: 
         return to_svg(canvas)
 
 
-def draw_timeline(marks: Sequence[Mark], num_nodes: int) -> str:
-    """Draw events over time, a row per node, below them a row for the fleet if it has any."""
-    with rc_context(STYLE):
-        shown = marks[:MOST_KINDS]
-        canvas, axes = new_canvas((10.6, min(4.5, max(1.4 + 0.12 * num_nodes, 0.6 + 0.18 * len(shown)))))
-        for number, mark in enumerate(shown):
-            shape, color = "oXsD^vP*"[number % 8], BAD if mark.kind in ("died", "crash") else COLORS[number % 6]
-            style: dict[str, Any] = {
-                "label": mark.kind[:MOST_LETTERS],
-                "alpha": 0.8,
-                "linewidth": 0,
-                "rasterized": len(mark.times_s) > 2000,
-            }
-            axes.scatter(mark.times_s, mark.nodes, s=26, c=color, marker=shape, **style)
-        lowest = -1.7 if any(-1 in mark.nodes for mark in marks) else -0.7
-        axes.set(xlabel="seconds since the start", ylabel="node", ylim=(lowest, num_nodes - 0.3))
-        axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.yaxis.set_major_formatter(lambda value, _: "fleet" if value == -1 else f"{value:.0f}")
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-        return to_svg(canvas)
-
-
 def new_canvas(size: tuple[float, float]) -> tuple[Canvas, Axes]:
     """Make a figure of `size` in inches with one pair of axes; use it within `rc_context(STYLE)`."""
     canvas = Canvas(figsize=size, layout="constrained")

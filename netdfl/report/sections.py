@@ -22,16 +22,17 @@ from netdfl.record.forms import read_details
 from netdfl.record.messages import LinkTraffic, count_by_link, count_messages
 from netdfl.record.result import evaluations, find_deaths
 from netdfl.record.run import Run
+from netdfl.report.bands import SCHEDULED, find_bands
 from netdfl.report.figures import (
     Curve,
     Mark,
     draw_bars,
     draw_curves,
     draw_matrix,
-    draw_timeline,
 )
 from netdfl.report.graph import draw_graph
 from netdfl.report.stall_figures import MOST_LIFELINES, Arrow, draw_messages, draw_waits, shown_nodes
+from netdfl.report.timeline import draw_timeline
 from netdfl.report.times import part_rows, round_curves
 from netdfl.report.words import WHY
 
@@ -130,7 +131,9 @@ def _stall_figures(run: Run, kept: Kept) -> list[Figure]:
     return [
         Figure(draw_waits(found, waits), f"Who waits for whom: {found['text']}."),
         Figure(
-            draw_messages(found, arrows), "The messages around the beginning of the stall, by node and time.", wide=True
+            draw_messages(found, arrows, find_bands(run)),
+            "The messages around the beginning of the stall, by node and time.",
+            wide=True,
         ),
     ]
 
@@ -291,28 +294,32 @@ def labels(run: Run) -> Section | None:
 
 def timeline(run: Run) -> Section | None:
     """What happened, when, and to whom."""
+    bands = find_bands(run)
     kinds = run.rows(
         "SELECT kind, list(at_s ORDER BY at_s, node), list(coalesce(node, -1) ORDER BY at_s, node) FROM events "
-        "WHERE kind NOT IN ? GROUP BY kind ORDER BY min(at_s), kind",
+        f"WHERE kind NOT IN ? AND NOT {SCHEDULED} GROUP BY kind ORDER BY min(at_s), kind",
         [ROUTINE],
     )
-    if not kinds:
+    if not kinds and not bands:
         return None
     first = run.rows(
-        "SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ? "
+        f"SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ? AND NOT {SCHEDULED} "
         f"ORDER BY {ORDER['events']}, details LIMIT ?",
         [ROUTINE, MOST_EVENTS],
     )
-    rows = [
-        [f"{at_s:.3f} s", "fleet" if node is None else str(node), str(round), kind, _details(details)]
+    told = [
+        (at_s, [f"{at_s:.3f} s", "fleet" if node is None else str(node), str(round), kind, _details(details)])
         for at_s, node, round, kind, details in first
     ]
-    total = sum(len(times) for _, times, _ in kinds)
+    of_links = [row for band in bands for row in band.listed()]
+    rows = [cells for _, cells in sorted((*told, *of_links), key=lambda row: row[0])[:MOST_EVENTS]]
+    total = sum(len(times) for _, times, _ in kinds) + len(of_links)
     title = f"All {total} events" if total <= MOST_EVENTS else f"The first {MOST_EVENTS} of {total:,} events"
-    svg = draw_timeline([Mark(*row) for row in kinds], _num_nodes(run))
+    svg = draw_timeline([Mark(*row) for row in kinds], _num_nodes(run), bands)
+    caption = "Events over time, a row per node." + (" Below, what the schedule did to links." if bands else "")
     return Section(
         "What happened when",
-        figures=[Figure(svg, "Events over time, a row per node.", wide=True)],
+        figures=[Figure(svg, caption, wide=True)],
         tables=[Table(("at", "node", "round", "event", "details"), rows, title, folded=True)],
     )
 

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from netdfl.core.types import Edge, NodeId
+from netdfl.report.bands import Band, shade
 from netdfl.report.figures import BAD, COLORS, INK, STYLE, new_canvas, to_svg
 
 MOST_NODES, MOST_LIFELINES = 40, 8
@@ -84,8 +85,11 @@ def _arrow(axes: Axes, tail: tuple[float, float], head: tuple[float, float], col
     axes.annotate("", head, tail, arrowprops=style, zorder=2 if strong else 1)
 
 
-def draw_messages(finding: Finding, arrows: Sequence[Arrow]) -> str:
-    """Draw a Lamport diagram: a line per node, an arrow per message, a bar where a node waits since."""
+def draw_messages(finding: Finding, arrows: Sequence[Arrow], bands: Sequence[Band] = ()) -> str:
+    """Draw a Lamport diagram: a line per node, an arrow per message, a bar where a node waits since.
+
+    Where the fleet was parted the background is shaded.
+    """
     nodes = shown_nodes(finding, MOST_LIFELINES)
     row = {node: -place for place, node in enumerate(nodes)}
     began, found = finding["began_s"], finding["found_s"]
@@ -102,6 +106,7 @@ def draw_messages(finding: Finding, arrows: Sequence[Arrow]) -> str:
                 _message(axes, arrow, row, end)
         axes.set_yticks([row[node] for node in nodes], [f"node {node}" for node in nodes])
         axes.set(xlabel="seconds since the start", ylim=(-len(nodes) + 0.4, 0.6), xlim=(first - 0.04 * span, end))
+        shade(axes, bands)
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
         axes.legend(handles=_legend(), loc="upper left", bbox_to_anchor=(1, 1))

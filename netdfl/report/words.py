@@ -102,8 +102,15 @@ def _unreached(found: Mapping[str, Any]) -> str:
     entries = "1 entry of events" if count == 1 else f"{count} entries of events"
     return (
         f"of {entries} nothing came, as the nodes ended at {found['ended_s']:.4g} s: "
-        f"first events[{first['source']}], {first['action'].replace('_', ' ')} at {when}"
+        f"first events[{first['source']}], {_action(first)} at {when}"
     )
+
+
+def _action(event: Mapping[str, Any]) -> str:
+    """`crash`, `restart`; of links what the entry calls it, `partition 0..3 | 4..7`."""
+    if event["action"] not in ("set", "unset") or "entry" not in event:
+        return str(event["action"]).replace("_", " ")
+    return f"{event['entry'].replace('_', ' ')} {event.get('where', '')}".rstrip()
 
 
 def _lost_state(restart: Mapping[str, Any]) -> str:

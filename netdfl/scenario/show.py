@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from netdfl.core.units import format_bytes, format_time
+from netdfl.links.changes import link_changes
+from netdfl.links.events import CompiledEvent, from_json
 from netdfl.links.figures import say
+from netdfl.links.places import name_change, name_place
 
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40
@@ -140,41 +143,45 @@ def _shade(count: int, largest: int) -> str:
 
 
 def _events(events: Sequence[Mapping[str, Any]]) -> Table:
+    """Events on nodes one by one, what changes links with its end; an entry that changes links often is one row."""
     table = Table(title="scripted events, in order", title_justify="left")
     for column in ("when", "what", "on", "to", "entry"):
         table.add_column(column)
-    for event in events[:_MOST_ROWS]:
-        parameters = ", ".join(f"{name} {_value(value)}" for name, value in event.get("parameters", {}).items())
-        table.add_row(_when(event), event["action"], _where(event), parameters, f"events[{event['source']}]")
-    if len(events) > _MOST_ROWS:
-        table.add_row("...", f"{len(events) - _MOST_ROWS} more", "", "", "")
+    rows = sorted(_event_rows([from_json(event) for event in events]), key=lambda row: row[0])
+    for _, *cells in rows[:_MOST_ROWS]:
+        table.add_row(*map(Text, cells))
+    if len(rows) > _MOST_ROWS:
+        table.add_row("...", f"{len(rows) - _MOST_ROWS} more", "", "", "")
     return table
 
 
-def _when(event: Mapping[str, Any]) -> str:
-    if "at_round" not in event:
-        return format_time(event.get("at_ns", 0))
-    after = f" + {format_time(event['after_ns'])}" if "after_ns" in event else ""
-    until = f" to {event['until_round'] - 1}" if "until_round" in event else ""
-    return f"round {event['at_round']}{until}{after}"
+_EventRow: TypeAlias = tuple[tuple[bool, int, int], str, str, str, str, str]
 
 
-def _where(event: Mapping[str, Any]) -> str:
-    links = [f"{_nodes(src)}->{_nodes(dst)}" for src, dst in event.get("links", ())]
-    nodes = [f"node {_nodes(event['nodes'])}"] if "nodes" in event else []
-    return " ".join(links + nodes)
+def _event_rows(events: Sequence[CompiledEvent]) -> Iterator[_EventRow]:
+    """The rows, each behind what it is sorted by."""
+    for change in link_changes(events):
+        often = f", {change.times:,} times" if change.times > 1 else ""
+        order = (change.by_round, change.begin, change.source)
+        yield order, change.when + often, change.entry, change.where, change.what, f"events[{change.source}]"
+    for event in events:
+        if event.action not in ("set", "unset"):
+            by_round, moment = event.order[:2]
+            place, change_to = name_place((), event.nodes), name_change(event.parameters)
+            yield (
+                (by_round, moment, event.source),
+                _when(event),
+                event.action,
+                place,
+                change_to,
+                f"events[{event.source}]",
+            )
 
 
-def _nodes(nodes: Sequence[int]) -> str:
-    if len(nodes) > 1 and list(nodes) == list(range(nodes[0], nodes[-1] + 1)):
-        return f"{nodes[0]}..{nodes[-1]}"
-    return ",".join(map(str, nodes))
-
-
-def _value(value: Any) -> str:
-    if not isinstance(value, Mapping):
-        return str(value)
-    return f"x{value['scale']:g}" if "scale" in value else " ".join(map(str, value.values()))
+def _when(event: CompiledEvent) -> str:
+    if event.at_round is None:
+        return format_time(event.at_ns or 0)
+    return f"round {event.at_round}" + (f" + {format_time(event.after_ns)}" if event.after_ns else "")
 
 
 def show_parts(parts: Sequence[Mapping[str, Any]], console: Console) -> None:

@@ -1,0 +1,105 @@
+"""What the schedule does to links, each change with its end: a partition is one, not fourteen links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from netdfl.core.units import format_time
+from netdfl.links.events import STANDING, CompiledEvent
+from netdfl.links.places import MOST, name_change, name_place
+
+APART = 4
+"""An entry that changes links more often is told as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change from `begin` to before `end` (None: for good), in ns, or in rounds; `times`: so many told as one.
+
+    `entry` is the action of entry `source` as the scenario names it.
+    """
+
+    source: int
+    entry: str
+    where: str
+    what: str
+    begin: int
+    end: int | None
+    by_round: bool
+    times: int = 1
+
+    @property
+    def when(self) -> str:
+        """`20s to 30s`, `round 4 to 5`, `from 20s`."""
+        if self.by_round:
+            last = None if self.end is None else self.end - 1
+            return f"round {self.begin}" + ("" if last == self.begin else " on" if last is None else f" to {last}")
+        begin = format_time(self.begin)
+        if self.end is None:
+            return f"from {begin}"
+        return begin if self.end == self.begin else f"{begin} to {format_time(self.end)}"
+
+    @property
+    def words(self) -> str:
+        """`partition 0..3 | 4..7: state down_drop`."""
+        often = f", {self.times:,} times" if self.times > 1 else ""
+        return f"{self.entry} {self.where}" + (f": {self.what}" if self.what else "") + often
+
+
+def link_changes(events: Sequence[CompiledEvent]) -> list[Change]:
+    """The changes of a compiled schedule in order of their beginning; see `APART` for entries with many."""
+    found: list[Change] = []
+    going_on: dict[tuple[object, ...], int] = {}
+    for event in events:
+        if event.action not in ("set", "unset"):
+            continue
+        key, at_ns = (event.source, event.blocks, event.nodes), event.at_ns or 0
+        if event.at_ns is not None and key in going_on:
+            place = going_on.pop(key)
+            found[place] = replace(found[place], end=at_ns)
+        if event.action == "set":
+            if event.at_ns is not None and event.cause != STANDING:
+                going_on[key] = len(found)
+            found.append(_change(event))
+    return _gathered(found)
+
+
+def _change(event: CompiledEvent) -> Change:
+    head = (
+        event.source,
+        event.entry,
+        name_place(event.blocks, event.nodes, event.entry),
+        name_change(event.parameters),
+    )
+    if event.at_round is not None:
+        return Change(*head, event.at_round, event.until_round, by_round=True)
+    return Change(*head, event.at_ns or 0, None, by_round=False)
+
+
+def _gathered(changes: Sequence[Change]) -> list[Change]:
+    of_entry: dict[int, list[Change]] = {}
+    for change in changes:
+        of_entry.setdefault(change.source, []).append(change)
+    told: list[Change] = []
+    for group in of_entry.values():
+        told += group if len(group) <= APART else [_as_one(group)]
+    return sorted(told, key=lambda change: (change.by_round, change.begin, change.source))
+
+
+def _as_one(group: Sequence[Change]) -> Change:
+    ends = [change.end for change in group if change.end is not None]
+    what = {change.what for change in group}
+    return replace(
+        group[0],
+        where=gather_places([change.where for change in group]),
+        what=what.pop() if len(what) == 1 else "",
+        end=max(ends) if len(ends) == len(group) else None,
+        times=len(group),
+    )
+
+
+def gather_places(places: Sequence[str]) -> str:
+    """Where, of many changes: the places, or how many they are."""
+    distinct = list(dict.fromkeys(places))
+    return ", ".join(distinct) if len(distinct) <= MOST else f"{len(distinct):,} places"

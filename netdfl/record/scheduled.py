@@ -1,0 +1,92 @@
+"""What the schedule did to links, as rows of `events`: a partition is one row where it begins, and one where it ends.
+
+Every world writes its compiled schedule as `events.jsonl` before the run. Here it meets what the nodes recorded: a
+change by the clock came if some node still did something then, one by rounds came when the first node was through with
+the round before. So the rows are the same in every world, in a run that goes on, and in one that was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from netdfl.core.files import read_plain
+from netdfl.record.forms import LinkEvent
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+ENDS = "_ends"
+"""What the kind of an event has after the action's name where a change ends: `partition_ends`."""
+_EVENT: TypeAdapter[LinkEvent] = TypeAdapter(LinkEvent)
+
+
+class Scripted(NamedTuple):
+    """A compiled event on links, as a row of the table `script`."""
+
+    at_ns: int | None
+    at_round: int | None
+    until_round: int | None
+    ends: bool
+    kind: str
+    entry: int
+    where: str
+    change: str | None
+
+
+def read_script(path: Path) -> list[Scripted]:
+    """The events on links in `events.jsonl`, without lines that are none."""
+    if not path.is_file():
+        return []
+    found = []
+    for line in read_plain(path).splitlines():
+        try:
+            event = _EVENT.validate_json(line)
+        except ValidationError:
+            continue  # an event on a node, which the node records; or a damaged line
+        at = (event.get("at_ns"), event.get("at_round"), event.get("until_round"))
+        ends, name = event["action"] == "unset", event.get("entry", "link")
+        kind = name + ENDS if ends else name
+        found.append(Scripted(*at, ends, kind, event["source"], event.get("where", ""), event.get("change")))
+    return found
+
+
+def put_script(database: DuckDBPyConnection, script: Sequence[Scripted]) -> None:
+    """Make the table `script` of `database`."""
+    columns = "at_ns BIGINT, at_round INTEGER, until_round INTEGER, ends BOOLEAN, kind VARCHAR, entry INTEGER, "
+    database.execute(f"CREATE OR REPLACE TEMP TABLE script ({columns} place VARCHAR, change VARCHAR)")
+    if script:
+        parts = ", ".join("unnest(?)" for _ in Scripted._fields)
+        database.execute(f"INSERT INTO script SELECT {parts}", [list(column) for column in zip(*script, strict=True)])
+
+
+def put_scheduled(database: DuckDBPyConnection, recorded: str) -> None:
+    """Make the table `scheduled` of what is in `script` and came, by `metrics` and the `recorded` events (a query)."""
+    database.execute(f"CREATE OR REPLACE TEMP TABLE scheduled AS {_SCHEDULED.format(recorded=recorded)}")
+
+
+_SCHEDULED = f"""
+WITH ended AS (
+    SELECT round, min(at_s) AS first_s, max(at_s) AS last_s FROM metrics
+    WHERE name = 'round_s' AND node IS NOT NULL GROUP BY round
+), over AS (
+    SELECT max(at_s) AS at_s FROM (
+        SELECT node, at_s FROM metrics UNION ALL SELECT node, at_s FROM ({{recorded}})
+    ) WHERE node IS NOT NULL
+), came AS (
+    SELECT at_ns / 1e9 AS at_s, NULL AS round, kind, entry, place, change FROM script, over
+    WHERE at_ns / 1e9 <= over.at_s
+    UNION ALL
+    SELECT if(at_round = 0, 0, (SELECT min(first_s) FROM ended WHERE ended.round >= at_round - 1)), at_round, kind,
+    entry, place, change FROM script WHERE at_round IS NOT NULL
+    UNION ALL
+    SELECT last.last_s, until_round, kind || '{ENDS}', entry, place, NULL FROM script
+    JOIN ended AS last ON last.round = until_round - 1
+)
+SELECT came.at_s, NULL::INTEGER AS node, coalesce(came.round, ended.round + 1, 0)::INTEGER AS round, came.kind,
+    json_object('entry', came.entry, 'where', came.place, 'change', came.change) AS details
+FROM came ASOF LEFT JOIN ended ON ended.first_s <= came.at_s WHERE came.at_s IS NOT NULL
+"""
