@@ -161,6 +161,12 @@ def give_account(
     )
 
 
+def waits_in_vain(account: Account, server: NodeId) -> bool:
+    """Whether a client waits for its `server` alone, and has nothing of it that it did not read: it need not go on."""
+    wait = account.wait
+    return wait is not None and wait.essential and wait.sources == (server,) and not wait.have and not account.early
+
+
 def _state_of(wait: WaitAccount | None) -> State:
     if wait is None:
         return State.RUNNING

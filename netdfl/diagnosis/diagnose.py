@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.causes import find_stuck
-from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.ending import is_idle
+from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.livelock import find_livelock
 from netdfl.diagnosis.remedies import ANYTHING, Options, advise
 from netdfl.diagnosis.slow import find_slow
@@ -24,20 +25,11 @@ def diagnose(
     """
     found = find_stuck(snapshot)
     stuck = {node for finding in found for node in (*finding.roots, *finding.behind)}
-    found += find_slow(snapshot, stuck, patience_ns)
+    slow = find_slow(snapshot, stuck, patience_ns)
+    found += [finding for finding in slow if not all(is_idle(snapshot, root) for root in finding.roots)]
     livelock = find_livelock(window, snapshot) if window is not None and not found else None
     found += [] if livelock is None else [livelock]
     return [advise(finding, snapshot, options) for finding in found]
-
-
-def is_over(findings: Collection[Finding], running: Collection[NodeId]) -> bool:
-    """Whether the run has nothing to wait for: every running node is held for good, or messages go in circles.
-
-    Where no node runs this tells nothing, as one that crashed may be about to return.
-    """
-    sure = [finding for finding in findings if finding.permanent and not finding.suspected]
-    held = {node for finding in sure for node in (*finding.roots, *finding.behind)}
-    return (bool(running) and held.issuperset(running)) or any(finding.cause is Cause.LIVELOCK for finding in findings)
 
 
 def confirm(findings: Collection[Finding], first: Snapshot, second: Snapshot) -> list[Finding]:

@@ -16,8 +16,9 @@ from netdfl.core.types import Edge, NodeId
 class State(StrEnum):
     """What a node does now.
 
-    `BLOCKED` is an event loop that does not answer, `SENDING` one held by a full mailbox, `STANDING` a node that
-    does nothing and waits for nothing, where nothing can wake it.
+    `SENDING` is one held by a full mailbox, `BLOCKED` an event loop that does not answer, `STOPPED` one that has not
+    answered for so long that nobody waits for it any more, `STANDING` a node that does nothing and waits for nothing,
+    where nothing can wake it.
     """
 
     RUNNING = "running"
@@ -27,10 +28,11 @@ class State(StrEnum):
     CRASHED = "crashed"
     PAUSED = "paused"
     BLOCKED = "blocked"
+    STOPPED = "stopped"
     STANDING = "standing"
 
 
-DOWN = frozenset({State.CRASHED, State.PAUSED, State.STANDING})
+DOWN = frozenset({State.CRASHED, State.PAUSED, State.STOPPED, State.STANDING})
 """States in which a node gives nothing, whatever others do."""
 
 

@@ -18,7 +18,9 @@ from netdfl.core.control import Broke, Crashed, Happened, Peers, Progress, Repor
 from netdfl.core.errors import TransportError
 from netdfl.core.memory import keep_freed
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.account import Account
+from netdfl.diagnosis.account import Account, waits_in_vain
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
+from netdfl.diagnosis.watch import Pace
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.by_hand import Request
 from netdfl.fleet.by_hand_record import NodeRecord, Stage
@@ -40,7 +42,6 @@ KILLED = 137
 FAREWELL_S, FAREWELL_CALL_S = 0.2, 1.0
 PATIENCE_S = 10.0
 """How long a finished node waits for one that does not answer any more."""
-SERVER_DONE_S = 1.0
 
 
 def live(request: Request) -> int:
@@ -213,9 +214,14 @@ class HandNode(NodeProcess):
         await self.farewell()
 
     async def server_done(self, server: NodeId) -> None:
-        """Return a while after the server has said that it is done."""
+        """Return a while after the server has said that it is done: once nothing is to do, or the time is up."""
         await self.meeting.finished[server].wait()
-        await asyncio.sleep(SERVER_DONE_S)
+        done_ns, pace = self.clock.now_ns(), Pace([self.id])
+        pace.at(self.id, max(self.node.round, 0), done_ns)
+        while True:
+            await asyncio.sleep(AFTER_SERVER_NS / NS_PER_S)
+            if waits_in_vain(self.account(), server) or time_is_up(done_ns, self.clock.now_ns(), pace):
+                return
 
     async def farewell(self) -> None:
         """Tell everybody that this node is done, and stay until they are, or do not answer any more."""

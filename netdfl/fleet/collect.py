@@ -17,11 +17,13 @@ import torch
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.diagnose import is_over
+from netdfl.diagnosis.account import waits_in_vain
+from netdfl.diagnosis.ending import is_over, not_ended, without_server
 from netdfl.diagnosis.fidelity import judge_fidelity
 from netdfl.diagnosis.finding import Finding, by_verdict
 from netdfl.diagnosis.keep import keep_stall
 from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.snapshot import State
 from netdfl.fleet.advice import options_of
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
@@ -97,7 +99,16 @@ def collect(
     stalled = stalled or read_probed(found, finished)
     interrupted = not over and any(part.record.stage is Stage.STOPPED for part in parts.values())
     links = dict(links or _links(Path(folder), scenario, directory))
-    facts = _facts(scenario, found, parts, duration_s, links, interrupted=interrupted, **by_verdict(stalled))
+    facts = _facts(
+        scenario,
+        found,
+        parts,
+        duration_s,
+        links,
+        interrupted=interrupted,
+        unfinished=_unfinished(blueprint, parts),
+        **by_verdict(stalled),
+    )
     return finish(directory, facts)
 
 
@@ -221,7 +232,24 @@ def _find_stalls(
     for finding in stalled:
         note(("suspected: " if finding.suspected else "") + finding.text)
         keep_stall(directory.path, finding, snapshot)
-    return stalled, is_over(stalled, stopped)
+    return stalled, is_over(stalled, snapshot, stopped)
+
+
+def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, Part]) -> list[str]:
+    """Clients that ended because their server had, with rounds before them that they could have gone on with."""
+    server, rounds = blueprint.network.server, blueprint.scenario.rounds
+    if server is None:
+        return []
+    left = {}
+    for node, part in parts.items():
+        said, record = Accounts.read(part.folder), part.record
+        if record.stage is Stage.FINISHED and said is not None and said.last.state is not State.FINISHED:
+            if not waits_in_vain(said.last, server):
+                left[node] = record.round
+    crashed = [
+        part.record.round for node, part in parts.items() if node == server and part.record.stage is Stage.CRASHED
+    ]
+    return [*not_ended(left, rounds), *(without_server(server, round, rounds) for round in crashed)]
 
 
 def _describe(

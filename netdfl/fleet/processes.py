@@ -65,6 +65,7 @@ class Outcome:
     links: Mapping[str, Any] | None = None
     fidelity_missed: str = ""
     stalled: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    unfinished: Sequence[str] = ()
 
 
 class Launcher:
@@ -120,7 +121,8 @@ class Launcher:
             ticking.cancel()
             self.finish_record()
         took = (ended_ns or time.monotonic_ns()) - (self.start_ns or time.monotonic_ns())
-        return Outcome(took / NS_PER_S, self.interrupted, self.broke, stalled=self.stalls.watch.to_result())
+        stalled, unfinished = self.stalls.watch.to_result(), self.stalls.unfinished
+        return Outcome(took / NS_PER_S, self.interrupted, self.broke, stalled=stalled, unfinished=unfinished)
 
     async def gather_fleet(self) -> None:
         """Start every node and wait until all attend. Raises InputError, MachineError, RunError."""
@@ -251,10 +253,13 @@ class Launcher:
 
     @property
     def all_ended(self) -> bool:
-        """Whether no node has rounds before it, nor will have: its clients have none once a server is done."""
-        if self.server_done_ns is not None and self.now_ns() > self.server_done_ns + NS_PER_S:
-            return True
+        """Whether no node has rounds before it, nor will have."""
         return not self.returns.due and all(s.phase in ENDED for s in self.status.nodes.values())
+
+    @property
+    def server(self) -> NodeId | None:
+        """The server, where there is one."""
+        return self.scenario.nodes if self.scenario.has_server else None
 
     # news
 
@@ -297,7 +302,7 @@ class Launcher:
         self.stalls.on_progress(node, progress.round, self.now_ns())
         if progress.ended and status.phase is Phase.RUNNING:
             status.phase = Phase.FINISHED
-            if self.scenario.has_server and node == self.scenario.nodes:
+            if node == self.server:
                 self.server_done_ns = self.now_ns()
             self.evaluation.look()
 

@@ -269,6 +269,7 @@ def run_processes(
         broke=outcome.broke,
         fidelity_missed=outcome.fidelity_missed or fidelity.missed,
         links=outcome.links or {"layer": world.loss_layer},
+        unfinished=outcome.unfinished,
         resumed=json.loads((directory.path / RESUMPTIONS).read_text()) if resumption is not None else (),
         **outcome.stalled,
     )
@@ -336,6 +337,7 @@ def run_simulated(scenario: Scenario, directory: RunDirectory, view: View, nurse
         scenario,
         outcome.duration_s,
         virtual_duration_s=outcome.virtual_duration_s,
+        unfinished=outcome.unfinished,
         event_log_hash=outcome.event_log_hash,
         **outcome.stalled,
         links={"layer": world.loss_layer} | ({"engine": "tcp model"} if world.loss_layer == "packet" else {}),

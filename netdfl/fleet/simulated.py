@@ -57,6 +57,7 @@ class Outcome:
     virtual_duration_s: float
     event_log_hash: str
     stalled: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    unfinished: Sequence[str] = ()
     interrupted: bool = False
     broke: str = ""
 
@@ -101,6 +102,7 @@ def _simulate(
             loop.now_ns / NS_PER_S,
             log.hexdigest(),
             fleet.stalls.watch.to_result(),
+            fleet.stalls.unfinished,
             fleet.interrupted,
             broke,
         )
@@ -194,14 +196,11 @@ class SimulatedFleet:
         self.end()
 
     def node_ended(self) -> None:
-        """A node has finished, crashed or died: judge what waits for nobody else, end after the last.
-
-        Clients that still wait when their server has finished have nothing to wait for.
-        """
+        """A node has finished, crashed or died: judge what waits for nobody else, end after the last."""
         self.evaluation.look()
         server = self.blueprint.network.server
         if server is not None and self.nodes[server].status.phase is Phase.FINISHED:
-            self.clock.call_at(self.loop.now_ns + NS_PER_S, ("end",), self.end)
+            self.stalls.after_server(self.loop.now_ns)
         if not any(node.running for node in self.nodes.values()) and not self.faults.restart_due:
             self.end()
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from netdfl.core.types import NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.account import give_account, stack_of
 from netdfl.diagnosis.assemble import Down, assemble
-from netdfl.diagnosis.diagnose import diagnose, is_over
+from netdfl.diagnosis.diagnose import diagnose
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up, unfinished
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.keep import keep_stall
 from netdfl.diagnosis.outages import Outages
@@ -41,6 +43,7 @@ class Stalls:
         self.options = options_of(fleet.scenario)
         self._look_ns = self.pace.look_ns
         self.window = Window()
+        self.unfinished: list[str] = []
 
     # a source of the loop
 
@@ -71,8 +74,17 @@ class Stalls:
         window = self.window.before(snapshot, self.pace)
         found = diagnose(snapshot, patience_ns=self.pace.patience_ns, window=window, options=self.options)
         self._tell(found, snapshot)
-        if not self._recover(found, snapshot) and is_over(found, self._running()):
+        if not self._recover(found, snapshot) and is_over(found, snapshot, self._running()):
             self.fleet.end()
+
+    def after_server(self, done_ns: int) -> None:
+        """The server finished at `done_ns`: look now and each second, until its clients are done or had their time."""
+        now = self.fleet.loop.now_ns
+        if now > done_ns:
+            self.look(now)
+        if time_is_up(done_ns, now, self.pace):
+            self.fleet.end()
+        self.fleet.clock.call_at(now + AFTER_SERVER_NS, ("end",), partial(self.after_server, done_ns))
 
     def on_idle(self) -> None:
         """Nothing can run and nothing is due: name what holds every node that still waits, and end or free it."""
@@ -84,9 +96,12 @@ class Stalls:
             self.fleet.end()
 
     def finish(self) -> None:
-        """The run has ended: what held nodes that went on since is over."""
+        """The run has ended: what held nodes that went on since is over; say who has not finished."""
         if not self._running():
             self.watch.take(())
+        snapshot = self._snapshot(self.fleet.loop.now_ns, idle=False) if self._running() else None
+        left = [finding for finding in self.watch.findings if not finding.over]
+        self.unfinished = unfinished(self.fleet.status, self.fleet.blueprint.network.server, left, snapshot)
 
     def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
         """Nodes that stand still outside any wait: an algorithm that awaits something of its own."""

@@ -11,7 +11,8 @@ from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account
 from netdfl.diagnosis.assemble import Down, assemble
-from netdfl.diagnosis.diagnose import confirm, diagnose, is_over
+from netdfl.diagnosis.diagnose import confirm, diagnose
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up, unfinished
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.keep import keep_stall
 from netdfl.diagnosis.outages import Outages
@@ -43,6 +44,7 @@ class StallProbes:
         self.recovery = Recovery(launcher.scenario.wait.on_stall, lambda step: step.src in launcher.live)
         self.options = options_of(launcher.scenario)
         self.over = False
+        self.unfinished: list[str] = []
         self.accounts: dict[NodeId, Account] = {}
         self.window = Window()
         self._probe = 0
@@ -78,8 +80,12 @@ class StallProbes:
         looked_ns = 0
         while not self.over:
             await asyncio.sleep(LOOK_S)
-            now = self.launcher.now_ns()
-            if not self.pace.quiet(now, self._running(), LEAST_NS):
+            now, done_ns = self.launcher.now_ns(), self.launcher.server_done_ns
+            if done_ns is not None:
+                if now - max(looked_ns, done_ns) >= AFTER_SERVER_NS:
+                    await self._after_server(done_ns)
+                    looked_ns = self.launcher.now_ns()
+            elif not self.pace.quiet(now, self._running(), LEAST_NS):
                 self._pause_ns = LEAST_NS
                 self.watch.take(())
             elif now - looked_ns >= self._pause_ns:
@@ -90,7 +96,8 @@ class StallProbes:
     async def look(self) -> list[Finding]:
         """Take a snapshot, a second one where the first shows something, and act on what both say."""
         first = await self._snapshot()
-        if not diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace)):
+        found = diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace))
+        if not found and not is_over(found, first, self._running()):
             self.watch.take(())
             return []
         await asyncio.sleep(BETWEEN_S)
@@ -99,15 +106,27 @@ class StallProbes:
         found = diagnose(second, patience_ns=self.pace.patience_ns, window=window, options=self.options)
         found = confirm(found, first, second)
         self._tell(found, second)
-        if not self._recover(found, second) and is_over(found, self._running()):
-            self.over = True
-            self.launcher.changed.set()
+        if not self._recover(found, second) and is_over(found, second, self._running()):
+            self._end(found, second)
         return found
 
+    async def _after_server(self, done_ns: int) -> None:
+        """The server finished at `done_ns`: end the run once its clients have nothing to do, or had their time."""
+        found = await self.look()
+        if not self.over and time_is_up(done_ns, self.launcher.now_ns(), self.pace):
+            self._end(found, await self._snapshot())
+
+    def _end(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
+        """End the run; say who has not finished."""
+        self.unfinished = unfinished(self.launcher.status, self.launcher.server, found, snapshot)
+        self.over = True
+        self.launcher.changed.set()
+
     def finish(self) -> None:
-        """The run has ended: what held nodes that went on since is over."""
+        """The run has ended: what held nodes that went on since is over; a server may be missing."""
         if not self._running():
             self.watch.take(())
+            self.unfinished = unfinished(self.launcher.status, self.launcher.server)
 
     def _running(self) -> list[NodeId]:
         return [node for node, status in self.launcher.status.nodes.items() if status.phase is Phase.RUNNING]

@@ -57,9 +57,9 @@ class Findings:
     `died` maps each node that died unplanned to what happened to it; `deadlocks`, `open_stalls`
     and `not_finite` are sentences; `broke` and `fidelity_missed` are empty where all is well.
     `fell` are nodes whose own numbers were not finite, `refused_not_finite` sentences about messages with
-    such numbers that were refused. `mass_error` says that a resumed run is not the one that was never
-    killed. `cautions` are sentences by the names of `CAUTIONS`; `figures` holds the final numbers under those of
-    `FIGURES`.
+    such numbers that were refused, `unfinished` about nodes that should have finished and have not.
+    `mass_error` says that a resumed run is not the one that was never killed. `cautions` are sentences by the names of
+    `CAUTIONS`; `figures` holds the final numbers under those of `FIGURES`.
     """
 
     died: Mapping[NodeId, str] = field(default_factory=dict)
@@ -68,6 +68,7 @@ class Findings:
     not_finite: Sequence[str] = ()
     fell: Collection[NodeId] = ()
     refused_not_finite: Sequence[str] = ()
+    unfinished: Sequence[str] = ()
     cautions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     figures: Mapping[str, float | None] = field(default_factory=dict)
     fidelity_missed: str = ""
@@ -88,7 +89,7 @@ def judge(findings: Findings, expect: Mapping[str, Any]) -> Judgement:
     """Judge a run by its defaults and by `expect`, an entry of which replaces its default.
 
     What ends well is `pass` where anything is expected, and `done` where nothing is: nobody said what would be good.
-    `deadlock`, `stall` and `not_finite` are `none` (the default), `some` (at least one must occur) or
+    `deadlock`, `stall`, `unfinished` and `not_finite` are `none` (the default), `some` (at least one must occur) or
     `any`. `died` may also be the list of exactly those nodes that must die. Where `not_finite` is not
     `none`, a node may die of numbers of its own that are not finite, and a message that was refused for
     such numbers is `some`. The names of `CAUTIONS` are `any` by default: they are told, and judged where that is asked
@@ -122,10 +123,11 @@ def _unmet(findings: Findings, expect: Mapping[str, Any]) -> tuple[list[str], li
         *_occurrences("not_finite", met, not_finite),
     ]
     other = _occurrences("stall", findings.open_stalls, expect.get("stall", "none"))
+    other += _occurrences("unfinished", findings.unfinished, expect.get("unfinished", "none"))
     for name in CAUTIONS:
         other += _occurrences(name, findings.cautions.get(name, ()), expect.get(name, "any"))
     for name, bounds in expect.items():
-        if name not in ("died", "deadlock", "not_finite", "stall", *CAUTIONS):
+        if name not in ("died", "deadlock", "not_finite", "stall", "unfinished", *CAUTIONS):
             other += _bounds(name, findings.figures, bounds)
     return grave, other
 

@@ -35,7 +35,8 @@ class RunFacts:
     `targets` are the accuracies of `report.targets`; `delivery` is the kind of the scenario's; `broke` and
     `fidelity_missed` say in a sentence what went wrong outside the scenario; `links` names the layer on which links
     act, and what carried them out, `link_rules` what each rule comes to; `resumed` has an entry for each time that
-    real nodes were resumed; `event_log_hash` and `virtual_duration_s` are the simulated world's alone.
+    real nodes were resumed; `unfinished` are sentences about nodes that should have finished and have not;
+    `event_log_hash` and `virtual_duration_s` are the simulated world's alone.
     """
 
     scenario: str
@@ -56,6 +57,7 @@ class RunFacts:
     links: Mapping[str, Any] = field(default_factory=lambda: {"layer": "message"})
     link_rules: Sequence[Mapping[str, Any]] = ()
     resumed: Sequence[Mapping[str, Any]] = ()
+    unfinished: Sequence[str] = ()
     broke: str = ""
     interrupted: bool = False
     delivery: str = "plain"
@@ -148,6 +150,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         ),
         "died": deaths,
         "restarts": restarts,
+        "unfinished": list(facts.unfinished),
         "stalls": [dict(stall) for stall in facts.stalls],
         "deadlocks": [dict(deadlock) for deadlock in facts.deadlocks],
         "events_not_reached": find_unreached(run),
@@ -277,6 +280,7 @@ def _findings(run: Run, facts: RunFacts, figures: Mapping[str, Any], deaths: Seq
         refused_not_finite=[
             each.sentence("refused") for each in _by_sender(run, "refused") if each.reason == "not_finite"
         ],
+        unfinished=facts.unfinished,
         figures=figures,
         fidelity_missed=facts.fidelity_missed,
         mass_error=_mass_error(facts.resumed, figures["weight_sum"]),

@@ -65,6 +65,9 @@ class Outcome(Strict):
     )
     deadlock: Occurrence = Field("none", description="none, some (at least one must occur) or any.")
     stall: Occurrence = Field("none", description="Stalls left at the end: none, some or any.")
+    unfinished: Occurrence = Field(
+        "none", description="Nodes that should have finished and have not, without being stalled: none, some or any."
+    )
     not_finite: Occurrence = Field(
         "none", description="Losses or mixed models with NaN or infinity: none, some or any."
     )

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from test_truths import BASE
+from truths import TRUTHS, Truth
 
 from netdfl.record.judge import WELL
 
@@ -48,6 +50,21 @@ def test_a_planted_stall_is_named(name: str, expected: tuple[str, list[int], lis
     assert result["verdict"] in WELL, result["reasons"]
     kept = json.loads((tmp_path / "run" / "stalls" / "000.json").read_text())
     assert "waits.py" in kept["nodes"][expected[1][0]]["stack"]
+
+
+IN_PROCESSES = (
+    "quick heartbeats, dead both ways",
+    "a client's broadcast lost, a quorum",
+    "running sums, a message lost",
+)
+
+
+@pytest.mark.parametrize("truth", [each for each in TRUTHS if each.name in IN_PROCESSES], ids=lambda each: each.name)
+def test_what_is_true_of_a_simulated_fleet_is_true_of_processes(truth: Truth, tmp_path: Path) -> None:
+    (tmp_path / "truth.yaml").write_text(json.dumps(BASE | dict(truth.keys) | {"world": {"kind": "processes"}}))
+    result = run(tmp_path / "truth.yaml", tmp_path / "run")
+    assert causes(result) == [(held.cause, list(held.roots), list(held.culprits)) for held in truth.held]
+    assert (result["verdict"] == "pass") == (not truth.held), result["reasons"]
 
 
 def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:

@@ -15,16 +15,17 @@ from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.causes import find_stuck
-from netdfl.diagnosis.diagnose import is_over
+from netdfl.diagnosis.ending import is_over, unfinished
 from netdfl.diagnosis.finding import Cause
 from netdfl.diagnosis.outages import Outage, Outages
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.recover import MOST_RESENDS, Recovery, Resend, Skip
 from netdfl.diagnosis.slow import find_slow
-from netdfl.diagnosis.snapshot import Fate, State, What
+from netdfl.diagnosis.snapshot import Awaited, Fate, NodeNow, State, What
 from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, Pace, Watch
 from netdfl.links.events import CompiledEvent
 from netdfl.links.selectors import Block
+from netdfl.record.status import FleetStatus, NodeStatus, Phase
 
 SECOND = 10**9
 
@@ -230,16 +231,46 @@ def test_what_was_only_suspected_leaves_nothing_behind() -> None:
 
 
 def test_a_run_is_over_when_every_running_node_is_held_for_good() -> None:
-    (found,) = find_stuck(fleet(waits(0, [1]), waits(1, [0]), waits(2, [1]), is_(3, State.RUNNING)))
-    assert is_over([found], [0, 1, 2])
-    assert not is_over([found], [0, 1, 2, 3])
-    assert not is_over([replace(found, suspected=True)], [0, 1, 2])
+    snapshot = fleet(waits(0, [1]), waits(1, [0]), waits(2, [1]), is_(3, State.RUNNING))
+    (found,) = find_stuck(snapshot)
+    assert is_over([found], snapshot, [0, 1, 2])
+    assert not is_over([found], snapshot, [0, 1, 2, 3])
+    assert not is_over([replace(found, suspected=True)], snapshot, [0, 1, 2])
 
 
 def test_a_run_in_which_no_node_runs_is_not_over_by_that_as_one_may_return() -> None:
-    (found,) = find_stuck(fleet(waits(0, [1]), waits(1, [0])))
-    assert not is_over([], [])
-    assert not is_over([found], [])
+    snapshot = fleet(waits(0, [1]), waits(1, [0]))
+    assert not is_over([], snapshot, [])
+    assert not is_over(find_stuck(snapshot), snapshot, [])
+
+
+def test_a_run_is_over_when_clients_wait_in_vain_for_a_server_that_has_finished() -> None:
+    def client(fate: Fate = Fate.LOST, **more: Any) -> NodeNow:
+        return replace(waits(0, {1: Awaited(fate)}, essential=True, deadline_ns=9 * SECOND), **more)
+
+    done, paused = is_(1, State.FINISHED), is_(2, State.PAUSED)
+    assert is_over([], fleet(client(), done), [0])
+    assert is_over([], fleet(client(), done, paused), [0, 2])
+    for more in (client(early=1), client(Fate.IN_FLIGHT), is_(0, State.RUNNING)):
+        assert not is_over([], fleet(more, done), [0])
+    assert not is_over([], fleet(client(), is_(1, State.RUNNING)), [0])
+    assert not is_over([], fleet(client(), done, is_(2, State.PAUSED, back_ns=SECOND)), [0, 2])
+    assert not is_over([], fleet(client(), done, is_(2, State.CRASHED, back_ns=SECOND)), [0])
+
+
+def test_who_should_have_finished_is_named_once() -> None:
+    status = FleetStatus("s", "simulated", "fedavg", 10)
+    phases = (Phase.RUNNING, Phase.RUNNING, Phase.FINISHED, Phase.CRASHED, Phase.CRASHED)
+    status.nodes = {node: NodeStatus(node, phase=phase, round=3) for node, phase in enumerate(phases)}
+    nodes = (is_(0, State.RUNNING, round=3), is_(1, State.PAUSED, round=2), *(is_(n, State.CRASHED) for n in (3, 4)))
+    assert unfinished(status, 4, (), fleet(*nodes, is_(2, State.FINISHED))) == [
+        "node 1 is paused and never resumed, in round 2 of 10",
+        "node 0 had not finished when the run ended: round 3 of 10",
+        "node 4, the server, crashed in round 3 of 10 and did not return: clients had no rounds after that",
+    ]
+    (found,) = find_stuck(fleet(waits(0, [4]), waits(1, [4]), is_(4, State.CRASHED)))
+    assert unfinished(status, 4, [found], fleet(*nodes)) == []
+    assert unfinished(status, None) == []
 
 
 def test_skip_leaves_the_culprits_out_and_stop_does_nothing() -> None:

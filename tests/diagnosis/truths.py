@@ -238,6 +238,26 @@ TRUTHS = (
         )
         for detector in ({"kind": "oracle"}, FAST_BEATS, NOBODY)
     ),
+    server("a client's broadcast lost, a quorum", lost(2, 4), wait=QUORUM, events=[lose(4, 2, 3)]),
+    server(
+        "a server that crashed for good, deadlines",
+        unfinished="node 4, the server,",
+        wait={"deadline": "auto"},
+        events=[{"at_round": 3, "crash": 4}],
+    ),
+    server(
+        "a quorum, and a client too slow for it",
+        unfinished="node 2",
+        wait=QUORUM,
+        world={"kind": "simulated", "compute": "10ms", "stragglers": {"nodes": [2], "factor": 10000}},
+    ),
+    server(
+        "a quorum, a paused client, and a deadline of an hour",
+        unfinished="node 2 had not finished when the run ended: round 3 of 10",
+        wait={"for": {"quorum": 3}, "deadline": "1h"},
+        events=[{"at_round": 3, "pause": 2, "for": "2h"}],
+    ),
+    server("broadcasts lost at random, deadlines", wait={"deadline": "auto"}, links={"default": {"loss": 0.2}}),
     server(
         "a quorum, and a client a little slower",
         wait=QUORUM,

@@ -1,0 +1,110 @@
+"""When a run is over though nodes still have rounds before them, and what is to be said of those. For every world."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.types import NodeId
+from netdfl.diagnosis import words
+from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.snapshot import Fate, NodeNow, Snapshot, State, What
+from netdfl.diagnosis.watch import Pace
+from netdfl.record.status import ENDED, FleetStatus, Phase
+
+AFTER_SERVER_NS = NS_PER_S
+"""How long after its server's end a fleet is looked at again and again."""
+MOST_AFTER_SERVER_NS = 10 * NS_PER_S
+"""How long clients may go on after their server's end where their pace is not slower than that."""
+
+
+def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collection[NodeId]) -> bool:
+    """Whether the run has nothing to wait for: every running node is held for good or has nothing to do any more.
+
+    So it is where messages go in circles, too. Where no node runs this tells nothing, as one that crashed may be
+    about to return.
+    """
+    if any(finding.cause is Cause.LIVELOCK for finding in findings):
+        return True
+    left = set(running) - _held(findings)
+    if not left or not running:
+        return bool(running)
+    returning = any(now.state is State.CRASHED and now.back_ns is not None for now in snapshot.nodes.values())
+    return not returning and all(_stands(snapshot, node) or is_idle(snapshot, node) for node in left)
+
+
+def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
+    """Whether clients that still go on have had their time since their server's end."""
+    return now_ns - server_done_ns >= max(MOST_AFTER_SERVER_NS, pace.patience_ns)
+
+
+def _held(findings: Collection[Finding]) -> set[NodeId]:
+    sure = [finding for finding in findings if finding.permanent and not finding.suspected]
+    return {node for finding in sure for node in (*finding.roots, *finding.behind)}
+
+
+def _stands(snapshot: Snapshot, node: NodeId) -> bool:
+    """Whether a node was paused, and the scenario never resumes it."""
+    now = snapshot.nodes[node]
+    return now.state is State.STOPPED or (now.state is State.PAUSED and now.back_ns is None)
+
+
+def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
+    """Whether a client waits for its server alone, which has finished, and nothing of it is on its way or unread."""
+    now = snapshot.nodes[node]
+    if now.wait is None or now.early or not now.wait.essential or now.wait.what is not What.MESSAGE:
+        return False
+    return all(
+        snapshot.nodes[source].state is State.FINISHED and awaited.fate not in (Fate.IN_FLIGHT, Fate.HELD)
+        for source, awaited in now.wait.awaited.items()
+    )
+
+
+# what is said of who did not finish
+
+
+def unfinished(
+    status: FleetStatus, server: NodeId | None, findings: Collection[Finding] = (), snapshot: Snapshot | None = None
+) -> list[str]:
+    """Sentences about nodes that should have finished and have not, where none of `findings` says so already.
+
+    `snapshot` is the fleet at its end, where some of its nodes still ran.
+    """
+    told = {node for finding in findings for node in (*finding.roots, *finding.culprits, *finding.behind)}
+    said: list[str] = []
+    if snapshot is not None:
+        left = [node for node in running(status) if node not in told and not is_idle(snapshot, node)]
+        said += _by_state([snapshot.nodes[node] for node in left], status.rounds)
+    if server is not None and server not in told and status.nodes[server].phase is Phase.CRASHED:
+        said.append(without_server(server, status.nodes[server].round, status.rounds))
+    return said
+
+
+def without_server(server: NodeId, round: int, rounds: int) -> str:
+    """What is to be said where a server crashed, as the scenario wants, and did not return."""
+    where = f"in round {round} of {rounds}"
+    return f"node {server}, the server, crashed {where} and did not return: clients had no rounds after that"
+
+
+def not_ended(left: Mapping[NodeId, int], rounds: int) -> list[str]:
+    """What is to be said of nodes that were in these rounds, of `rounds`, when the run ended."""
+    if not left:
+        return []
+    where = words.rounds(list(left.values()))
+    return [f"{words.nodes(list(left))} had not finished when the run ended: {where} of {rounds}"]
+
+
+def running(status: FleetStatus) -> list[NodeId]:
+    """The nodes that have rounds before them."""
+    return [node for node, own in status.nodes.items() if own.phase not in ENDED]
+
+
+def _by_state(left: Sequence[NodeNow], rounds: int) -> Iterator[str]:
+    paused = [now for now in left if now.state is State.PAUSED and now.back_ns is None]
+    stopped = [now for now in left if now.state is State.STOPPED]
+    for nodes, what in ((paused, "paused and never resumed"), (stopped, "stopped: no answer comes any more")):
+        if nodes:
+            where = words.rounds([now.round for now in nodes])
+            who = words.nodes([now.node for now in nodes])
+            yield f"{who} {'is' if len(nodes) == 1 else 'are'} {what}, in {where} of {rounds}"
+    yield from not_ended({now.node: now.round for now in left if now not in paused and now not in stopped}, rounds)
