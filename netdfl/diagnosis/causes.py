@@ -76,7 +76,7 @@ def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
     for root in roots:
         graph.add_node(root)
         for culprit, cause in blamed(snapshot, root).items():
-            if cause is Cause.UNREACHABLE:
+            if cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
                 graph.add_edge(root, ("why", *_outage(snapshot, (root, culprit))))
     groups = [sorted(node for node in part if isinstance(node, int)) for part in nx.connected_components(graph)]
     return sorted(groups)

@@ -9,7 +9,7 @@ from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause
 from netdfl.diagnosis.partition import FEW_LINKS, describe_cut
-from netdfl.diagnosis.snapshot import DOWN, Awaited, EdgeNow, Fate, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import DOWN, SILENT, Awaited, EdgeNow, Fate, Snapshot, State, WaitNow, What
 
 FIRST = (Cause.UNREACHABLE, Cause.LOST_MESSAGE, Cause.BLOCKED_LOOP, Cause.FLOW_CONTROL, Cause.DEADLOCK)
 """Which cause names a stall that has several."""
@@ -47,7 +47,7 @@ def reason(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Cause | None:
     """
     giver, pair = snapshot.nodes[source], (waiter, source)
     awaited, edge = awaited_of(snapshot, pair), edge_of(snapshot, pair)
-    by_state = {State.BLOCKED: Cause.BLOCKED_LOOP} | dict.fromkeys(DOWN, Cause.UNREACHABLE)
+    by_state = dict.fromkeys(DOWN, Cause.UNREACHABLE) | dict.fromkeys(SILENT, Cause.BLOCKED_LOOP)
     if wait_of(snapshot, waiter).what is What.ROOM:
         return by_state.get(giver.state, Cause.FLOW_CONTROL)
     if awaited.fate is Fate.LOST:
@@ -89,6 +89,10 @@ def _what_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
         return _lost_words(snapshot, pairs)
     if cause is Cause.UNREACHABLE:
         return _unreachable_words(snapshot, culprits, pairs)
+    if cause is Cause.BLOCKED_LOOP:
+        silent_ns = snapshot.at_ns - min(snapshot.nodes[culprit].since_ns for culprit in culprits)
+        many = "s have" if len(culprits) > 1 else " has"
+        return f"whose event loop{many} not answered for {words.seconds(silent_ns)}"
     if any(wait_of(snapshot, root).need > len(snapshot.nodes) for root, _ in pairs):
         return "and does not know which of them will send"
     many, done = len(culprits) > 1, all(snapshot.nodes[c].state is State.FINISHED for c in culprits)

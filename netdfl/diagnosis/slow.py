@@ -17,7 +17,7 @@ from netdfl.diagnosis.reasons import (
     sentence,
     wait_of,
 )
-from netdfl.diagnosis.snapshot import Fate, Snapshot, State
+from netdfl.diagnosis.snapshot import SILENT, Fate, Snapshot
 
 
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
@@ -106,7 +106,7 @@ def _blocked_alone(snapshot: Snapshot, patience_ns: int, found: Sequence[Finding
     told = {culprit for finding in found if finding.cause is Cause.BLOCKED_LOOP for culprit in finding.culprits}
     for node, now in sorted(snapshot.nodes.items()):
         silent_ns = snapshot.at_ns - now.since_ns
-        if now.state is State.BLOCKED and silent_ns >= patience_ns and node not in told:
+        if now.state in SILENT and silent_ns >= patience_ns and node not in told:
             yield Finding(
                 cause=Cause.BLOCKED_LOOP,
                 roots=(node,),

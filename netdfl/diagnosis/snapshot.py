@@ -34,6 +34,8 @@ class State(StrEnum):
 
 DOWN = frozenset({State.CRASHED, State.PAUSED, State.STOPPED, State.STANDING})
 """States in which a node gives nothing, whatever others do."""
+SILENT = frozenset({State.BLOCKED, State.STOPPED})
+"""States of an event loop that does not answer."""
 
 
 class What(StrEnum):
