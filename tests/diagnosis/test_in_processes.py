@@ -64,7 +64,7 @@ def test_what_is_true_of_a_simulated_fleet_is_true_of_processes(truth: Truth, tm
     (tmp_path / "truth.yaml").write_text(json.dumps(BASE | dict(truth.keys) | {"world": {"kind": "processes"}}))
     result = run(tmp_path / "truth.yaml", tmp_path / "run")
     assert causes(result) == [(held.cause, list(held.roots), list(held.culprits)) for held in truth.held]
-    assert (result["verdict"] == "pass") == (not truth.held), result["reasons"]
+    assert (result["verdict"] != "fail") == (not truth.held), result["reasons"]
 
 
 def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:
