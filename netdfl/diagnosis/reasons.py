@@ -91,8 +91,8 @@ def _what_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
         return _unreachable_words(snapshot, culprits, pairs)
     if cause is Cause.BLOCKED_LOOP:
         silent_ns = snapshot.at_ns - min(snapshot.nodes[culprit].since_ns for culprit in culprits)
-        many = "s have" if len(culprits) > 1 else " has"
-        return f"whose event loop{many} not answered for {words.seconds(silent_ns)}"
+        loops = "loops have" if len(culprits) > 1 else "loop has"
+        return f"whose event {loops} not answered for {words.seconds(silent_ns)}"
     if any(wait_of(snapshot, root).need > len(snapshot.nodes) for root, _ in pairs):
         return "and does not know which of them will send"
     many, done = len(culprits) > 1, all(snapshot.nodes[c].state is State.FINISHED for c in culprits)
