@@ -175,6 +175,14 @@ class RoundContext(Protocol):
         """Answer a request, now or later."""
         ...
 
+    def owed(self, peer: NodeId) -> bool:
+        """Whether an earlier request to `peer` is being sent again, because its reply has not come."""
+        ...
+
+    def is_last(self, view: View) -> bool:
+        """Whether no round follows the view's."""
+        ...
+
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
         """Send a request to `peer` and wait for its reply as the policy says."""
         ...

@@ -1,19 +1,21 @@
 """The family of pairwise exchanges: a node trains, meets one peer, and answers others in between.
 
 Without the bipartite fix a node that asks may itself be asked, and while it waits it answers nobody: so
-waits can close a cycle. With it nodes of one half ask and those of the other answer; who answers never
-waits, so nothing can.
+waits can close a cycle. With it nodes of one half ask and those of the other answer. Who answers has the pace of those
+that ask: when they are through with a round they say so, and its own round ends when they all have, while it goes on
+answering. So its last model is the one after everybody's last exchange, and nobody who asks waits for that: no circle.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.base import Algorithm, RoundContext
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.parameters import Asked, Sgd
 from netdfl.core.lazy import lazy_module
-from netdfl.core.types import Message, NodeId, Payload
+from netdfl.core.types import Message, NodeId, Payload, View
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 else:
     parts = lazy_module("netdfl.algorithms.parts")
     pairwise = lazy_module("netdfl.mixing.pairwise")
+
+
+THROUGH = 1  # the step of the message that says: I am through with this round
+PATIENCE = 2  # a wait for those that ask contains theirs
 
 
 class Desk:
@@ -50,20 +56,32 @@ class Desk:
 
 async def bilateral(ctx: RoundContext, alg: Algorithm) -> None:
     """Train while peers are answered; then ask one peer, and answer nobody until that is done."""
-    s = ctx.begin(alg)
+    s, first = ctx.begin(alg), alg.mixing.step == "before"
     desk = Desk(ctx, alg.mixing, s.x)
     ctx.serve(None if alg.mixing.asks_first else desk.answer)
     async for view in ctx.rounds(s.round):
         s, update = await ctx.train(s._replace(x=desk.x), alg, view)
-        desk.x = desk.x + (update.x - update.before)
-        peer = alg.mixing.peer(view)
-        if peer is not None:
-            ctx.serve(None)
-            replies = await ctx.ask(view, peer, alg.mixing.request(desk.x), alg.wait)
-            desk.x = await ctx.do(alg.mixing.settle, desk.x, replies)
-        ctx.serve(desk.answer)
+        step = update.x - update.before
+        desk.x = desk.x + step if first else desk.x
+        await _meet(ctx, alg, desk, view)
+        desk.x = desk.x if first else desk.x + step
         s = s.end_round(alg, update._replace(x=desk.x), view)
         await ctx.end_round(s, view)
+
+
+async def _meet(ctx: RoundContext, alg: Algorithm, desk: Desk, view: View) -> None:
+    """Ask one peer, and answer nobody until that is done; or answer until all that ask are through with the round."""
+    peer = alg.mixing.peer(view)
+    if peer is not None and not ctx.owed(peer):
+        ctx.serve(None)
+        replies = await ctx.ask(view, peer, alg.mixing.request(desk.x), alg.wait)
+        desk.x = await ctx.do(alg.mixing.settle, desk.x, replies)
+    ctx.serve(desk.answer)
+    if alg.mixing.halves and view.out_neighbors:
+        await ctx.send(view, THROUGH, dict.fromkeys(view.out_neighbors, Payload()))
+    elif alg.mixing.halves and view.in_neighbors:
+        need = "all" if ctx.is_last(view) else alg.wait.need
+        await ctx.gather(view, THROUGH, replace(alg.wait, need=need, patience=PATIENCE, cumulative=True))
 
 
 def ad_psgd(
@@ -74,19 +92,22 @@ def ad_psgd(
     order: Asked = "random",
     bipartite: bool = True,
     leave_out: bool = False,
+    step: Literal["before", "after"] = "before",
 ) -> Algorithm:
     """AD-PSGD: nodes train at their own pace; each round a node and one peer set both vectors to their mean.
 
     x_i, x_j <- (x_i + x_j) / 2, one exchange at a time, while local steps from an earlier x_i, y <- y - lr g(y) from
-    x_i to z_i, may still be under way: where they end, x_i <- x_i now + (z_i - x_i then). Sends d numbers to
-    the peer that is asked and d back, keeps nothing. `bipartite` lets the nodes of one half ask and those of
-    the other answer; where the graph has links inside a half, they must be left out (`leave_out`). Without
-    it waits can close a cycle: with `order: successor` they do. Who only answers is through with its own
-    rounds early and goes on answering: what its last model becomes then is in no record.
-    Source: Lian et al. 2018.
+    x_i to z_i, may still be under way: where they end, x_i <- x_i now + (z_i - x_i then). `step: before` takes that
+    step before the node's own exchange of the round, so that it is shared in the same round, as in `dpsgd`; `after`
+    takes it afterwards, as the paper has it. Sends d numbers to the peer that is asked and d back, keeps nothing.
+    `bipartite` lets the nodes of one half ask and those of the other answer; where the graph has links inside a half,
+    they must be left out (`leave_out`). Without it waits can close a cycle: with `order: successor` they do. Who asks
+    tells its peers of the other half when it is through with a round (a message of no numbers); they end theirs when
+    all that may ask them have, and go on answering. With `delivery: acknowledged` a request is sent again until its
+    reply is here, and is answered once: a loss moves both partners or none. Source: Lian et al. 2018.
     """
     if exchange.compressor is not None:
         raise ValueError("ad_psgd exchanges whole vectors; remove compression, or use choco_sgd or deepsqueeze")
     local = parts.local_sgd(sgd)
-    mixing = pairwise.Pairwise(order=order, streams=exchange.streams)
+    mixing = pairwise.Pairwise(order=order, streams=exchange.streams, halves=bipartite, step=step)
     return Algorithm(family="bilateral", start=parts.Plain(), local=local, mixing=mixing, wait=exchange.wait)

@@ -181,7 +181,7 @@ class _Fleet:
             return Awaited(Fate.HELD if self.schedule.edge(edge, self.at_ns).holds else Fate.IN_FLIGHT, edge=edge)
         down = self.down.get(edge[0])
         lives = down is None or down.state is not State.CRASHED or down.back_ns is not None
-        again = lives and kind is Kind.DATA and (edge[1], *slot) in account.again
+        again = lives and self.again(edge, kind, slot)
         for key, _, arrived_ns, fate in reversed((*count.lost, *count.last)):
             if not _is(key, kind, slot):
                 continue
@@ -216,6 +216,12 @@ class _Fleet:
         returned = receiver is not None and receiver.epoch > 0 and not count.dropped
         reason = OF_ITS_RECEIVER if returned else next(iter(count.dropped), "") if len(count.dropped) == 1 else ""
         return self.lost(edge, (kind, lives[-1], *slot, 0), reason.removeprefix("dropped:"))
+
+    def again(self, edge: Edge, kind: Kind, slot: tuple[int, int]) -> bool:
+        """Whether it is sent again; of a reply, whether it is asked for again."""
+        sender, receiver = edge[::-1] if kind is Kind.REPLY else edge
+        account = self.accounts.get(sender)
+        return account is not None and (receiver, *slot) in account.again
 
     def forgot(self, node: NodeId, arrived_ns: int | None) -> bool:
         """Whether what arrived at that time was taken by an earlier life of `node`, which ended with it."""

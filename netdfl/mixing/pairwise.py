@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from netdfl.core.rng import Streams
-from netdfl.core.types import Inbox, Message, NodeId, Payload, View
+from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload, View
 from netdfl.mixing.payloads import pack, vector
 
 Order = Literal["random", "successor"]
@@ -29,11 +29,14 @@ class Pairwise:
     """Whom to ask, and what an exchange does at its two ends.
 
     `random` draws a peer each round. `successor` asks the peer with the next higher number first, then
-    the others in turn, and a node answers nobody before it has asked once.
+    the others in turn, and a node answers nobody before it has asked once. `halves`: some ask, the others answer.
+    `step` says whether a node's local steps count before or after its own exchange of the round.
     """
 
     order: Order
     streams: Streams
+    halves: bool = False
+    step: Literal["before", "after"] = "before"
     push = True
 
     @property
@@ -69,7 +72,7 @@ class Pairwise:
 
     def settle(self, x: Tensor, replies: Inbox) -> Tensor:
         """The asking node's new vector: what came moves it, whenever it was asked for. Raises MalformedMessage."""
-        for reply in replies:
+        for reply in (message for message in replies if message.kind is Kind.REPLY):
             x = x - vector(reply, x)
         return x
 

@@ -1,5 +1,7 @@
 """Delivery that is acknowledged: a data message is sent again until its receiver has said what it did with it.
 
+A request is sent again until its reply is here; who answered it remembers the reply, and a copy moves nothing.
+
 The answer is a message over the reverse link, with that link's faults and bytes. A message's id is (sender,
 epoch, round, step, receiver); whatever its attempt, the receiver takes an id once, and answers every
 copy. Until the answer comes the message is in limbo: neither its sender's nor lost. Time alone never gives it
@@ -54,7 +56,7 @@ class _Unanswered:
 
 
 class Acknowledged:
-    """A `Transport` around another, and the `Sink` at its end. Everything but data goes through untouched."""
+    """A `Transport` around another, and the `Sink` at its end. All but data and requests goes through untouched."""
 
     def __init__(self, node: NodeId, epoch: int, inner: Transport, clock: Clock, how: Resending) -> None:
         """Deliver for `node`, which lives for the `epoch`-th time, through `inner`.
@@ -84,9 +86,9 @@ class Acknowledged:
         self.inner.attach(self)
 
     async def send(self, messages: Sequence[Message]) -> None:
-        """Hand the messages over; what is data stays in limbo until it is answered."""
+        """Hand the messages over; what is data, or a request, stays in limbo until it is answered."""
         now = self.clock.now_ns()
-        data = [message for message in messages if message.kind is Kind.DATA]
+        data = [message for message in messages if message.kind in (Kind.DATA, Kind.REQUEST)]
         for message in data:
             self._limbo[_id(message.dst, message)] = _Unanswered(message, [now])
         await self.inner.send(messages)
@@ -112,8 +114,17 @@ class Acknowledged:
         return [entry.message for entry in self._limbo.values()]
 
     def unsettled(self) -> list[Message]:
-        """What is in limbo, and what was answered since `take_answers`: a later life has to hear of it again."""
-        return [*self.unanswered(), *(answer.message for answer in self._answers)]
+        """What is in limbo, and what was answered since `take_answers`: a later life has to hear of it again.
+
+        Requests are of this life alone: a later one asks anew.
+        """
+        limbo = [message for message in self.unanswered() if message.kind is not Kind.REQUEST]
+        return [*limbo, *(answer.message for answer in self._answers)]
+
+    def asks(self, peer: NodeId) -> bool:
+        """Whether a request to `peer` is sent again unless its reply comes first."""
+        entries = self._limbo.values()
+        return any(e.message.kind is Kind.REQUEST and e.message.dst == peer and e.timer is not None for e in entries)
 
     @property
     def due_again(self) -> tuple[tuple[NodeId, int, int], ...]:
@@ -184,6 +195,8 @@ class Acknowledged:
         """Take a message and answer it, or take an answer. See `Sink`."""
         if message.kind is Kind.ACK:
             return self._answered(message)
+        if message.kind is Kind.REPLY:
+            self._replied(message)
         fate = self._sink.deliver(message) if self._sink is not None else None
         if fate is None or message.kind is not Kind.DATA:
             return fate
@@ -208,6 +221,13 @@ class Acknowledged:
         self._saved = read
         for id in [each for each in self._held if _is_in(read, each)]:
             self._post(self._held.pop(id))
+
+    def _replied(self, reply: Message) -> None:
+        entry = self._limbo.pop((reply.src, self.epoch, reply.round, reply.step), None)
+        if entry is not None and entry.timer is not None:
+            entry.timer.cancel()
+        if entry is not None and len(entry.sent_ns) == 1:
+            self._took.append(self.clock.now_ns() - entry.sent_ns[0])
 
     def _answered(self, ack: Message) -> Fate:
         taken, epoch = ack.payload.meta.get("taken"), ack.payload.meta.get("epoch")

@@ -223,15 +223,24 @@ class Node:
         self.requests.serve(self.screen.requests(answer))
 
     def reply(self, request: Message, payload: Payload) -> None:
-        """Send a reply, beside whatever this node does now."""
+        """Send a reply, beside whatever this node does now; what is asked for again has another fate."""
         self.requests.answered[request.src] = (request.round, request.step)
-        self.post(self._message(Kind.REPLY, request.src, request.round, request.step, payload))
+        reply = self._message(Kind.REPLY, request.src, request.round, request.step, payload)
+        self.post(reply._replace(attempt=request.attempt))
 
     def post(self, message: Message) -> None:
         """Send a message beside whatever this node does now."""
         task = asyncio.get_running_loop().create_task(self.transport.send([message]))
         self._replies.add(task)
         task.add_done_callback(self._replies.discard)
+
+    def owed(self, peer: NodeId) -> bool:
+        """Whether a request to `peer` is being sent again."""
+        return self.delivery is not None and self.delivery.asks(peer)
+
+    def is_last(self, view: View) -> bool:
+        """Whether no round follows."""
+        return view.round == self.num_rounds - 1
 
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
         """Send a request and wait for its reply."""

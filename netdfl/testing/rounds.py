@@ -67,7 +67,8 @@ def _gossip_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) ->
 
 def _bilateral_round(alg: Algorithm, states: States, tasks: Tasks, views: Views) -> States:
     states, updates = _train(alg, states, tasks, views)
-    x = {i: s.x + (updates[i].x - updates[i].before) for i, s in states.items()}
+    steps, before = {i: update.x - update.before for i, update in updates.items()}, alg.mixing.step == "before"
+    x = {i: s.x + steps[i] if before else s.x for i, s in states.items()}
     for i in sorted(states):
         peer = alg.mixing.peer(views[i])
         if peer is not None:
@@ -75,6 +76,7 @@ def _bilateral_round(alg: Algorithm, states: States, tasks: Tasks, views: Views)
             x[peer], reply = alg.mixing.answer(x[peer], asked)
             told = Message(peer, i, Kind.REPLY, 0, views[i].round, 0, 0, reply)
             x[i] = alg.mixing.settle(x[i], Inbox([told]))
+    x = x if before else {i: x[i] + steps[i] for i in x}
     return {i: s.end_round(alg, updates[i]._replace(x=x[i]), views[i]) for i, s in states.items()}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from algorithm_fleets import DIM, EXCHANGE, STREAMS, N
+from algorithm_fleets import DIM, EXCHANGE, STREAMS, N, quadratics
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,3 +148,92 @@ def test_on_an_odd_ring_the_fix_is_refused_with_the_link_unless_it_may_be_left_o
     with pytest.raises(ScenarioError, match="3--4"):
         ring(tmp_path, n=7, bipartite=True)
     assert ring(tmp_path, n=7, bipartite=True, leave_out=True)["verdict"] in WELL
+
+
+PAIRS: dict[str, Any] = {
+    "schema": "netdfl/1",
+    "name": "pairs",
+    "nodes": 8,
+    "rounds": 300,
+    "world": {"kind": "simulated"},
+    "task": {"kind": "consensus", "dim": 3},
+    "algorithm": {"name": "ad_psgd"},
+    "topology": {"kind": "ring"},
+    "wait": {"deadline": "none"},
+    "evaluation": {"every": 100},
+}
+
+
+def pairs(folder: Path, **keys: Any) -> dict[str, Any]:
+    """A run of pure consensus on a ring, changed by `keys`."""
+    file = folder / "pairs.yaml"
+    file.write_text(json.dumps(PAIRS | keys))
+    return netdfl.run(netdfl.load(file), out=folder / "run", page=False).result
+
+
+@pytest.mark.parametrize("world", ["simulated", "processes"])
+def test_who_answers_is_judged_after_the_last_exchange(world: str, tmp_path: Path) -> None:
+    """Without compute time those that answer were through before the first request came."""
+    result = pairs(tmp_path, world={"kind": world})
+    assert result["error"] < 1e-14
+    assert result["consensus_distance"] < 1e-10
+
+
+def test_a_slow_asker_is_awaited_and_holds_up_nobody_else(tmp_path: Path) -> None:
+    slow = {"kind": "simulated", "compute": "1ms", "stragglers": {"nodes": [1], "factor": 20}}
+    result = pairs(tmp_path, world=slow, rounds=80)
+    assert result["verdict"] in WELL, result["reasons"]
+    assert result["error"] < 1e-14
+    assert result["consensus_distance"] < 0.05
+
+
+def test_under_loss_acknowledged_exchanges_keep_the_mean_and_plain_ones_do_not(tmp_path: Path) -> None:
+    lossy = {"links": {"default": {"loss": "20%", "duplicate": "20%", "latency": "5ms"}}}
+    kept = pairs(tmp_path, delivery="acknowledged", **lossy)
+    assert kept["verdict"] in WELL, kept["reasons"]
+    assert kept["messages"]["lost"] > 500
+    assert kept["error"] < 1e-14
+    assert kept["consensus_distance"] < 1e-7
+    (tmp_path / "plain").mkdir()
+    assert pairs(tmp_path / "plain", rounds=60, wait={"deadline": "50ms"}, **lossy)["error"] > 0.01
+
+
+@pytest.mark.parametrize("node", [0, 1])
+@pytest.mark.parametrize("detector", ["oracle", "none"])
+def test_a_partner_that_dies_in_the_middle_of_exchanges_holds_up_nobody(
+    node: int, detector: str, tmp_path: Path
+) -> None:
+    """Node 0 answers, node 1 asks; its neighbors go on by the failure detector, or by their deadlines."""
+    result = pairs(
+        tmp_path,
+        rounds=30,
+        world={"kind": "simulated", "compute": "5ms"},
+        links={"default": {"latency": "5ms"}},
+        failure_detector={"kind": detector},
+        delivery="acknowledged",
+        wait={"deadline": "none" if detector == "oracle" else "200ms"},
+        events=[{"at": "107ms", "crash": node}],
+    )
+    assert not result["deadlocks"]
+    assert all(stall["over"] for stall in result["stalls"]), result["stalls"]
+    assert result["consensus_distance"] < 1.0
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_a_step_counts_before_or_after_the_nodes_own_exchange(order: str) -> None:
+    topology = TOPOLOGIES["ring"](2 * DIM, STREAMS)
+    net = Network(topology, uniform, halves(topology))
+    tasks = quadratics(2 * DIM, noise=0.0)
+    alg = ALGORITHMS["ad_psgd"].build(EXCHANGE, lr=0.3, local_steps=1, step=order)
+    x = torch.stack([tasks[i].start for i in tasks])
+    states = first_states(alg, tasks, net.view)
+    for round in range(3):
+        steps = torch.stack([-0.3 * tasks[i].curvature * (x[i] - tasks[i].center) for i in tasks])
+        x = x + steps if order == "before" else x
+        for i in tasks:
+            peer = alg.mixing.peer(net.view(i, round))
+            if peer is not None:
+                x[[i, peer]] = x[[i, peer]].mean(0)
+        x = x if order == "before" else x + steps
+        states = play_rounds(alg, states, tasks, net.view, 1)
+        torch.testing.assert_close(torch.stack([s.x for s in states.values()]), x, rtol=0, atol=1e-14)

@@ -27,7 +27,7 @@ evaluation: {keep_models: true}
 """
 
 
-AGAIN = "SELECT DISTINCT kind FROM messages WHERE attempt > 0 AND fate = 'delivered' ORDER BY 1"
+AGAIN = "SELECT DISTINCT kind FROM messages WHERE attempt > 0 AND fate = 'delivered' AND kind != 'data' ORDER BY 1"
 ONE_OF_EACH = (
     "rounds=60",
     "world={kind: simulated, compute: 10ms, stragglers: {nodes: [0, 2, 4], factor: 100}}",

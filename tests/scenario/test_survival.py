@@ -36,7 +36,6 @@ REFUSED = {
         ["delivery=acknowledged", "nodes=16", "topology={kind: random_push, out_neighbors: 2, base_degree: 4}"],
         "random_push has no link",
     ),
-    "answers to requests": (["delivery=acknowledged", "algorithm=ad_psgd", "topology=ring"], "already answers"),
     "undo without answers": (
         ["wait.on_missing=undo", "algorithm=dpsgd", "topology=ring"],
         "add delivery: acknowledged",
