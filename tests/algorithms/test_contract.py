@@ -38,6 +38,25 @@ def test_catalog_keeps_the_contract(name: str, check: str) -> None:
     CHECKS[check](bound(name, check))
 
 
+READINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dpsgd_nesterov": ("dpsgd", {"momentum": 0.5, "nesterov": True}),
+    "sgp_momentum": ("sgp", {"momentum": 0.5}),
+    "slowmo_outer_step": ("slowmo", {"momentum": 0.5, "every": 3}),
+    "fedavg_samples": ("fedavg", {"weighting": "samples"}),
+    "fedsmoo_paper": ("fedsmoo", {"form": "paper"}),
+    "dispfl_mix_first": ("dispfl", {"order": "mix_first"}),
+}
+NOT_HELD = {("dispfl_mix_first", "preserves_the_mean"), ("dispfl_mix_first", "mixes_as_the_matrix")}
+"""Where a round mixes before it trains, its models are those of training."""
+
+
+@pytest.mark.parametrize(("reading", "check"), [(r, c) for r in READINGS for c in CHECKS if (r, c) not in NOT_HELD])
+def test_other_readings_keep_it_too(reading: str, check: str) -> None:
+    name, params = READINGS[reading]
+    entry = ALGORITHMS[name]
+    CHECKS[check](replace(entry, build=partial(entry.build, **(SMALL.get(name, {}) | params))))
+
+
 def test_which_methods_refuse_compression() -> None:
     """For all others the identity was tried."""
     refuse = set()
