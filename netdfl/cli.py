@@ -59,8 +59,14 @@ OutputFormat = Annotated[Format, typer.Option("--format", help="How to print.")]
 
 @app.command()
 def validate(scenario: ScenarioFile, sets: Sets = [], on: World = None) -> None:  # noqa: B006 - typer reads it only
-    """Check a scenario and name every mistake in it."""
+    """Check a scenario and name every mistake in it.
+
+    Parts of your own are imported and tried: this runs modules that lie beside the scenario, if it names them.
+    """
+    from netdfl.fleet.ready import check_ready
+
     loaded = load_scenario(scenario, sets, on)
+    check_ready(loaded)
     print(f"{scenario}: {loaded.name} is valid")
 
 
@@ -71,7 +77,10 @@ def explain(
     on: World = None,
     format: OutputFormat = Format.TEXT,
 ) -> None:
-    """Show a fleet before it runs: graph, weights, traffic, data, events."""
+    """Show a fleet before it runs: graph, weights, traffic, data, events.
+
+    Parts of your own are imported and tried: this runs modules that lie beside the scenario, if it names them.
+    """
     from netdfl.scenario.explain import explain as find
 
     try:
@@ -122,7 +131,10 @@ def run(
     ] = False,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Write report.html at the end.")] = True,
     resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run that was killed.")
+        Path | None,
+        typer.Option(
+            "--resume", metavar="RUN", help="Go on with a run that was killed; modules that its scenario names run."
+        ),
     ] = None,
 ) -> None:
     """Run a scenario and judge it; the exit code is the verdict."""
@@ -395,11 +407,29 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except ExceptionGroup as group:
+        if os.environ.get("NETDFL_TRACEBACK"):
+            raise
+        code = _failed_together(group)
     except Exception as exc:
         if os.environ.get("NETDFL_TRACEBACK"):
             raise
         code = _failed(f"internal error: {type(exc).__name__}: {exc} (NETDFL_TRACEBACK=1 shows where)", 4)
     sys.exit(code)
+
+
+def _failed_together(group: ExceptionGroup[Exception]) -> int:
+    """Say what the first of several nodes failed of, and how many did."""
+    leaves: list[Exception] = []
+    left: list[Exception] = [group]
+    while left:
+        each = left.pop(0)
+        left += each.exceptions if isinstance(each, ExceptionGroup) else []
+        leaves += [] if isinstance(each, ExceptionGroup) else [each]
+    first, more = leaves[0], f" (and {len(leaves) - 1} more)" if leaves[1:] else ""
+    if isinstance(first, NetdflError):
+        return _failed(f"{first}{more}", 2 if isinstance(first, InputError) else 4)
+    return _failed(f"internal error: {type(first).__name__}: {first}{more} (NETDFL_TRACEBACK=1 shows where)", 4)
 
 
 def _failed(text: str, code: int) -> int:

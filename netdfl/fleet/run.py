@@ -7,7 +7,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,7 +84,7 @@ class Finished:
 
 
 def run(
-    scenario: Scenario,
+    scenario: Scenario | str | Path | Mapping[str, Any],
     *,
     out: str | Path | None = None,
     root: str | Path = "runs",
@@ -95,7 +95,7 @@ def run(
     """Run `scenario` in the world that it names, and judge it.
 
     Args:
-        scenario: As loaded by `netdfl.load`.
+        scenario: As loaded by `netdfl.load`, or what that takes: a file's path, or a mapping.
         out: The run directory; by default a new one below `root`.
         root: Where runs are kept.
         page: Whether to write `report.html`.
@@ -105,10 +105,9 @@ def run(
     Raises:
         InputError: nothing could be run, for a reason in the scenario, the data or the machine.
     """
-    world = scenario.world.kind
-    if world not in WORLDS:
-        raise InputError(f"world {world!r} can't be run here; use one of {', '.join(WORLDS)}")
     try:
+        scenario = load(scenario)
+        check_world(scenario)
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
         try:
             with hold(directory.path):
@@ -120,6 +119,12 @@ def run(
     finally:
         if nursery is not None:
             nursery.close()
+
+
+def check_world(scenario: Scenario) -> None:
+    """Raise InputError where the scenario's world has no launcher here."""
+    if scenario.world.kind not in WORLDS:
+        raise InputError(f"world {scenario.world.kind!r} can't be run here; use one of {', '.join(WORLDS)}")
 
 
 def _run_in(
@@ -181,10 +186,14 @@ def announcing(view: View, scenario: Scenario) -> View:
 
 
 def say_layer(scenario: Scenario, view: View) -> None:
-    """Say what links act on where the scenario has rules for them and does not say it."""
+    """Say that links act on packets where the scenario has rules for them and leaves that to its world."""
     options: Any = scenario.world
-    if (scenario.links or scenario.events) and "loss_layer" not in options.model_fields_set:
-        view.note(f"links act on each {options.loss_layer}; world.loss_layer would say so")
+    written = (scenario.links or scenario.events) and "loss_layer" not in options.model_fields_set
+    if written and options.loss_layer == "packet":
+        view.note(
+            "links lose and delay single packets, which TCP sends again, so messages come late rather than never; "
+            "with `world: {loss_layer: message}` they lose whole messages"
+        )
 
 
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from netdfl.core.errors import InputError, Problem
 from netdfl.core.rng import Streams
 from netdfl.links.schedule import ScheduleError
 from netdfl.links.spec import LinksSpec
+from netdfl.record.judge import FIGURES
 from netdfl.scenario.build import build_network, build_topology, compile_schedule
 from netdfl.scenario.compression import compression_fits
 from netdfl.scenario.document import Document, Path
@@ -22,12 +24,15 @@ from netdfl.scenario.pictures import task_has_pictures
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.survival import rejoins, survives
 from netdfl.scenario.tables import ALGORITHMS
+from netdfl.scenario.task import Train
 from netdfl.scenario.trials import without_data
 from netdfl.scenario.waiting import missing_is_treated, quorum_can_come, stale_acts
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
 from netdfl.topology.weights import MixingMatrix
 
+_GROUP = re.compile(r"[A-Za-z][\w-]*")
+_TAKEN = ("default", "all", "none")
 _ROUNDS = 4
 _TOLERANCE = 1e-9
 
@@ -53,6 +58,45 @@ def nodes_exist(scenario: Scenario, document: Document) -> Iterator[Problem]:
             what = f"node {missing[0]} does not exist" + (f", nor do {len(missing) - 1} more" if missing[1:] else "")
             nodes_are = f"nodes are 0 to {scenario.num_nodes - 1}"
             yield document.problem(path, what, nodes_are, "correct the numbers, or raise `nodes`")
+
+
+def groups_are_apart(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """Every group has nodes and a name that can be used, and no node is in two."""
+    home: dict[int, str] = {}
+    for name, nodes in scenario.groups.items():
+        path: Path = ("groups", name)
+        if not nodes:
+            yield document.problem(path, f"the group {name!r} has no nodes", "", "give it some, or remove it")
+        if name in _TAKEN or not _GROUP.fullmatch(name):
+            what = f"{name!r} can't name a group: links and events would not know it from something else"
+            yield document.problem(path, what, "", "use letters, digits and _, with a letter first", key=True)
+        twice = sorted({node for node in nodes if home.setdefault(node, name) != name})
+        if twice:
+            what = f"node {twice[0]} is in group {home[twice[0]]} and in group {name}"
+            yield document.problem(path, what, "", "groups don't overlap: leave it in one")
+
+
+def figures_come(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """What `expect` bounds is measured on this task, in this world."""
+    toy, kind = scenario.task.kind in ("consensus", "quadratic"), scenario.task.kind
+    train = isinstance(scenario.task, Train)
+    for name in (name for name in FIGURES if getattr(scenario.expect, name) is not None):
+        if toy and name in ("test_accuracy", "mean_local", "mean_personal", "test_loss"):
+            what, remedy = f"{name} is never measured: task {kind} has no test set", "bound error, or use task: train"
+        elif train and name == "error":
+            what, remedy = "error is never measured: it is the distance to the answer of a toy task", "bound test_loss"
+        elif name == "virtual_duration_s" and scenario.world.kind != "simulated":
+            what, remedy = f"{name} is never measured: {scenario.world.kind} runs on the real clock", "bound duration_s"
+        else:
+            continue
+        yield document.problem(("expect", name), what, "", remedy, key=True)
+
+
+def somebody_to_talk_to(scenario: Scenario, document: Document) -> Iterator[Problem]:
+    """A graph without a server has two nodes or more."""
+    if scenario.nodes == 1 and not scenario.has_server:
+        what = f"one node has no neighbors: on {scenario.topology.kind} it would train alone"
+        yield document.problem(("nodes",), what, "", "use 2 nodes or more")
 
 
 def server_and_star(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -85,7 +129,7 @@ def server_and_star(scenario: Scenario, document: Document) -> Iterator[Problem]
 
 def graph_fits(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """The graph can be drawn, is connected, and its weights suit the algorithm."""
-    if scenario.has_server != (scenario.topology.kind == "star"):
+    if scenario.has_server != (scenario.topology.kind == "star") or (scenario.nodes == 1 and not scenario.has_server):
         return
     path: Path = ("topology", "kind")
     try:
@@ -276,6 +320,9 @@ def _no_packet(key: str, value: object) -> str:
 
 CHECKS: tuple[Check, ...] = (
     Check(nodes_exist, frozenset({"nodes", "algorithm", "groups", "expect", "world"})),
+    Check(groups_are_apart, frozenset({"groups"})),
+    Check(figures_come, frozenset({"expect", "task", "world"})),
+    Check(somebody_to_talk_to, frozenset({"nodes", "algorithm", "topology"})),
     Check(server_and_star, frozenset({"algorithm", "topology"})),
     Check(graph_fits, frozenset({"nodes", "seed", "rounds", "algorithm", "topology"})),
     Check(

@@ -80,6 +80,20 @@ QUANTITIES: dict[str, tuple[Any, ...]] = {
 }
 """How each `Quantity` of `core.units` is read and written, by its name."""
 
+
+def parse_share(value: object) -> float:
+    """A share from 0 to 1, or a percentage such as `90%`. Raises ValueError."""
+    try:
+        return parse_probability(value)
+    except ValueError:
+        remedy = "write 0 to 1, or a percentage like 90%"
+        if isinstance(value, int | float) and 1 < value <= 100:
+            remedy = f'write {value / 100:g}, or "{value:g}%"'
+        raise ValueError(f"{value!r} is no share; {remedy}") from None
+
+
+Share: TypeAlias = Annotated[float, *quantity(parse_share, float, _PROBABILITY_SCHEMA)]
+
 Time: TypeAlias = Annotated[int, *QUANTITIES["time"]]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +29,57 @@ _STAND_INS = {
 }
 
 
-def load(path: str | Path, sets: Sequence[str] = (), *, on: str | None = None) -> Scenario:
-    """Read, check and complete the scenario in the file `path`.
+def load(
+    scenario: str | Path | Mapping[str, Any] | Scenario, sets: Sequence[str] = (), *, on: str | None = None
+) -> Scenario:
+    """Read, check and complete a scenario.
+
+    Own parts are imported and tried: loading runs the modules that lie beside the scenario and that it names.
 
     Args:
-        path: A YAML file.
+        scenario: A YAML file, or the mapping that such a file holds; one that was loaded already is given back.
         sets: Overrides, each `path.to.key=value`.
         on: The world to run on; short for an override of `world.kind`.
 
     Raises:
         ScenarioError: With every mistake that was found.
     """
+    if isinstance(scenario, Scenario):
+        return _again(scenario, sets, on)
+    if isinstance(scenario, Mapping):
+        return _of_values(scenario, sets, on)
+    if not isinstance(scenario, str | Path):
+        what = f"{str(scenario)[:80]!r} is no scenario"
+        raise ScenarioError([Problem(what, "expected a file's path, a mapping, or what netdfl.load gave")])
+    return _of_file(scenario, sets, on)
+
+
+def _again(scenario: Scenario, sets: Sequence[str], on: str | None) -> Scenario:
+    if sets or on is not None:
+        raise ScenarioError(
+            [Problem("a scenario that is loaded is not changed", "", "give its file or mapping with the overrides")]
+        )
+    return scenario
+
+
+def _of_values(values: Mapping[str, Any], sets: Sequence[str], on: str | None) -> Scenario:
+    document = Document("scenario", _plain(values))
+    found = _read(document, sets, on, ".")
+    if problems := list(trials.with_data(found, document)):
+        raise ScenarioError(problems)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """What YAML would hold of a value of Python's."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _of_file(path: str | Path, sets: Sequence[str], on: str | None) -> Scenario:
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8")
@@ -48,7 +88,8 @@ def load(path: str | Path, sets: Sequence[str] = (), *, on: str | None = None) -
         raise ScenarioError([Problem(f"can't be read: {exc.strerror}", "", remedy, str(path))]) from exc
     except UnicodeDecodeError as exc:
         raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(path))]) from exc
-    scenario, document = _read(text, sets, on, str(path), str(file.parent))
+    document = parse(text, str(path))
+    scenario = _read(document, sets, on, str(file.parent))
     if problems := list(trials.with_data(scenario, document)):
         raise ScenarioError(problems)
     scenario._file = file.resolve()
@@ -64,11 +105,10 @@ def loads(
     directory: str | Path = ".",
 ) -> Scenario:
     """Read a scenario from `text`; relative paths in it are relative to `directory`. Raises ScenarioError."""
-    return _read(text, sets, on, file, str(directory))[0]
+    return _read(parse(text, file), sets, on, str(directory))
 
 
-def _read(text: str, sets: Sequence[str], on: str | None, file: str, folder: str) -> tuple[Scenario, Document]:
-    document = parse(text, file)
+def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) -> Scenario:
     wanted = [overrides.parse_override(each) for each in sets]
     if on is not None:
         wanted.append(overrides.on_world(on, wanted))
@@ -93,7 +133,7 @@ def _read(text: str, sets: Sequence[str], on: str | None, file: str, folder: str
         notices += [notice] if notice else []
     found = (hardly_meant, weights_stay_one, warnings, waiting_notices, resent_too_late)
     scenario._notices = (*notices, *(notice for each in found for notice in each(scenario)))
-    return scenario, document
+    return scenario
 
 
 def _without(data: dict[str, Any], wrong: frozenset[str], directory: str) -> Scenario:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,14 @@ from netdfl.scenario.document import Document, Path
 from netdfl.scenario.slots import nearest
 from netdfl.scenario.walk import keys_at
 
+_EXAMPLES = {
+    "schema": "netdfl/1",
+    "name": "my-fleet",
+    "nodes": "8",
+    "rounds": "20",
+    "algorithm": "dfedavg",
+    "topology": "ring",
+}
 _TYPES = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -42,7 +51,17 @@ def problems_of(error: ValidationError, document: Document, root: type[BaseModel
                 expected = f"{expected} or {problem.expected.removeprefix('expected ')}"
             problem = Problem(before.what, expected, before.remedy, before.file, before.line, before.column)
         found[same] = problem
-    return list(found.values())
+    return _each_once(found)
+
+
+def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
+    """A misspelt key is missing as well: that is one mistake."""
+    meant = {(path[:-1], problem.remedy) for (path, _), problem in found.items() if path}
+    return [
+        problem
+        for (path, what), problem in found.items()
+        if not (what.startswith("missing key ") and (path[:-1], f"did you mean {path[-1]!r}?") in meant)
+    ]
 
 
 def _written(loc: tuple[int | str, ...], value: Any, kind: str) -> Path:
@@ -67,7 +86,8 @@ def _problem(details: ErrorDetails, path: Path, document: Document, root: type[B
         remedy = nearest(path[-1], known) if known else "remove it"
         return document.problem(path, f"unknown key {path[-1]!r}", _in(path[:-1]), remedy, key=True)
     if kind == "missing":
-        return document.problem(path[:-1], f"missing key {path[-1]!r}", _in(path[:-1]), f"add `{path[-1]}: ...`")
+        remedy = f"add `{path[-1]}: {_EXAMPLES.get(name, '...')}`"
+        return document.problem(path[:-1], f"missing key {path[-1]!r}", _in(path[:-1]), remedy)
     if kind == "refused":
         return document.problem(path, context["what"], _expected(context["expected"]), context["remedy"])
     if kind == "value_error":
@@ -80,7 +100,19 @@ def _problem(details: ErrorDetails, path: Path, document: Document, root: type[B
         return document.problem(path, f"{name} is {value!r}", _expected(f"a list of {context['min_length']} or more"))
     if kind.startswith(("greater_than", "less_than")):
         return document.problem(path, f"{name} is {value!r}", _expected(_bound(kind, context, value)))
-    return document.problem(path, f"{name} is {value!r}", _expected(_TYPES.get(kind, details["msg"])))
+    shown = f"{name} is empty" if value is None else f"{name} is {value!r}"
+    return document.problem(path, shown, _expected(_TYPES.get(kind, details["msg"])), _quoted(kind, value))
+
+
+def _quoted(kind: str, value: Any) -> str:
+    """The remedy where a number stands in quotes; nothing elsewhere."""
+    if kind in ("int_type", "float_type") and isinstance(value, str):
+        with suppress(ValueError):
+            float(value)
+            return "remove the quotes"
+    if kind == "list_type" and isinstance(value, Mapping):
+        return "begin each entry with `- `"
+    return ""
 
 
 def _near(value: Any, expected: str) -> str:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
-    BeforeValidator,
     Field,
     PrivateAttr,
     SerializerFunctionWrapHandler,
-    WithJsonSchema,
     create_model,
     model_serializer,
     model_validator,
 )
 
-from netdfl.core.units import parse_probability
-from netdfl.record.judge import FIGURES
+from netdfl.record.judge import FIGURES, SHARES
 from netdfl.scenario.delivery import DELIVERY
 from netdfl.scenario.events import EVENT
-from netdfl.scenario.fields import Choice, Strict
+from netdfl.scenario.fields import Choice, Share, Strict
 from netdfl.scenario.links import LinkEntry
 from netdfl.scenario.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
 from netdfl.scenario.parts import Part
 from netdfl.scenario.signatures import Record
+from netdfl.scenario.slots import refused
 from netdfl.scenario.tables import ALGORITHMS
 from netdfl.scenario.task import TASK
 from netdfl.scenario.world import DETECTOR, WORLD
@@ -35,23 +33,36 @@ PACKET_PATIENCE = "20s"
 """How long gRPC waits for a ping's answer where packets are lost: it comes after messages that are sent again."""
 
 
-def _share(value: Any) -> Any:
-    """A percentage such as `90%` as the number it is."""
-    return parse_probability(value) if isinstance(value, str) and value.rstrip().endswith("%") else value
-
-
-Bound = Annotated[
-    float | None,
-    BeforeValidator(_share),
-    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[0-9.]+\s*%$"}, {"type": "null"}]}),
-]
-
-
 class Bounds(Strict):
-    """What a figure must be; a share may be written as a percentage."""
+    """What a figure must be."""
 
-    at_least: Bound = Field(None, description="The least that passes, like 0.9 or 90%.")
-    at_most: Bound = Field(None, description="The most that passes.")
+    at_least: float | None = Field(None, description="The least that passes.")
+    at_most: float | None = Field(None, description="The most that passes.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_which(cls, data: Any) -> Any:
+        if isinstance(data, int | float | str) and not isinstance(data, bool):
+            raise refused(f"a bound of {data} does not say whether it is the least or the most", "", _bound(data))
+        return data
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise refused(f"nothing is at least {self.at_least:g} and at most {self.at_most:g}", "", "swap the two")
+        return self
+
+
+def _bound(written: object) -> str:
+    value = str(written).lstrip("<>= ")
+    return f"write {{at_most: {value}}}" if str(written).lstrip().startswith("<") else f"write {{at_least: {value}}}"
+
+
+class ShareBounds(Bounds):
+    """What a share must be, an accuracy for one: from 0 to 1, or a percentage."""
+
+    at_least: Share | None = Field(None, description="The least that passes, like 0.9 or 90%.")
+    at_most: Share | None = Field(None, description="The most that passes.")
 
 
 Occurrence = Literal["none", "some", "any"]
@@ -89,7 +100,13 @@ class Outcome(Strict):
 if TYPE_CHECKING:
     Expect = Outcome
 else:
-    _figures = {name: (Bounds | None, Field(None, description=f"Bounds on {name}.")) for name in FIGURES}
+    _figures = {
+        name: (
+            (ShareBounds if name in SHARES else Bounds) | None,
+            Field(None, description=f"Bounds on {name}."),
+        )
+        for name in FIGURES
+    }
     Expect = create_model("Expect", __base__=Outcome, __doc__=Outcome.__doc__, **_figures)
 
 
@@ -112,7 +129,7 @@ class Evaluation(Strict):
 class Report(Strict):
     """What the report says beside the usual."""
 
-    targets: list[Annotated[float, Field(gt=0, le=1)]] = Field(
+    targets: list[Annotated[Share, Field(gt=0)]] = Field(
         [], description="Accuracies to which rounds, bytes and seconds are reported."
     )
 

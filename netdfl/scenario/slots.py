@@ -27,10 +27,37 @@ from netdfl.scenario.parts import Part, model_of
 Table = Mapping[str, Any]
 
 
+_ELSEWHERE = {
+    "clients": "nodes",
+    "num_clients": "nodes",
+    "num_nodes": "nodes",
+    "epochs": "rounds",
+    "num_rounds": "rounds",
+    "graph": "topology",
+    "algo": "algorithm",
+    "method": "algorithm",
+    "learning_rate": "lr",
+    "ratio": "fraction",
+    "bandwidth": "rate",
+    "delay": "latency",
+    "accuracy": "test_accuracy",
+}
+"""What other tools, or people, call a key of netdfl's."""
+
+
 def nearest(word: object, known: list[str]) -> str:
     """The remedy for a misspelt word: the known one nearest to it, or all of them."""
-    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else "use one of " + ", ".join(sorted(known))
+    if other := _ELSEWHERE.get(str(word)):
+        if other in known:
+            return f"did you mean {other!r}?"
+    plain = {_plain(each): each for each in sorted(known, reverse=True)}
+    near = difflib.get_close_matches(_plain(str(word)), list(plain), n=1, cutoff=0.6)
+    return f"did you mean {plain[near[0]]!r}?" if near else "use one of " + ", ".join(sorted(known))
+
+
+def _plain(word: str) -> str:
+    """A word without case and punctuation: `D-PSGD` is meant for `dpsgd`."""
+    return re.sub(r"[\W_]", "", word).lower() or word
 
 
 @dataclass(frozen=True)
@@ -79,7 +106,7 @@ class Slot:
         """The model of `kind`. Raises PydanticCustomError that names the nearest kind."""
         if not isinstance(kind, str):
             expected = "a name, or package.module:callable" if self.open else "a name"
-            raise refused(f"{kind!r} is not a {self.what}", expected)
+            raise refused(f"{kind!r} is no {self.what}", expected)
         table = self.table()
         if kind in table:
             return self._made(kind, table[kind])
@@ -126,7 +153,7 @@ class Slot:
             return None if value == "none" else value
         value = self.normal(value)
         if not isinstance(value, Mapping):
-            raise refused(f"{value!r} is not a {self.what}", f"a name, or a mapping with {self.key!r}")
+            raise refused(f"{value!r} is no {self.what}", f"a name, or a mapping with {self.key!r}")
         kind = self.kind_of(value)
         if kind is None:
             raise self._at_key(

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from netdfl.algorithms.exchange import Exchange
 from netdfl.core.errors import DatasetError, Problem
 from netdfl.core.rng import Streams
-from netdfl.core.types import Kind
+from netdfl.core.types import Kind, Message
 from netdfl.links.base import Transit
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.contracts import OwnPartError, broken, misfit
@@ -138,6 +138,18 @@ def _compression(part: Part, scenario: Scenario) -> None:
     with _using(part, f"with a vector of {_DIM} numbers"):
         decoded = compressor.decompress(compressor.compress(vector, np.random.default_rng(0)))
         _require(decoded.shape == vector.shape, part, f"made {tuple(decoded.shape)} of a vector of {_DIM} numbers")
+    with _using(part, "when its parts were put into a message"):
+        _carried(compressor, vector)
+
+
+def _carried(compressor: Any, vector: Any) -> None:
+    """Send what the compressor makes through the wire's code, and back."""
+    from netdfl.mixing.payloads import pack_encoded, unpack_encoded
+    from netdfl.transport import wire
+
+    payload = pack_encoded(compressor.compress(vector, np.random.default_rng(0)))
+    frame = wire.encode(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload), bytes(8), 0)
+    unpack_encoded(wire.decode(frame, wire.Limits())[1], compressor, vector)
 
 
 def _loss(part: Part, scenario: Scenario) -> None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
-from netdfl.core.units import PositiveFloat, PositiveInt
+from netdfl.core.units import Bound, NonNegativeFloat, PositiveFloat
 
 if TYPE_CHECKING:
     from netdfl.training.toy import Quadratic
 
 Dtype = Literal["float32", "float64"]
+Dim = Annotated[int, Bound(ge=1, le=100_000_000)]
 
 
 def consensus(
@@ -25,7 +26,7 @@ def consensus(
     streams: Streams,
     /,
     *,
-    dim: PositiveInt = 16,
+    dim: Dim = 16,
     init: Literal["normal", "integers", "ramp"] = "normal",
     dtype: Dtype = "float64",
 ) -> Quadratic:
@@ -54,11 +55,11 @@ def quadratic(
     streams: Streams,
     /,
     *,
-    dim: PositiveInt = 16,
+    dim: Dim = 16,
     heterogeneity: float = 1.0,
     condition: float = 1.0,
     curvature: PositiveFloat | tuple[PositiveFloat, ...] = 1.0,
-    noise: float = 0.0,
+    noise: NonNegativeFloat = 0.0,
     dtype: Dtype = "float64",
 ) -> Quadratic:
     """Minimise the mean of quadratics whose centers differ by `heterogeneity` from node to node.

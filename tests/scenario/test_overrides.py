@@ -39,9 +39,9 @@ def test_a_list_is_reached_by_its_index() -> None:
 
 
 def test_a_number_in_a_mapping_is_its_key() -> None:
-    scenario = loads(BASE, ["links.0.uplink=5Mbit", "groups.1=[2]"])
+    scenario = loads(BASE, ["links.0.uplink=5Mbit", "groups.a=[2]"])
     assert list(scenario.links) == ["0"]
-    assert scenario.groups == {"1": [2]}
+    assert scenario.groups == {"a": [2]}
     assert "--set links.0.uplnk=5Mbit: unknown key 'uplnk', in links.0" in mistake("links.0.uplnk=5Mbit")
 
 
