@@ -28,7 +28,7 @@ def identity() -> Compressor:
 
 
 def float16() -> Compressor:
-    """Round to IEEE half precision: 3 digits, magnitudes from 6e-5 to 65504."""
+    """Round to IEEE half precision: 3 digits, magnitudes from 6e-5 to 65504; what is below 3e-8 becomes 0."""
     from netdfl.compression.identity import Cast
 
     return Cast("float16")

@@ -69,7 +69,8 @@ class Cast:
 
     With unit roundoff u, |x_i - C(x_i)| <= u |x_i|, so contraction 1 - u^2: u = 2^-11 for float16 where every
     non-zero magnitude lies in [6.2e-5, 65504], 2^-8 for bfloat16 from 1.2e-38 up (IEEE 754; Higham,
-    Accuracy and Stability of Numerical Algorithms, theorem 2.2).
+    Accuracy and Stability of Numerical Algorithms, theorem 2.2). Below that range nothing is promised: digits are lost,
+    and float16 makes 0 of magnitudes up to 2^-25 = 3e-8. So differences stop shrinking there; bfloat16 goes on.
     """
 
     dtype: Literal["float16", "bfloat16"]
@@ -80,11 +81,11 @@ class Cast:
         return False
 
     def contraction(self, dim: int) -> float:
-        """1 - u^2, for magnitudes in the format's normal range."""
+        """1 - u^2, for magnitudes in the format's normal range; 0 where all are flushed to zero."""
         return 1.0 - self.variance(dim)
 
     def variance(self, dim: int) -> float:
-        """u^2, for magnitudes in the format's normal range."""
+        """u^2, for magnitudes in the format's normal range; 1 where all are flushed to zero."""
         return 2.0**-22 if self.dtype == "float16" else 2.0**-16
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:

@@ -131,3 +131,12 @@ def test_only_flat_floating_vectors_are_compressed() -> None:
     for x in (torch.ones(2, 2), torch.ones(3, dtype=torch.int64)):
         with pytest.raises(ValueError, match="flat floating-point"):
             COMPRESSORS["top_k"]().compress(x, np.random.default_rng(0))
+
+
+def test_float16_makes_zero_of_what_is_below_its_range_and_bfloat16_does_not() -> None:
+    x, rng = torch.tensor([2.0**-25, 1e-20, 2.0**-14], dtype=torch.float64), np.random.default_rng(0)
+    half, brain = (
+        each.decompress(each.compress(x, rng)) for each in (COMPRESSORS["float16"](), COMPRESSORS["bfloat16"]())
+    )
+    assert half.tolist() == [0.0, 0.0, 2.0**-14]
+    assert brain.tolist() == pytest.approx(x.tolist(), rel=2.0**-8)

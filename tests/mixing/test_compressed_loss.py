@@ -281,6 +281,17 @@ def test_deepsqueeze_needs_no_mending() -> None:
     assert float((z - z.mean(0)).abs().max()) < 0.1
 
 
+def test_each_loss_moves_deepsqueezes_mean_for_good_and_chocos_only_until_nodes_agree() -> None:
+    how, start = differences("top_k", fraction=0.25), normal(8, 32)
+    shifts = []
+    for mixing in (DeepSqueeze(compressor=how.compressor), Choco(differences=how)):
+        fleet = Fleet(mixing, net("ring", 8), start, each_lost(0.1))
+        shifts.append([float((fleet.play(n).total / 8 - start.mean(0)).square().mean().sqrt()) for n in (50, 150)])
+    (squeeze, later), (choco, settled) = shifts
+    assert later > 1.5 * squeeze
+    assert settled == pytest.approx(choco, rel=1e-3)
+
+
 def test_ef21_at_a_server_survives_lost_reports() -> None:
     assert float((fleet_under_loss("ef21", 0.1) - optimum()).norm()) < 1e-7
 

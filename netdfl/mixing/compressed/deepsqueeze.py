@@ -2,10 +2,12 @@
 
     m = x + e,  c = C(m),  e+ = m - c        and c goes to every neighbor
 
-Nothing is kept of the neighbors, so the graph may change every round and a lost message harms its own
-round only. The mean never changes for any C while nothing is lost (Tang et al. 2019). What is
-compressed is the model itself, so without a falling step size the nodes agree only up to the
-compressor's error on it; CHOCO has no such floor.
+Nothing is kept of the neighbors, so the graph may change every round, and a lost message needs no mending. But it
+shifts the mean, for good: the sender counts c as said and its neighbor has not heard it. Such shifts add up as long as
+messages are lost, because the c of nodes that agree still differ by what C leaves out; CHOCO's differences vanish
+where nodes agree, and losses with them. The mean never changes for any C while nothing is lost (Tang et al. 2019).
+What is compressed is the model itself, so without a falling step size the nodes agree only up to the compressor's error
+on it; CHOCO has no such floor.
 """
 
 from __future__ import annotations

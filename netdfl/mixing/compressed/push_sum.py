@@ -17,7 +17,9 @@ every edge in use at both of its ends.
 Loss is as in plain push-sum: a lost message is lost mass, of x and of w; with acknowledged delivery it
 is sent again, and what is refused is the sender's again. A message that arrives but can't be decoded,
 because an earlier one was lost or is late, waits with its mass for that one, or for the full reference
-that it makes its receiver ask for; its mass is neither node's meanwhile.
+that it makes its receiver ask for; its mass is neither node's meanwhile. Shares that come late make x and w jump
+together: the edges' references of z stand that, the quantized scheme's of x have to catch up every time, so under
+loss with deadlines its nodes agree only roughly.
 """
 
 from __future__ import annotations
