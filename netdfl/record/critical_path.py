@@ -1,16 +1,14 @@
 """The critical path of a run: a chain of causes from the end of the last node back to the start.
 
 A node is busy, or waits. Where its wait ended with a message, the chain goes on at the sender, at the time when that
-message left; where it ended by a deadline, or for a node that was rounds behind, at the beginning of the wait. So
-every moment of the run is counted once, under what the fleet spent it on.
+message left; where it ended by a deadline, or for a node that was rounds behind since it was down or paused, at the
+beginning of the wait. So every moment of the run is counted once, under what the fleet spent it on.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from math import inf
@@ -19,6 +17,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from netdfl.core.types import Kind, NodeId
 from netdfl.record.base import Ended
+from netdfl.record.history import History, Round, Waiting, Why
 
 T = TypeVar("T")
 BEHIND = 2
@@ -26,7 +25,7 @@ BEHIND = 2
 LEAST_S = 1e-9
 """Less than the record's resolution is nothing."""
 SLOW = 2.0
-"""What a local round takes beyond so many times the median of its round counts as waiting for a slow node."""
+"""A local round of more than so many times the median of its round counts, beyond that, as a wait for a slow node."""
 
 
 class Cause(StrEnum):
@@ -40,16 +39,6 @@ class Cause(StrEnum):
     BEHIND = "behind"
     REST = "rest"
     END = "end"
-
-
-class Why(StrEnum):
-    """Why a node was waited for."""
-
-    CRASH = "crash"
-    PAUSE = "pause"
-    SLOW = "slow"
-    GONE = "gone"
-    UNKNOWN = "unknown"
 
 
 class Leg(NamedTuple):
@@ -67,91 +56,8 @@ class Leg(NamedTuple):
     times: float = 1.0
 
 
-class Waiting(NamedTuple):
-    """A wait as recorded, with when the message that ended it was first sent, last sent, and arrived."""
-
-    since: float
-    until: float
-    round: int
-    kind: str
-    ended: str
-    last_src: NodeId | None
-    missing: tuple[NodeId, ...]
-    first_sent: float | None
-    last_sent: float | None
-    arrived: float | None
-
-
-class Round(NamedTuple):
-    """A round that a node ended: when, its number, and what its training took."""
-
-    begin: float
-    end: float
-    round: int
-    train: float
-
-
-class Outage(NamedTuple):
-    """A time in which a node was down, or paused."""
-
-    begin: float
-    end: float
-    why: Why
-
-
 Legs: TypeAlias = Generator[Leg, None, T]
 Place: TypeAlias = tuple[float, NodeId]
-
-
-@dataclass(frozen=True)
-class History:
-    """What a run recorded of its nodes, each in order of time."""
-
-    waits: Mapping[NodeId, Sequence[Waiting]]
-    rounds: Mapping[NodeId, Sequence[Round]]
-    outages: Mapping[NodeId, Sequence[Outage]]
-
-    def ends(self) -> list[tuple[float, NodeId]]:
-        """When each node did the last thing that is known of it, the last node first."""
-        last: dict[NodeId, float] = {node: rounds[-1].end for node, rounds in self.rounds.items() if rounds}
-        for node, waits in self.waits.items():
-            last[node] = max(last.get(node, 0.0), waits[-1].until) if waits else last.get(node, 0.0)
-        return sorted(((end, node) for node, end in last.items()), reverse=True)
-
-    def round_at(self, node: NodeId, at: float) -> int:
-        """The round in which `node` is at a time."""
-        rounds = self.rounds.get(node, ())
-        place = bisect_right(rounds, at, key=lambda each: each.end)
-        if place < len(rounds) and rounds[place].begin <= at:
-            return rounds[place].round
-        return rounds[place - 1].round + 1 if place else 0
-
-    def last_wait(self, node: NodeId, until: float) -> Waiting | None:
-        """The last wait of `node` that had ended by then."""
-        waits = self.waits.get(node, ())
-        place = bisect_right(waits, until, key=lambda each: each.until)
-        return waits[place - 1] if place else None
-
-    def outage(self, node: NodeId, begin: float, end: float) -> Outage | None:
-        """The last outage of `node` that overlaps a time."""
-        found = [each for each in self.outages.get(node, ()) if each.begin < end and each.end > begin]
-        return found[-1] if found else None
-
-    def trained(self, node: NodeId, round: Round) -> float:
-        """What the training of `round` took, without the time in which the node stood still."""
-        still = sum(
-            max(0.0, min(each.end, round.end) - max(each.begin, round.begin)) for each in self.outages.get(node, ())
-        )
-        return max(0.0, round.train - still)
-
-    def usual(self) -> dict[int, float]:
-        """What training took at the median node, by round."""
-        took: defaultdict[int, list[float]] = defaultdict(list)
-        for node, rounds in self.rounds.items():
-            for each in rounds:
-                if each.train > 0:
-                    took[each.round].append(self.trained(node, each))
-        return {round: median(times) for round, times in took.items()}
 
 
 def critical_path(history: History, total_s: float) -> list[Leg]:
@@ -205,9 +111,10 @@ class _Walk:
         """Nodes that were rounds behind when the others had ended: the fleet waits for them as a node would."""
         for (end, node), (others, _) in pairwise(ends):
             lag = self._final - self._history.round_at(node, others)
-            if lag < BEHIND:
+            why = self._why_behind(node, end)
+            if lag < BEHIND or why is Why.UNKNOWN:
                 return end, node
-            yield Leg(Cause.BEHIND, end - others, (node,), self._why_behind(node, end), lag)
+            yield Leg(Cause.BEHIND, end - others, (node,), why, lag)
         return ends[-1]
 
     # a node is busy
@@ -273,9 +180,10 @@ class _Walk:
 
     def _came(self, node: NodeId, wait: Waiting, src: NodeId, sent: float, arrived: float) -> Legs[Place]:
         lag = wait.round - self._history.round_at(src, wait.since) if wait.kind == Kind.DATA else 0
-        if lag >= BEHIND and sent > wait.since:
+        why = self._why_behind(src, arrived)
+        if lag >= BEHIND and sent > wait.since and why is not Why.UNKNOWN:
             yield Leg(Cause.LINKS, arrived - sent)
-            yield Leg(Cause.BEHIND, sent - wait.since, (src,), self._why_behind(src, arrived), lag)
+            yield Leg(Cause.BEHIND, sent - wait.since, (src,), why, lag)
             return wait.since, node
         if id(wait) in self._seen or (wait.kind == Kind.REPLY and not self._kept_waiting(src, wait.since, sent)):
             yield Leg(Cause.LINKS, arrived - wait.since)
@@ -309,13 +217,14 @@ class _Walk:
         return Leg(Cause.DEADLINES if wait.ended == Ended.DEADLINE else Cause.LOST, seconds, without)
 
     def _blame(self, node: NodeId, wait: Waiting) -> tuple[Why, int] | None:
-        """Why nothing could come of `node`: it was down, rounds behind, or taken for gone; None: its message was."""
+        """Why nothing could come of `node`: it was down, or behind since then, or taken for gone; None: it was none."""
         lag = wait.round - self._history.round_at(node, wait.since)
         outage = self._history.outage(node, wait.since, wait.until)
         if outage is not None:
             return outage.why, lag
-        if lag >= BEHIND:
-            return self._why_behind(node, wait.until), lag
+        why = self._why_behind(node, wait.until)
+        if lag >= BEHIND and why is not Why.UNKNOWN:
+            return why, lag
         return (Why.GONE, 0) if wait.ended == Ended.GONE else None
 
     def _why_behind(self, node: NodeId, at: float) -> Why:

@@ -145,9 +145,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "mixed_not_finite": [each._asdict() for each in _by_sender(run, "mixed_not_finite")],
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
-        "time": find_time_spent(
-            run, facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
-        ),
+        "time": find_time_spent(run, _length_s(facts), facts.rounds),
         "died": deaths,
         "restarts": restarts,
         "unfinished": list(facts.unfinished),
@@ -158,6 +156,11 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "versions": _versions(),
     }
     return Summary(result | _where_it_applies(facts), judgement)
+
+
+def _length_s(facts: RunFacts) -> float:
+    """How long the run took by the nodes' clock."""
+    return facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
 
 
 def _where_it_applies(facts: RunFacts) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from statistics import median
 from typing import Any
 
 from netdfl.core.types import NodeId
-from netdfl.record.critical_path import Cause, History, Leg, Outage, Round, Waiting, Why, critical_path
+from netdfl.record.critical_path import Cause, Leg, critical_path
 from netdfl.record.forms import read_list
+from netdfl.record.history import History, Outage, Round, Waiting, Why
 from netdfl.record.run import Run
 
 LEAST_SHARE = 0.005
@@ -80,8 +81,8 @@ def seconds(value: float) -> str:
     return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s"
 
 
-def find_time_spent(run: Run, total_s: float) -> dict[str, Any] | None:
-    """Where the `total_s` of `run` went, as `result.json` has it; None where no round was ended.
+def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, Any] | None:
+    """Where the `total_s` of `run`, of `num_rounds`, went, as `result.json` has it; None where no round was ended.
 
     `text` says it in one sentence. `compute_s`, `links_s` (delay, queues), `resending_s` (until what was lost was
     sent again), `deadlines_s`, `lost_s` (until a later message told of the loss), `behind_s`, `rest_s` and `end_s`
@@ -89,9 +90,10 @@ def find_time_spent(run: Run, total_s: float) -> dict[str, Any] | None:
     holds, by round, its length at the median and at the slowest node, and the deadline in force (None: none).
     """
     history, deadlines = _history(run)
-    path = critical_path(history, total_s)
-    if not path:
+    rounds = _rounds(history, deadlines, num_rounds)
+    if not any(length is not None for length in rounds["median_s"]):
         return None
+    path = critical_path(history, total_s)
     spent = {cause: math.fsum(leg.seconds for leg in path if leg.cause is cause) for cause in Cause}
     behind: dict[NodeId, Behind] = {}
     for leg in path:
@@ -103,7 +105,7 @@ def find_time_spent(run: Run, total_s: float) -> dict[str, Any] | None:
         "total_s": total_s,
         **{f"{cause}_s": value for cause, value in spent.items()},
         "behind": [each.to_json() for each in nodes],
-        "rounds": _rounds(history, deadlines),
+        "rounds": rounds,
     }
 
 
@@ -135,7 +137,9 @@ def _what(cause: Cause, path: Sequence[Leg]) -> str:
     }[cause]
 
 
-def _rounds(history: History, deadlines: Mapping[int, Sequence[float]]) -> dict[str, list[float | None]]:
+def _rounds(
+    history: History, deadlines: Mapping[int, Sequence[float]], num_rounds: int
+) -> dict[str, list[float | None]]:
     took: defaultdict[int, list[float]] = defaultdict(list)
     for rounds in history.rounds.values():
         for each in rounds:
@@ -177,7 +181,7 @@ _WAITS = (
     "w.last_src, min(m.sent_s), arg_min(m.sent_s, m.arrived_s), min(m.arrived_s) "
     "FROM waits w LEFT JOIN messages m ON w.ended = 'came' AND m.src = w.last_src AND m.dst = w.node "
     "AND m.round = w.round AND m.step = w.step AND m.kind IN (w.kind, 'notice') "
-    "GROUP BY ALL ORDER BY w.until_s, w.node"
+    "WHERE w.since_s >= 0 AND w.until_s > w.since_s GROUP BY ALL ORDER BY w.until_s, w.node"
 )
 _ROUNDS = (
     "SELECT node, at_s - max(value) FILTER (name = 'round_s'), at_s, round, "

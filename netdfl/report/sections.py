@@ -201,7 +201,9 @@ def time_spent(run: Run) -> Section | None:
     if spent is None:
         return Section("Where the time went", lede, figures)
     curves, log = round_curves(spent)
-    figures.append(Figure(draw_curves(curves, "seconds", log=log), "How long each round took, and the deadline then."))
+    if curves:
+        svg = draw_curves(curves, "seconds", log=log)
+        figures.append(Figure(svg, "How long each round took, and the deadline then."))
     caption = "The critical path, from the end of the last node back to the start: what the fleet's time was spent on."
     table = Table(("what", "time", "share"), part_rows(spent), caption)
     return Section("Where the time went", f"{spent['text']}. {lede}", figures, [table])

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from netdfl.record.critical_path import Cause, History, Leg, Outage, Round, Waiting, Why, critical_path
+from netdfl.record.critical_path import Cause, Leg, critical_path
+from netdfl.record.history import History, Outage, Round, Waiting, Why
 
 
 def waiting(since: float, until: float, src: int | None, sent: float | None, **more: object) -> Waiting:
@@ -41,3 +42,10 @@ def test_a_crash_between_two_sendings_is_no_resending() -> None:
 
 def test_a_run_without_an_ended_round_has_no_path() -> None:
     assert critical_path(History({}, {}, {}), 5.0) == []
+
+
+def test_a_round_that_most_nodes_stood_through_names_nobody_slow() -> None:
+    rounds = {node: [Round(0.0, 2.0, 0, 2.0)] for node in range(3)}
+    outages = {node: [Outage(0.0, 2.0, Why.PAUSE)] for node in (0, 1)}
+    path = critical_path(History({}, rounds, outages), 2.0)
+    assert [(leg.cause, leg.seconds) for leg in path] == [(Cause.COMPUTE, 2.0)]

@@ -1,0 +1,106 @@
+"""What a run recorded of its nodes, each in order of time: waits, rounds, outages."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+from typing import NamedTuple
+
+from netdfl.core.types import NodeId
+
+
+class Why(StrEnum):
+    """Why a node was waited for."""
+
+    CRASH = "crash"
+    PAUSE = "pause"
+    SLOW = "slow"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+class Waiting(NamedTuple):
+    """A wait as recorded, with when the message that ended it was first sent, last sent, and arrived."""
+
+    since: float
+    until: float
+    round: int
+    kind: str
+    ended: str
+    last_src: NodeId | None
+    missing: tuple[NodeId, ...]
+    first_sent: float | None
+    last_sent: float | None
+    arrived: float | None
+
+
+class Round(NamedTuple):
+    """A round that a node ended: when, its number, and what its training took."""
+
+    begin: float
+    end: float
+    round: int
+    train: float
+
+
+class Outage(NamedTuple):
+    """A time in which a node was down, or paused."""
+
+    begin: float
+    end: float
+    why: Why
+
+
+@dataclass(frozen=True)
+class History:
+    """What a run recorded of its nodes, each in order of time."""
+
+    waits: Mapping[NodeId, Sequence[Waiting]]
+    rounds: Mapping[NodeId, Sequence[Round]]
+    outages: Mapping[NodeId, Sequence[Outage]]
+
+    def ends(self) -> list[tuple[float, NodeId]]:
+        """When each node did the last thing that is known of it, the last node first."""
+        last: dict[NodeId, float] = {node: rounds[-1].end for node, rounds in self.rounds.items() if rounds}
+        for node, waits in self.waits.items():
+            last[node] = max(last.get(node, 0.0), waits[-1].until) if waits else last.get(node, 0.0)
+        return sorted(((end, node) for node, end in last.items()), reverse=True)
+
+    def round_at(self, node: NodeId, at: float) -> int:
+        """The round in which `node` is at a time."""
+        rounds = self.rounds.get(node, ())
+        place = bisect_right(rounds, at, key=lambda each: each.end)
+        if place < len(rounds) and rounds[place].begin <= at:
+            return rounds[place].round
+        return rounds[place - 1].round + 1 if place else 0
+
+    def last_wait(self, node: NodeId, until: float) -> Waiting | None:
+        """The last wait of `node` that had ended by then."""
+        waits = self.waits.get(node, ())
+        place = bisect_right(waits, until, key=lambda each: each.until)
+        return waits[place - 1] if place else None
+
+    def outage(self, node: NodeId, begin: float, end: float) -> Outage | None:
+        """The last outage of `node` that overlaps a time."""
+        found = [each for each in self.outages.get(node, ()) if each.begin < end and each.end > begin]
+        return found[-1] if found else None
+
+    def trained(self, node: NodeId, round: Round) -> float:
+        """What the training of `round` took, without the time in which the node stood still."""
+        still = sum(
+            max(0.0, min(each.end, round.end) - max(each.begin, round.begin)) for each in self.outages.get(node, ())
+        )
+        return max(0.0, round.train - still)
+
+    def usual(self) -> dict[int, float]:
+        """What training took at the median node, by round."""
+        took: defaultdict[int, list[float]] = defaultdict(list)
+        for node, rounds in self.rounds.items():
+            for each in rounds:
+                if (trained := self.trained(node, each)) > 0:
+                    took[each.round].append(trained)
+        return {round: median(times) for round, times in took.items()}
