@@ -89,8 +89,14 @@ def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> Local
 def averaged(
     exchange: Exchange, local: LocalSolver, server_lr: float, weighting: Literal["uniform", "samples"]
 ) -> Algorithm:
-    """An algorithm whose server averages models and does nothing else, uniformly or by the clients' examples."""
+    """An algorithm whose server averages models and does nothing else, uniformly or by the clients' examples.
+
+    Raises ValueError where that can't be done by examples.
+    """
     by_samples = weighting == "samples"
+    if by_samples and exchange.compressor is not None and exchange.scheme == "ef21":
+        what = "ef21 averages what all clients have said, and knows the examples only of those that report"
+        raise ValueError(f"{what}; use weighting: uniform, or scheme: plain or ef14")
     averaging = Averaging(server_lr=server_lr, by_samples=by_samples)
     return server(exchange, Counted(local) if by_samples else local, averaging)
 

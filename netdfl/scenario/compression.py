@@ -116,6 +116,9 @@ def _unsuitable(scenario: Scenario) -> tuple[str, str] | None:
         return f"scheme {scheme} is not for {name}, which is {kind}'s", f"use auto, {', '.join(known)}"
     if scheme != "auto" and name in _OWN and scheme != _OWN[name]:
         return f"{name} is {_OWN[name]} by its definition", "leave out scheme, or use dfedavg"
+    if scheme == "ef21" and scenario.algorithm.params.get("weighting") == "samples":
+        what = "ef21 averages what all clients have said, and knows the examples only of those that report"
+        return what, "use weighting: uniform, or scheme: plain or ef14"
     return None
 
 

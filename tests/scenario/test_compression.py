@@ -176,3 +176,13 @@ def test_more_graphs_than_are_counted_are_said_to_be_more() -> None:
     console = Console(width=150, record=True, file=StringIO())
     show(explain(loaded), console)
     assert "at least" in console.export_text()
+
+
+@pytest.mark.parametrize(("scheme", "allowed"), [("ef21", False), ("ef14", True), ("auto", True)])
+def test_what_all_clients_have_said_is_not_weighed_by_the_examples_of_some(scheme: str, allowed: bool) -> None:
+    given = ("{name: fedavg, weighting: samples}", "star", f"{{kind: qsgd, scheme: {scheme}}}")
+    if allowed:
+        assert scenario(*given).algorithm.params["weighting"] == "samples"
+        return
+    with pytest.raises(ScenarioError, match="use weighting: uniform, or scheme: plain or ef14"):
+        scenario(*given)
