@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from netdfl.core.errors import RunError
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot
-from netdfl.record.forms import OPEN, Count, Node, Pair, Seconds, read_form
+from netdfl.record.forms import OPEN, Count, Nanoseconds, Node, Pair, Seconds, read_form
 from netdfl.record.plain_json import plain
 from netdfl.record.run import RunDirectory
 
@@ -37,8 +37,9 @@ class Told(TypedDict):
 
 @with_config(OPEN)
 class Wait(TypedDict):
-    """What a node waits for: the awaited nodes are the keys."""
+    """What a node waits for, and since when: the awaited nodes are the keys."""
 
+    since_ns: NotRequired[Nanoseconds]
     awaited: dict[Annotated[str, Field(pattern=r"^\d{1,7}$")], Any]
 
 

@@ -212,6 +212,8 @@ def prepare(scenario: Scenario, directory: RunDirectory) -> None:
             "server": network.server,
             "kind": scenario.topology.kind,
             "weights": scenario.topology.weights.kind,
+            "redraw_every": network.topology.redraw_every,
+            "chosen_anew": network.varies and not network.topology.time_varying,
         },
     )
 

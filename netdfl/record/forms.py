@@ -34,6 +34,8 @@ class Graph(TypedDict):
     directed: NotRequired[bool]
     server: NotRequired[Node | None]
     kind: NotRequired[str]
+    redraw_every: NotRequired[Count]
+    chosen_anew: NotRequired[bool]
 
 
 @with_config(OPEN)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import colormaps, rc_context
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -70,8 +70,13 @@ class Mark:
     nodes: Sequence[int]
 
 
-def draw_curves(curves: Sequence[Curve], label: str, *, log: bool = False, from_zero: bool = False) -> str:
-    """Draw curves over rounds; `log` needs positive values, `from_zero` shows the axis down to 0."""
+def draw_curves(
+    curves: Sequence[Curve], label: str, *, log: bool = False, from_zero: bool = False, percent: bool = False
+) -> str:
+    """Draw curves over rounds; `log` needs positive values, `from_zero` shows the axis down to 0.
+
+    `percent` labels shares as percentages.
+    """
     with rc_context(STYLE):
         canvas, axes = new_canvas(SMALL)
         for color, curve in zip(COLORS, curves, strict=False):
@@ -83,6 +88,10 @@ def draw_curves(curves: Sequence[Curve], label: str, *, log: bool = False, from_
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
         if log:
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.5)))
+        if percent:
+            axes.yaxis.set_major_formatter(PercentFormatter(1))
         if from_zero:
             axes.set_ylim(0, 1.1 * max(max(curve.values) for curve in curves))
         if len(curves) > 1:

@@ -70,7 +70,9 @@ class PlainView:
         if round == self._evaluated or status.elapsed_s - self._printed_s < LEAST_GAP_S:
             return
         self._evaluated, self._printed_s = round, status.elapsed_s
-        self.note(f"round {round}/{status.rounds}, " + ", ".join(f"{k} {v}" for k, v in describe(status).items()))
+        self.note(
+            f"{round + 1} of {status.rounds} rounds, " + ", ".join(f"{k} {v}" for k, v in describe(status).items())
+        )
 
     def note(self, text: str) -> None:
         """Print `text`."""
@@ -136,7 +138,7 @@ def panel(status: FleetStatus) -> RenderableType:
     """Lay out a status for a terminal: a title, the bar of rounds, and what `describe` says."""
     title = Text.assemble((status.scenario, "bold"), f"  {status.algorithm}, {len(status.nodes)} nodes, {status.world}")
     bar = Table.grid(padding=(0, 1))
-    done = Text(f"round {status.rounds_done}/{status.rounds}  {duration(status.elapsed_s)}")
+    done = Text(f"{status.rounds_done} of {status.rounds} rounds  {duration(status.elapsed_s)}")
     bar.add_row(ProgressBar(total=status.rounds, completed=status.rounds_done, width=40), done)
     grid = Table.grid(padding=(0, 2))
     for name, value in describe(status).items():

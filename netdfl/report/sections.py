@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from netdfl.core.clock import NS_PER_S
 from netdfl.core.fates import MEANINGS, NOT_DELIVERED, FateClass
+from netdfl.core.graph_words import count_words, redrawn_words
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_bytes
 from netdfl.diagnosis.keep import Kept, kept_stalls
 from netdfl.links.figures import say
 from netdfl.record.export import ORDER
-from netdfl.record.forms import read_details
+from netdfl.record.forms import Graph, read_details
 from netdfl.record.messages import LinkTraffic, count_by_link, count_messages
 from netdfl.record.result import evaluations, find_deaths
 from netdfl.record.run import Run
@@ -31,18 +34,20 @@ from netdfl.report.figures import (
     draw_matrix,
 )
 from netdfl.report.graph import draw_graph
+from netdfl.report.node_times import MOST_BARS, NodeTime, blocks, draw_node_times, say_rounds
 from netdfl.report.stall_figures import MOST_LIFELINES, Arrow, draw_messages, draw_waits, shown_nodes
 from netdfl.report.timeline import draw_timeline
 from netdfl.report.times import part_rows, round_curves
 from netdfl.report.words import WHY
 
 MOST_ROWS = 12
-MOST_BARS = 150
 MOST_DRAWN = 4000
 MOST_EVENTS = 200
 MOST_STALLS = 3
 STALL_STATES = (("suspected", "suspected"), ("over", "over"), ("permanent", "for good"))
 MOST_ARROWS_AROUND = 40
+OF_THE_MACHINE = ("training",)
+"""Events that are told, and nothing that happened to the fleet."""
 ROUTINE = ("start", "finish", "round_begin", "round_end")
 
 
@@ -128,10 +133,15 @@ def _stall_figures(run: Run, kept: Kept) -> list[Figure]:
         about,
     )
     arrows = sorted((Arrow(*row) for row in rows), key=lambda arrow: arrow.sent_s)
+    since = {
+        now["node"]: now["wait"]["since_ns"] / NS_PER_S
+        for now in kept["nodes"]
+        if now["wait"] is not None and "since_ns" in now["wait"]
+    }
     return [
         Figure(draw_waits(found, waits), f"Who waits for whom: {found['text']}."),
         Figure(
-            draw_messages(found, arrows, find_bands(run)),
+            draw_messages(found, arrows, since, find_bands(run)),
             "The messages around the beginning of the stall, by node and time.",
             wide=True,
         ),
@@ -148,7 +158,7 @@ def learning(run: Run) -> Section | None:
         *_spread(run, "test_accuracy", "local models"),
     ]
     if accuracy:
-        figures.append(Figure(draw_curves(accuracy, "test accuracy"), "Accuracy on the whole test set."))
+        figures.append(Figure(draw_curves(accuracy, "test accuracy", percent=True), "Accuracy on the whole test set."))
     if consensus := _fleet_curve(run, "consensus_distance", "consensus distance"):
         log = min(consensus[0].values) > 0
         svg = draw_curves(consensus, "consensus distance", log=log)
@@ -187,16 +197,9 @@ def time_spent(run: Run) -> Section | None:
     )
     if not rows:
         return None
-    train, wait, whole = np.zeros((3, _num_nodes(run)))
-    for node, *seconds in rows:
-        train[node], wait[node], whole[node] = seconds
-    parts = {"training": train, "waiting": wait, "the rest": np.maximum(0, whole - train - wait)}
-    slowest = max(rows, key=lambda row: row[3])
-    figures = [Figure(draw_bars(parts, "node", "seconds per round"), "Mean over the rounds of each node.", wide=True)]
-    lede = (
-        f"A round took {np.median([row[3] for row in rows]):.3g} s at the median node, "
-        f"{slowest[3]:.3g} s at the slowest, node {slowest[0]}."
-    )
+    times = [NodeTime(*row) for row in rows]
+    drawn, lede = draw_node_times(times), say_rounds(times)
+    figures = [] if drawn is None else [Figure(*drawn, wide=True)]
     spent = run.result.get("time") if run.finished else None
     if spent is None:
         return Section("Where the time went", lede, figures)
@@ -214,9 +217,7 @@ def graph_and_links(run: Run) -> Section | None:
     figures, tables = [], []
     if (graph := run.graph) is not None:
         died = {death["node"] for death in find_deaths(run)}
-        count = f"{graph['num_nodes']} nodes, {len(graph['edges'])} {'directed ' if graph.get('directed') else ''}edges"
-        told = " Red: died." if died else ""
-        figures.append(Figure(draw_graph(graph, died), f"The graph, {graph.get('kind', 'as drawn')}: {count}.{told}"))
+        figures.append(Figure(draw_graph(graph, died), _graph_caption(graph) + (" Red: died." if died else "")))
     links = count_by_link(run)
     if links:
         size = _num_nodes(run)
@@ -224,12 +225,32 @@ def graph_and_links(run: Run) -> Section | None:
             sent = np.full((size, size), np.nan)
             for link in links:
                 sent[link.edge] = link.nbytes / 1e3
-            figures.append(Figure(draw_matrix(sent, "to", "from", "kB"), "Bytes sent over each link in the whole run."))
+            figures.append(_traffic(sent))
         tables = [_link_table(links), _fate_table(run)]
     rules = run.result.get("link_rules") if run.finished else None
     if rules:
         tables.append(_rule_table(rules))
     return Section("Graph and links", figures=figures, tables=tables) if figures else None
+
+
+def _graph_caption(graph: Graph) -> str:
+    """What is drawn: of a graph that changes, that of round 0."""
+    directed = bool(graph.get("directed"))
+    count = count_words(graph["num_nodes"], len(graph["edges"]), directed=directed)
+    every, chosen, kind = graph.get("redraw_every", 0), graph.get("chosen_anew", False), graph.get("kind", "as drawn")
+    if every or chosen:
+        how = redrawn_words(every, chosen=chosen, server=graph.get("server") is not None)
+        return f"The graph of round 0, {kind}: {count}; {how}."
+    return f"The graph, {kind}: {count}."
+
+
+def _traffic(sent: NDArray[np.float64]) -> Figure:
+    """The kilobytes of every link as a heat map; of a large fleet, those between groups of nodes."""
+    matrix, size = blocks(sent)
+    if size == 1:
+        return Figure(draw_matrix(matrix, "to", "from", "kB"), "Bytes sent over each link in the whole run.")
+    names = (f"to, {size} nodes each", f"from, {size} nodes each")
+    return Figure(draw_matrix(matrix, *names, "kB"), f"Bytes sent in the whole run, from {size} nodes to {size} each.")
 
 
 def _link_table(links: Sequence[LinkTraffic]) -> Table:
@@ -317,11 +338,12 @@ def timeline(run: Run) -> Section | None:
     rows = [cells for _, cells in sorted((*told, *of_links), key=lambda row: row[0])[:MOST_EVENTS]]
     total = sum(len(times) for _, times, _ in kinds) + len(of_links)
     title = f"All {total} events" if total <= MOST_EVENTS else f"The first {MOST_EVENTS} of {total:,} events"
-    svg = draw_timeline([Mark(*row) for row in kinds], _num_nodes(run), bands)
+    marks = [Mark(*row) for row in kinds if row[0] not in OF_THE_MACHINE]
     caption = "Events over time, a row per node." + (" Below, what the schedule did to links." if bands else "")
+    drawn = [Figure(draw_timeline(marks, _num_nodes(run), bands), caption, wide=True)] if marks or bands else []
     return Section(
         "What happened when",
-        figures=[Figure(svg, caption, wide=True)],
+        figures=drawn,
         tables=[Table(("at", "node", "round", "event", "details"), rows, title, folded=True)],
     )
 

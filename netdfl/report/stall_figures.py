@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import networkx as nx
@@ -85,22 +86,29 @@ def _arrow(axes: Axes, tail: tuple[float, float], head: tuple[float, float], col
     axes.annotate("", head, tail, arrowprops=style, zorder=2 if strong else 1)
 
 
-def draw_messages(finding: Finding, arrows: Sequence[Arrow], bands: Sequence[Band] = ()) -> str:
-    """Draw a Lamport diagram: a line per node, an arrow per message, a bar where a node waits since.
+def draw_messages(
+    finding: Finding,
+    arrows: Sequence[Arrow],
+    since: Mapping[NodeId, float] = MappingProxyType({}),
+    bands: Sequence[Band] = (),
+) -> str:
+    """Draw a Lamport diagram: a line per node, an arrow per message, a bar from when a root began to wait.
 
-    Where the fleet was parted the background is shaded.
+    `since` is when that was, in seconds; where it is not known, the beginning of the stall. Where the fleet was
+    parted the background is shaded.
     """
     nodes = shown_nodes(finding, MOST_LIFELINES)
     row = {node: -place for place, node in enumerate(nodes)}
     began, found = finding["began_s"], finding["found_s"]
-    first = min([arrow.sent_s for arrow in arrows], default=began)
+    starts = {node: since.get(node, began) for node in finding["roots"] if node in row}
+    first = min([*(arrow.sent_s for arrow in arrows), *starts.values()], default=began)
     last = max([began, *(a.arrived_s or a.sent_s for a in arrows)]) if arrows else found
     span = max(last - first, 1e-6)
     end = min(found, last + 0.35 * span)
     with rc_context(STYLE | {"axes.grid": False}):
         canvas, axes = new_canvas((10.6, 1.1 + 0.5 * len(nodes)))
         axes.hlines([row[node] for node in nodes], first - 0.03 * span, end, color=INK, alpha=0.35, linewidth=0.8)
-        axes.hlines([row[n] for n in finding["roots"] if n in row], began, end, color=WAITING, alpha=0.6, linewidth=6)
+        axes.hlines([row[n] for n in starts], list(starts.values()), end, color=WAITING, alpha=0.6, linewidth=6)
         for arrow in arrows:
             if arrow.src in row and arrow.dst in row:
                 _message(axes, arrow, row, end)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def draw_timeline(marks: Sequence[Mark], num_nodes: int, bands: Sequence[Band] = ()) -> str:
     """Draw events over time, a row per node, below them a row for the fleet if it has any, and what links did."""
     with rc_context(STYLE):
-        shown = marks[:MOST_KINDS]
+        shown, fleet = marks[:MOST_KINDS], -max(1.0, 0.05 * num_nodes)
         size = (10.6, min(4.5, max(1.4 + 0.12 * num_nodes, 0.6 + 0.18 * len(shown))))
         canvas, axes, below = _two_axes(size, len(bands[:MOST_BANDS]))
         for number, mark in enumerate(shown):
@@ -30,13 +30,16 @@ def draw_timeline(marks: Sequence[Mark], num_nodes: int, bands: Sequence[Band] =
                 "linewidth": 0,
                 "rasterized": len(mark.times_s) > 2000,
             }
-            axes.scatter(mark.times_s, mark.nodes, s=26, c=color, marker=shape, **style)
-        lowest = -1.7 if any(-1 in mark.nodes for mark in marks) else -0.7
+            rows = [fleet if node == -1 else node for node in mark.nodes]
+            axes.scatter(mark.times_s, rows, s=26, c=color, marker=shape, **style)
+        lowest = 1.7 * fleet if any(-1 in mark.nodes for mark in marks) else -0.7
         times = [time for band in bands for span in band.spans for time in span if time is not None]
         axes.set(ylabel="node", ylim=(lowest, num_nodes - 0.3))
         axes.set_xlim(left=min(0.0, axes.get_xlim()[0]), right=max([axes.get_xlim()[1], *times]))
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.yaxis.set_major_formatter(lambda value, _: "fleet" if value == -1 else f"{value:.0f}")
+        if lowest < fleet:
+            ticks = [tick for tick in axes.get_yticks() if 0 <= tick < num_nodes]
+            axes.set_yticks([fleet, *ticks], ["fleet", *(f"{tick:.0f}" for tick in ticks)])
         if shown:
             axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         shade(axes, bands)

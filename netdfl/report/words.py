@@ -64,7 +64,9 @@ def _why(reasons: Mapping[str, int], total: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`3.2 s`, `48 s`, `2 min 5 s`, `3 h 12 min`."""
+    """`40 ms`, `3.2 s`, `48 s`, `2 min 5 s`, `3 h 12 min`."""
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.2g} ms" if seconds else "0 s"
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -43,7 +43,7 @@ def explain(scenario: Scenario) -> dict[str, Any]:
         "task": _task(scenario),
         "traffic": _traffic(scenario, network),
         "compression": _compression(scenario, network),
-        "links": link_rules(scenario, network.graph(0)),
+        "links": link_rules(scenario, network),
         "data": label_table(scenario),
         "events": [event.to_json() for event in compile_schedule(scenario)],
     }
@@ -56,8 +56,7 @@ def _algorithm(scenario: Scenario) -> dict[str, Any]:
 
 
 def _rounds(scenario: Scenario, network: Network) -> range:
-    varies = network.topology.time_varying or scenario.has_server or scenario.topology.selection.kind != "all"
-    return range(min(_ROUNDS, scenario.rounds) if varies else 1)
+    return range(min(_ROUNDS, scenario.rounds) if network.varies else 1)
 
 
 def _graph(scenario: Scenario, network: Network) -> dict[str, Any]:
@@ -66,8 +65,11 @@ def _graph(scenario: Scenario, network: Network) -> dict[str, Any]:
         "kind": scenario.topology.kind,
         "directed": not first.is_symmetric,
         "redraw_every": network.topology.redraw_every,
+        "chosen_anew": network.varies and not network.topology.time_varying,
         "receivers_know": network.receivers_know,
-        "edges": first.num_edges,
+        "nodes": network.num_nodes,
+        "edges": first.num_edges // 2 if first.is_symmetric else first.num_edges,
+        "links": first.num_edges,
         "out_degree": _spread(first.out_degrees),
         "in_degree": _spread(first.in_degrees),
         "out_neighbors": {node: list(first.out_neighbors(node)) for node in range(first.num_nodes)},

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from netdfl.core.types import Edge
 from netdfl.links.disorder import Reordering
 from netdfl.links.figures import figures
 from netdfl.links.latency import Delay
-from netdfl.links.selectors import is_edges, parse_edges
-from netdfl.links.spec import SLOTS, choose
+from netdfl.links.selectors import Selector, is_edges, parse_edges
+from netdfl.links.spec import NODE_KEYS, SLOTS, choose
+from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.links import block
 from netdfl.scenario.schema import Scenario
-from netdfl.topology.graph import Graph
+from netdfl.topology.network import Network
+
+MOST_ROUNDS = 64
 
 
-def link_rules(scenario: Scenario, graph: Graph | None = None) -> list[dict[str, Any]]:
+def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[str, Any]]:
     """One row for each key of each entry of `links`, then those that events set.
 
     A row has `of` (the selector), `event` (the index of the event that sets it, or None), `key`, `rule` (a part's
-    name, a state, or none), and `figures` (`links.figures`). With `graph`, `links` is how many of its links it is
-    about; None where it is about nodes.
+    name, a state, or none), and `figures` (`links.figures`). With `network`, `links` is on how many links it is in
+    force: those that any round has (of graphs that change, the first `MOST_ROUNDS` rounds are looked at), and that no
+    entry overrides which names them more closely; of an event, those of its rounds. None where it is about nodes.
     """
     rows = [
         _row(selector, None, key, value)
@@ -28,8 +33,9 @@ def link_rules(scenario: Scenario, graph: Graph | None = None) -> list[dict[str,
         for key, value in entry.items()
     ]
     rows += [row for index, event in enumerate(scenario.events) for row in _of_event(index, event)]
-    if graph is not None:
-        rows = [row | {"links": _count(scenario, str(row["of"]), graph)} for row in rows]
+    if network is not None:
+        in_force = InForce(scenario, network)
+        rows = [row | {"links": in_force.count(row["of"], row["event"], row["key"])} for row in rows]
     return rows
 
 
@@ -71,8 +77,47 @@ def _row(of: str, event: int | None, key: str, value: Any) -> dict[str, Any]:
     return row | {"rule": name, "figures": dict(figures(part.build(0)))}
 
 
-def _count(scenario: Scenario, of: str, graph: Graph) -> int | None:
-    if not is_edges(of) and of not in ("default", "all", "*"):
-        return None
-    selector = parse_edges(of, scenario.groups, scenario.num_nodes)
-    return sum(edge in selector for edge in graph.edges)
+class InForce:
+    """On which links each rule acts, in any of the rounds that are looked at."""
+
+    def __init__(self, scenario: Scenario, network: Network) -> None:
+        """Look at every graph of `network`, or at the first ones where there are many."""
+        self._scenario = scenario
+        rounds = range(min(MOST_ROUNDS, scenario.rounds) if network.varies else 1)
+        self._varies = network.varies
+        self._edges = [frozenset(network.graph(round).edges) for round in rounds]
+        entries = [(self._selector(of), of, entry) for of, entry in block(scenario.links).items() if _on_links(of)]
+        self._entries = sorted(entries, key=lambda entry: entry[0].rank)
+        self._spans = [event for event in compile_schedule(scenario) if event.action == "set"]
+
+    def count(self, of: str, event: int | None, key: str) -> int | None:
+        """How many links the rule of entry or event `of` for `key` acts on; None where it is a node's."""
+        if not _on_links(of) or key in NODE_KEYS:
+            return None
+        if event is None:
+            return sum(self._decides(edge, key) == of for edge in frozenset().union(*self._edges))
+        selector = self._selector(of)
+        return sum(edge in selector for edge in frozenset().union(*self._of_rounds(event)))
+
+    def _decides(self, edge: Edge, key: str) -> str | None:
+        """The entry that gives `edge` its `key`: the closest, of equals the last."""
+        return next((of for selector, of, entry in reversed(self._entries) if key in entry and edge in selector), None)
+
+    def _of_rounds(self, event: int) -> Iterator[frozenset[Edge]]:
+        """The graphs of the rounds in which an event acts; all where it goes by the clock."""
+        spans = [each for each in self._spans if each.source == event and each.at_round is not None]
+        for round, edges in enumerate(self._edges):
+            inside = any(_is_within(round, each.at_round, each.until_round) for each in spans)
+            if not self._varies or not spans or inside:
+                yield edges
+
+    def _selector(self, of: str) -> Selector:
+        return parse_edges(of, self._scenario.groups, self._scenario.num_nodes)
+
+
+def _on_links(of: str) -> bool:
+    return is_edges(of) or of in ("default", "all", "*")
+
+
+def _is_within(round: int, first: int | None, until: int | None) -> bool:
+    return (first or 0) <= round and (until is None or round < until)

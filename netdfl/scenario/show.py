@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from netdfl.core.graph_words import count_words, redrawn_words
 from netdfl.core.units import format_bytes, format_time
 from netdfl.links.changes import link_changes
 from netdfl.links.events import CompiledEvent, from_json
@@ -47,7 +48,7 @@ def _rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("fleet", f"{who}, {found['rounds']} rounds, world {found['world']}"),
         ("algorithm", f"{algorithm['name']} ({algorithm['family']}) {_params(algorithm['params'])}".rstrip()),
         ("task", _task(task)),
-        ("graph", _graph(graph)),
+        ("graph", _graph(graph, found["server"])),
         ("degrees", f"out {_spread(graph['out_degree'])}, in {_spread(graph['in_degree'])}"),
         ("weights", _weights(weights)),
         *_compression(found["compression"]),
@@ -79,12 +80,12 @@ def _task(task: Mapping[str, Any]) -> str:
     return f"{task['model']} on {task['dataset']}, shared out by {task['partition']}, {size}"
 
 
-def _graph(graph: Mapping[str, Any]) -> str:
-    links = f"{graph['edges']} links one way" if graph["directed"] else f"{graph['edges'] // 2} links both ways"
-    every = graph["redraw_every"]
-    redrawn = "static" if not every else "redrawn every round" if every == 1 else f"redrawn every {every} rounds"
+def _graph(graph: Mapping[str, Any], server: bool) -> str:
+    counted = count_words(graph["nodes"], graph["links"], directed=graph["directed"])
+    redrawn = redrawn_words(graph["redraw_every"], chosen=graph["chosen_anew"], server=server)
+    of_first = "" if redrawn == "static" else " in round 0"
     known = "" if graph["receivers_know"] else ", receivers do not know who will send"
-    return f"{graph['kind']}, {links}, {redrawn}{known}"
+    return f"{graph['kind']}, {counted}{of_first}, {redrawn}{known}"
 
 
 def _spread(spread: Mapping[str, float]) -> str:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from netdfl.study.cells import Ran
-from netdfl.study.outcome import rows
+from netdfl.study.outcome import PERCENT, rows
 from netdfl.study.plan import Drawn
 from netdfl.study.plots import COLORS, MARKERS, name_of
 
@@ -153,6 +153,8 @@ def _canvas(drawn: Drawn) -> tuple[Figure, Axes]:
     axes = figure.add_subplot()
     if drawn.log:
         axes.set_yscale("log")
+    if drawn.y in PERCENT:
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.set_ylabel(drawn.label or drawn.y)
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)

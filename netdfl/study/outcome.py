@@ -10,12 +10,15 @@ from statistics import median
 from typing import Any
 
 from netdfl.core.fates import NOT_DELIVERED
+from netdfl.record.judge import SHARES as PERCENTAGES
 from netdfl.record.judge import WELL
 from netdfl.study.cells import Ran
 
 WARNED = ("collapsed", "diverged")
 SHARES = ("deadlock", "stalled", "not_passed", "died", *WARNED)
 """Figures that are 0 or 1 in a cell, and a share of the cells together."""
+PERCENT = frozenset({"not_delivered", "mean_local_accuracy", "mean_personal_accuracy"}) | PERCENTAGES
+"""Figures from 0 to 1 that people read as percentages, in tables and figures; in CSV files they are numbers."""
 
 
 def figures_of(ran: Ran) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A sweep's figures: a line for each case with its 95 % confidence intervals, as PNG."""
+"""A sweep's figures: a line for each case, or points over categories, with 95 % confidence intervals, as PNG."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
-from netdfl.core.units import parse_probability
+from netdfl.study.outcome import PERCENT
+from netdfl.study.places import Places, places_of
 from netdfl.study.plan import Drawn, Values
 from netdfl.study.summary import Estimate, Point, estimates
 
@@ -17,63 +19,70 @@ MARKERS = "osD^vP*X"
 DASHES = ("-", "--", ":")
 APART = 0.006
 """How far apart lines stand at one value of x, as a share of x's range, so that equal ones show side by side."""
+BESIDE = 0.6
+"""How much of a category's place its points take."""
 Lines = dict[str, list[tuple[str, Estimate]]]
 """By name: the values of x, as text, with what was estimated there."""
 
 
 def draw(points: Sequence[Point], drawn: Drawn, path: Path) -> None:
     """Draw one figure to `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure_of(points, drawn).savefig(path)
+
+
+def figure_of(points: Sequence[Point], drawn: Drawn) -> Figure:
+    """One figure; a line joins values that have an order, and none joins categories."""
     panels = _panels(points, drawn)
     num_lines = max(map(len, panels.values()))
+    order = [dict(point.values)[drawn.x] for point in points if drawn.x in dict(point.values)]
     width = max(7.0, 3.6 * len(panels))
     canvas = Figure(figsize=(width, 4.2 + 0.1 * num_lines), dpi=130, layout="constrained")
     row = canvas.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (heading, lines) in zip(row, panels.items(), strict=True):
-        _draw_lines(axes, lines)
+        if lines:
+            _draw_lines(axes, lines, places_of(order))
         axes.set_title(heading, fontsize=10)
         axes.set_xlabel(drawn.x)
     first = canvas.axes[0]
     if drawn.log:
         first.set_yscale("log")
+    if drawn.y in PERCENT:
+        first.yaxis.set_major_formatter(PercentFormatter(1))
     first.set_ylabel(drawn.label or drawn.y)
     if num_lines:
         canvas.legend(
             *first.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    canvas.savefig(path)
+    return canvas
 
 
-def _draw_lines(axes: Axes, lines: Lines) -> None:
+def _draw_lines(axes: Axes, lines: Lines, places: Places) -> None:
+    apart = APART * (max(places.at.values()) - min(places.at.values())) if places.ordered else BESIDE / len(lines)
     for number, (name, line) in enumerate(lines.items()):
-        places = _side_by_side([_place(text, index) for index, (text, _) in enumerate(line)], number, len(lines))
+        moved = apart * (number - (len(lines) - 1) / 2)
         found = [estimate for _, estimate in line]
         bars = [[e.mean - e.low for e in found], [e.high - e.mean for e in found]]
         color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
         axes.errorbar(
-            places,
+            [places.at[text] + moved for text, _ in line],
             [e.mean for e in found],
             yerr=bars,
             label=name,
             color=color,
             marker=marker,
-            linestyle=DASHES[number // len(COLORS) % len(DASHES)],
+            linestyle=DASHES[number // len(COLORS) % len(DASHES)] if places.ordered else "none",
             capsize=2,
             lw=1.3,
             elinewidth=0.9,
             ms=4.5,
         )
-    texts = next(iter(lines.values()), [])
-    if any(_number(text) is None for text, _ in texts):
-        axes.set_xticks(range(len(texts)), [text for text, _ in texts])
+    if places.labels:
+        axes.set_xticks(list(places.at.values()), list(places.at))
+    if not places.ordered:
+        axes.set_xlim(-0.5, len(places.at) - 0.5)
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _side_by_side(places: Sequence[float], number: int, num_lines: int) -> list[float]:
-    """The places of line `number`, moved sideways from those of the other lines."""
-    moved = APART * (max(places) - min(places)) * (number - (num_lines - 1) / 2)
-    return [place + moved for place in places]
 
 
 def _panels(points: Sequence[Point], drawn: Drawn) -> dict[str, Lines]:
@@ -101,15 +110,3 @@ def _lines(points: Sequence[Point], drawn: Drawn) -> Lines:
 def name_of(case: str, values: Values) -> str:
     """The name of a line: its case, and the values of what else varies."""
     return ", ".join(filter(None, [case, *(value for _, value in values)]))
-
-
-def _number(text: str) -> float | None:
-    try:
-        return parse_probability(text) if text.endswith("%") else float(text)
-    except ValueError:
-        return None
-
-
-def _place(text: str, index: int) -> float:
-    number = _number(text)
-    return index if number is None else number

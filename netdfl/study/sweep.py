@@ -13,6 +13,7 @@ from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.study.cells import Ran, look, run_all
 from netdfl.study.interrupt import Progress as Far
+from netdfl.study.outcome import PERCENT
 from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
 from netdfl.study.summary import Estimate, Point, estimates, points_of, write_cells, write_points
 
@@ -150,8 +151,11 @@ def _row(point: Point, names: Sequence[str]) -> list[str]:
     found = [estimates(point, name, log=name in LOGS) for name in names]
     count = max((e.cells for e in found if e is not None), default=0)
     cells = f"{count}" if not point.num_failed else f"{count} ({point.num_failed} failed)"
-    return [point.case or "-", *(value for _, value in point.values), cells, *map(_words, found)]
+    return [point.case or "-", *(value for _, value in point.values), cells, *map(_words, names, found)]
 
 
-def _words(found: Estimate | None) -> str:
-    return "-" if found is None else f"{found.mean:.3g} ({found.low:.3g} to {found.high:.3g})"
+def _words(name: str, found: Estimate | None) -> str:
+    if found is None:
+        return "-"
+    mean, low, high = (f"{100 * x:.3g}%" if name in PERCENT else f"{x:.3g}" for x in found[1:])
+    return f"{mean} ({low} to {high})"

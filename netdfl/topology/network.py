@@ -66,6 +66,13 @@ class Network:
         """All nodes, the server included."""
         return self.topology.num_nodes
 
+    @property
+    def varies(self) -> bool:
+        """Whether two rounds may have different graphs: redrawn ones, or those that a choice of each round leaves."""
+        chosen = not isinstance(self.selection, Everyone)
+        sampled = self.server is not None and len(self._participants(0)) < self.num_nodes - 1
+        return self.topology.time_varying or chosen or sampled
+
     def graph(self, round: int) -> Graph:
         """Who sends to whom in `round`; where receivers do not know, no single node can draw it."""
         if self.server is None:

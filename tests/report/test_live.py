@@ -35,7 +35,7 @@ def test_a_plain_line_says_it_all(console: Console, status: FleetStatus) -> None
     with open_view(console) as view:
         view.update(status)
     assert printed(console) == [
-        "round 19/50, accuracy 71.2%, local models 65.0%, consensus distance 0.0123, sent 12.3 MB, "
+        "20 of 50 rounds, accuracy 71.2%, local models 65.0%, consensus distance 0.0123, sent 12.3 MB, "
         "messages 3,456 sent, 12 lost, 21 late, slowest node 0 (round 20), left 12 s"
     ]
 
@@ -45,7 +45,7 @@ def test_plain_lines_come_once_per_evaluation_and_at_most_every_second(console: 
     view.update(replace(status, evaluation=None))
     for elapsed_s, round in ((1.0, 1), (1.4, 2), (1.8, 3), (2.0, 4), (5.0, 4), (9.0, 5)):
         view.update(at(status, elapsed_s, round))
-    assert [line.split(",")[0] for line in printed(console)] == ["round 1/50", "round 4/50", "round 5/50"]
+    assert [line.split(",")[0] for line in printed(console)] == ["2 of 50 rounds", "5 of 50 rounds", "6 of 50 rounds"]
 
 
 def test_notes_and_paths_are_printed_as_they_are(console: Console) -> None:
@@ -62,7 +62,7 @@ def test_when_all_nodes_ended_nobody_is_slowest(status: FleetStatus) -> None:
     for node in status.nodes.values():
         node.phase = Phase.FINISHED
     assert "slowest" not in describe(status)
-    assert describe(status)["left"] == "0.0 s"
+    assert describe(status)["left"] == "0 s"
 
 
 def test_a_terminal_gets_a_panel(status: FleetStatus) -> None:
@@ -72,7 +72,14 @@ def test_a_terminal_gets_a_panel(status: FleetStatus) -> None:
         view.update(status)
         view.note("node 5 died")
     text = "\n".join(printed(console))
-    for part in ("ring-under-loss", "round 20/50", "71.2%", "3,456 sent, 12 lost", "node 0 (round 20)", "node 5 died"):
+    for part in (
+        "ring-under-loss",
+        "20 of 50 rounds",
+        "71.2%",
+        "3,456 sent, 12 lost",
+        "node 0 (round 20)",
+        "node 5 died",
+    ):
         assert part in text
 
 
@@ -92,7 +99,15 @@ def test_a_simulated_run_says_both_durations(run: Run, console: Console) -> None
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.04, "0.0 s"), (9.94, "9.9 s"), (59.6, "1 min 0 s"), (125, "2 min 5 s"), (7260, "2 h 1 min")],
+    [
+        (0, "0 s"),
+        (0.0004, "0.4 ms"),
+        (0.04, "40 ms"),
+        (9.94, "9.9 s"),
+        (59.6, "1 min 0 s"),
+        (125, "2 min 5 s"),
+        (7260, "2 h 1 min"),
+    ],
 )
 def test_durations_are_words(seconds: float, text: str) -> None:
     assert duration(seconds) == text

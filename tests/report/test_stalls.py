@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,15 @@ def test_large_and_small_findings_are_drawn() -> None:
     alone = replace(finding, roots=(3,), culprits=(3,), behind=(), witness=()).to_json()
     assert draw_waits(alone, []).startswith("<svg")
     assert draw_messages(alone, [Arrow(3, 2, 1, 0.1, 0.2, "delivered")]).startswith("<svg")
+
+
+def test_each_bar_begins_when_its_own_node_began_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = replace(stalled()[0], roots=(3, 4), behind=()).to_json()
+    monkeypatch.setattr("netdfl.report.stall_figures.to_svg", lambda canvas: canvas)
+    canvas: Any = draw_messages(finding, [Arrow(2, 3, 5, 0.075, None, "dropped:loss")], {3: 0.02, 4: 0.08})
+    bars = canvas.axes[0].collections[1].get_segments()
+    assert sorted(float(bar[0][0]) for bar in bars) == [0.02, 0.08]
+    assert canvas.axes[0].get_xlim()[0] <= 0.02
 
 
 def test_the_folder_of_stalls_is_bounded_and_reads_the_permanent_first(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_explain_counts_what_the_graph_and_the_wire_say(
 ) -> None:
     assert netdfl("explain", QUICKSTART, "--set", "topology=ring", "--format", "json", monkeypatch=monkeypatch) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["graph"]["edges"] == 32
+    assert (found["graph"]["edges"], found["graph"]["links"]) == (16, 32)
     assert found["weights"]["stochastic"] == "doubly"
     assert found["weights"]["psi"] == pytest.approx(0.9493, abs=1e-4)
     assert found["task"]["parameters"] == 64 * 64 + 64 + 64 * 10 + 10
