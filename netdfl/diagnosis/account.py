@@ -69,7 +69,8 @@ class Account:
     """A node's answer to a probe. Its life number `epoch` began at `born_ns`.
 
     `serves`: it answers peers' requests now, whatever it waits for. `again` are the messages that it, or a later life
-    of it, will send again by itself, as (destination, round, step). It is in step `step` of the `steps` of its round,
+    of it, will send again by itself, as (destination, round, step). To those in `gone`, as its failure detector says,
+    it sends nothing. It is in step `step` of the `steps` of its round,
     and keeps `early` messages that it does not wait for yet.
     """
 
@@ -85,6 +86,7 @@ class Account:
     early: int = 0
     serves: bool = False
     again: tuple[tuple[NodeId, int, int], ...] = ()
+    gone: tuple[NodeId, ...] = ()
     born_ns: int = 0
     wait: WaitAccount | None = None
     edges: Mapping[NodeId, EdgeAccount] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class Account:
         wait = data["wait"]
         edges = {int(dst): EdgeAccount(**_edge(edge)) for dst, edge in data["edges"].items()}
         again = tuple(tuple(message) for message in data["again"])
-        own = dict(data) | {"state": State(data["state"]), "edges": edges, "again": again}
+        own = dict(data) | {"state": State(data["state"]), "edges": edges, "again": again, "gone": tuple(data["gone"])}
         return cls(**own | {"wait": None if wait is None else WaitAccount(**_wait(wait))})
 
 
@@ -148,6 +150,7 @@ def give_account(
         since_ns=node.waits.went_on_ns if wait is None else wait.since_ns,
         serves=node.requests.serving,
         again=() if node.delivery is None else node.delivery.left if ended else node.delivery.due_again,
+        gone=tuple(sorted(node.waits.gone)),
         step=node.waits.step,
         steps=node.num_steps,
         early=node.mailbox.num_kept - (0 if wait is None else len(wait.have)),

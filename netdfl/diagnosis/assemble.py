@@ -8,7 +8,7 @@ from typing import Protocol
 
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
-from netdfl.diagnosis.outages import Outage
+from netdfl.diagnosis.outages import BY_LINKS, Outage
 from netdfl.diagnosis.snapshot import (
     Awaited,
     EdgeNow,
@@ -24,6 +24,8 @@ from netdfl.node.ledger import Key
 
 MOST_FLYING = 4
 ARRIVED = ("delivered", "late", "duplicate")
+BY_EVENTS = ("loss", "down", "reset")
+TAKEN_FOR_GONE = "taken for gone"
 OF_ITS_RECEIVER = "before a restart of its receiver"
 
 
@@ -38,8 +40,8 @@ class Schedule(Protocol):
         """When `node` will crash next, by the clock; None where that is not scripted."""
         ...
 
-    def loses(self, edge: Edge, round: int, now_ns: int) -> bool:
-        """Whether a message of `round` would be lost for sure on `edge`."""
+    def loser(self, edge: Edge, round: int, now_ns: int) -> int | None:
+        """The event that loses every message of `round` on `edge`, -1 for the links themselves; None: none does."""
         ...
 
 
@@ -152,7 +154,9 @@ class _Fleet:
         if known is not None:
             follows = wait.cumulative and known.fate is Fate.LOST and giver.state is not State.FINISHED
             return replace(known, replaced=True) if follows else known
-        return Awaited() if not past else Awaited(Fate.MISSED) if giver.epoch else Awaited(Fate.NEVER)
+        if not past:
+            return Awaited()
+        return Awaited(Fate.MISSED) if giver.epoch else Awaited(Fate.NEVER, TAKEN_FOR_GONE * (edge[1] in giver.gone))
 
     def reply(self, edge: Edge, giver: Account, slot: tuple[int, int]) -> Awaited:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
@@ -182,20 +186,21 @@ class _Fleet:
         down = self.down.get(edge[0])
         lives = down is None or down.state is not State.CRASHED or down.back_ns is not None
         again = lives and self.again(edge, kind, slot)
-        for key, _, arrived_ns, fate in reversed((*count.lost, *count.last)):
+        for key, sent_ns, arrived_ns, fate in reversed((*count.lost, *count.last)):
             if not _is(key, kind, slot):
                 continue
             if fate in ARRIVED and self.forgot(edge[1], arrived_ns):
-                return self.lost(edge, key, OF_ITS_RECEIVER, again)
+                return self.lost(edge, key, sent_ns, OF_ITS_RECEIVER, again)
             if fate in ARRIVED:
                 return Awaited(Fate.IN_FLIGHT) if arrived else None
             if any_epoch or key[1] == account.epoch:
-                return self.lost(edge, key, fate.removeprefix("dropped:"), again)
+                return self.lost(edge, key, sent_ns, fate.removeprefix("dropped:"), again)
         return None
 
-    def lost(self, edge: Edge, key: Key, reason: str, again: bool = False) -> Awaited:
-        """A message that was lost, and what a copy of it would come to."""
+    def lost(self, edge: Edge, key: Key, sent_ns: int, reason: str, again: bool = False) -> Awaited:
+        """A message that was lost, by which event, and what a copy of it would come to."""
         kind, epoch, round, _, _ = key
+        event = self.schedule.loser(edge, round, sent_ns) if reason in BY_EVENTS else None
         return Awaited(
             Fate.LOST,
             reason,
@@ -203,7 +208,8 @@ class _Fleet:
             again,
             notice=kind == Kind.NOTICE,
             kept=epoch == self.accounts[edge[0]].epoch and edge[0] not in self.down,
-            in_vain=self.schedule.loses(edge, round, self.at_ns),
+            in_vain=self.schedule.loser(edge, round, self.at_ns) is not None,
+            event=None if event == BY_LINKS else event,
         )
 
     def forgotten(self, edge: Edge, kind: Kind, slot: tuple[int, int]) -> Awaited | None:
@@ -215,7 +221,7 @@ class _Fleet:
             return None
         returned = receiver is not None and receiver.epoch > 0 and not count.dropped
         reason = OF_ITS_RECEIVER if returned else next(iter(count.dropped), "") if len(count.dropped) == 1 else ""
-        return self.lost(edge, (kind, lives[-1], *slot, 0), reason.removeprefix("dropped:"))
+        return self.lost(edge, (kind, lives[-1], *slot, 0), self.at_ns, reason.removeprefix("dropped:"))
 
     def again(self, edge: Edge, kind: Kind, slot: tuple[int, int]) -> bool:
         """Whether it is sent again; of a reply, whether it is asked for again."""

@@ -7,7 +7,7 @@ source crashed), or else the members of a knot: nodes that wait for each other a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import networkx as nx
@@ -15,7 +15,7 @@ import networkx as nx
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.reasons import FIRST, describe, edge_of, reason, sentence, wait_of
+from netdfl.diagnosis.reasons import FIRST, awaited_of, describe, edge_of, reason, sentence, wait_of
 from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, will_be_gone
 from netdfl.diagnosis.snapshot import Snapshot, What
 
@@ -71,20 +71,24 @@ def blamed(snapshot: Snapshot, waiter: NodeId) -> dict[NodeId, Cause]:
 
 
 def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
-    """Those who wait for one node that is down, or are cut off by one event, belong together; others are alone."""
+    """Those who wait for one node that is down, or whom one event cut off, belong together; others are alone."""
     graph: nx.Graph[Hashable] = nx.Graph()
     for root in roots:
         graph.add_node(root)
         for culprit, cause in blamed(snapshot, root).items():
-            if cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
-                graph.add_edge(root, ("why", *_outage(snapshot, (root, culprit))))
+            graph.add_edges_from((root, outage) for outage in _outages(snapshot, (root, culprit), cause))
     groups = [sorted(node for node in part if isinstance(node, int)) for part in nx.connected_components(graph)]
     return sorted(groups)
 
 
-def _outage(snapshot: Snapshot, pair: Edge) -> tuple[str, Hashable]:
+def _outages(snapshot: Snapshot, pair: Edge, cause: Cause) -> Iterator[tuple[str, int]]:
+    """What keeps a node from what it waits for and may keep others too: who is out of reach, and the event."""
+    if cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
+        yield "culprit", pair[1]
     edge = edge_of(snapshot, pair)
-    return ("culprit", pair[1]) if edge.up or edge.event is None else ("event", edge.event)
+    event = awaited_of(snapshot, pair).event if edge.up or cause is Cause.LOST_MESSAGE else edge.event
+    if event is not None:
+        yield "event", event
 
 
 def _by_fate(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:

@@ -10,6 +10,9 @@ from netdfl.links.events import STANDING, CompiledEvent
 from netdfl.links.overlay import Effective, Overlays, effective
 from netdfl.links.spec import LinkSpec, choose
 
+BY_LINKS = -1
+"""In place of an event: the scenario's `links` themselves."""
+
 
 class Outage(NamedTuple):
     """Whether an edge is up, when it is up again (None: not known), and whether it keeps messages till then.
@@ -60,20 +63,17 @@ class Outages:
                 _follow(downs, event)
         return Outage() if state == "up" else Outage(False, None, holds, _last(downs))
 
-    def loses(self, edge: Edge, round: int, now_ns: int) -> bool:
-        """Whether a message of `round` that entered `edge` at `now_ns` would be lost for sure."""
-        lost = {STANDING: _is_certain(self._base(edge).loss)}
+    def loser(self, edge: Edge, round: int, now_ns: int) -> int | None:
+        """The event that loses every message of `round` that enters `edge` at `now_ns`; `BY_LINKS`: `links` does."""
+        lost = {STANDING: BY_LINKS} if _is_certain(self._base(edge).loss) else {}
         for event in self._on_links:
-            if not any(edge in block for block in event.blocks):
+            if not any(edge in block for block in event.blocks) or not _holds(event, round, now_ns):
                 continue
-            if event.at_round is not None:
-                if event.at_round <= round and (event.until_round is None or round < event.until_round):
-                    lost |= _certain(event)
-            elif (event.at_ns or 0) <= now_ns:
-                lost |= _certain(event)
-                if event.action == "unset":
-                    lost.pop(event.cause, None)
-        return any(lost.values())
+            if _says(event) or event.action == "unset":
+                lost.pop(event.cause, None)
+            if event.action == "set" and _loses(event):
+                lost[event.cause] = event.source
+        return next(reversed(lost.values()), None)
 
 
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
@@ -87,14 +87,20 @@ def _last(downs: dict[int, int]) -> int | None:
     return next(reversed(downs.values()), None)
 
 
-def _certain(event: CompiledEvent) -> dict[int, bool]:
-    """Whether what an event sets loses every message; empty where it says nothing of that."""
-    said: dict[int, bool] = {}
-    if "loss" in event.parameters:
-        said[event.cause] = _is_certain(event.parameters["loss"])
-    if event.parameters.get("state") in ("down_drop", "down_reset"):
-        said[event.cause] = True
-    return said
+def _holds(event: CompiledEvent, round: int, now_ns: int) -> bool:
+    """Whether an event has come by `now_ns`, or acts on the messages of `round`."""
+    if event.at_round is None:
+        return (event.at_ns or 0) <= now_ns
+    return event.at_round <= round and (event.until_round is None or round < event.until_round)
+
+
+def _says(event: CompiledEvent) -> bool:
+    return not {"loss", "state"}.isdisjoint(event.parameters)
+
+
+def _loses(event: CompiledEvent) -> bool:
+    down = event.parameters.get("state") in ("down_drop", "down_reset")
+    return down or _is_certain(event.parameters.get("loss"))
 
 
 def _is_certain(loss: Any) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause
-from netdfl.diagnosis.partition import FEW_LINKS, describe_cut
+from netdfl.diagnosis.partition import FEW_LINKS, describe_cut, divides
 from netdfl.diagnosis.snapshot import DOWN, SILENT, Awaited, EdgeNow, Fate, Snapshot, State, WaitNow, What
 
 FIRST = (Cause.UNREACHABLE, Cause.LOST_MESSAGE, Cause.BLOCKED_LOOP, Cause.FLOW_CONTROL, Cause.DEADLOCK)
@@ -95,6 +95,8 @@ def _what_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
         return f"whose event {loops} not answered for {words.seconds(silent_ns)}"
     if any(wait_of(snapshot, root).need > len(snapshot.nodes) for root, _ in pairs):
         return "and does not know which of them will send"
+    if all(awaited_of(snapshot, pair).reason == "taken for gone" for pair in pairs):
+        return f"which took {words.nodes({root for root, _ in pairs})} for gone and did not send it"
     many, done = len(culprits) > 1, all(snapshot.nodes[c].state is State.FINISHED for c in culprits)
     if done:
         return f"which {'have' if many else 'has'} finished and {'send' if many else 'sends'} nothing any more"
@@ -108,7 +110,9 @@ def sentence(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
     waiting = f"{'waits' if len(roots) == 1 else 'wait'} in {where}"
     one = len({_kind(snapshot, pair) for pair in pairs}) == 1
     if one and len(pairs) > FEW_LINKS and _is_cut(snapshot, pairs):
-        return f"{words.span(roots)} {waiting}: {describe_cut(snapshot, _cut_edges(snapshot, pairs))}"
+        return f"{words.span(roots)} {waiting}: {describe_cut(snapshot, _paths(snapshot, pairs))}"
+    if one and (divided := _lost_in_cut(snapshot, pairs)):
+        return f"{words.span(roots)} {waiting} for messages that were lost while nothing passed {divided}"
     if one:
         return f"{words.nodes(roots)} {waiting} for {words.nodes(culprits)}, {_what_of(snapshot, pairs)}"
     return f"{words.nodes(roots)} {waiting}: {'; '.join(describe(snapshot, pairs))}"
@@ -123,7 +127,7 @@ def _kind(snapshot: Snapshot, pair: Edge) -> tuple[int, Hashable]:
     if cause is Cause.UNREACHABLE and giver.state in DOWN and (edge.up or awaited.reason == GONE):
         return 0, (giver.state.value, giver.back_ns is None, giver.back_ns or 0)
     if cause is Cause.UNREACHABLE:
-        return 1, (edge.event is None, edge.event or 0, edge.heals_ns is None, edge.heals_ns or 0)
+        return 1, (edge.heals_ns is None, edge.heals_ns or 0)
     if cause is Cause.LOST_MESSAGE:
         return 3, (awaited.reason, awaited.notice, path_of(snapshot, pair)[0] == pair[0], awaited.resent)
     return 4 + FIRST.index(cause) if cause in FIRST else 9, cause.value
@@ -136,7 +140,7 @@ def _clause(snapshot: Snapshot, pairs: Sequence[Edge], told: Collection[NodeId])
     if cause is Cause.LOST_MESSAGE:
         return "; ".join(_lacks(snapshot, waiter, [p for p in pairs if p[0] == waiter], told) for waiter in waiters)
     if cause is Cause.UNREACHABLE and _is_cut(snapshot, pairs):
-        return describe_cut(snapshot, _cut_edges(snapshot, pairs))
+        return describe_cut(snapshot, _paths(snapshot, pairs))
     said = _what_of(snapshot, pairs).removeprefix("which ")
     return f"{words.nodes(culprits)} {said}"
 
@@ -164,22 +168,33 @@ def _lost_words(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
 
 
 def _arrows(snapshot: Snapshot, pairs: Iterable[Edge]) -> str:
-    return words.listed("{}->{}".format(*path_of(snapshot, pair)) for pair in pairs)
+    return words.arrows(_paths(snapshot, pairs))
+
+
+def _lost_in_cut(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
+    """Between whom nothing passed when these messages were lost, and by which event; empty for single links."""
+    events = {awaited_of(snapshot, pair).event for pair in pairs}
+    divided = "" if None in events else divides(snapshot, _paths(snapshot, pairs))
+    return divided and divided + words.entry(events)
 
 
 def _why_lost(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
-    """` (the link was down)`, nothing for plain loss; then whether it comes again."""
-    said = {_cause_of_loss(snapshot, pair) for pair in pairs} - {""}
+    """` (events[2]: the link was down)`, nothing for plain loss; then whether it comes again."""
+    events = {awaited_of(snapshot, pair).event for pair in pairs}
+    said = sorted({_cause_of_loss(snapshot, pair, many=len(pairs) > 1) for pair in pairs} - {""})
+    why = ": ".join(part for part in (words.entry(events).strip(" ()"), " and ".join(said)) if part)
     again = all(awaited_of(snapshot, pair).resent for pair in pairs)
-    return (f" ({words.listed(sorted(said))})" if said else "") + (", and will be sent again" if again else "")
+    return (f" ({why})" if why else "") + (", and will be sent again" if again else "")
 
 
-def _cause_of_loss(snapshot: Snapshot, pair: Edge) -> str:
+def _cause_of_loss(snapshot: Snapshot, pair: Edge, *, many: bool) -> str:
     why, receiver = awaited_of(snapshot, pair).reason, path_of(snapshot, pair)[1]
     known = {
         "loss": "",
-        "down": "the link was down",
-        "reset": "the link was reset",
+        "down": "the links were down" if many else "the link was down",
+        "reset": "the links were reset" if many else "the link was reset",
+        "queue": "a queue was full",
+        "corrupt": "damaged",
         GONE: f"node {receiver} was down",
         "before a restart of its receiver": f"node {receiver} took it before it crashed",
     }
@@ -192,7 +207,7 @@ def _unreachable_words(snapshot: Snapshot, culprits: Sequence[NodeId], pairs: Se
             "are past that round" if len(culprits) > 1 else "is past that round"
         )
     if _is_cut(snapshot, pairs):
-        it, edges = "it is" if len(pairs) == 1 else "they are", _cut_edges(snapshot, pairs)
+        it, edges = "it is" if len(pairs) == 1 else "they are", _paths(snapshot, pairs)
         return f"from which {it} cut off: {describe_cut(snapshot, edges)}"
     giver, many = snapshot.nodes[culprits[0]], len(culprits) > 1
     ends = [snapshot.nodes[culprit].back_ns for culprit in culprits]
@@ -206,5 +221,5 @@ def _is_cut(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
     return _kind(snapshot, pairs[0])[0] == 1
 
 
-def _cut_edges(snapshot: Snapshot, pairs: Iterable[Edge]) -> list[Edge]:
+def _paths(snapshot: Snapshot, pairs: Iterable[Edge]) -> list[Edge]:
     return [path_of(snapshot, pair) for pair in pairs]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from netdfl.core.types import Edge
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.reasons import awaited_of, reason, wait_of
+from netdfl.diagnosis.reasons import awaited_of, edge_of, reason, wait_of
 from netdfl.diagnosis.snapshot import Fate, Snapshot, What
 
 DEADLINE = "wait.deadline: auto"
@@ -69,10 +69,16 @@ def _for_good(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
         if kinds == {What.MESSAGE} and not any(each.notice for each in awaited):
             yield ANSWERED
     if causes == {Cause.UNREACHABLE} and not any(each.fate is Fate.MISSED for each in awaited):
-        yield HEARTBEATS
+        yield from _detected(snapshot, pairs)
     if kinds == {What.REPLY} and causes <= {Cause.DEADLOCK, None}:
         yield HALVES
     yield SKIP
+
+
+def _detected(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
+    """A detector helps where silence is mutual: who is called gone gets nothing, and would wait for that."""
+    if all(edge_of(snapshot, pair).up or not snapshot.edge(*pair).up for pair in pairs):
+        yield HEARTBEATS
 
 
 def _for_now(finding: Finding, snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
@@ -83,6 +89,6 @@ def _for_now(finding: Finding, snapshot: Snapshot, pairs: Sequence[Edge]) -> Ite
     if finding.cause in (Cause.UNREACHABLE, Cause.LOST_MESSAGE, Cause.BLOCKED_LOOP):
         yield DEADLINE
     if finding.cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
-        yield HEARTBEATS
+        yield from _detected(snapshot, pairs)
     if finding.cause is Cause.STRAGGLER and all(len(wait.awaited) + len(wait.have) > 1 for wait in waits):
         yield ANY

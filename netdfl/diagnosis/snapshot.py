@@ -67,7 +67,8 @@ class Awaited:
     """One awaited message: its fate, why it was lost, on which edge, and whether its sender sends it again.
 
     `replaced`: it is lost, and the next message of its sender does as well. `notice`: it is the sender's word that it
-    sends nothing in that step. `kept`: its sender still has it. `in_vain`: the scenario would lose a copy too.
+    sends nothing in that step. `kept`: its sender still has it. `in_vain`: the scenario would lose a copy too. `event`
+    is the entry of its events that lost it.
     """
 
     fate: Fate = Fate.UNSENT
@@ -78,6 +79,7 @@ class Awaited:
     notice: bool = False
     kept: bool = True
     in_vain: bool = False
+    event: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.types import NodeId
+from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.snapshot import WaitNow, What
 
 MOST_NAMES = 8
@@ -52,6 +52,17 @@ def for_whom(wait: WaitNow) -> str:
     return listed(sources, "or") if short == 1 else f"{short} of {listed(sources)}"
 
 
+def arrows(edges: Iterable[Edge]) -> str:
+    """`2->3 and 3->2`."""
+    return listed(f"{src}->{dst}" for src, dst in edges)
+
+
+def entry(events: Collection[int | None]) -> str:
+    """` (events[2])` where that one entry of the scenario's events did it."""
+    known = {event for event in events if event is not None}
+    return f" (events[{min(known)}])" if len(known) == len(events) == 1 else ""
+
+
 def until(ends_ns: Sequence[int | None]) -> str:
     """`until 20 s`, or `for good` where one of the outages has no end."""
     known = [ns for ns in ends_ns if ns is not None]
@@ -80,5 +91,5 @@ def span(ids: Collection[NodeId]) -> str:
             runs[-1].append(node)
         else:
             runs.append([node])
-    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else listed(run, ",") for run in runs]
-    return f"node{'s' if len(ids) > 1 else ''} {listed(parts)}".replace(" ,", ",")
+    parts: list[object] = [part for run in runs for part in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]
+    return f"node{'s' if len(ids) > 1 else ''} {listed(parts)}"

@@ -104,9 +104,10 @@ class Stalls:
         self.unfinished = unfinished(self.fleet.status, self.fleet.blueprint.network.server, left, snapshot)
 
     def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
-        """Nodes that stand still outside any wait: an algorithm that awaits something of its own."""
+        """Nodes that stand still outside any wait, and are not paused: an algorithm awaits something of its own."""
         told = {node for finding in found for node in (*finding.roots, *finding.culprits, *finding.behind)}
-        left = tuple(node for node in self._running() if node not in told)
+        running = [node for node in self._running() if snapshot.nodes[node].state is not State.PAUSED]
+        left = tuple(node for node in running if node not in told)
         if not left:
             return []
         return [

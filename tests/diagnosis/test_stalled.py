@@ -1,0 +1,82 @@
+"""Stalls are told as they are: every reason, since when, and remedies that can be written and that help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stalled import STALLED, Stalled
+
+from netdfl.fleet.run import Silent
+from netdfl.fleet.simulated import simulate
+from netdfl.record.run import RunDirectory
+from netdfl.record.status import FleetStatus, Phase
+from netdfl.scenario.load import loads
+
+BASE: dict[str, Any] = {
+    "schema": "netdfl/1",
+    "name": "stalled",
+    "seed": 3,
+    "task": {"kind": "consensus", "dim": 2},
+    "world": {"kind": "simulated", "compute": "10ms"},
+    "links": {"default": {"latency": "1ms"}},
+    "evaluation": {"every": 1000},
+}
+PROVEN = {
+    (str(each.keys["algorithm"]), stall.cause, remedy): (each, remedy)
+    for each in STALLED
+    for stall in each.stalls
+    if not stall.over
+    for remedy in stall.remedies
+}
+"""Each remedy once for each cause and algorithm."""
+
+
+def run(case: Stalled, out: Path, *settings: str) -> tuple[list[dict[str, Any]], set[int]]:
+    """The findings, and the nodes that did not come to their end."""
+    sets = ["=".join(setting.split(": ", 1)) for setting in settings]
+    scenario = loads(json.dumps(BASE | dict(case.keys)), sets)
+    status = FleetStatus(scenario.name, "simulated", scenario.algorithm.kind, scenario.rounds)
+    stalled = simulate(scenario, RunDirectory.create(out, "stalled", 0), status, Silent()).stalled
+    left = {i for i, node in status.nodes.items() if node.phase is not Phase.FINISHED}
+    return [dict(each) for each in (*stalled["deadlocks"], *stalled["stalls"])], left
+
+
+def says(text: str, parts: Sequence[str]) -> bool:
+    """Whether `parts` are in `text`, in their order."""
+    for part in parts:
+        _, found, text = text.partition(part)
+        if not found:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("case", STALLED, ids=lambda case: case.name)
+def test_a_stall_is_told_as_it_is(case: Stalled, tmp_path: Path) -> None:
+    found, _ = run(case, tmp_path)
+    told = "\n".join(
+        f"{f['cause']} {f['roots']} {f['culprits']} {f['began_s']} {f['over']}: {f['text']}" for f in found
+    )
+    assert len(found) == len(case.stalls), told
+    for stall in case.stalls:
+        one = next(f for f in found if f["roots"] == list(stall.roots))
+        found.remove(one)
+        assert (one["cause"], one["culprits"], one["over"]) == (stall.cause, sorted(stall.culprits), stall.over), told
+        assert stall.since_s in (None, one["began_s"]), told
+        assert says(one["text"], stall.says), told
+        assert " Since " in one["text"]
+        assert one["remedies"] == list(stall.remedies), told
+        assert all(f"`{remedy}`" in one["text"] for remedy in stall.remedies)
+
+
+@pytest.mark.parametrize(("case", "remedy"), PROVEN.values(), ids=lambda part: getattr(part, "name", part))
+def test_a_remedy_lets_the_fleet_go_on(case: Stalled, remedy: str, tmp_path: Path) -> None:
+    found, left = run(case, tmp_path, remedy)
+    assert left == set(case.gone), "\n".join(each["text"] for each in found)
+
+
+def test_there_are_forty_of_them() -> None:
+    assert len(STALLED) >= 40
