@@ -15,12 +15,12 @@ class WaitPolicy:
     """Wait for `need` of the awaited nodes, at most until the deadline.
 
     `need` is `all`, `any`, a number (a quorum), or `none` (take what is there and go on). The
-    deadline is in nanoseconds from the start of the wait; `auto` adapts to what recent waits took;
-    None never ends the wait. `stale` is how many rounds old a neighbor's vector may be and still be
-    mixed by plain gossip, where it is the newest that is known; 0: this round's alone. A push-sum share
-    is mass, and mixed at any age. `announce` says that, where receivers can't
-    know who will send, a node tells those that it sends nothing to, so that `all` means something.
-    `patience` multiplies the automatic deadline, for a wait that contains the waits of others.
+    deadline is in nanoseconds from the start of the wait; `auto` asks those that are late whether they will
+    still send, and waits for no other; None never ends the wait. `stale` is how many rounds old a neighbor's
+    vector may be and still be mixed by plain gossip, where it is the newest that is known; 0: this round's alone.
+    A push-sum share is mass, and mixed at any age. `announce` says that, where receivers can't know who will
+    send, a node tells those that it sends nothing to, so that `all` means something. `patience` multiplies the
+    automatic deadline, and how long one that is asked may say nothing, for a wait that contains those of others.
     `resent` says that what is lost is sent again, so that it is worth waiting for. `ordered` says that links
     keep order, so that a message for a later step tells that the awaited one is lost. `on_not_finite` says
     what becomes of messages that came with NaN or infinity in them. `essential` says that without these nodes there

@@ -29,6 +29,8 @@ class Kind(StrEnum):
     PROBE = "probe"
     FETCH = "fetch"
     MODEL = "model"
+    QUERY = "query"
+    STATUS = "status"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ def _last(run: Run, finding: Mapping[str, Any]) -> list[dict[str, Any]]:
     columns = ("src", "dst", "kind", "round", "step", "attempt", "sent_s", "arrived_s", "fate")
     rows = run.rows(
         f"SELECT {', '.join(columns)} FROM messages "
-        "WHERE (src, dst) IN (SELECT unnest($srcs), unnest($dsts)) AND kind NOT IN ('heartbeat', 'probe') "
+        "WHERE (src, dst) IN (SELECT unnest($srcs), unnest($dsts)) "
+        "AND kind NOT IN ('heartbeat', 'probe', 'query', 'status') "
         "AND sent_s <= $found_s ORDER BY sent_s DESC, src, dst, round DESC, step DESC, attempt DESC LIMIT $most",
         {"srcs": srcs, "dsts": dsts, "found_s": finding["found_s"], "most": MOST_MESSAGES},
     )

@@ -12,7 +12,7 @@ from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import Clock
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
-from netdfl.core.types import NodeId, View
+from netdfl.core.types import Edge, NodeId, View
 from netdfl.fleet.problems import Problem, make_problem
 from netdfl.links.events import CompiledEvent
 from netdfl.links.spec import LinksSpec
@@ -26,6 +26,7 @@ from netdfl.scenario.build import build_links, build_network, compile_schedule
 from netdfl.scenario.compression import scheme_of
 from netdfl.scenario.link_rules import keep_order
 from netdfl.scenario.schema import Scenario
+from netdfl.scenario.survival import used_links
 from netdfl.topology.network import Network, without
 from netdfl.transport.base import Transport
 
@@ -130,6 +131,17 @@ class Blueprint:
         edges = self.network.topology.graph(0).edges
         return frozenset(other for edge in edges if node in edge for other in edge if other != node)
 
+    @cached_property
+    def _links_used(self) -> frozenset[Edge] | None:
+        """The links of a graph that has one-way links; None: whoever sends may be sent to."""
+        topology = self.network.topology
+        return used_links(self.scenario, topology) if topology.directed else None
+
+    def can_ask(self, node: NodeId, peer: NodeId) -> bool:
+        """Whether links work both ways between `node` and `peer`, so that a question gets its answer."""
+        links = self._links_used
+        return links is None or ((node, peer) in links and (peer, node) in links)
+
     @property
     def push(self) -> bool:
         """Whether messages are shares of mass."""
@@ -185,4 +197,5 @@ class Blueprint:
             hooks=hooks,
             epoch=epoch,
             resending=resending(self.scenario),
+            can_ask=partial(self.can_ask, node),
         )

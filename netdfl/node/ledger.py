@@ -17,7 +17,7 @@ LAST = 8
 LAST_LOST = 32
 EACH_TOLD = 100
 MOST_SAID = 500
-_ASIDE = (Kind.HEARTBEAT, Kind.PROBE)
+_ASIDE = (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
 _OF_ROUNDS = (Kind.DATA, Kind.NOTICE)
 
 Key: TypeAlias = tuple[str, int, int, int, int]
@@ -64,8 +64,8 @@ class EdgeCount:
 class NodeLedger:
     """Counts and records the messages of one node. A `Ledger`.
 
-    Heartbeats and probes are counted `aside`: they go on where nothing else moves. `classes` counts what was
-    settled otherwise than delivered.
+    Heartbeats, probes and questions about waits are counted `aside`: they go on where nothing else moves. `classes`
+    counts what was settled otherwise than delivered.
     """
 
     node: NodeId

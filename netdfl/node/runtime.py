@@ -15,11 +15,12 @@ from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Counting
+from netdfl.node.asking import Asking
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.heartbeats import Heartbeats
 from netdfl.node.joining import Joining, Models
 from netdfl.node.ledger import NodeLedger
-from netdfl.node.mailbox import Mailbox
+from netdfl.node.mailbox import Mailbox, Slot
 from netdfl.node.not_finite import Screen, not_finite, only_finite
 from netdfl.node.requests import Requests
 from netdfl.node.waits import Wait, Waits
@@ -30,6 +31,11 @@ from netdfl.transport.base import Transport
 
 T = TypeVar("T")
 NOTHING = Payload()
+
+
+def nobody(peer: NodeId) -> bool:
+    """No peer can be asked anything."""
+    return False
 
 
 class Hooks(Protocol):
@@ -74,10 +80,14 @@ class Node:
     kept: NodeState | None = None
     resending: Resending | None = None
     joining: Joining | None = None
+    can_ask: Callable[[NodeId], bool] = nobody
 
     def __post_init__(self) -> None:
         """Put the mailbox at the transport's end."""
-        self.waits = Waits(self.id, self.mailbox, self.clock)
+        asking = Asking(self.id, self.clock, self.post, lambda: self.epoch)
+        asking.is_past = self._is_past
+        self.waits = Waits(self.id, self.mailbox, self.clock, asking)
+        self.waits.can_ask = self.can_ask
         self.requests = Requests(self.ledger)
         self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
@@ -86,6 +96,7 @@ class Node:
         self._held = 0.0
         self._replies: set[asyncio.Task[None]] = set()
         self.round, self.born_ns = -1, 0
+        self._next: Slot = (-1, 0)  # the first slot for which something may still be sent
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
         self.heartbeats: Heartbeats | None = None
@@ -102,6 +113,7 @@ class Node:
         if self.joining is not None:
             self.kept = await self.models.join(self.joining)
         await FAMILIES[self.algorithm.family](self, self.algorithm)
+        self._next = (self.num_rounds, 0)
         if self.delivery is not None and self.mailbox.keep_late:
             self.mailbox.shut()
 
@@ -132,7 +144,7 @@ class Node:
     async def rounds(self, first: int) -> AsyncIterator[View]:
         """The views of the rounds that are left."""
         for round in range(first, self.num_rounds):
-            self.round, self.waits.step = round, 0
+            self.round, self.waits.step, self._next = round, 0, (round, 0)
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
@@ -146,7 +158,9 @@ class Node:
             state, update = await self.worker.run("train", LocalRound(state, alg, data, view))
         except (NotFiniteError, RuntimeError) as error:
             raise self._failure(error, state, view) from error
-        self._trained_ns += self.clock.now_ns() - began
+        took_ns = self.clock.now_ns() - began
+        self.waits.auto.trained(took_ns)
+        self._trained_ns += took_ns
         self._trained = True
         return state, update._replace(loss=self.task.last_loss)
 
@@ -199,6 +213,12 @@ class Node:
             messages += [self._message(Kind.NOTICE, dst, view.round, step, NOTHING) for dst in sorted(without)]
         self._held -= sum(map(_weight_in, messages)) if self.mailbox.keep_late else 0.0
         await self.transport.send(messages)
+        self._next = (view.round, step + 1)
+
+    def _is_past(self, peer: NodeId, slot: Slot) -> bool:
+        """Whether nothing will leave for `peer` any more that it awaits for `slot`."""
+        due_again = () if self.delivery is None else self.delivery.due_again
+        return slot < self._next and (peer, *slot) not in due_again
 
     def _message(self, kind: Kind, dst: NodeId, round: int, step: int, payload: Payload) -> Message:
         return Message(self.id, dst, kind, self.epoch, round, step, 0, payload)

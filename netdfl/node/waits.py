@@ -7,15 +7,15 @@ of the wait-for graph, with its type: all, any, or k of n.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import median
 
 from netdfl.algorithms.wait import WaitPolicy
-from netdfl.core.clock import NS_PER_S, Clock, Timer
+from netdfl.core.clock import Clock, Timer
 from netdfl.core.types import Inbox, Kind, Message, NodeId
+from netdfl.node.asking import Asking
+from netdfl.node.deadline import AutoDeadline, Silence
 from netdfl.node.mailbox import Mailbox, Slot
 from netdfl.record.base import Ended
 from netdfl.transport.base import Fate
@@ -26,7 +26,7 @@ class Wait:
     """What a node waits for now: messages of `kind`.
 
     `have` has come, the last of it at `last_ns` from `last_src`; `silent` is not waited for, though it may still come.
-    `ended` says how it ended, once it has.
+    `asks`: those that are missing are asked; `unanswered`: one of them says nothing. `ended` says how it ended.
     """
 
     round: int
@@ -39,93 +39,22 @@ class Wait:
     silent: frozenset[NodeId] = frozenset()
     kind: Kind = Kind.DATA
     last_ns: int | None = None
+    asks: bool = False
+    unanswered: bool = False
     last_src: NodeId | None = None
     ended: Ended | None = None
-
-
-class AutoDeadline:
-    """A deadline that follows when messages come: eight times the median of the last 16 waits, at least 2 s.
-
-    What counts of a wait is when the last of its messages came, whether or not some were missing. The
-    median, because one node's time-out is its neighbors' long wait: a deadline that followed the
-    longest would grow from node to node. A message that comes late counts too, so that a network that
-    became slower is followed. Before anything is known: 30 s, or, once half of the awaited messages of
-    the first wait have come, eight times what they took.
-    """
-
-    FIRST_NS = 30 * NS_PER_S
-    LEAST_NS = 2 * NS_PER_S
-    FACTOR = 8
-
-    def __init__(self) -> None:
-        """Start with nothing known."""
-        self._took: deque[int] = deque(maxlen=16)
-        self._began: deque[tuple[int, int, int]] = deque(maxlen=64)
-
-    def began(self, round: int, step: int, at_ns: int) -> None:
-        """A wait began."""
-        self._began.append((round, step, at_ns))
-
-    def came(self, took_ns: int) -> None:
-        """The last message of a wait came `took_ns` after it began."""
-        self._took.append(took_ns)
-
-    def late(self, round: int, step: int, now_ns: int) -> None:
-        """A message came for a wait that is over."""
-        for r, s, began_ns in self._began:
-            if (r, s) == (round, step):
-                self._took.append(now_ns - began_ns)
-                return
-
-    @property
-    def knows(self) -> bool:
-        """Whether any wait has taught it something."""
-        return bool(self._took)
-
-    def ns(self) -> int:
-        """How long to wait now."""
-        return self.after(int(median(self._took))) if self._took else self.FIRST_NS
-
-    def after(self, took_ns: int) -> int:
-        """How long to wait where messages usually take `took_ns`."""
-        return max(self.LEAST_NS, self.FACTOR * took_ns)
-
-
-class Silence:
-    """Who has been missed twice in a row, with nothing heard from it since.
-
-    An automatic deadline does not wait for such a neighbor again until something comes from it: else
-    one dead node, where no failure detector names it, would cost its neighbors a time-out every round.
-    """
-
-    TIMES = 2
-
-    def __init__(self, mailbox: Mailbox) -> None:
-        """Judge by what `mailbox` has got."""
-        self._mailbox = mailbox
-        self._missed: dict[NodeId, tuple[int, int]] = {}
-
-    def missed(self, node: NodeId) -> None:
-        """A wait for `node` ended without it."""
-        heard = self._mailbox.num_from(node)
-        times, before = self._missed.get(node, (0, heard))
-        self._missed[node] = (times + 1 if before == heard else 1, heard)
-
-    def nodes(self) -> frozenset[NodeId]:
-        """Who is silent now."""
-        return frozenset(
-            node
-            for node, (times, heard) in self._missed.items()
-            if times >= self.TIMES and self._mailbox.num_from(node) == heard
-        )
 
 
 class Waits:
     """Waits of one node, one at a time."""
 
-    def __init__(self, node: NodeId, mailbox: Mailbox, clock: Clock) -> None:
-        """Wait for what the `mailbox` of `node` gets, by `clock`."""
-        self.node, self.mailbox, self.clock = node, mailbox, clock
+    def __init__(self, node: NodeId, mailbox: Mailbox, clock: Clock, asking: Asking | None = None) -> None:
+        """Wait for what the `mailbox` of `node` gets, by `clock`; under an automatic deadline, `asking` for it.
+
+        Set `can_ask` where peers can be asked: it says of whom that is so.
+        """
+        self.node, self.mailbox, self.clock, self.asking = node, mailbox, clock, asking
+        self.can_ask: Callable[[NodeId], bool] = lambda peer: False
         self.current: Wait | None = None
         self.went_on_ns = 0
         self.step = 0
@@ -135,9 +64,14 @@ class Waits:
         self._done: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
         self.policy = WaitPolicy()
+        self._is_first = False
         self._declined: dict[Slot, set[NodeId]] = {}
         mailbox.on(Kind.NOTICE, self._noticed)
         mailbox.on_late(lambda m: self.auto.late(m.round, m.step, clock.now_ns()))
+        if asking is not None:
+            asking.lost, asking.silent = self._will_not_come, self._do_not_answer
+            mailbox.on(Kind.QUERY, asking.answer)
+            mailbox.on(Kind.STATUS, asking.hear)
 
     async def messages(
         self,
@@ -151,8 +85,9 @@ class Waits:
 
         A node that the failure detector calls gone is not waited for, nor is one whose notice says that
         it sends nothing. Where links keep order, under an automatic deadline neither is one that has already
-        sent for a later step: what it sent for this one is lost, unless it is sent again. Returns what
-        came, with the awaited nodes that are missing.
+        sent for a later step: what it sent for this one is lost, unless it is sent again. There those whose
+        messages are missing are asked, too, where that is possible. Returns what came, with the awaited nodes
+        that are missing.
         """
         slot = (round, step)
         if sources is not None:
@@ -162,6 +97,7 @@ class Waits:
         wait.have.update(src for src in early if sources is None or src in sources)
         if wait.have:
             wait.last_ns = wait.since_ns
+            self._learn(wait, len(wait.have), 0)
         if self._tells_loss:
             wait.silent |= self.mailbox.ahead(slot)
         timed_out = False
@@ -171,16 +107,34 @@ class Waits:
 
     def _begin(self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind) -> Wait:
         now = self.clock.now_ns()
-        limit = policy.patience * self.auto.ns() if policy.deadline_ns == "auto" else policy.deadline_ns
+        asks = self._asks(sources, policy, kind)
+        limit = self._limit_ns(policy, asks=asks)
         unknown = policy.need if isinstance(policy.need, int) else {"none": 0, "any": 1}.get(policy.need, 2**31)
         need = unknown if sources is None else policy.count(len(sources))
+        self._is_first = policy.deadline_ns == "auto" and not self.auto.knows
         self.auto.began(round, step, now)
         quick = policy.deadline_ns == "auto" and not policy.essential
         silent = self.silence.nodes() if quick else frozenset()
         deadline_ns = None if limit is None else now + limit
         self.policy, self.step = policy, step
-        self.current = Wait(round, step, sources, need, now, deadline_ns, set(), silent, kind)
+        self.current = Wait(round, step, sources, need, now, deadline_ns, set(), silent, kind, asks=asks)
         return self.current
+
+    def _limit_ns(self, policy: WaitPolicy, *, asks: bool) -> int | None:
+        if policy.deadline_ns != "auto":
+            return policy.deadline_ns
+        return policy.patience * (self.auto.at_most_ns() if asks else self.auto.ns())
+
+    def _asks(self, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind) -> bool:
+        """Whether all that are awaited can be asked. A reply is owed to a request, and no matter of rounds."""
+        if self.asking is None or policy.deadline_ns != "auto" or kind is not Kind.DATA:
+            return False
+        return sources is not None and all(map(self.can_ask, sources))
+
+    def _learn(self, wait: Wait, number: int, lag_ns: int) -> None:
+        """What a deadline that can't ask goes by."""
+        if self.policy.deadline_ns == "auto" and not wait.asks:
+            self.auto.came(number, lag_ns)
 
     def _satisfied(self, wait: Wait) -> bool:
         if len(wait.have) >= wait.need:
@@ -200,12 +154,38 @@ class Waits:
         self._done = done = asyncio.get_running_loop().create_future()
         self._hurry(wait)
         self._set_timer(wait, done)
+        if self.asking is not None and wait.asks:
+            proofs = 1 if self.policy.ordered else 2
+            slot, patience = (wait.round, wait.step), self.policy.patience
+            self.asking.begin(slot, partial(self._missing, wait), proofs=proofs, patience=patience)
         try:
             await done
         finally:
             self._done = None
             self._set_timer(None, done)
-        return not self._satisfied(wait)
+            if self.asking is not None and wait.asks:
+                self.asking.end()
+        return wait.unanswered or not self._satisfied(wait)
+
+    def _missing(self, wait: Wait) -> frozenset[NodeId]:
+        gone = frozenset() if self.policy.essential else self.gone
+        return (wait.sources or frozenset()) - wait.have - gone - wait.silent
+
+    def _will_not_come(self, peer: NodeId) -> None:
+        """`peer` is past what is awaited of it: its message is lost."""
+        if self.current is not None:
+            self.current.silent |= {peer}
+            self._check()
+
+    def _do_not_answer(self, peers: Collection[NodeId]) -> None:
+        """`peers` have been asked again and again, and say nothing."""
+        wait = self.current
+        if wait is not None:
+            for peer in peers:
+                self.silence.missed(peer, Silence.TIMES)
+            wait.silent |= frozenset(peers)
+            wait.unanswered = True
+            self._check()
 
     def _set_timer(self, wait: Wait | None, done: asyncio.Future[None]) -> None:
         if self._timer is not None:
@@ -217,7 +197,7 @@ class Waits:
 
     def _hurry(self, wait: Wait) -> bool:
         """Bring the deadline forward in a first wait of which half has come; say whether it moved."""
-        if self.auto.knows or self.policy.deadline_ns != "auto" or wait.last_ns is None or wait.deadline_ns is None:
+        if not self._is_first or wait.asks or wait.last_ns is None or wait.deadline_ns is None:
             return False
         known = wait.since_ns + self.policy.patience * self.auto.after(wait.last_ns - wait.since_ns)
         if 2 * len(wait.have) < wait.need or known >= wait.deadline_ns:
@@ -242,7 +222,8 @@ class Waits:
         if (messages[0].round, messages[0].step) == (wait.round, wait.step):
             wait.have.update(ours)
             wait.last_ns, wait.last_src = self.clock.now_ns(), min(ours)
-            if not self.auto.knows and self._done is not None and self._hurry(wait):
+            self._learn(wait, len(ours), wait.last_ns - wait.since_ns)
+            if self._is_first and self._done is not None and self._hurry(wait):
                 self._set_timer(wait, self._done)
         elif self._tells_loss:
             wait.silent |= frozenset(ours)
@@ -271,8 +252,6 @@ class Waits:
     def _end(self, wait: Wait, timed_out: bool) -> tuple[Inbox, Wait]:
         self.current, self.went_on_ns = None, self.clock.now_ns()
         wait.ended = self._how(wait, timed_out)
-        if wait.last_ns is not None:
-            self.auto.came(wait.last_ns - wait.since_ns)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
         missing = sorted((wait.sources or frozenset()) - wait.have)
         for slot in [s for s in self._declined if self.mailbox.is_over(s)]:

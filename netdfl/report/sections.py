@@ -128,7 +128,8 @@ def _stall_figures(run: Run, kept: Kept) -> list[Figure]:
     }
     rows = run.rows(
         "SELECT src, dst, round, sent_s, arrived_s, fate FROM messages "
-        "WHERE src IN $nodes AND dst IN $nodes AND kind NOT IN ('heartbeat', 'probe') AND sent_s <= $found_s "
+        "WHERE src IN $nodes AND dst IN $nodes AND sent_s <= $found_s "
+        "AND kind NOT IN ('heartbeat', 'probe', 'query', 'status') "
         f"ORDER BY abs(sent_s - $began_s), {ORDER['messages']} LIMIT $most",
         about,
     )

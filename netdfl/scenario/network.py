@@ -108,7 +108,9 @@ class Wait(Strict):
     """What a node waits for in a round, how long, and what it does without."""
 
     need: Need = Field("all", alias="for", description="all, any, none, or {quorum: k}.")
-    deadline: Deadline = Field("auto", description="auto adapts to recent rounds; none never gives up; or a time.")
+    deadline: Deadline = Field(
+        "auto", description="auto asks who is late whether it will still send; none never gives up; or a time."
+    )
     on_missing: Literal["self", "renormalise", "last", "undo"] = Field(
         "self", description="Where the weight of a neighbor goes that did not arrive in time."
     )

@@ -11,8 +11,9 @@ import pytest
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
+from netdfl.node.deadline import AutoDeadline
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.waits import AutoDeadline, Wait, Waits
+from netdfl.node.waits import Wait, Waits
 
 MS = 1_000_000
 Need = Literal["all", "any", "none"] | int
@@ -258,16 +259,23 @@ async def test_late_mass_of_an_earlier_step_does_not_stand_for_the_awaited_messa
 # The deadline that adapts
 
 
-def test_auto_is_eight_times_the_median_of_recent_waits_within_bounds() -> None:
+def test_a_deadline_goes_by_own_rounds_and_by_most_messages_within_bounds() -> None:
     auto = AutoDeadline()
     assert auto.ns() == 30 * NS_PER_S
-    for _ in range(3):
-        auto.came(5 * MS)
-    auto.came(4 * NS_PER_S)
+    auto.came(3, 5 * MS)
     assert auto.ns() == 2 * NS_PER_S
-    for _ in range(16):
-        auto.came(1 * NS_PER_S)
-    assert auto.ns() == 8 * NS_PER_S
+    auto.trained(1 * NS_PER_S)
+    assert auto.ns() == 12_020 * MS
+    auto.came(32, 1 * NS_PER_S)
+    assert auto.ns() == 16 * NS_PER_S
+
+
+def test_lags_that_a_time_out_caused_do_not_lengthen_the_deadline() -> None:
+    auto = AutoDeadline()
+    for _ in range(32):
+        for lag_ns in (50 * MS, 50 * MS, auto.ns(), auto.ns()):
+            auto.came(1, lag_ns)
+    assert auto.ns() == 2 * NS_PER_S
 
 
 async def test_auto_stops_waiting_for_a_neighbor_missed_twice_until_it_is_heard_again() -> None:
@@ -296,15 +304,17 @@ async def test_auto_learns_from_what_came_in_time_and_late_not_from_deadlines() 
     desk.clock.move_to(1 * NS_PER_S)
     desk.arrive(1)
     await task
-    assert desk.waits.auto.ns() == 8 * NS_PER_S
-    task = desk.start(1, round=1, deadline_ns=NS_PER_S // 2)
+    assert desk.waits.auto.ns() == 4 * NS_PER_S
+    task = desk.start(1, round=1, deadline_ns="auto")
     await settle()
-    desk.clock.move_to(2 * NS_PER_S)
+    desk.clock.move_to(5 * NS_PER_S)
     await task
-    assert desk.waits.auto.ns() == 8 * NS_PER_S
-    desk.clock.move_to(6 * NS_PER_S)
+    assert desk.waits.auto.ns() == 4 * NS_PER_S
+    desk.clock.move_to(9 * NS_PER_S)
     desk.arrive(1, round=1)
-    assert desk.waits.auto.ns() == 24 * NS_PER_S
+    for _ in range(3):
+        desk.waits.auto.late(1, 0, desk.clock.now_ns())
+    assert desk.waits.auto.ns() == 32 * NS_PER_S
 
 
 @pytest.mark.parametrize(
