@@ -10,6 +10,8 @@ from typing import Protocol, TypeAlias
 NS_PER_S = 1_000_000_000
 TimerName: TypeAlias = tuple[int | str, ...]
 """What a timer is for, as `("wait", node, round, step)`: the order among timers of one virtual instant."""
+SCHEDULED = "event"
+"""The first word of what the schedule does: it comes before all else of its virtual instant."""
 
 
 class Timer(Protocol):

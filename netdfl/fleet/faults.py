@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from netdfl.core.clock import TimerName
 from netdfl.core.types import NodeId
 from netdfl.fleet.rejoining import held_weight
 from netdfl.fleet.script import Return
-from netdfl.fleet.virtual_loop import SCRIPT
+from netdfl.host.injection import FaultInjection
 from netdfl.links.events import CompiledEvent
 from netdfl.record.status import Phase
 
@@ -34,11 +30,7 @@ class Faults:
         self.gone: set[NodeId] = set()
         self._restarts: Counter[NodeId] = Counter()
         self.returns: defaultdict[NodeId, list[tuple[int, bool]]] = defaultdict(list)
-        self._clocked = [event for event in events if event.at_ns is not None]
-        self._by_round: dict[tuple[NodeId, int], list[CompiledEvent]] = defaultdict(list)
-        for event in events:
-            for node in event.nodes if event.at_round is not None else ():
-                self._by_round[node, event.at_round or 0].append(replace(event, nodes=(node,)))
+        self.injection = FaultInjection(events, fleet.clock, self.happen, self.planned)
 
     @property
     def restart_due(self) -> bool:
@@ -46,48 +38,35 @@ class Faults:
         return any(self._restarts[node] for node in self.gone)
 
     def begin(self, group: asyncio.TaskGroup) -> None:
-        """Set the timers of all events that go by the clock; nodes that restart run in `group`.
-
-        The events of one instant have one timer, so that they happen in the schedule's order.
-        """
+        """Set the timers of all events that go by the clock; nodes that restart run in `group`."""
         self.group = group
-        for at_ns, events in groupby(self._clocked, key=lambda event: event.at_ns or 0):
-            self._set(list(events), at_ns)
+        self.injection.begin()
 
-    async def begin_round(self, node: NodeId, round: int) -> None:
-        """`node` begins `round`: do, once, what is scripted for that."""
-        events = self._by_round.pop((node, round), ())
-        now = self.fleet.loop.now_ns
-        for event in events:
-            clocked = replace(event, at_round=None, at_ns=now + event.after_ns)
-            if event.after_ns:
-                self._set([clocked], now + event.after_ns)
-            else:
-                self._happen(clocked)
-        if events:
-            await asyncio.sleep(0)  # where a crash or a pause of this node takes hold
+    def planned(self, event: CompiledEvent, at_ns: int) -> None:
+        """Note when nodes will be back."""
+        if event.action == "restart":
+            self._restarts.update(event.nodes)
+        if event.action in ("restart", "resume"):
+            for node in event.nodes:
+                self.returns[node].append((at_ns, Return.by(event, at_ns).keep_state))
 
-    def _set(self, events: Sequence[CompiledEvent], at_ns: int) -> None:
-        for event in events:
-            if event.action == "restart":
-                self._restarts.update(event.nodes)
-            if event.action in ("restart", "resume"):
-                for node in event.nodes:
-                    self.returns[node].append((at_ns, Return.by(event, at_ns).keep_state))
-        first = events[0]
-        name: TimerName = ("event", first.source, first.action, *first.nodes)
-        self.fleet.loop.call_at_ns(at_ns, name, partial(self._all_happen, events), SCRIPT)
-
-    def _all_happen(self, events: Sequence[CompiledEvent]) -> None:
-        for event in events:
-            self._happen(event)
-
-    def _happen(self, event: CompiledEvent) -> None:
+    def happen(self, event: CompiledEvent) -> None:
+        """Carry out an event."""
         if event.action in ("set", "unset"):
             self.fleet.fabric.change(event)
             return
         for node in event.nodes:
-            getattr(self, f"_{event.action}")(node, event)
+            match event.action:
+                case "crash":
+                    self._crash(node, event)
+                case "restart":
+                    self._restart(node, event)
+                case "pause":
+                    self._pause(node)
+                case "resume":
+                    self._resume(node)
+                case "slow_down":
+                    self._slow_down(node, event)
 
     # what happens to a node
 
@@ -125,13 +104,13 @@ class Faults:
                 other.node.waits.set_returned(node)
                 self.tell(other.id, "returned", peer=node)
 
-    def _pause(self, node: NodeId, event: CompiledEvent) -> None:
+    def _pause(self, node: NodeId) -> None:
         if node in self.gone:  # the dead do not read anyway, and what is sent to them fails
             return
         self.tell(node, "pause")
         self.fleet.nodes[node].pause()
 
-    def _resume(self, node: NodeId, event: CompiledEvent) -> None:
+    def _resume(self, node: NodeId) -> None:
         if node in self.gone:  # its mailbox must not be back before it is
             return
         self.tell(node, "resume")

@@ -19,7 +19,8 @@ from netdfl.diagnosis.probing import AFTER_NS, Probing
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.node_network import Door, NodeTransport
 from netdfl.fleet.rejoining import joining
-from netdfl.fleet.script import NodeScript, SlowWorker, keeps_state
+from netdfl.fleet.script import SlowWorker, keeps_state
+from netdfl.host.injection import FaultInjection, events_of
 from netdfl.links.events import CompiledEvent
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.node.gate import Gate
@@ -31,7 +32,7 @@ from netdfl.record.base import Recorder
 
 
 class Life:
-    """One life of one node. What the schedule does to it is done here: it is `Scripted`."""
+    """One life of one node. What the schedule does to it is done here."""
 
     def __init__(
         self, blueprint: Blueprint, node: NodeId, directory: Path, clock: Clock, recorder: Recorder, worker: Worker
@@ -41,7 +42,7 @@ class Life:
         self.checkpoint = directory / "checkpoints" / f"{node:03d}.safetensors"
         self.worker = SlowWorker(worker)
         self.gate = Gate()
-        self.script = NodeScript(blueprint.schedule, node, clock, self)
+        self.injection = FaultInjection(events_of(blueprint.schedule, node), clock, self.happen)
         self.begun, self.crashing = asyncio.Event(), asyncio.Event()
         self.crashed_by: CompiledEvent | None = None
         self.crashed_ns = 0
@@ -69,7 +70,7 @@ class Life:
         self.begun.set()
         if self.remembered is not None:
             recall(self.node, self.remembered)
-        self.script.begin(None if self.node.kept is None else self.node.kept.round)
+        self.injection.begin(None if self.node.kept is None else self.node.kept.round)
         self.transport.begin()
 
     def background(self) -> Iterator[Coroutine[Any, Any, Any]]:
@@ -121,6 +122,18 @@ class Life:
 
     # what the schedule does
 
+    def happen(self, event: CompiledEvent) -> None:
+        """Carry out an event."""
+        match event.action:
+            case "crash":
+                self.crash(event)
+            case "pause":
+                self.pause()
+            case "resume":
+                self.resume()
+            case "slow_down":
+                self.slow_down(float(event.parameters["factor"]))
+
     def crash(self, event: CompiledEvent) -> None:
         """Stop for good: neither compute, nor read, nor send."""
         if self.crashed_by is None:
@@ -129,21 +142,21 @@ class Life:
             self._stand_still()
             self.crashing.set()
 
-    def pause(self, event: CompiledEvent) -> None:
+    def pause(self) -> None:
         """Neither compute nor read, and lose nothing."""
         self._tell("pause")
         self._stand_still()
 
-    def resume(self, event: CompiledEvent) -> None:
+    def resume(self) -> None:
         """Go on, unless this life is over."""
         if self.crashed_by is None:
             self._tell("resume")
             self.gate.open()
             self.door.open()
 
-    def slow_down(self, event: CompiledEvent) -> None:
+    def slow_down(self, factor: float) -> None:
         """Take `factor` times as long to compute from now on."""
-        self.worker.factor = float(event.parameters["factor"])
+        self.worker.factor = factor
         self._tell("slow_down", factor=self.worker.factor)
 
     def _stand_still(self) -> None:

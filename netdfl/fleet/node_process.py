@@ -289,7 +289,7 @@ class NodeProcess(Attendant):
 
     async def begin_round(self, round: int) -> None:
         """Scripted events of this node's round happen here."""
-        await self.life.script.begin_round(round)
+        await self.life.injection.begin_round(self.id, round)
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
         """Keep the state where it may be needed; have a snapshot written where one is due, beside the next round."""

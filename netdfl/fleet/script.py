@@ -1,92 +1,18 @@
-"""Scripted faults of nodes that run for real: what the compiled schedule does to one node, and when it returns."""
+"""When a node that crashed as scripted lives again and in which round, and workers that are slowed down."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import groupby
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
-from netdfl.core.clock import NS_PER_S, Clock
+from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
 from netdfl.links.events import CompiledEvent
 from netdfl.node.worker import Worker
 
 T = TypeVar("T")
-ON_NODES = ("crash", "restart", "pause", "resume", "slow_down")
-
-
-class Scripted(Protocol):
-    """A node to which scripted things happen."""
-
-    def crash(self, event: CompiledEvent) -> None:
-        """End at once."""
-        ...
-
-    def pause(self, event: CompiledEvent) -> None:
-        """Stand still."""
-        ...
-
-    def resume(self, event: CompiledEvent) -> None:
-        """Go on."""
-        ...
-
-    def slow_down(self, event: CompiledEvent) -> None:
-        """Take `factor` times as long to compute from now on."""
-        ...
-
-
-class NodeScript:
-    """Carries out the events of one life of one node: by the clock, and by the rounds that it begins."""
-
-    def __init__(self, events: Sequence[CompiledEvent], node: NodeId, clock: Clock, target: Scripted) -> None:
-        """Take what concerns `node` out of the schedule; a restart is not the node's own affair."""
-        self._clock, self._target = clock, target
-        mine = [e for e in events if node in e.nodes and e.action in ON_NODES and e.action != "restart"]
-        self._clocked = [event for event in mine if event.at_ns is not None]
-        self._by_round = [event for event in mine if event.at_round is not None]
-
-    def begin(self, after_round: int | None = None) -> None:
-        """Set the timers. In a later life, rounds up to `after_round` have had their events, and so has the past.
-
-        Of these the pace remains; when a past round began is not known, so a pace that it set for a time is over.
-        The events of one instant have one timer, so that they happen in the schedule's order.
-        """
-        now = self._clock.now_ns()
-        if after_round is not None:
-            past = [event for event in self._by_round if (event.at_round or 0) <= after_round]
-            self._by_round = [event for event in self._by_round if (event.at_round or 0) > after_round]
-            self._all_happen([event for event in past if event.action == "slow_down"])
-        for at_ns, events in groupby(self._clocked, key=lambda event: event.at_ns or 0):
-            if after_round is None or at_ns > now:
-                self._set(list(events), at_ns)
-            else:
-                self._all_happen([event for event in events if event.action == "slow_down"])
-
-    async def begin_round(self, round: int) -> None:
-        """The node begins `round`: do, once, what is scripted for that."""
-        due = [event for event in self._by_round if event.at_round == round]
-        self._by_round = [event for event in self._by_round if event.at_round != round]
-        for event in due:
-            if event.after_ns:
-                self._set([event], self._clock.now_ns() + event.after_ns)
-            else:
-                self._happen(event)
-        if due:
-            await asyncio.sleep(0)  # where a crash or a pause takes hold
-
-    def _set(self, events: Sequence[CompiledEvent], at_ns: int) -> None:
-        name = ("event", events[0].source, events[0].action)
-        self._clock.call_at(at_ns, name, partial(self._all_happen, events))
-
-    def _all_happen(self, events: Sequence[CompiledEvent]) -> None:
-        for event in events:
-            self._happen(event)
-
-    def _happen(self, event: CompiledEvent) -> None:
-        getattr(self._target, event.action)(event)
 
 
 class Return(NamedTuple):

@@ -201,7 +201,7 @@ class SimulatedNode:
         self.status.round = round
         self.fleet.stalls.pace.at(self.id, round, self.fleet.loop.now_ns)
         self.fleet.progressed()
-        await self.fleet.faults.begin_round(self.id, round)
+        await self.fleet.faults.injection.begin_round(self.id, round)
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
         """Keep the state, and the model where it is judged."""

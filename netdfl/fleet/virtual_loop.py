@@ -22,7 +22,7 @@ from typing import Any, NoReturn, Protocol
 
 from xxhash import xxh3_64_intdigest
 
-from netdfl.core.clock import NS_PER_S, TimerName
+from netdfl.core.clock import NS_PER_S, SCHEDULED, TimerName
 from netdfl.core.errors import VirtualTimeError
 
 SCRIPT, NAMED, ANONYMOUS = range(3)
@@ -187,7 +187,7 @@ class VirtualClock:
 
     def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> events.TimerHandle:
         """Call `callback` at exactly `at_ns`, or now if that is past."""
-        return self._loop.call_at_ns(at_ns, name, callback)
+        return self._loop.call_at_ns(at_ns, name, callback, SCRIPT if name[0] == SCHEDULED else NAMED)
 
 
 def _before(due: int, timers: list[tuple[int, int, int, int, events.TimerHandle]]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from hypothesis import strategies as st
 
 from netdfl.core.rng import Streams
 from netdfl.fleet.node_network import Door
-from netdfl.fleet.script import NodeScript, SlowWorker, find_return, fresh_round, keeps_state
+from netdfl.fleet.script import SlowWorker, find_return, fresh_round, keeps_state
+from netdfl.host.injection import FaultInjection, events_of
 from netdfl.links.events import CompiledEvent
 from netdfl.links.schedule import compile_events
 from netdfl.links.when import Facts
@@ -51,18 +51,18 @@ class Kept:
         self.clock = clock
         self.seen: list[tuple[int, str]] = []
 
-    def __getattr__(self, action: str) -> Callable[[CompiledEvent], None]:
-        return lambda event: self.seen.append((self.clock.now, action))
+    def happen(self, event: CompiledEvent) -> None:
+        self.seen.append((self.clock.now, event.action))
 
 
 def schedule(*entries: Mapping[str, Any]) -> Sequence[CompiledEvent]:
     return compile_events(entries, Facts(6, Streams(1), rounds=50))
 
 
-def script(events: Sequence[CompiledEvent], node: int) -> tuple[NodeScript, Kept, HandClock]:
+def script(events: Sequence[CompiledEvent], node: int) -> tuple[FaultInjection, Kept, HandClock]:
     clock = HandClock()
     kept = Kept(clock)
-    return NodeScript(events, node, clock, kept), kept, clock
+    return FaultInjection(events_of(events, node), clock, kept.happen), kept, clock
 
 
 def test_what_goes_by_the_clock_happens_to_the_nodes_it_names_and_to_no_other():
@@ -83,7 +83,7 @@ async def test_what_goes_by_rounds_happens_once_when_the_node_begins_the_round()
     its, kept, clock = script(schedule({"at_round": 3, "for": "20ms", "pause": 1}), 1)
     its.begin()
     for round in (2, 3, 3, 4):
-        await its.begin_round(round)
+        await its.begin_round(1, round)
     assert kept.seen == [(0, "pause")]
     clock.move(20 * MS)
     assert kept.seen == [(0, "pause"), (20 * MS, "resume")]
@@ -100,7 +100,7 @@ async def test_a_later_life_has_the_events_of_its_own_rounds_and_the_pace_of_now
     clock.now = 50 * MS
     its.begin(after_round=5)
     for round in (5, 6):
-        await its.begin_round(round)
+        await its.begin_round(1, round)
     assert [action for _, action in kept.seen] == ["slow_down", "pause"]
 
 
@@ -112,20 +112,19 @@ async def test_a_later_life_keeps_the_pace_that_a_past_round_set_for_good():
     )
     paces: list[float] = []
     clock = HandClock()
-    target = SimpleNamespace(slow_down=lambda event: paces.append(event.parameters["factor"]))
-    its = NodeScript(events, 1, clock, target)
+    its = FaultInjection(events_of(events, 1), clock, lambda event: paces.append(event.parameters["factor"]))
     its.begin(after_round=6)
     assert paces == [4.0, 2.0]
     for round in (6, 7):
-        await its.begin_round(round)
+        await its.begin_round(1, round)
     assert paces == [4.0, 2.0, 8.0]
 
 
 def test_a_pace_that_a_past_round_set_for_a_time_is_over_in_a_later_life():
     paces: list[float] = []
-    target = SimpleNamespace(slow_down=lambda event: paces.append(event.parameters["factor"]))
     entry = {"at_round": 2, "for": "1s", "slow_down": 1, "factor": 4.0}
-    NodeScript(schedule(entry), 1, HandClock(), target).begin(after_round=6)
+    its = FaultInjection(events_of(schedule(entry), 1), HandClock(), lambda e: paces.append(e.parameters["factor"]))
+    its.begin(after_round=6)
     assert paces[-1] == 1.0
 
 

@@ -1,0 +1,1 @@
+"""What runs where nodes live, in virtual and in real time alike."""
