@@ -10,10 +10,10 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def follow_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux), even before it reads its input."""
+def follow_parent(by: int = signal.SIGKILL) -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux), even before it reads its input; 0: no more."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by)
 
 
 def die_with_parent(parent: int) -> None:

@@ -26,7 +26,10 @@ def diagnose(
     found = find_stuck(snapshot)
     stuck = {node for finding in found for node in (*finding.roots, *finding.behind)}
     slow = find_slow(snapshot, stuck, patience_ns)
-    found += [finding for finding in slow if not all(is_idle(snapshot, root) for root in finding.roots)]
+    blamed = {culprit for finding in found for culprit in finding.culprits}
+    alone = [finding for finding in slow if finding.roots == finding.culprits and blamed.issuperset(finding.culprits)]
+    idle = [finding for finding in slow if all(is_idle(snapshot, root) for root in finding.roots)]
+    found += [finding for finding in slow if finding not in (*alone, *idle)]
     livelock = find_livelock(window, snapshot) if window is not None and not found else None
     found += [] if livelock is None else [livelock]
     return [advise(finding, snapshot, options) for finding in found]

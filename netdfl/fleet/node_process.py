@@ -236,6 +236,8 @@ class NodeProcess(Attendant):
         crash = self.life.crashed_by
         if self.node.delivery is not None:
             self.node.delivery.close()
+        with suppress(RunError):
+            self.store.flush()
         await (self.transport.aclose() if crash is None else self.transport.hand_over())
         with suppress(RunError):
             self.life.leave()

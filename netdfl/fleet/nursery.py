@@ -5,11 +5,13 @@
     {"plan": {...}}                      -> {"ready": {"gpus": 0, ...}} or {"error": "...", "code": 2}
     {"spawn": {"nodes": [3], ...}}       -> {"spawned": {"nodes": [3], "pid": 4711}}
     {"kill": pid}
+    {"end": null}
     (a child ends)                       -> {"exited": {"pid": 4711, "code": 0, "signal": null}}
 
-The end of its input ends it and all its children, so a dead launcher leaves no orphans; children ask
-the kernel to be killed should the nursery die. It never imports grpc (a fork after grpc was used
-hangs) and never touches CUDA (GPUs are counted in a child that is thrown away).
+The end of its input ends it and all its children, so a dead launcher leaves no orphans. Children that
+lose their launcher write down what they know and end by themselves: they get a moment for that, unless the input
+ended with `end`. They ask the kernel to be killed should the nursery die. It never imports grpc (a fork after
+grpc was used hangs) and never touches CUDA (GPUs are counted in a child that is thrown away).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import os
 import selectors
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
@@ -30,6 +33,9 @@ from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.files import open_append
 from netdfl.core.orphans import die_with_parent, follow_parent
 
+LEAVE_S = 2.0
+"""How long nodes may take to write down what they know once their launcher has died."""
+
 
 def main() -> None:
     """Serve commands until the input ends."""
@@ -37,6 +43,7 @@ def main() -> None:
 
     follow_parent()
     preload.warm()
+    follow_parent(0)  # from now on, the end of the input says that the launcher died
     Nursery().serve()
 
 
@@ -48,6 +55,7 @@ class Nursery:
         self.blueprint: Any = None
         self.plan: dict[str, Any] = {}
         self.children: set[int] = set()
+        self.ended = False
         self.wake_r, self.wake_w = os.pipe()
         os.set_blocking(self.wake_w, False)
         os.set_blocking(self.wake_r, False)
@@ -70,6 +78,8 @@ class Nursery:
                 if 0 in ready:
                     for command in lines.read():
                         self.obey(command)
+        if not self.ended:
+            self.let_leave()
         self.kill_all()
 
     def obey(self, command: dict[str, Any]) -> None:
@@ -78,6 +88,8 @@ class Nursery:
             self.make_plan(command["plan"])
         elif "spawn" in command:
             self.spawn(command["spawn"])
+        elif "end" in command:
+            self.ended = True
         elif "kill" in command and command["kill"] in self.children:
             os.kill(command["kill"], signal.SIGKILL)
 
@@ -146,6 +158,13 @@ class Nursery:
             code = os.waitstatus_to_exitcode(status)
             name = signal.Signals(-code).name if code < 0 else None
             say({"exited": {"pid": pid, "code": max(code, 0), "signal": name}})
+
+    def let_leave(self) -> None:
+        """Wait until the children have ended, or a moment."""
+        until = time.monotonic() + LEAVE_S
+        while self.children and time.monotonic() < until:
+            time.sleep(0.05)
+            self.reap()
 
     def kill_all(self) -> None:
         """End every child."""

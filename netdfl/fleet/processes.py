@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -228,17 +230,19 @@ class Launcher:
         await self.control.aclose()
 
     def finish_record(self) -> None:
-        """Close the launcher's part of the store; delete snapshots that nobody judged."""
-        if self.start_ns is not None:
-            self.store.event(self.now_ns(), None, self.status.rounds_done, "finish")
+        """Close the launcher's part of the store; delete snapshots that nobody judged.
+
+        A directory that refuses it must not hide why the run ended.
+        """
         try:
+            if self.start_ns is not None:
+                self.store.event(self.now_ns(), None, self.status.rounds_done, "finish")
             self.store.close()
             self.write_fleet()
         except RunError as error:
             self.broke = self.broke or str(error)
-        for path in (self.directory.path / "snapshots").glob("*"):
-            path.unlink(missing_ok=True)
-        (self.directory.path / "snapshots").rmdir()
+        with suppress(OSError):
+            shutil.rmtree(self.directory.path / "snapshots")
 
     # what is known
 

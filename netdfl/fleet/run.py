@@ -249,7 +249,8 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
 
             write_report(directory.path)
     except (InputError, RunError, OSError) as error:
-        raise RunError(f"{error}; the verdict was {summary.judgement.verdict}") from error
+        why = ": " + "; ".join(summary.judgement.reasons) if summary.judgement.reasons else ""
+        raise RunError(f"{error}; the verdict was {summary.judgement.verdict}{why}") from error
     return Finished(found, exit_code)
 
 

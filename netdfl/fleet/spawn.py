@@ -90,6 +90,8 @@ class Nursery:
         """End the nursery and every child of it; at once where it has nothing to end."""
         if self._reading is None:
             self.process.kill()
+        if self._reading is not None:
+            self._tell({"end": None})
         if self.process.stdin is not None:
             with suppress(BrokenPipeError):  # what an ended process did not read is still to be flushed
                 self.process.stdin.close()

@@ -46,6 +46,9 @@ class StallProbes:
         self.over = False
         self.unfinished: list[str] = []
         self.accounts: dict[NodeId, Account] = {}
+        self.heard_ns: dict[NodeId, int] = {}
+        world: Any = launcher.scenario.world
+        self._stopped_after_ns: int = world.stopped_after
         self.window = Window()
         self._probe = 0
         self._answered: set[NodeId] = set()
@@ -55,7 +58,8 @@ class StallProbes:
     # news
 
     def on_progress(self, node: NodeId, round: int, now_ns: int) -> None:
-        """`node` is in `round`."""
+        """`node` is in `round`, and its event loop is alive."""
+        self.heard_ns[node] = now_ns
         self.pace.at(node, round, now_ns)
 
     def on_probe_reply(self, node: NodeId, reply: ProbeReply) -> None:
@@ -63,6 +67,7 @@ class StallProbes:
         if reply.id == self._probe:
             self.accounts[node] = Account.from_json(reply.account)
             self._answered.add(node)
+            self.heard_ns[node] = self.launcher.now_ns()
             self._news.set()
 
     # the clockwork
@@ -134,8 +139,11 @@ class StallProbes:
     # snapshots
 
     async def _snapshot(self) -> Snapshot:
-        """Probe every live node; one that does not answer in time has a blocked event loop."""
-        launcher = self.launcher
+        """Probe every live node; one that does not answer in time has a blocked event loop.
+
+        The snapshot is of the moment when they were asked: those who answer at once have not waited since.
+        """
+        launcher, asked_ns = self.launcher, self.launcher.now_ns()
         self._probe += 1
         self._answered.clear()
         asked = set(launcher.live)
@@ -148,13 +156,13 @@ class StallProbes:
                     await self._news.wait()
         except TimeoutError:
             pass
-        now = launcher.now_ns()
-        down = {node: own for node in launcher.status.nodes if (own := self._down(node, now)) is not None}
+        owns = {node: self._down(node, asked_ns, asked=node in asked) for node in launcher.status.nodes}
+        down = {node: own for node, own in owns.items() if own is not None}
         detector = launcher.scenario.failure_detector.kind
-        return assemble(now, self.accounts, down, self.outages, detector=detector)
+        return assemble(asked_ns, self.accounts, down, self.outages, detector=detector)
 
-    def _down(self, node: NodeId, now_ns: int) -> Down | None:
-        """Why `node` gives no account of itself, or none that counts."""
+    def _down(self, node: NodeId, now_ns: int, *, asked: bool) -> Down | None:
+        """Why `node` gives no account of itself, or none that counts; who was not `asked` has only just begun."""
         status, since_ns = self.launcher.status.nodes[node], self.pace.rounds[node][1]
         if status.phase in (Phase.CRASHED, Phase.DIED):
             if node not in self.launcher.returns.due:
@@ -162,8 +170,10 @@ class StallProbes:
             back = self.launcher.returns.backs[node]
             return Down(State.CRASHED, status.round, since_ns, max(back.at_ns, now_ns), back.keep_state)
         if node not in self._answered:
-            account = self.accounts.get(node)
-            return Down(State.BLOCKED, status.round, since_ns if account is None else account.at_ns)
+            heard_ns = self.heard_ns.get(node, since_ns)
+            stopped = self.launcher.now_ns() - heard_ns >= self._stopped_after_ns
+            state = State.RUNNING if not asked else State.STOPPED if stopped else State.BLOCKED
+            return Down(state, status.round, heard_ns)
         if self.accounts[node].state is State.PAUSED:
             return Down(State.PAUSED, status.round, since_ns, self._resumes_ns(node, since_ns, now_ns))
         return None

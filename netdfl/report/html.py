@@ -15,7 +15,10 @@ from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.report.sections import SECTIONS
 from netdfl.report.words import duration, figure, not_delivered, remarks, share, warnings
 
-NO_RESULT = "There is no result.json: the run is still going on, or it was killed."
+NO_RESULT = (
+    "There is no result.json: the run is still going on, or it was killed; "
+    "then the last moments of some nodes may be missing."
+)
 
 
 @dataclass(frozen=True, slots=True)

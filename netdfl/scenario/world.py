@@ -38,6 +38,9 @@ class Processes(World):
     fidelity: Fidelity = Field({}, validate_default=True, description="When the emulation is not to be trusted.")
     nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
     start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
+    stopped_after: Duration = Field(
+        60 * _S, gt=0, description="How long a node's process may not answer before it counts as stopped for good."
+    )
 
 
 COMPUTE = Slot(
@@ -74,6 +77,9 @@ class Namespaces(World):
     tcp: Literal["cubic", "reno", "bbr"] = Field("cubic", description="TCP's congestion control on every node.")
     fidelity: Fidelity = Field({}, validate_default=True, description="When links on messages are not to be trusted.")
     start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
+    stopped_after: Duration = Field(
+        60 * _S, gt=0, description="How long a node's process may not answer before it counts as stopped for good."
+    )
 
 
 class Containers(World):
@@ -91,6 +97,9 @@ class Containers(World):
     )
     fidelity: Fidelity = Field({}, validate_default=True, description="When links on messages are not to be trusted.")
     start_timeout: Duration = Field(300 * _S, description="How long the nodes may take to start.")
+    stopped_after: Duration = Field(
+        60 * _S, gt=0, description="How long a node's process may not answer before it counts as stopped for good."
+    )
 
 
 class Ray(World):

@@ -16,7 +16,8 @@ import pytest
 from test_truths import BASE
 from truths import TRUTHS, Truth
 
-from netdfl.record.judge import WELL
+from netdfl.record.judge import WELL, ExitCode
+from netdfl.record.run import open_run
 
 FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
 
@@ -73,20 +74,33 @@ def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:
     assert result["verdict"] in WELL, result["reasons"]
 
 
-def test_a_process_that_stands_still_is_a_blocked_loop(tmp_path: Path) -> None:
-    """Stop node 2 as a debugger would; its neighbors wait for it, and the launcher gets no answer."""
-    out, file = tmp_path / "run", FAULTS / "quorum_survives.yaml"
-    long = ["--set", "rounds=1000000", "--set", "wait.for=all", "--set", "events=[]"]
-    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), "--on", "processes", "--out", str(out), *long]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
-        pid = _until(lambda: _pid_in_round(out, node=2, round=20))
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            kept = _until(lambda: _first_stall(out))
-        finally:
-            os.kill(pid, signal.SIGCONT)
-            running.send_signal(signal.SIGINT)
-    assert (kept["cause"], kept["roots"], kept["culprits"]) == ("blocked_loop", [1, 3], [2])
+def begin(out: Path, *sets: str) -> subprocess.Popen[bytes]:
+    """A fleet of six that would go on for very long."""
+    long = ["rounds=1000000", "wait.for=all", "events=[]", "world.fidelity={relative: 100, slack: 100s}", *sets]
+    overrides = [part for each in long for part in ("--set", each)]
+    file = str(FAULTS / "quorum_survives.yaml")
+    command = [sys.executable, "-m", "netdfl.cli", "run", file, "--on", "processes", "--out", str(out), *overrides]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def test_a_process_that_never_goes_on_is_a_blocked_loop_and_ends_the_run(tmp_path: Path) -> None:
+    """Stop node 2 as a debugger would; its neighbors wait for it, and the launcher gets no answer any more."""
+    out = tmp_path / "run"
+    with begin(out, "world.stopped_after=3s") as running:
+        os.kill(_until(lambda: _pid_in_round(out, node=2, round=20)), signal.SIGSTOP)
+        assert running.wait() == ExitCode.FAIL
+    result = json.loads((out / "result.json").read_text())
+    assert causes(result) == [("blocked_loop", [1, 3], [2])]
+
+
+def test_nodes_whose_launcher_is_killed_write_down_what_they_know(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with begin(out) as running:
+        pids = [_until(lambda node=node: _pid_in_round(out, node, round=20)) for node in range(6)]
+        running.kill()
+    _until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids) or None)
+    left = open_run(out).rows("SELECT DISTINCT node FROM events WHERE kind = 'fidelity' ORDER BY node")
+    assert left == [(node,) for node in range(6)]
 
 
 T = TypeVar("T")
@@ -102,8 +116,3 @@ def _pid_in_round(out: Path, node: int, round: int) -> int | None:
     path = out / "fleet.json"
     nodes = json.loads(path.read_text())["nodes"] if path.exists() else []
     return next((int(n["pid"]) for n in nodes if n["node"] == node and n["round"] >= round), None)
-
-
-def _first_stall(out: Path) -> dict[str, Any] | None:
-    found = [json.loads(path.read_text())["finding"] for path in sorted((out / "stalls").glob("*.json"))]
-    return next((each for each in found if each["cause"] != "straggler"), None)

@@ -15,6 +15,7 @@ from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.causes import find_stuck
+from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import is_over, unfinished
 from netdfl.diagnosis.finding import Cause
 from netdfl.diagnosis.outages import Outage, Outages
@@ -256,6 +257,16 @@ def test_a_run_is_over_when_clients_wait_in_vain_for_a_server_that_has_finished(
     assert not is_over([], fleet(client(), is_(1, State.RUNNING)), [0])
     assert not is_over([], fleet(client(), done, is_(2, State.PAUSED, back_ns=SECOND)), [0, 2])
     assert not is_over([], fleet(client(), done, is_(2, State.CRASHED, back_ns=SECOND)), [0])
+
+
+def test_a_process_that_counts_as_stopped_holds_its_waiters_for_good() -> None:
+    stopped = is_(2, State.STOPPED, since_ns=0)
+    (found,) = diagnose(fleet(waits(1, [2]), waits(3, [2]), stopped, at_ns=61 * SECOND), patience_ns=SECOND)
+    assert (found.cause, found.roots, found.culprits, found.permanent) == (Cause.BLOCKED_LOOP, (1, 3), (2,), True)
+    assert "whose event loop has not answered for 61 s" in found.text
+    blocked = is_(2, State.BLOCKED, since_ns=0)
+    (found,) = diagnose(fleet(waits(1, [2]), blocked, at_ns=2 * SECOND), patience_ns=SECOND)
+    assert not found.permanent
 
 
 def test_who_should_have_finished_is_named_once() -> None:

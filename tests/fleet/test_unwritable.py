@@ -1,0 +1,66 @@
+"""A run directory that refuses what is written to it: the reason for the run's end is what is told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from netdfl.core.errors import RunError
+from netdfl.fleet.processes import Launcher
+from netdfl.fleet.run import run
+from netdfl.record.run import RunDirectory
+from netdfl.record.status import FleetStatus
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.load import loads
+
+
+def refuse(*args: Any, **more: Any) -> NoReturn:
+    raise PermissionError(1, "Operation not permitted")
+
+
+def test_a_directory_that_refuses_does_not_hide_why_the_run_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "snapshots").mkdir()
+    launcher = Launcher.__new__(Launcher)
+    launcher.start_ns, launcher.broke = None, "node 3 broke: its disk is full"
+    launcher.store, launcher.directory = StoreWriter(tmp_path, "fleet"), RunDirectory(tmp_path)
+    launcher.status = FleetStatus("s", "processes", "dpsgd", 3)
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    monkeypatch.setattr(Path, "rmdir", refuse)
+    launcher.finish_record()
+    assert launcher.broke == "node 3 broke: its disk is full"
+
+
+def test_what_the_verdict_was_and_why_is_told_where_the_result_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = loads(
+        json.dumps(
+            {
+                "schema": "netdfl/1",
+                "name": "refused",
+                "nodes": 3,
+                "rounds": 2,
+                "world": {"kind": "simulated"},
+                "task": {"kind": "consensus", "dim": 2},
+                "algorithm": "dpsgd",
+                "topology": "ring",
+                "expect": {"consensus_distance": {"at_least": 9}},
+            }
+        )
+    )
+    write = RunDirectory.write
+
+    def only_before(self: RunDirectory, name: str, text: str) -> Path:
+        if name == "result.json":
+            raise RunError("result.json can't be written")
+        return write(self, name, text)
+
+    monkeypatch.setattr(RunDirectory, "write", only_before)
+    with pytest.raises(RunError, match="the verdict was fail: consensus_distance was expected to be at least 9"):
+        run(scenario, out=tmp_path / "run", page=False)
