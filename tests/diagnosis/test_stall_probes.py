@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -39,13 +40,11 @@ class Fleet:
         self.status.nodes = {node: NodeStatus(node, phase=Phase.RUNNING, round=50) for node in range(4)}
         self.live = set(range(4))
         self.returns = SimpleNamespace(due={}, backs={})
-        self.attendees: dict[int, Any] = {
-            n: SimpleNamespace(order=lambda probe, n=n: self.ask(n, probe)) for n in range(4)
-        }
-        self.notes: list[str] = []
+        self.attendees = {node: SimpleNamespace(order=partial(self.ask, node)) for node in range(4)}
         self.probes = StallProbes(self, [])  # type: ignore[arg-type]
-        for node in range(4):
-            self.probes.on_progress(node, 50, self.now - YOUNG_NS)
+        for round in range(51):
+            for node in range(4):
+                self.probes.on_progress(node, round, self.now - YOUNG_NS * (51 - round))
 
     def now_ns(self) -> int:
         return self.now
