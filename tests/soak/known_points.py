@@ -1,0 +1,42 @@
+"""Every method of the catalog settles where numpy says, on quadratics that disagree, in `simulated` and `processes`.
+
+python -m tests.soak.known_points
+
+The points, most of them away from the optimum, are in `tests/algorithms/known_points.py`; every node's final model is
+compared with its own. CI has a few methods in `simulated`. A trial more than there are methods and worlds begins again,
+with another seed, and so with other centers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from itertools import product
+from pathlib import Path
+from random import Random
+
+from netdfl.fleet.run import run
+from netdfl.scenario.load import loads
+from tests.soak.tally import ROOT, main
+
+sys.path.insert(0, str(ROOT / "tests" / "algorithms"))
+from known_points import KNOWN, distance, scenario
+
+TRIALS = tuple(product(KNOWN, ("simulated", "processes")))
+
+
+def trial(rng: Random, number: int) -> str | None:
+    """One run."""
+    name, world = TRIALS[number % len(TRIALS)]
+    asked = loads(json.dumps(scenario(name, seed=rng.randrange(10**6))), on=world)
+    with tempfile.TemporaryDirectory() as folder:
+        finished = run(asked, out=Path(folder) / "run", page=False)
+        if finished.result["verdict"] not in ("pass", "done"):
+            return f"{name} in {world}: {finished.result['verdict']}, {finished.result['reasons']}"
+        off = distance(asked, finished.path)
+    return None if off <= KNOWN[name].off else f"{name} in {world} ends {off:.2g} from its point"
+
+
+if __name__ == "__main__":
+    main("every method at its known point, simulated and in processes", trial, len(TRIALS))
