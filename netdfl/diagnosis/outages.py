@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.events import STANDING, CompiledEvent
-from netdfl.links.overlay import Effective, Overlays, effective
+from netdfl.links.schedule.active_changes import Effective, Overlays, effective
+from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.spec import LinkSpec, choose
 
 BY_LINKS = -1

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.links.changes import Change
+from netdfl.links.schedule.changes import Change
 from netdfl.record.status import FleetStatus
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId, View
 from netdfl.fleet.problems import Problem, make_problem
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import LinksSpec
 from netdfl.node.delivery import Resending
 from netdfl.node.ledger import NodeLedger

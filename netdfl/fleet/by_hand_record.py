@@ -12,7 +12,7 @@ from typing import Any, Self
 from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
 from netdfl.fleet.script import Return, find_return
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.record.run import RunDirectory
 
 NODE_FILE = "node.json"

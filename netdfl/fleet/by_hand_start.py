@@ -18,7 +18,7 @@ from netdfl.core.types import NodeId
 from netdfl.fleet.by_hand import Request
 from netdfl.fleet.by_hand_record import NodeRecord, Stage
 from netdfl.fleet.script import fresh_round
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.meeting import Line, Meeting, Reply, make_call
 

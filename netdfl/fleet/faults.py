@@ -11,7 +11,7 @@ from netdfl.core.types import NodeId
 from netdfl.fleet.rejoining import held_weight
 from netdfl.fleet.script import Return
 from netdfl.host.injection import FaultInjection
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.record.status import Phase
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from netdfl.fleet.node_network import Door, NodeTransport
 from netdfl.fleet.rejoining import joining
 from netdfl.fleet.script import SlowWorker, keeps_state
 from netdfl.host.injection import FaultInjection, events_of
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.node.gate import Gate
 from netdfl.node.heartbeats import Heartbeats

@@ -51,7 +51,7 @@ from netdfl.fleet.node_network import make_transport
 from netdfl.fleet.node_stalls import Probed
 from netdfl.fleet.rejoining import held_weight
 from netdfl.fleet.workers import make_worker
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.runtime import Node
 from netdfl.node.worker import ThreadWorker

@@ -22,7 +22,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
 from netdfl.fleet.run import RESUMPTIONS
 from netdfl.fleet.script import find_return
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.node.checkpoint import HEADER
 from netdfl.record.run import CHECKPOINTS, Run, RunDirectory
 from netdfl.scenario.build import compile_schedule

@@ -21,7 +21,7 @@ from netdfl.fleet.compute import COMPUTE_FILE
 from netdfl.fleet.interrupts import SIGNALS, WRITING, Patience
 from netdfl.fleet.loops import outside_loops
 from netdfl.fleet.spawn import Nursery
-from netdfl.links.changes import link_changes
+from netdfl.links.schedule.changes import link_changes
 from netdfl.record.hold import LOCK, hold
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize

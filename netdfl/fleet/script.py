@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.node.worker import Worker
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ from netdfl.fleet.simulated_stalls import Stalls
 from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
 from netdfl.fleet.virtual_training import Training
 from netdfl.links.channel import Links
-from netdfl.links.tcp import default_table
+from netdfl.links.rules.tcp import default_table
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus, Phase

@@ -20,7 +20,7 @@ from netdfl.diagnosis.recover import Recovery, Resend, Skip, Step
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch, Window
 from netdfl.fleet.advice import options_of
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.record.status import Phase
 from netdfl.scenario.build import build_links
 

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from netdfl.core.clock import SCHEDULED, Clock, TimerName
 from netdfl.core.types import NodeId
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 
 ON_NODES = ("crash", "pause", "resume", "slow_down")
 """What the schedule does to a node where it lives. A restart is the affair of who looks after it."""

@@ -7,16 +7,16 @@ from typing import Any
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge
-from netdfl.links.base import LinkEvent, Stage
-from netdfl.links.disorder import Corrupt, Corruption, Duplicate, Duplication, Reorder, Reordering
-from netdfl.links.latency import Latency, constant
-from netdfl.links.loss import Bernoulli, Loss
-from netdfl.links.mahimahi import rate_stage
-from netdfl.links.overlay import UNSAID, Effective, Piece
-from netdfl.links.rate import Rate, Shape
-from netdfl.links.rounds import ByRound
-from netdfl.links.state import State
-from netdfl.links.tcp import Table, Tcp
+from netdfl.links.rules.base import LinkEvent, Stage
+from netdfl.links.rules.disorder import Corrupt, Corruption, Duplicate, Duplication, Reorder, Reordering
+from netdfl.links.rules.latency import Latency, constant
+from netdfl.links.rules.loss import Bernoulli, Loss
+from netdfl.links.rules.mahimahi import rate_stage
+from netdfl.links.rules.rate import Rate, Shape
+from netdfl.links.rules.rounds import ByRound
+from netdfl.links.rules.state import State
+from netdfl.links.rules.tcp import Table, Tcp
+from netdfl.links.schedule.active_changes import UNSAID, Effective, Piece
 
 _NO_RULE: Mapping[str, Any] = {
     "loss": None,

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.base import LinkRule, Outcome
 from netdfl.links.building import Maker
-from netdfl.links.disorder import Checksum, Corrupt
-from netdfl.links.events import CompiledEvent
-from netdfl.links.mahimahi import rate_stage
-from netdfl.links.overlay import ByTarget, Effective, Overlays, by_rounds, effective, few_edges
 from netdfl.links.path import INSTANT_CHANGES, Path, fuse
+from netdfl.links.rules.base import LinkRule, Outcome
+from netdfl.links.rules.disorder import Checksum, Corrupt
+from netdfl.links.rules.mahimahi import rate_stage
+from netdfl.links.rules.tcp import Table
+from netdfl.links.schedule.active_changes import ByTarget, Effective, Overlays, by_rounds, effective, few_edges
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec
-from netdfl.links.tcp import Table
 
 
 class Step(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from netdfl.core.types import Edge
-from netdfl.links.base import DROPPED, Departure, Dropped, LinkEvent, LinkRule, Outcome, Stage, Transit
-from netdfl.links.disorder import Duplicate
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, LinkEvent, LinkRule, Outcome, Stage, Transit
+from netdfl.links.rules.disorder import Duplicate
 
 
 class Fused(Stage):

@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.disorder import CORRUPTIONS, DUPLICATES, REORDERINGS
-from netdfl.links.latency import LATENCIES
-from netdfl.links.loss import LOSSES
-from netdfl.links.mahimahi import RATES
 from netdfl.links.reading import nearest, read_parameters
+from netdfl.links.rules.disorder import CORRUPTIONS, DUPLICATES, REORDERINGS
+from netdfl.links.rules.latency import LATENCIES
+from netdfl.links.rules.loss import LOSSES
+from netdfl.links.rules.mahimahi import RATES
+from netdfl.links.rules.state import STATES
 from netdfl.links.selectors import Groups, Selector, is_edges, parse_edges, parse_nodes
-from netdfl.links.state import STATES
 
 
 @dataclass(frozen=True, slots=True)

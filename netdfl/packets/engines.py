@@ -16,7 +16,7 @@ from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.channel import Links
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import LinksSpec
 from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.netem import Netem, refusals, unfit

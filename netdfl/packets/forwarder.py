@@ -20,11 +20,11 @@ from heapq import heappush
 from typing import Any, cast
 
 from netdfl.core.types import Edge, Kind, NodeId
-from netdfl.links.base import Departure, Transit
 from netdfl.links.channel import Links
-from netdfl.links.drive import Drive
-from netdfl.links.events import CompiledEvent
+from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path
+from netdfl.links.rules.base import Departure, Transit
+from netdfl.links.schedule.events import CompiledEvent
 
 LIMIT = 4096
 """Packets that one directed edge holds at most, in queues and under way; what comes then is dropped."""

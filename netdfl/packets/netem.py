@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 
 from netdfl.core.errors import MachineError
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.events import CompiledEvent
-from netdfl.links.overlay import Effective, Overlays, effective
-from netdfl.links.rate import Shape
+from netdfl.links.rules.rate import Shape
+from netdfl.links.schedule.active_changes import Effective, Overlays, effective
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec, choose
 from netdfl.packets.netns import inside, new_namespace
 from netdfl.packets.tun import DEVICE, Place, address_of, configure, offloads_off, places

@@ -13,7 +13,7 @@ from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.links.channel import Links
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.packets.engines import CAPACITY_BPS, asked_bps
 from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.handover import take_over

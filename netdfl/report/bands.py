@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netdfl.links.changes import APART, gather_places
+from netdfl.links.schedule.changes import APART, gather_places
 from netdfl.record.forms import read_details
 from netdfl.record.run import Run
 from netdfl.record.scheduled import ENDS

@@ -19,7 +19,7 @@ from netdfl.core.graph_words import count_words, redrawn_words
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_bytes
 from netdfl.diagnosis.keep import Kept, kept_stalls
-from netdfl.links.figures import say
+from netdfl.links.rules.figures import say
 from netdfl.record.export import ORDER
 from netdfl.record.forms import Graph, read_details
 from netdfl.record.messages import LinkTraffic, count_by_link, count_messages

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from netdfl.core.rng import Streams
-from netdfl.links.events import CompiledEvent
-from netdfl.links.schedule import compile_events
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
-from netdfl.links.when import Facts
 from netdfl.scenario.links import block
 from netdfl.scenario.schema import Scenario
 from netdfl.topology.base import Topology

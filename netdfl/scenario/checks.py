@@ -11,7 +11,7 @@ import numpy as np
 from netdfl.algorithms.fitness import Fits
 from netdfl.core.errors import InputError, Problem
 from netdfl.core.rng import Streams
-from netdfl.links.schedule import ScheduleError
+from netdfl.links.schedule.compile import ScheduleError
 from netdfl.links.spec import LinksSpec
 from netdfl.record.judge import FIGURES
 from netdfl.scenario.build import build_network, build_topology, compile_schedule

@@ -52,7 +52,7 @@ class Contract:
 
 
 _DRAWN = "how many nodes, the server included; the scenario's random streams"
-_RATE = Contract((), "netdfl.links.mahimahi:Shape|Opportunities")
+_RATE = Contract((), "netdfl.links.rules.mahimahi:Shape|Opportunities")
 
 CONTRACTS: Mapping[str, Contract] = {
     "algorithm": Contract(
@@ -71,14 +71,14 @@ CONTRACTS: Mapping[str, Contract] = {
     ),
     "augmentation": Contract(("x", "rng"), "torch:Tensor", "a batch (N, *shape); a NumPy generator"),
     "task": Contract(("node", "streams"), "netdfl.training.toy:Quadratic", "the client; the random streams"),
-    "loss": Contract(("seed",), "netdfl.links.loss:LossModel", "the seed of the link's luck"),
-    "latency": Contract((), "netdfl.links.latency:Delay"),
+    "loss": Contract(("seed",), "netdfl.links.rules.loss:LossModel", "the seed of the link's luck"),
+    "latency": Contract((), "netdfl.links.rules.latency:Delay"),
     "rate": _RATE,
     "uplink": _RATE,
     "downlink": _RATE,
-    "duplicate": Contract((), "netdfl.links.disorder:Duplication"),
-    "corrupt": Contract((), "netdfl.links.disorder:Corruption"),
-    "reorder": Contract((), "netdfl.links.disorder:Reordering"),
+    "duplicate": Contract((), "netdfl.links.rules.disorder:Duplication"),
+    "corrupt": Contract((), "netdfl.links.rules.disorder:Corruption"),
+    "reorder": Contract((), "netdfl.links.rules.disorder:Reordering"),
     "compute time": Contract(("streams",), "collections.abc:Callable", "the scenario's random streams"),
 }
 """The kinds of parts that may be a user's own. What is not here (a world, say) is netdfl's alone."""

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationInfo, create_model
 
-from netdfl.links.actions import ACTIONS
+from netdfl.links.rules.state import StateName
+from netdfl.links.schedule.actions import ACTIONS
+from netdfl.links.schedule.when import KEYS, spans
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS
-from netdfl.links.state import StateName
-from netdfl.links.when import KEYS, spans
 from netdfl.scenario.fields import Strict
 from netdfl.scenario.links import link_slot
 from netdfl.scenario.signatures import field_of, signature_of, summary

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from netdfl.algorithms.fitness import Warns
 from netdfl.core.errors import Problem
-from netdfl.links.loss import DropList, rounds_beyond
+from netdfl.links.rules.loss import DropList, rounds_beyond
 from netdfl.scenario.build import build_network, build_topology
 from netdfl.scenario.compression import is_push
 from netdfl.scenario.document import Document

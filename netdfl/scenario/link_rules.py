@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from netdfl.core.types import Edge
-from netdfl.links.disorder import Reordering
-from netdfl.links.figures import figures
-from netdfl.links.latency import Delay
+from netdfl.links.rules.disorder import Reordering
+from netdfl.links.rules.figures import figures
+from netdfl.links.rules.latency import Delay
 from netdfl.links.selectors import Selector, is_edges, parse_edges
 from netdfl.links.spec import NODE_KEYS, SLOTS, choose
 from netdfl.scenario.build import compile_schedule

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
+from netdfl.links.rules.state import StateName
 from netdfl.links.spec import SLOTS as LINK_SLOTS
-from netdfl.links.state import StateName
 from netdfl.scenario.fields import Strict
 from netdfl.scenario.parts import Part
 from netdfl.scenario.slots import Slot

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from netdfl.core.graph_words import count_words, redrawn_words
 from netdfl.core.units import format_bytes, format_time
-from netdfl.links.changes import link_changes
-from netdfl.links.events import CompiledEvent, from_json
-from netdfl.links.figures import say
-from netdfl.links.places import name_change, name_place
+from netdfl.links.rules.figures import say
+from netdfl.links.schedule.changes import link_changes
+from netdfl.links.schedule.events import CompiledEvent, from_json
+from netdfl.links.schedule.places import name_change, name_place
 
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40

@@ -8,10 +8,10 @@ from typing import Any
 from netdfl.core.errors import Problem
 from netdfl.core.types import Edge
 from netdfl.core.units import format_time
-from netdfl.links.disorder import Corruption
-from netdfl.links.latency import Delay
-from netdfl.links.mahimahi import Opportunities
-from netdfl.links.rate import Shape
+from netdfl.links.rules.disorder import Corruption
+from netdfl.links.rules.latency import Delay
+from netdfl.links.rules.mahimahi import Opportunities
+from netdfl.links.rules.rate import Shape
 from netdfl.links.spec import SLOTS, choose
 from netdfl.node.delivery import FACTOR, LEAST_NS
 from netdfl.scenario.build import build_topology, compile_schedule

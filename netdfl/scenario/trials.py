@@ -13,7 +13,7 @@ from netdfl.algorithms.exchange import Exchange
 from netdfl.core.errors import DatasetError, Problem
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message
-from netdfl.links.base import Transit
+from netdfl.links.rules.base import Transit
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.contracts import OwnPartError, broken, misfit
 from netdfl.scenario.document import Document, Path

@@ -18,11 +18,11 @@ from typing import Any
 
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.types import Edge, Message, NodeId
-from netdfl.links.base import Transit
 from netdfl.links.channel import Links
-from netdfl.links.drive import Drive
-from netdfl.links.events import CompiledEvent
+from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path
+from netdfl.links.rules.base import Transit
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.damage import damaged
 from netdfl.transport.receipts import REPORT, Receipts, Sent, report

@@ -23,8 +23,8 @@ from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId
-from netdfl.links.base import DROPPED, Departure, Dropped, Held, Outcome, Transit
-from netdfl.links.events import CompiledEvent
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, Outcome, Transit
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.damage import damaged
 from netdfl.transport.lanes import End, Lane, Links, Parcel, PerfectLinks, stages_at_once

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from netdfl.core.types import Kind, Message, NodeId
-from netdfl.links.base import Outcome, Stage, Transit
-from netdfl.links.disorder import Duplicate
-from netdfl.links.events import CompiledEvent
-from netdfl.links.latency import Latency
 from netdfl.links.path import Fused, Path
+from netdfl.links.rules.base import Outcome, Stage, Transit
+from netdfl.links.rules.disorder import Duplicate
+from netdfl.links.rules.latency import Latency
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import BatchSink, Ledger, Sink
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from netdfl.core.clock import NS_PER_S
 from netdfl.diagnosis.outages import Outage
 from netdfl.fleet.stall_probes import StallProbes
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block
 from netdfl.scenario.load import loads
 

@@ -24,7 +24,7 @@ from netdfl.diagnosis.recover import MOST_RESENDS, Recovery, Resend, Skip
 from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Awaited, Fate, NodeNow, State, What
 from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, Pace, Watch
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 

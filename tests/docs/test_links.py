@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import netdfl
-from netdfl.links.actions import ACTIONS
+from netdfl.links.rules.state import STATES
+from netdfl.links.schedule.actions import ACTIONS
+from netdfl.links.schedule.when import KEYS
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, SLOTS
-from netdfl.links.state import STATES
-from netdfl.links.when import KEYS
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 

@@ -15,9 +15,9 @@ from netdfl.core.rng import Streams
 from netdfl.fleet.node_network import Door
 from netdfl.fleet.script import SlowWorker, find_return, fresh_round, keeps_state
 from netdfl.host.injection import FaultInjection, events_of
-from netdfl.links.events import CompiledEvent
-from netdfl.links.schedule import compile_events
-from netdfl.links.when import Facts
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.when import Facts
 from netdfl.testing.loopback import InlineWorker
 from netdfl.testing.transports import KeptSink, data_message, vector_payload
 

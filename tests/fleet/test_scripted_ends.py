@@ -20,9 +20,9 @@ from netdfl.fleet.node_life import Life
 from netdfl.fleet.node_process import NodeProcess
 from netdfl.fleet.returns import Returns
 from netdfl.fleet.script import find_return
-from netdfl.links.events import CompiledEvent
-from netdfl.links.schedule import compile_events
-from netdfl.links.when import Facts
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.when import Facts
 from netdfl.record.status import NodeStatus, Phase
 from netdfl.scenario.load import loads
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netdfl.links.tcp import Table, on_the_line_ns
+from netdfl.links.rules.tcp import Table, on_the_line_ns
 from netdfl.packets.calibration.fit import Row, Share, compare, fit, markdown, predict, put, write
 from netdfl.packets.calibration.measure import GRID, SIZES, Cell
 

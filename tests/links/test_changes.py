@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.rng import Streams
-from netdfl.links.changes import Change, link_changes
-from netdfl.links.schedule import compile_events
-from netdfl.links.when import Facts
+from netdfl.links.schedule.changes import Change, link_changes
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.when import Facts
 
 
 def told(*entries: dict[str, Any]) -> list[tuple[str, str]]:

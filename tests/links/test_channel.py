@@ -8,13 +8,13 @@ import pytest
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
-from netdfl.links.base import Transit
 from netdfl.links.channel import Links
-from netdfl.links.drive import drive
+from netdfl.links.event_driver import drive
 from netdfl.links.path import Fused
-from netdfl.links.schedule import compile_events
+from netdfl.links.rules.base import Transit
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
-from netdfl.links.when import Facts
 
 S = 10**9
 MS = 10**6

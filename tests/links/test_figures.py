@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from netdfl.links.figures import figures, say
-from netdfl.links.latency import LATENCIES
+from netdfl.links.rules.figures import figures, say
+from netdfl.links.rules.latency import LATENCIES
 from netdfl.links.spec import choose
 
 MS = 10**6

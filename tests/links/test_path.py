@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdfl.core.types import Kind
-from netdfl.links.base import LinkEvent, Stage, Transit
-from netdfl.links.disorder import Checksum, Corrupt, Duplicate, Reorder, corrupt, duplicate, reorder
-from netdfl.links.drive import Drive
-from netdfl.links.latency import Delay, Latency, constant, exponential, lognormal
-from netdfl.links.loss import Bernoulli, GilbertElliott, Loss
+from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path, fuse
-from netdfl.links.rate import Rate, serial
-from netdfl.links.state import State
+from netdfl.links.rules.base import LinkEvent, Stage, Transit
+from netdfl.links.rules.disorder import Checksum, Corrupt, Duplicate, Reorder, corrupt, duplicate, reorder
+from netdfl.links.rules.latency import Delay, Latency, constant, exponential, lognormal
+from netdfl.links.rules.loss import Bernoulli, GilbertElliott, Loss
+from netdfl.links.rules.rate import Rate, serial
+from netdfl.links.rules.state import State
 
 MS = 10**6
 MB = 10**6

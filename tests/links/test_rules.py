@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netdfl.core.types import Kind
-from netdfl.links.base import Departure, Dropped, Held, LinkEvent, Transit
-from netdfl.links.disorder import Corrupt, Duplicate, Reorder, corrupt, duplicate, reorder
-from netdfl.links.latency import LATENCIES, Latency, constant, empirical, lognormal, normal, pareto, uniform
-from netdfl.links.loss import Bernoulli, DropList, GilbertElliott, Loss, Match, Trace
-from netdfl.links.mahimahi import Opportunities, TraceRate, mahimahi
-from netdfl.links.rate import Messages, Rate, serial
-from netdfl.links.state import State
+from netdfl.links.rules.base import Departure, Dropped, Held, LinkEvent, Transit
+from netdfl.links.rules.disorder import Corrupt, Duplicate, Reorder, corrupt, duplicate, reorder
+from netdfl.links.rules.latency import LATENCIES, Latency, constant, empirical, lognormal, normal, pareto, uniform
+from netdfl.links.rules.loss import Bernoulli, DropList, GilbertElliott, Loss, Match, Trace
+from netdfl.links.rules.mahimahi import Opportunities, TraceRate, mahimahi
+from netdfl.links.rules.rate import Messages, Rate, serial
+from netdfl.links.rules.state import State
 
 MS = 10**6
 SETTINGS = settings(max_examples=60, deadline=None)
@@ -339,9 +339,9 @@ def test_down_drop_drops_what_enters_and_what_is_held():
 _FATES = """
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
-from netdfl.links.base import Transit
-from netdfl.links.latency import Latency, lognormal
-from netdfl.links.loss import GilbertElliott
+from netdfl.links.rules.base import Transit
+from netdfl.links.rules.latency import Latency, lognormal
+from netdfl.links.rules.loss import GilbertElliott
 seed = Streams(7).integer("link", 3, 5, "loss")
 chain, late = GilbertElliott(seed, p=0.2, r=0.4), Latency(seed, lognormal(mean=10**7, jitter=10**6))
 units = [Transit(3, 5, kind, t, 0, 0, 10) for t in range(50) for kind in Kind]

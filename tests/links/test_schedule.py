@@ -7,10 +7,10 @@ import json
 import pytest
 
 from netdfl.core.rng import Streams
-from netdfl.links.events import CompiledEvent, from_json
-from netdfl.links.overlay import Effective, Overlays, effective
-from netdfl.links.schedule import ScheduleError, compile_events
-from netdfl.links.when import Facts
+from netdfl.links.schedule.active_changes import Effective, Overlays, effective
+from netdfl.links.schedule.compile import ScheduleError, compile_events
+from netdfl.links.schedule.events import CompiledEvent, from_json
+from netdfl.links.schedule.when import Facts
 
 S = 10**9
 GROUPS = {"core": [0, 1], "edge": [2, 3, 4, 5]}
@@ -312,7 +312,7 @@ def test_repetition_needs_an_end(entry):
 
 @pytest.mark.parametrize("action", [{"flap": "0->1"}, {"random": "0->1"}, {"churn": 1}])
 def test_repetition_without_measure_is_refused(action, monkeypatch):
-    monkeypatch.setattr("netdfl.links.schedule._MOST", 50)
+    monkeypatch.setattr("netdfl.links.schedule.compile._MOST", 50)
     compiled({"from": "0s", "to": "20s", "up": "1s", "down": "1s", **action})
     with pytest.raises(ScheduleError, match="makes more than 50 events here; let it last less long"):
         compiled({"from": "0s", "to": "800000h", "up": "1s", "down": "1s", **action})

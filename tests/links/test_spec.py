@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from netdfl.links.latency import constant, lognormal
-from netdfl.links.rate import Shape
+from netdfl.links.rules.latency import constant, lognormal
+from netdfl.links.rules.rate import Shape
 from netdfl.links.selectors import parse_selector
 from netdfl.links.spec import LinksSpec, choose, resolve
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
-from netdfl.links.base import DROPPED, Departure, Dropped, LinkEvent, Transit
 from netdfl.links.channel import Links
-from netdfl.links.latency import constant
-from netdfl.links.loss import Bernoulli, DropList, Match
-from netdfl.links.rate import serial
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, LinkEvent, Transit
+from netdfl.links.rules.latency import constant
+from netdfl.links.rules.loss import Bernoulli, DropList, Match
+from netdfl.links.rules.rate import serial
+from netdfl.links.rules.tcp import HEADERS, SEGMENT, Table, Tcp, default_table
 from netdfl.links.spec import LinksSpec
-from netdfl.links.tcp import HEADERS, SEGMENT, Table, Tcp, default_table
 
 MS = 10**6
 DEAD = -1

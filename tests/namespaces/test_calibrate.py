@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netdfl.links.tcp import on_the_line_ns
+from netdfl.links.rules.tcp import on_the_line_ns
 from netdfl.packets.calibration.measure import GIVE_UP_S, RATES_BPS, RTTS_NS, SIZES, Cell, measure
 
 

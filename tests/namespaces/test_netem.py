@@ -9,10 +9,10 @@ import pytest
 
 from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
-from netdfl.links.overlay import Effective
-from netdfl.links.schedule import compile_events
+from netdfl.links.schedule.active_changes import Effective
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec, choose
-from netdfl.links.when import Facts
 from netdfl.packets import netem
 from netdfl.packets.netns import leave_host
 from tests.namespaces.udp_probe import Probe

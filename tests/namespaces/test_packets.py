@@ -12,8 +12,8 @@ import pytest
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
-from netdfl.links.base import Transit
 from netdfl.links.channel import Links
+from netdfl.links.rules.base import Transit
 from netdfl.links.spec import LinksSpec
 from netdfl.packets.netns import inside
 from netdfl.packets.network import PacketNetwork

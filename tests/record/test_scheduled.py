@@ -9,8 +9,8 @@ import pytest
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.rng import Streams
-from netdfl.links.schedule import compile_events
-from netdfl.links.when import Facts
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.when import Facts
 from netdfl.record import Run, RunDirectory, StoreWriter, export, open_run
 
 ROUND_S = 1.0

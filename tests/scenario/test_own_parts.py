@@ -177,7 +177,7 @@ def test_a_part_that_keeps_its_contract_is_taken(tmp_path: Path, what: str) -> N
 import torch
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.compression.catalog import COMPRESSORS
-from netdfl.links.latency import Delay
+from netdfl.links.rules.latency import Delay
 from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 """
     load(written(tmp_path, what, program + definition(what, GOOD[what])))

@@ -17,13 +17,13 @@ from netdfl.core.clock import RealClock
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Message, Payload
-from netdfl.links.base import Transit
 from netdfl.links.channel import Links
-from netdfl.links.drive import drive
-from netdfl.links.events import CompiledEvent
-from netdfl.links.schedule import compile_events
+from netdfl.links.event_driver import drive
+from netdfl.links.rules.base import Transit
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
-from netdfl.links.when import Facts
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.emulated import Emulated

@@ -17,9 +17,9 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import Message, Payload
 from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
 from netdfl.links.channel import Links
-from netdfl.links.schedule import compile_events
+from netdfl.links.schedule.compile import compile_events
+from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
-from netdfl.links.when import Facts
 from netdfl.testing.transports import TRANSPORT_CHECKS, FleetFactory, KeptLedger, KeptSink, Row, data_message
 from netdfl.transport.base import Ledger
 from netdfl.transport.fabric import Fabric

@@ -13,11 +13,11 @@ from typing import NamedTuple, TypeVar
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Kind
-from netdfl.links.base import Transit
-from netdfl.links.latency import constant
-from netdfl.links.loss import Bernoulli
-from netdfl.links.rate import serial
-from netdfl.links.tcp import Table, Tcp, on_the_line_ns
+from netdfl.links.rules.base import Transit
+from netdfl.links.rules.latency import constant
+from netdfl.links.rules.loss import Bernoulli
+from netdfl.links.rules.rate import serial
+from netdfl.links.rules.tcp import Table, Tcp, on_the_line_ns
 from netdfl.packets.calibration.measure import GIVE_UP_S, LOSSES, RATES_BPS, RTTS_NS, SIZES, Cell, Times
 
 T = TypeVar("T")

@@ -12,11 +12,11 @@ from statistics import NormalDist
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
-from netdfl.links.base import Departure, LinkEvent, Outcome, Stage, Transit
-from netdfl.links.draws import unit_uniform
-from netdfl.links.flight import Flight
-from netdfl.links.rounds import ByRound
-from netdfl.links.state import resets
+from netdfl.links.rules.base import Departure, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.in_flight import Flight
+from netdfl.links.rules.keyed_random import unit_uniform
+from netdfl.links.rules.rounds import ByRound
+from netdfl.links.rules.state import resets
 
 Order: TypeAlias = Literal["fifo", "free"]
 _z = NormalDist().inv_cdf

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from netdfl.core.units import format_bytes, format_time
-from netdfl.links.disorder import Reordering
-from netdfl.links.latency import Delay
-from netdfl.links.loss import Bernoulli, DropList, Trace
-from netdfl.links.mahimahi import Opportunities
-from netdfl.links.rate import Shape
+from netdfl.links.rules.disorder import Reordering
+from netdfl.links.rules.latency import Delay
+from netdfl.links.rules.loss import Bernoulli, DropList, Trace
+from netdfl.links.rules.mahimahi import Opportunities
+from netdfl.links.rules.rate import Shape
 
 _TRACE_BITS = 8 * 1500
 

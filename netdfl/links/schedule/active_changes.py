@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.events import STANDING, CompiledEvent
+from netdfl.links.rules.state import STATES
+from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.selectors import Block
 from netdfl.links.spec import choose
-from netdfl.links.state import STATES
 
 T = TypeVar("T")
 Place: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]

@@ -11,16 +11,16 @@ from itertools import combinations, islice
 from typing import Any
 
 from netdfl.core.types import NodeId
-from netdfl.links.actions import ACTIONS
-from netdfl.links.compiling import is_zero_rate
-from netdfl.links.events import STANDING, CompiledEvent
-from netdfl.links.link_actions import partition_blocks
-from netdfl.links.lives import node_conflicts
-from netdfl.links.loss import DropList, rounds_beyond
 from netdfl.links.reading import nearest, read_parameters, read_value
+from netdfl.links.rules.loss import DropList, rounds_beyond
+from netdfl.links.schedule.actions import ACTIONS
+from netdfl.links.schedule.compiling import is_zero_rate
+from netdfl.links.schedule.events import STANDING, CompiledEvent
+from netdfl.links.schedule.link_actions import partition_blocks
+from netdfl.links.schedule.node_conflicts import node_conflicts
+from netdfl.links.schedule.when import KEYS, Facts, Span, spans, split
 from netdfl.links.selectors import Block, NodesText, parse_nodes
 from netdfl.links.spec import choose
-from netdfl.links.when import KEYS, Facts, Span, spans, split
 
 _CHANGING = ("link", "node")
 _MOST = 500_000

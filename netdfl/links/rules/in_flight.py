@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netdfl.links.base import Dropped, Transit
+from netdfl.links.rules.base import Dropped, Transit
 
 
 class Flight:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias, get_args
 
-from netdfl.links.base import DROPPED, HELD, Departure, Dropped, LinkEvent, Outcome, Stage, Transit
-from netdfl.links.rounds import ByRound
+from netdfl.links.rules.base import DROPPED, HELD, Departure, Dropped, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.rounds import ByRound
 
 StateName: TypeAlias = Literal["up", "down_hold", "down_drop", "down_reset"]
 STATES: tuple[StateName, ...] = get_args(StateName)

@@ -9,9 +9,9 @@ from typing import ClassVar, Protocol
 
 from netdfl.core.types import Kind
 from netdfl.core.units import NonNegativeInt, Probability
-from netdfl.links.base import DROPPED, LinkEvent, Outcome, Stage, Transit
-from netdfl.links.draws import count_uniform, unit_uniform
-from netdfl.links.rounds import ByRound
+from netdfl.links.rules.base import DROPPED, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.keyed_random import count_uniform, unit_uniform
+from netdfl.links.rules.rounds import ByRound
 
 _DATA = Kind.DATA
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from netdfl.core.units import Probability, TimeNs
-from netdfl.links.base import DROPPED, Departure, LinkEvent, Outcome, Stage, Transit
-from netdfl.links.draws import unit_uniform
-from netdfl.links.flight import Flight
-from netdfl.links.state import resets
+from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.in_flight import Flight
+from netdfl.links.rules.keyed_random import unit_uniform
+from netdfl.links.rules.state import resets
 
 
 def _check_probability(what: str, value: float) -> float:

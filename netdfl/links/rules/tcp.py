@@ -18,12 +18,12 @@ from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, ClassVar
 
-from netdfl.links.base import DROPPED, Departure, LinkEvent, Outcome, Stage, Transit
-from netdfl.links.draws import unit_uniform
-from netdfl.links.flight import Flight
-from netdfl.links.latency import Delay
-from netdfl.links.rate import Shape
-from netdfl.links.state import resets
+from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.in_flight import Flight
+from netdfl.links.rules.keyed_random import unit_uniform
+from netdfl.links.rules.latency import Delay
+from netdfl.links.rules.rate import Shape
+from netdfl.links.rules.state import resets
 
 SEGMENT = 1448
 HEADERS = 52

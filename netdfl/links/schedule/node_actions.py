@@ -7,10 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 from netdfl.core.types import NodeId
 from netdfl.core.units import PositiveFloat, TimeNs
-from netdfl.links.compiling import Compiled, check_positive, named_nodes, outages
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.compiling import Compiled, check_positive, named_nodes, outages
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import NodesText
-from netdfl.links.when import Facts, Span
 
 NodeState: TypeAlias = Literal["kept", "lost"]
 RejoinWeight: TypeAlias = Literal[0, 1]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from netdfl.links.base import Departure, Dropped, Outcome, Transit
 from netdfl.links.channel import Links
-from netdfl.links.draws import tie_break
-from netdfl.links.events import CompiledEvent
 from netdfl.links.path import Path
+from netdfl.links.rules.base import Departure, Dropped, Outcome, Transit
+from netdfl.links.rules.keyed_random import tie_break
+from netdfl.links.schedule.events import CompiledEvent
 
 
 class Drive:

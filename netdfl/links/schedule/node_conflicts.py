@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from netdfl.core.types import NodeId
 from netdfl.core.units import format_time
-from netdfl.links.events import CompiledEvent
+from netdfl.links.schedule.events import CompiledEvent
 
 Conflict: TypeAlias = tuple[int, str]
 """The index of an entry, and what is wrong with it."""

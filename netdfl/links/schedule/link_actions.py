@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from netdfl.core.units import TimeNs
-from netdfl.links.compiling import (
+from netdfl.links.schedule.compiling import (
     Compiled,
     DownMode,
     check_positive,
@@ -17,10 +17,10 @@ from netdfl.links.compiling import (
     set_links,
     single,
 )
-from netdfl.links.events import STANDING, CompiledEvent
+from netdfl.links.schedule.events import STANDING, CompiledEvent
+from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import Block, NodesText, parse_edges, parse_nodes
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS
-from netdfl.links.when import Facts, Span
 
 
 def link(facts: Facts, source: int, when: Sequence[Span], /, *, link: str, **changes: Any) -> Compiled:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from netdfl.links.compiling import Compiled
-from netdfl.links.link_actions import flap, heal, link, node, partition, random
-from netdfl.links.node_actions import churn, crash, pause, restart, resume, slow_down
-from netdfl.links.plans import contact_plan, trace
+from netdfl.links.schedule.compiling import Compiled
+from netdfl.links.schedule.link_actions import flap, heal, link, node, partition, random
+from netdfl.links.schedule.node_actions import churn, crash, pause, restart, resume, slow_down
+from netdfl.links.schedule.plans import contact_plan, trace
 
 ACTIONS: Mapping[str, Callable[..., Compiled]] = {
     "link": link,

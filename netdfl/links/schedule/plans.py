@@ -8,11 +8,11 @@ from pathlib import Path
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.core.units import TimeNs, parse_time_ns
-from netdfl.links.compiling import Compiled, DownMode, check_positive, end_of, set_links
-from netdfl.links.events import CompiledEvent
-from netdfl.links.mahimahi import OPPORTUNITY_BYTES, read_mahimahi
+from netdfl.links.rules.mahimahi import OPPORTUNITY_BYTES, read_mahimahi
+from netdfl.links.schedule.compiling import Compiled, DownMode, check_positive, end_of, set_links
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import Block, parse_edges
-from netdfl.links.when import Facts, Span
 
 
 def contact_plan(

@@ -13,7 +13,7 @@ import struct
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.types import Kind
-from netdfl.links.base import Transit
+from netdfl.links.rules.base import Transit
 
 _DATA = Kind.DATA
 _CODES = {kind: code for code, kind in enumerate(Kind)}

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.events import STANDING, CompiledEvent
-from netdfl.links.rate import Shape
+from netdfl.links.rules.rate import Shape
+from netdfl.links.rules.state import STATES
+from netdfl.links.schedule.events import STANDING, CompiledEvent
+from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import Block, NodesText, parse_nodes
 from netdfl.links.spec import NODE_KEYS, choose
-from netdfl.links.state import STATES
-from netdfl.links.when import Facts, Span
 
 Compiled: TypeAlias = Iterator[CompiledEvent]
 DownMode: TypeAlias = Literal["down_drop", "down_hold", "down_reset"]

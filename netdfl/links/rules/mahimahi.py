@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from netdfl.core.units import SizeBytes
-from netdfl.links.base import DROPPED, Dropped, LinkEvent, Outcome, Stage, Transit
-from netdfl.links.rate import Messages, Rate, Shape, serial
-from netdfl.links.state import resets
+from netdfl.links.rules.base import DROPPED, Dropped, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.rate import Messages, Rate, Shape, serial
+from netdfl.links.rules.state import resets
 
 OPPORTUNITY_BYTES = 1500
 _NS_PER_MS = 10**6

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdfl.core.types import NodeId
-from netdfl.links.places import name_change, name_place
+from netdfl.links.schedule.places import name_change, name_place
 from netdfl.links.selectors import Block
 
 STANDING = -1
