@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from annotated_types import MinLen
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from netdfl.training.toy import Quadratic
 
 Dtype = Literal["float32", "float64"]
+OneEach: TypeAlias = Annotated[tuple[PositiveFloat, ...], MinLen(1)]
 Dim = Annotated[int, Bound(ge=1, le=100_000_000)]
 
 
@@ -58,7 +61,7 @@ def quadratic(
     dim: Dim = 16,
     heterogeneity: float = 1.0,
     condition: float = 1.0,
-    curvature: PositiveFloat | tuple[PositiveFloat, ...] = 1.0,
+    curvature: PositiveFloat | OneEach = 1.0,
     noise: NonNegativeFloat = 0.0,
     dtype: Dtype = "float64",
 ) -> Quadratic:
