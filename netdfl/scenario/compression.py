@@ -8,6 +8,7 @@ from typing import Any
 from netdfl.core.errors import InputError, Problem
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.document import Document
+from netdfl.scenario.model_size import num_parameters
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.task import Train
 from netdfl.topology.base import Topology
@@ -173,8 +174,6 @@ def _lost(scenario: Scenario) -> tuple[float, float]:
 
 def _parameters(scenario: Scenario) -> int:
     """Numbers of the scenario's model; 65536 where the task does not say, or its data is not there to tell."""
-    from netdfl.scenario.explain import num_parameters
-
     if not isinstance(scenario.task, Train):
         return int(getattr(scenario.task, "params", {}).get("dim", _IF_UNKNOWN))
     try:

@@ -12,6 +12,7 @@ from netdfl.scenario.build import build_network, compile_schedule
 from netdfl.scenario.compression import counts_all, scheme_of, vectors_kept, warnings
 from netdfl.scenario.fields import Choice
 from netdfl.scenario.link_rules import link_rules
+from netdfl.scenario.model_size import load_dataset, num_parameters
 from netdfl.scenario.schema import Scenario
 from netdfl.scenario.task import Train
 from netdfl.topology.network import Network
@@ -117,23 +118,6 @@ def _task(scenario: Scenario) -> dict[str, Any]:
         "dtype": "float32",
         "batch_size": task.batch_size,
     }
-
-
-def num_parameters(task: Train) -> int:
-    """Parameters of the model on the task's data; imports torch. Raises ValueError where they do not fit."""
-    from netdfl.training.models.build import build
-
-    data = load_dataset(task)
-    function = type(task.model).__dict__["function"]
-    module = build(function, data.shape, data.num_classes, 0, **task.model.params)
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def load_dataset(task: Train) -> Any:
-    """The task's dataset from the data root. Raises DatasetError."""
-    from netdfl.training.data.dataset import data_root
-
-    return task.dataset.build(data_root())
 
 
 def _traffic(scenario: Scenario, network: Network) -> dict[str, Any]:
