@@ -114,7 +114,7 @@ TRUTHS = (
     gossip("an oracle tells later of who lost a message", events=[lose(2, 3, 3), {"at": "20s", "crash": 2}]),
     gossip("heartbeats, one message lost", lost(3, 2), failure_detector=BEATS, events=[lose(2, 3, 3)]),
     meet("heartbeats, a request's direction dead", lost(3, 2), failure_detector=BEATS, links=lossy("3->2")),
-    meet("heartbeats, a reply's direction dead", failure_detector=BEATS, links=lossy("2->3")),
+    meet("heartbeats, a reply's direction dead", DROPPED, failure_detector=BEATS, links=lossy("2->3")),
     server("heartbeats, a report's direction dead", nobody_sends(2, 4), failure_detector=BEATS, links=lossy("2->4")),
     # what is lost is sent again
     push(
