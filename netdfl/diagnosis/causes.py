@@ -17,7 +17,7 @@ from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.reasons import FIRST, awaited_of, describe, edge_of, reason, sentence, wait_of
 from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, will_be_gone
-from netdfl.diagnosis.snapshot import Snapshot, What
+from netdfl.diagnosis.snapshot import Fate, Snapshot, What
 
 Blocking = Mapping[NodeId, Sequence[NodeId]]
 
@@ -174,10 +174,13 @@ def _by_each_other(snapshot: Snapshot, core: Sequence[NodeId], behind: tuple[Nod
     full = any(wait_of(snapshot, node).what is What.ROOM for node in core)
     each = words.listed(f"{node} for {words.for_whom(wait_of(snapshot, node))}" for node in core)
     where = words.rounds([wait_of(snapshot, node).round for node in core])
-    what = f"{words.nodes(core)} wait for each other in {where}: {each}{words.behind(behind, core)}"
+    what = f"{words.nodes(core)} wait for each other in {where}: {each}"
     cause = Cause.FLOW_CONTROL if full else Cause.DEADLOCK
+    lost = [pair for pair in pairs if awaited_of(snapshot, pair).fate is Fate.LOST]
+    if lost:  # a later message of the same sender would do as well, and there is none without them
+        what, cause = sentence(snapshot, lost), Cause.LOST_MESSAGE
     return replace(
-        make_finding(snapshot, cause, pairs, what, behind, permanent=True),
+        make_finding(snapshot, cause, pairs, what + words.behind(behind, core), behind, permanent=True),
         began_ns=max(wait_of(snapshot, node).since_ns for node in core),
     )
 

@@ -16,6 +16,8 @@ from netdfl.transport.base import Fate, Transport
 
 MOST_BEATS = 1000
 """Beats within which a run of losses must be expected for a wait to be left to it."""
+AVERAGES = 5
+"""How many times as long a wait is left to it: by then all but one in a hundred and fifty have ended."""
 
 
 class Heartbeats:
@@ -79,7 +81,8 @@ class Heartbeats:
             return False
         now = self._clock.now_ns()
         overdue = now - self._heard_ns[peer] > self.every_ns * 3 // 2
-        return overdue or now - since_ns <= self.every_ns * (self.misses + 1 + self._beats_until_missed(peer))
+        beats = self.misses + 1 + AVERAGES * self._beats_until_missed(peer)
+        return overdue or now - since_ns <= self.every_ns * beats
 
     def _beats_until_missed(self, peer: NodeId) -> int:
         """After how many beats `misses` in a row are lost by chance, on average; 0 where that hardly ever happens."""

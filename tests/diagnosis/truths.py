@@ -155,6 +155,14 @@ TRUTHS = (
         wait={"for": "all", "deadline": "1h"},
         expect={"virtual_duration_s": {"at_most": 10}},
     ),
+    push(
+        "running sums, both messages of a pair lost",
+        Held(Cause.LOST_MESSAGE, [0, 1], [0, 1]),
+        nodes=2,
+        topology="full",
+        delivery=SUMS,
+        events=[lose(0, 1, 3), lose(1, 0, 3)],
+    ),
     push("running sums, the last message lost", lost(3, 2), delivery=SUMS, events=[lose(2, 3, 9)]),
     # rounds that take long
     *(
@@ -186,6 +194,24 @@ TRUTHS = (
     ),
     gossip(
         "large messages on slow links", links={"default": {"rate": "1kbit"}}, task={"kind": "consensus", "dim": 500}
+    ),
+    gossip(
+        "a pause for good among heartbeats",
+        unfinished="node 2 is paused and never resumed, in round 3 of 10",
+        failure_detector=FAST_BEATS,
+        events=[{"at": "35ms", "pause": 2}],
+    ),
+    gossip(
+        "acknowledged, every other message lost", delivery=ANSWERED, links={"default": {"latency": "20ms", "loss": 0.5}}
+    ),
+    gossip(
+        "beats in the queue of a slow link",
+        failure_detector=FAST_BEATS,
+        task={"kind": "consensus", "dim": 500},
+        links={"default": {"rate": "8kbit"}},
+    ),
+    gossip(
+        "what is stale is mixed", wait={"for": "none", "stale": 3}, links={"default": {"latency": "25ms", "loss": 0.2}}
     ),
     # partitions
     gossip(
@@ -264,6 +290,8 @@ TRUTHS = (
         rounds=20,
         world={"kind": "simulated", "compute": "100ms", "stragglers": {"nodes": [2], "factor": 3}},
     ),
+    server("half of the clients take part", topology={"kind": "star", "participation": 0.5}),
+    server("a server that pauses", events=[{"at": "35ms", "for": "40s", "pause": 4}]),
     # stalls
     gossip(
         "crash without a detector",

@@ -132,3 +132,31 @@ async def test_a_paused_node_neither_beats_nor_judges_and_begins_anew():
     assert [(what, peer) for _, what, peer in watch.news] == [("gone", 2)]
     task.cancel()
     await asyncio.wait([task])
+
+
+def heard_at(watch: Watch, at_ns: int, number: int) -> None:
+    watch.clock.now = at_ns
+    watch.hear(1, number)
+
+
+def test_a_wait_is_left_to_the_detector_while_it_is_young_or_a_beat_is_overdue() -> None:
+    watch = Watch()
+    for number in range(6):
+        heard_at(watch, number * EVERY, number)
+    may = watch.heartbeats.may_call_gone
+    assert [may(1, since_ns) for since_ns in (0, 2 * EVERY)] == [False, True]
+    watch.clock.now += 2 * EVERY
+    assert may(1, 0)
+    assert not may(7, 0), "nobody watches it"
+
+
+def test_where_beats_are_lost_a_wait_is_left_to_the_detector_for_as_long_as_it_may_take() -> None:
+    watch = Watch()
+    for number in range(0, 200, 2):  # three in a row are lost after fourteen on average
+        heard_at(watch, number * EVERY, number)
+        if number in (60, 100):
+            assert watch.heartbeats.may_call_gone(1, 0) == (number == 60)
+    seldom = Watch()
+    for number in (n for n in range(200) if n % 40):
+        heard_at(seldom, number * EVERY, number)
+    assert not seldom.heartbeats.may_call_gone(1, 0)
