@@ -104,11 +104,14 @@ def _scheme(scenario: Scenario) -> str:
 def quorum_can_come(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """Some node has as many neighbors as a quorum asks for, on a graph that stays."""
     need, name, path = scenario.wait.need, scenario.algorithm.kind, ("wait", "for")
-    if not isinstance(need, int):
-        return
     if getattr(scenario.algorithm.entry, "family", "gossip") == "bilateral":
-        if need > 1:
+        if isinstance(need, int) and need > 1:
             yield document.problem(path, f"in {name} a node waits for one reply, never for {need}", "", "use for: all")
+        if need == "none":
+            what = f"in {name} who does not wait for a reply asks again before its last exchange has moved it"
+            yield document.problem(path, what, "", "use for: all, with a deadline where replies may be lost")
+        return
+    if not isinstance(need, int):
         return
     network = _drawn(scenario)
     if network is None or not (scenario.has_server or is_static(scenario, network.topology)):

@@ -52,6 +52,7 @@ REFUSED = {
         ["wait.for={quorum: 5}", "algorithm=fedavg", "topology={kind: star, participation: 0.5}"],
         "a quorum of at most 4",
     ),
+    "no wait for a reply": (["wait.for=none", "algorithm=ad_psgd"], "asks again before"),
     "a quorum for one reply": (["wait.for={quorum: 2}", "algorithm=ad_psgd"], "waits for one reply"),
 }
 ALLOWED = {
