@@ -27,7 +27,7 @@ def missing(how: str) -> str:
 REFUSED = {
     "stale mass": ([STALE, *PUSH], "mixed however late it comes"),
     "stale reports": ([STALE, "algorithm=fedavg", "topology=star"], "reports of one round"),
-    "stale replies": ([STALE, "algorithm=ad_psgd"], "whenever it comes"),
+    "stale replies": (["wait={deadline: 1s, stale: 2}", "algorithm=ad_psgd"], "whenever it comes"),
     "stale beside tau": ([STALE, "algorithm=asyng", PUSH[1]], "tau bounds how late"),
     "stale differences": ([STALE, "compression=qsgd"], "remove stale or compression"),
     "stale by definition": ([STALE, "algorithm=choco_sgd"], "choco_sgd sends something else"),
