@@ -55,7 +55,9 @@ def find_bands(run: Run) -> list[Band]:
     going_on: dict[tuple[int, str], int] = {}
     for at_s, round, kind, text in rows:
         details = read_details(text)
-        entry, where, change = int(details.get("entry") or 0), str(details["where"]), details.get("change")
+        entry, where, change = details.get("entry"), str(details.get("where")), details.get("change")
+        if not isinstance(entry, int):
+            continue
         band = bands.setdefault(entry, Band(kind.removesuffix(ENDS)))
         place = going_on.pop((entry, where), None)
         if place is not None:
@@ -87,7 +89,7 @@ def shade(axes: Axes, bands: Sequence[Band]) -> None:
     """Shade the times in which the fleet was parted, over the whole height, without a change of the axis."""
     first, last = axes.get_xlim()
     for band in bands:
-        for begin, end in band.spans if band.kind == PARTITION else ():
+        for begin, end in _joined(band.spans) if band.kind == PARTITION else ():
             low, high = max(first, begin), min(last, last if end is None else end)
             if low < high:
                 axes.axvspan(low, high, color=COLORS[1], alpha=0.13, linewidth=0, zorder=0)

@@ -237,3 +237,19 @@ def test_a_run_is_its_owners(tmp_path: Path) -> None:
         RunDirectory.create(tmp_path, "q", 1, tmp_path / "o").path,
     ):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_events_of_links_that_nobody_wrote_are_listed_or_left_out(given: Path) -> None:
+    rows = [
+        {"entry": "1; DROP TABLE events", "where": "0->1"},
+        {"entry": 3, "where": ["$x$"], "change": {"a": 1}},
+        {"entry": 3, "where": "<b>" * 200, "change": None},
+    ]
+    with StoreWriter(given, "evil") as writer:
+        for number, details in enumerate(rows):
+            writer.event(number, None, 0, "partition" + "_ends" * number, **details)  # type: ignore[arg-type]
+    line = {"action": "set", "source": 0, "at_ns": 0, "entry": "'; --", "where": "$\\frac$", "change": "\x00"}
+    (given / "events.jsonl").write_text(f'{{"action": "set", "source": -1}}\n{json.dumps(line)}\nnull\n')
+    page = render(open_run(given))
+    assert "<b><b>" not in page
+    assert "$\\frac$" in page
