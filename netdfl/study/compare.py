@@ -14,6 +14,7 @@ from netdfl.core.errors import RunError
 from netdfl.record.judge import WELL
 from netdfl.record.plain_json import dump_json
 from netdfl.study.cells import Ran
+from netdfl.study.outcome import WARNED
 from netdfl.study.trials import Trial
 
 SCHEMA = "netdfl/reproduction/1"
@@ -78,6 +79,7 @@ def _measured(row: Row, ran: Sequence[Ran]) -> Row:
     counted = [each for each, note in zip(ran, notes, strict=True) if not note]
     values = {each.cell.seed: _value(row.metric, each.result or {}) for each in counted}
     notes += [f"seed {seed}: not reached" for seed, value in values.items() if value is None]
+    notes += [f"seed {each.cell.seed}: {text}" for each in counted for text in _warned(each)]
     numbers = [value for value in values.values() if value is not None]
     whole = bool(numbers) and len(numbers) == len(values)
     measured = fmean(numbers) if whole else None
@@ -102,6 +104,11 @@ def _why_not_counted(ran: Ran) -> str:
     if ran.result["verdict"] not in WELL:
         return f"seed {ran.cell.seed}: {ran.result['verdict']}: {'; '.join(ran.result['reasons'][:1])}"
     return ""
+
+
+def _warned(ran: Ran) -> list[str]:
+    """What makes the measurement of a run that counts doubtful."""
+    return [each["text"] for each in (ran.result or {}).get("warnings", ()) if each["kind"] in WARNED]
 
 
 def _value(metric: str, result: Mapping[str, Any]) -> float | None:

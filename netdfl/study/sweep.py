@@ -13,7 +13,7 @@ from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.study.cells import Ran, look, run_all
 from netdfl.study.interrupt import Progress as Far
-from netdfl.study.outcome import PERCENT
+from netdfl.study.outcome import PERCENT, WARNED
 from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
 from netdfl.study.summary import Estimate, Point, estimates, points_of, write_cells, write_points
 
@@ -100,6 +100,9 @@ def _run(plan: Plan, cells: Sequence[Cell], out: Path, jobs: int, console: Conso
     (out / "table.md").write_text(_markdown(points, names), encoding="utf-8")
     _show(points, names, plan.name, console)
     _draw(ran, points, plan.figures, out / "figures")
+    for kind in WARNED:
+        if of := sum(bool(value) for point in points for value in point.figures.get(kind, ())):
+            console.print(f"{of} of {len(ran)} cells {kind}: see {kind} in {out / 'cells.csv'}", markup=False)
     num_failed = sum(each.failed for each in ran)
     console.print(f"{len(ran)} cells, {num_failed} failed; tables and figures in {out}", markup=False)
     return num_failed

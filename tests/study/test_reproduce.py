@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from netdfl.cli import app
 from netdfl.core.errors import InputError
+from netdfl.record.judge import WELL
 from netdfl.scenario.load import load
 from netdfl.scenario.resolved import to_plain
 from netdfl.scenario.schema import Scenario
@@ -319,12 +320,12 @@ def test_an_override_that_a_cell_can_not_have_is_its_reason(tmp_path: Path) -> N
 def ran(seed: int, *, verdict: str = "pass", accuracy: float = 0.5, reached: int | None = 9) -> Ran:
     result = {
         "verdict": verdict,
-        "reasons": [] if verdict == "pass" else ["node 3 had a loss that is not finite in round 7"],
+        "reasons": [] if verdict in WELL else ["node 3 had a loss that is not finite in round 7"],
         "rounds": 500,
         "test_accuracy": {"average_model": {"last": accuracy, "best": accuracy, "mean_last_5": accuracy}},
         "targets": [{"accuracy": 0.75, "round": reached}],
     }
-    return Ran(Cell("", (), seed, ()), Path("cell"), 0 if verdict == "pass" else 1, result)
+    return Ran(Cell("", (), seed, ()), Path("cell"), 0 if verdict in WELL else 1, result)
 
 
 def a_trial(metric: str) -> Trial:
@@ -337,6 +338,18 @@ def test_a_run_that_failed_counts_for_nothing_and_is_named() -> None:
     assert (row.measured, row.seeds) == (pytest.approx(55), (0, 2))
     assert row.std == pytest.approx(50**0.5)
     assert row.note == "seed 1: fail: node 3 had a loss that is not finite in round 7"
+
+
+def test_a_run_that_nobody_asked_anything_of_counts_and_what_it_warns_of_is_named() -> None:
+    warned = ran(1, verdict="done", accuracy=0.6)
+    assert warned.result is not None
+    warned.result["warnings"] = [
+        {"kind": "collapsed", "text": "collapsed: the average model's accuracy fell from 88.6% to 60.0%"},
+        {"kind": "timeouts", "text": "deadlines ended 9 of 10 waits"},
+    ]
+    row = row_of(a_trial("test_acc"), [ran(0, verdict="done"), warned], 500)
+    assert (row.measured, row.seeds) == (pytest.approx(55), (0, 1))
+    assert row.note == "seed 1: collapsed: the average model's accuracy fell from 88.6% to 60.0%"
 
 
 def test_rounds_to_a_target_are_counted_from_one_and_must_be_reached_by_all() -> None:
