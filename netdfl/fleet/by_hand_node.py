@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Coroutine
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -23,7 +23,7 @@ from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
 from netdfl.diagnosis.watch import Pace
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.by_hand import Request
-from netdfl.fleet.by_hand_record import NodeRecord, Stage
+from netdfl.fleet.by_hand_record import Crash, NodeRecord, Stage
 from netdfl.fleet.by_hand_stalls import QUIET_NS, Accounts
 from netdfl.fleet.by_hand_start import Beginning, Ended, Gathering
 from netdfl.fleet.devices import spread
@@ -266,7 +266,7 @@ class HandNode(NodeProcess):
                 self.note_progress(report)
             case Crashed():
                 details = report.details()
-                self.record.crash = details | {"at_ns": report.at_ns}
+                self.record.crash = cast(Crash, details | {"at_ns": report.at_ns})
                 self.write(Stage.CRASHED)
                 self.store.event(report.at_ns, self.id, report.round, "crash", **details)
             case Broke():

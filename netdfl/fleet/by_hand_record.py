@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Self
 
-from netdfl.core.errors import InputError
-from netdfl.core.types import NodeId
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
 from netdfl.fleet.script import Return, find_return
 from netdfl.links.schedule.events import CompiledEvent
+from netdfl.record.forms import OPEN, Count, Nanoseconds, Node, Seconds, read_form
 from netdfl.record.run import RunDirectory
+from netdfl.transport.identity import MOST_EPOCH
 
 NODE_FILE = "node.json"
 
@@ -30,6 +32,15 @@ class Stage(StrEnum):
     BROKE = "broke"
 
 
+@with_config(OPEN)
+class Crash(TypedDict):
+    """A scripted crash: when, and which entry of `events` it is of."""
+
+    at_ns: Nanoseconds
+    source: Count
+    at_round: Count | None
+
+
 @dataclass(kw_only=True)
 class NodeRecord:
     """One node of one run. `run_id` is hexadecimal, `epoch` counts restarts, `round` is the last that it began.
@@ -38,31 +49,24 @@ class NodeRecord:
     `at_s` is when it was written, in seconds since that start. `crash` are the details of a scripted crash.
     """
 
-    node: NodeId
-    run_id: str
-    epoch: int
+    node: Node
+    run_id: Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$", max_length=16)]
+    epoch: Annotated[Count, Field(le=MOST_EPOCH)]
     scenario_hash: str
     stage: Stage = Stage.GATHERING
-    round: int = 0
+    round: Count = 0
     loss: float | None = None
     start_monotonic_ns: int | None = None
-    at_s: float | None = None
+    at_s: Seconds | None = None
     address: str = ""
     pid: int = 0
     reason: str = ""
-    crash: Mapping[str, Any] | None = None
+    crash: Crash | None = None
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
         """What the node in `directory` last said; None where there is none. Raises InputError."""
-        path = directory / NODE_FILE
-        try:
-            said = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**said | {"stage": Stage(said["stage"])})
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{path} can't be read as what a node says of itself: {error}") from error
+        return read_form(directory / NODE_FILE, TypeAdapter(cls))
 
     def planned_return(self, events: Sequence[CompiledEvent]) -> Return | None:
         """When the schedule has the node live again; None: it did not crash by the schedule, or never returns."""

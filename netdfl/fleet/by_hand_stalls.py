@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
+
+from pydantic import TypeAdapter
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
@@ -18,6 +19,7 @@ from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.remedies import ANYTHING, Options
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace
+from netdfl.record.forms import read_details, read_form
 from netdfl.record.run import Run, RunDirectory
 
 ACCOUNTS_FILE = "accounts.json"
@@ -41,11 +43,7 @@ class Accounts:
     @classmethod
     def read(cls, directory: Path) -> Self | None:
         """What the node in `directory` left; None where it left none."""
-        path = directory / ACCOUNTS_FILE
-        if not path.is_file():
-            return None
-        said = json.loads(path.read_text(encoding="utf-8"))
-        return cls(Account.from_json(said["quiet"]), Account.from_json(said["last"]))
+        return read_form(directory / ACCOUNTS_FILE, TypeAdapter(cls))
 
     def write(self, directory: Path) -> None:
         """Leave it. Raises RunError."""
@@ -83,7 +81,7 @@ def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
     rows = run.rows("SELECT at_s, round, details FROM events WHERE kind = 'probed' ORDER BY at_s, node")
     found: dict[Any, Finding] = {}
     for at_s, round, details in rows:
-        said = json.loads(details)
+        said = read_details(details)
         roots, culprits, behind = (tuple(said[name]) for name in ("roots", "culprits", "behind"))
         finding = Finding(
             cause=Cause(said["cause"]),

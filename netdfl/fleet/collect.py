@@ -5,7 +5,6 @@ Nothing is changed where it lies. Models are read one after the other, so never 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,6 +15,7 @@ import torch
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
+from netdfl.core.files import check_plain, read_plain
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import waits_in_vain
 from netdfl.diagnosis.ending import is_over, not_ended, without_server
@@ -30,6 +30,7 @@ from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
 from netdfl.fleet.by_hand_stalls import Accounts, find_stalls, read_probed
 from netdfl.fleet.evaluation import judge_snapshots, snapshot_path
 from netdfl.fleet.run import Finished, facts_of, finish, prepare
+from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.record.messages import count_messages
 from netdfl.record.result import RunFacts
 from netdfl.record.run import Run, RunDirectory, open_run
@@ -78,13 +79,29 @@ def collect(
         deaths: What is known otherwise of how nodes ended, by node.
 
     Raises:
-        InputError: there are no nodes, or they are not of one run.
+        InputError: there are no nodes, they are not of one run, or what they wrote is damaged.
     """
     parts = find_parts(Path(folder))
     scenario = _load(Path(folder), parts)
     blueprint = Blueprint.of(scenario)
+    if foreign := sorted(set(parts) - set(blueprint.node_ids)):
+        raise InputError(f"{parts[foreign[0]].folder} is of node {foreign[0]}, which {scenario.name} has not")
     directory = replace(RunDirectory.create(root, scenario.name, scenario.seed, out), page=page)
     prepare(scenario, directory)
+    with damaged(Path(folder), "gathered"):
+        return _gather(Path(folder), parts, blueprint, directory, note, links, deaths)
+
+
+def _gather(
+    folder: Path,
+    parts: Mapping[NodeId, Part],
+    blueprint: Blueprint,
+    directory: RunDirectory,
+    note: Callable[[str], None],
+    links: Mapping[str, Any] | None,
+    deaths: Mapping[NodeId, str] | None,
+) -> Finished:
+    scenario = blueprint.scenario
     _copy(parts, directory.path)
     found = open_run(directory.path)
     duration_s = _duration_s(parts)
@@ -98,7 +115,7 @@ def collect(
     finished = [node for node, part in parts.items() if part.record.stage is Stage.FINISHED]
     stalled = stalled or read_probed(found, finished)
     interrupted = not over and any(part.record.stage is Stage.STOPPED for part in parts.values())
-    links = dict(links or _links(Path(folder), scenario, directory))
+    links = dict(links or _links(folder, scenario, directory))
     facts = _facts(
         scenario,
         found,
@@ -116,6 +133,7 @@ def find_parts(folder: Path) -> dict[NodeId, Part]:
     """Every node's folder below `folder`. Raises InputError where they are not one fleet's."""
     parts: dict[NodeId, Part] = {}
     for path in sorted(folder.rglob(NODE_FILE)):
+        check_plain(path.parent)
         record = NodeRecord.read(path.parent)
         if record is None or record.stage is Stage.GATHERING:
             continue
@@ -139,14 +157,14 @@ def _load(folder: Path, parts: Mapping[NodeId, Part]) -> Scenario:
         scenario = load(given)
         if scenario_hash(scenario) == first.record.scenario_hash:
             return scenario
-    text = (first.folder / "scenario.yaml").read_text(encoding="utf-8")
+    text = read_plain(first.folder / "scenario.yaml")
     return loads(text, file=str(first.folder / "scenario.yaml"), directory=folder)
 
 
 def _copy(parts: Mapping[NodeId, Part], target: Path) -> None:
     for part in parts.values():
         for name in (STORE, "models", "logs"):
-            for file in sorted((part.folder / name).glob("*")):
+            for file in sorted(each for each in (part.folder / name).glob("*") if each.is_file()):
                 (target / name).mkdir(exist_ok=True)
                 shutil.copyfile(file, target / name / file.name)
 
@@ -212,7 +230,8 @@ def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[st
     world: Any = scenario.world
     links = {"layer": world.loss_layer}
     if (folder / PACKETS).is_file():
-        links |= json.loads((folder / PACKETS).read_text(encoding="utf-8"))
+        counted = read_form(folder / PACKETS, RESULT)
+        links |= counted or {}
         directory.write_json(PACKETS, links.pop("edges", {}))
     return links
 

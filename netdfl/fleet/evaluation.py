@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from netdfl.core.errors import RunError
+from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import write_whole
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
@@ -36,9 +36,24 @@ def write_snapshot(path: Path, x: Tensor, weight: float) -> None:
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """Read what `write_snapshot` wrote."""
-    with safe_open(path, framework="pt") as file:
-        return Snapshot(file.get_tensor("x"), float(file.metadata()["weight"]))
+    """Read what `write_snapshot` wrote. Raises InputError where the file holds something else."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = Snapshot(file.get_tensor("x"), float((file.metadata() or {})["weight"]))
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is no model that a node wrote: {error!r}; delete it to go on without it") from error
+    if found.x.ndim != 1 or not found.x.is_floating_point():
+        what = f"shape {tuple(found.x.shape)}, {found.x.dtype}"
+        raise InputError(f"{path} is no model that a node wrote: {what}; delete it to go on without it")
+    return found
+
+
+def _of_dim(path: Path, dim: int) -> Snapshot:
+    """A snapshot of a model with `dim` parameters. Raises InputError."""
+    found = read_snapshot(path)
+    if len(found.x) != dim:
+        raise InputError(f"{path} is a model of {len(found.x)} parameters, and the scenario's has {dim}")
+    return found
 
 
 def keep_model(directory: Path, node: NodeId, x: Tensor, weight: float) -> None:
@@ -60,8 +75,8 @@ def judge_snapshots(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[
     """Figures of the average of the models in `paths`, as the scenario wants them."""
     wanted = blueprint.scenario.evaluation.local
     local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
-    read = {node: (lambda path=path: read_snapshot(path)) for node, path in sorted(paths.items())}
     problem = blueprint.problem
+    read = {node: (lambda path=path: _of_dim(path, problem.dim)) for node, path in sorted(paths.items())}
     return judge_average(read, problem.evaluate, problem.evaluate_local, local, push=blueprint.push)
 
 

@@ -15,7 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, with_config
 from safetensors import SafetensorError, safe_open
+from typing_extensions import TypedDict
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
@@ -24,6 +26,7 @@ from netdfl.fleet.run import RESUMPTIONS
 from netdfl.fleet.script import find_return
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.node.checkpoint import HEADER
+from netdfl.record.forms import OPEN, Seconds, read_details, read_form
 from netdfl.record.run import CHECKPOINTS, Run, RunDirectory
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.schema import Scenario
@@ -81,9 +84,23 @@ def find_resumption(run: Run, scenario: Scenario) -> Resumption:
 
 def note(path: Path, resumption: Resumption) -> None:
     """Add it to those of the run directory `path`."""
-    file = path / RESUMPTIONS
-    before = json.loads(file.read_text()) if file.exists() else []
-    RunDirectory(path).write_json(RESUMPTIONS, [*before, resumption.to_json()])
+    RunDirectory(path).write_json(RESUMPTIONS, [*resumptions(path), resumption.to_json()])
+
+
+@with_config(OPEN)
+class Resumed(TypedDict):
+    """One entry of `resumed.json`."""
+
+    at_s: Seconds
+    doubt: str
+
+
+_RESUMED: TypeAdapter[list[Resumed]] = TypeAdapter(list[Resumed])
+
+
+def resumptions(path: Path) -> list[Resumed]:
+    """Those of the run directory `path` so far. Raises InputError."""
+    return read_form(path / RESUMPTIONS, _RESUMED) or []
 
 
 def _round_of(path: Path) -> int:
@@ -94,7 +111,7 @@ def _round_of(path: Path) -> int:
         with safe_open(str(path), "np") as file:
             state, _ = json.loads((file.metadata() or {})[HEADER])["tuple"]
         return int(state["fields"]["round"])
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path}: expected a node's checkpoint, got {error!r}; delete it to begin that node anew"
         ) from error
@@ -103,7 +120,7 @@ def _round_of(path: Path) -> int:
 def _down(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
     """Nodes that crashed as scripted, and were not due to return."""
     rows = run.rows("SELECT node, at_s, kind, details FROM events WHERE kind IN ('crash', 'restart') ORDER BY at_s")
-    last = {node: (at_s, kind, json.loads(details)) for node, at_s, kind, details in rows}
+    last = {node: (at_s, kind, read_details(details)) for node, at_s, kind, details in rows}
     return frozenset(
         node
         for node, (at_s, kind, how) in last.items()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from netdfl.fleet.interrupts import SIGNALS, WRITING, Patience
 from netdfl.fleet.loops import outside_loops
 from netdfl.fleet.spawn import Nursery
 from netdfl.links.schedule.changes import link_changes
+from netdfl.record.forms import damaged
 from netdfl.record.hold import LOCK, hold
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
@@ -152,8 +152,8 @@ def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[
 
 
 def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[View] | None) -> Finished:
-    if found.finished and found.result["verdict"] != "unknown":
-        verdict = found.result["verdict"]
+    verdict = found.result.get("verdict") if found.finished else "unknown"
+    if verdict != "unknown":
         raise InputError(f"{found.path} has ended with verdict {verdict}; run its scenario.yaml anew instead")
     scenario = load(found.path / "scenario.yaml")
     if scenario.world.kind != "simulated":
@@ -173,10 +173,17 @@ def _resume_nodes(
     world = scenario.world.kind
     if world not in RESUMED:
         raise InputError(f"{found.path} is a run of world {world}; only runs of {', '.join(RESUMED)} can be resumed")
-    resumption = find_resumption(found, scenario)
-    note(found.path, resumption)
+    with damaged(found.path, "resumed"):
+        resumption = find_resumption(found, scenario)
+        note(found.path, resumption)
     with view or nullcontext(Silent()) as shown:
         return run_processes(scenario, directory, announcing(shown, scenario), None, resumption)
+
+
+def _resumptions(directory: RunDirectory) -> Sequence[Any]:
+    from netdfl.fleet.resume import resumptions
+
+    return resumptions(directory.path)
 
 
 def announcing(view: View, scenario: Scenario) -> View:
@@ -282,7 +289,7 @@ def run_processes(
         fidelity_missed=outcome.fidelity_missed or fidelity.missed,
         links=outcome.links or {"layer": world.loss_layer},
         unfinished=outcome.unfinished,
-        resumed=json.loads((directory.path / RESUMPTIONS).read_text()) if resumption is not None else (),
+        resumed=_resumptions(directory) if resumption is not None else (),
         **outcome.stalled,
     )
     return finish(directory, facts)

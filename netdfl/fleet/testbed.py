@@ -28,6 +28,7 @@ from netdfl.fleet.containers_image import BASE, CPU_INDEX, asks_gpus, write_reci
 from netdfl.fleet.containers_nursery import IMAGE_USER
 from netdfl.fleet.containers_packets import LINKS, NETWORK, NODES
 from netdfl.packets.tun import address_of
+from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.own import files_beside
 from netdfl.scenario.resolved import to_yaml
@@ -117,15 +118,13 @@ def known_of(folder: Path) -> dict[str, Any]:
     """What `collect` may be told of the testbed in `folder`: its links, and how containers died. Raises InputError."""
     if not (folder / ABOUT).is_file():
         return {}
-    try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        counted = folder / NETWORK / LINKS
-        links = json.loads(counted.read_text(encoding="utf-8")) if counted.is_file() else about["links"]
-    except (ValueError, KeyError) as error:
-        raise InputError(f"{folder / ABOUT} is damaged: {error}") from error
+    with damaged(folder / ABOUT, "read"):
+        about = read_form(folder / ABOUT, RESULT) or {}
+        links = dict(read_form(folder / NETWORK / LINKS, RESULT) or about["links"])
+        label = str(about["label"])
     links.pop("edges", None)
     try:
-        deaths = asyncio.run(_deaths(f"{LABEL}={about['label']}"))
+        deaths = asyncio.run(_deaths(f"{LABEL}={label}"))
     except MachineError:  # the folder was carried away from the host where it ran
         deaths = {}
     return {"links": links, "deaths": deaths}

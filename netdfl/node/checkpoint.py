@@ -66,12 +66,26 @@ def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin t
         with safe_open(str(path), "pt") as file:
             structure = json.loads((file.metadata() or {})[HEADER])
             tensors = [file.get_tensor(str(k)) for k in range(len(file.keys()))]
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected a checkpoint, got {error!r}; {remedy}") from error
     device = next((part.device for part in _parts(like) if isinstance(part, Tensor)), torch.device("cpu"))
     reader = _Reader(str(path), [t.to(device) for t in tensors], _types(like))
-    restored: S = reader.restore(structure, like, type(like).__name__)
+    try:
+        restored: S = reader.restore(structure, like, type(like).__name__)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path}: expected a checkpoint, got {error!r}; {remedy}") from error
+    if not _alike(restored, like):
+        raise InputError(f"{path}: expected a {type(like).__name__}, got {str(restored)[:80]}; {remedy}")
     return restored
+
+
+def _alike(restored: Any, like: Any) -> bool:
+    """Whether it is of the same type, and its items, if it is a list of NamedTuples."""
+    if type(restored) is not type(like):
+        return False
+    if not isinstance(like, list) or not all(map(_is_named, like)):
+        return True
+    return [type(each) for each in restored] == [type(each) for each in like]
 
 
 class _Reader:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypeVar
 
@@ -89,6 +91,24 @@ FLEET: TypeAdapter[Fleet] = TypeAdapter(Fleet)
 RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
+_WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What reading raises where files hold what nobody wrote."""
+
+
+@contextmanager
+def damaged(path: Path, doing: str) -> Iterator[None]:
+    """Within it, what files lack or hold beside their forms is their fault, and an InputError about `path`."""
+    try:
+        yield
+    except InputError:
+        raise
+    except _WRONG as exc:
+        raise InputError(
+            f"{path} can't be {doing}: its files are damaged, or of another version of netdfl "
+            f"({type(exc).__name__}: {exc})"
+        ) from exc
+
+
 def read_details(text: str | None) -> dict[str, Any]:
     """The details of an event; none where they are no object."""
     try:
@@ -107,6 +127,16 @@ def read_list(text: str | None) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
+def read_lines(path: Path, form: TypeAdapter[T]) -> list[T]:
+    """What each line of the file `path` holds; nothing where there is no file. Raises InputError."""
+    try:
+        return [form.validate_json(line) for line in read_plain(path).splitlines()]
+    except FileNotFoundError:
+        return []
+    except ValidationError as error:
+        raise InputError(f"{path} is damaged: {_said(error)}") from error
+
+
 def read_form(path: Path, form: TypeAdapter[T]) -> T | None:
     """What the JSON file `path` holds; None where there is none. Raises InputError where it has not that form."""
     try:
@@ -114,7 +144,10 @@ def read_form(path: Path, form: TypeAdapter[T]) -> T | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        said = f"{place}: {first['msg']}" if place else first["msg"]
-        raise InputError(f"{path} is damaged: {said[:300]}") from error
+        raise InputError(f"{path} is damaged: {_said(error)}") from error
+
+
+def _said(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return (f"{place}: {first['msg']}" if place else first["msg"])[:300]

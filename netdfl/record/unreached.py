@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired
+
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from netdfl.core.types import NodeId
+from netdfl.record.forms import OPEN, Count, Nanoseconds, Node, read_lines
 from netdfl.record.run import Run
+
+
+@with_config(OPEN)
+class Scripted(TypedDict):
+    """A compiled event, as `events.jsonl` holds it."""
+
+    action: str
+    source: Count
+    at_ns: NotRequired[Nanoseconds]
+    at_round: NotRequired[Count]
+    nodes: NotRequired[list[Node]]
+
+
+_SCRIPTED: TypeAdapter[Scripted] = TypeAdapter(Scripted)
 
 
 def find_unreached(run: Run) -> dict[str, Any] | None:
@@ -15,8 +32,7 @@ def find_unreached(run: Run) -> dict[str, Any] | None:
 
     `first` is the earliest compiled event of these, as `events.jsonl` has it.
     """
-    path = run.path / "events.jsonl"
-    events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    events: list[Any] = read_lines(run.path / "events.jsonl", _SCRIPTED)
     if not events:
         return None
     rows = run.rows(

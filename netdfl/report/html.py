@@ -9,8 +9,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
-from netdfl.core.errors import InputError
 from netdfl.core.units import format_bytes
+from netdfl.record.forms import damaged
 from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.report.sections import SECTIONS
 from netdfl.report.words import duration, figure, not_delivered, remarks, share, warnings
@@ -43,13 +43,8 @@ def write_report(run_path: Path | str) -> Path:
 
 def render(run: Run) -> str:
     """Render the page as text. Raises InputError where the run's files are damaged, or of another version."""
-    try:
+    with damaged(run.path, "shown"):
         return _render(run)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as exc:
-        raise InputError(
-            f"{run.path} can't be shown: its files are damaged, or of another version of netdfl "
-            f"({type(exc).__name__}: {exc})"
-        ) from exc
 
 
 def _render(run: Run) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import importlib
 import inspect
-import json
 import re
 import sys
 import traceback
@@ -22,8 +21,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from netdfl.record.forms import read_form
+
 _HOME = "_netdfl_own_"
 _ORIGIN = "origin.json"
+
+
+class Origin(TypedDict):
+    """`origin.json` of a run: the folder of the scenario that it is of."""
+
+    directory: str
+
+
+_CAME: TypeAdapter[Origin] = TypeAdapter(Origin)
 _NETDFL = Path(__file__).resolve().parent.parent
 
 
@@ -52,8 +65,8 @@ def places(directory: str) -> Sequence[Path]:
     """Where own modules are sought: the folder, the one that a run in it came from, and the working directory."""
     here = Path(directory).resolve()
     origin = here / _ORIGIN
-    came = [Path(json.loads(origin.read_text(encoding="utf-8"))["directory"])] if origin.is_file() else []
-    return (here, *came, Path.cwd())
+    came = read_form(origin, _CAME)
+    return (here, *([] if came is None else [Path(came["directory"])]), Path.cwd())
 
 
 def files_beside(scenario: Path) -> list[Path]:

@@ -105,5 +105,5 @@ def test_folders_of_no_one_run_are_refused(tmp_path: Path, folders: dict[str, An
 
 def test_a_record_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / NODE_FILE).write_text('{"stage": "lost"}', encoding="utf-8")
-    with pytest.raises(InputError, match=r"node\.json can't be read"):
+    with pytest.raises(InputError, match=r"node\.json is damaged"):
         NodeRecord.read(tmp_path)
