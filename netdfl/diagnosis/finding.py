@@ -11,6 +11,9 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 
+DEADLINE = "wait.deadline: auto"
+"""The setting with which no wait lasts for ever."""
+
 
 class Cause(StrEnum):
     """Why nodes wait. Only `DEADLOCK` is a wait of nodes for each other, or for what nobody sends."""
@@ -58,7 +61,7 @@ class Finding:
 
     def _advice(self) -> str:
         settings = words.listed((f"`{remedy}`" for remedy in self.remedies), "or") if self.remedies else ""
-        if self.permanent:
+        if self.permanent or self.suspected:
             return f"{settings} would go on." if settings else "No setting of the scenario would end it."
         ends = "It ends by itself" if self.until_ns is None else f"It ends at {words.seconds(self.until_ns)}"
         return f"{ends}; {settings} would not wait for it." if settings else f"{ends}."
@@ -96,6 +99,7 @@ class Finding:
             "culprits": list(self.culprits),
             "behind": list(self.behind),
             "what": self.what,
+            "remedies": list(self.remedies),
             "text": self.text,
         }
 

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.types import Kind, Message, NodeId, Payload
 from netdfl.diagnosis import words
-from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.probes import AndDetector, OrDetector, Probe
 from netdfl.node.runtime import Node
 from netdfl.node.waits import Wait
@@ -193,6 +193,7 @@ class Probing:
                 found_ns=now,
                 permanent=cause is Cause.DEADLOCK,
                 suspected=cause is not Cause.DEADLOCK,
+                remedies=(DEADLINE,),  # no wait that is looked at has one
             )
         )
 

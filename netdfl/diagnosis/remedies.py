@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from netdfl.core.types import Edge
-from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.reasons import awaited_of, edge_of, reason, wait_of
 from netdfl.diagnosis.snapshot import Fate, Snapshot, What
 
-DEADLINE = "wait.deadline: auto"
 SKIP = "wait.on_stall: skip"
 RESEND = "wait.on_stall: resend"
 ANSWERED = "delivery: acknowledged"

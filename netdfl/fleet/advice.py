@@ -6,7 +6,7 @@ import json
 from functools import cache
 
 from netdfl.core.errors import ScenarioError
-from netdfl.diagnosis.remedies import RESEND, Options
+from netdfl.diagnosis.remedies import RESEND, SKIP, Options
 from netdfl.scenario.load import loads
 from netdfl.scenario.resolved import to_plain
 from netdfl.scenario.schema import Scenario
@@ -15,14 +15,14 @@ from netdfl.scenario.schema import Scenario
 def options_of(scenario: Scenario, *, launched: bool = True) -> Options:
     """Which settings `scenario` could be given that it does not have; each is tried once, when it is asked for.
 
-    Only a launcher (`launched`) knows what was lost and has it sent again.
+    Only a launcher (`launched`) knows what was lost, and acts on any stall.
     """
     plain = to_plain(scenario)
     text, folder = json.dumps(plain), "." if scenario.file is None else scenario.file.parent
 
     @cache
     def allows(setting: str) -> bool:
-        if setting == RESEND and not launched:
+        if setting in (RESEND, SKIP) and not launched:
             return False
         key, value = setting.split(": ", 1)
         try:

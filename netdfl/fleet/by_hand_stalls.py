@@ -86,6 +86,7 @@ def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
         finding = Finding(
             cause=Cause(said["cause"]),
             what=said["what"],
+            remedies=tuple(said["remedies"]),
             round=round,
             began_ns=int((at_s - said["detection_s"]) * NS_PER_S),
             found_ns=int(at_s * NS_PER_S),

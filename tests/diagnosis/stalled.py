@@ -11,6 +11,16 @@ from typing import Any, NamedTuple
 
 from netdfl.diagnosis.finding import Cause
 
+BASE: dict[str, Any] = {
+    "schema": "netdfl/1",
+    "name": "stalled",
+    "seed": 3,
+    "task": {"kind": "consensus", "dim": 2},
+    "world": {"kind": "simulated", "compute": "10ms"},
+    "links": {"default": {"latency": "1ms"}},
+    "evaluation": {"every": 1000},
+}
+
 DEADLINE = "wait.deadline: auto"
 SKIP = "wait.on_stall: skip"
 RESEND = "wait.on_stall: resend"
@@ -37,6 +47,15 @@ class Stalled(NamedTuple):
     keys: Mapping[str, Any]
     stalls: Sequence[Stall]
     gone: Sequence[int] = ()
+
+
+def says(text: str, parts: Sequence[str]) -> bool:
+    """Whether `parts` are in `text`, in their order."""
+    for part in parts:
+        _, found, text = text.partition(part)
+        if not found:
+            return False
+    return True
 
 
 def gossip(name: str, *stalls: Stall, gone: Sequence[int] = (), **keys: Any) -> Stalled:

@@ -58,6 +58,7 @@ def test_who_has_sent_says_so_and_the_loss_is_suspected(tmp_path: Path) -> None:
     assert (node, found["cause"], found["roots"], found["culprits"]) == (3, "lost_message", [3], [2])
     assert found["suspected"]
     assert [f["roots"] for f in finished.result["stalls"] if f["cause"] == "lost_message"] == [[3]]
+    assert all(each["text"].endswith("`wait.deadline: auto` would go on.") for each in probed(finished).values())
 
 
 @pytest.mark.parametrize(

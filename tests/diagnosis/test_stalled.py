@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stalled import STALLED, Stalled
+from stalled import BASE, STALLED, Stalled, says
 
 from netdfl.fleet.run import Silent
 from netdfl.fleet.simulated import simulate
@@ -16,15 +15,6 @@ from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus, Phase
 from netdfl.scenario.load import loads
 
-BASE: dict[str, Any] = {
-    "schema": "netdfl/1",
-    "name": "stalled",
-    "seed": 3,
-    "task": {"kind": "consensus", "dim": 2},
-    "world": {"kind": "simulated", "compute": "10ms"},
-    "links": {"default": {"latency": "1ms"}},
-    "evaluation": {"every": 1000},
-}
 PROVEN = {
     (str(each.keys["algorithm"]), stall.cause, remedy): (each, remedy)
     for each in STALLED
@@ -43,15 +33,6 @@ def run(case: Stalled, out: Path, *settings: str) -> tuple[list[dict[str, Any]],
     stalled = simulate(scenario, RunDirectory.create(out, "stalled", 0), status, Silent()).stalled
     left = {i for i, node in status.nodes.items() if node.phase is not Phase.FINISHED}
     return [dict(each) for each in (*stalled["deadlocks"], *stalled["stalls"])], left
-
-
-def says(text: str, parts: Sequence[str]) -> bool:
-    """Whether `parts` are in `text`, in their order."""
-    for part in parts:
-        _, found, text = text.partition(part)
-        if not found:
-            return False
-    return True
 
 
 @pytest.mark.parametrize("case", STALLED, ids=lambda case: case.name)

@@ -194,11 +194,13 @@ def test_a_deadlock_that_nodes_found_themselves_is_in_the_result(
     record.write(folder / "nodes" / "1")
     for node in (0, 1):
         with StoreWriter(folder / "nodes" / str(node), f"{node:03d}") as store:
-            held: Any = {"roots": [0, 1], "culprits": [0, 1], "behind": [], "text": "nodes 0 and 1 wait for each other"}
+            held: Any = {"roots": [0, 1], "culprits": [0, 1], "behind": [], "what": "nodes 0 and 1 wait for each other"}
+            held["remedies"] = ["wait.deadline: auto"]
             store.event(9 * 10**9, node, 3, "probed", cause="deadlock", suspected=False, detection_s=4.0, **held)
     found = collect(folder, out=tmp_path / "run")
     (stall,) = found.result[listed]
-    assert (stall["text"], stall["began_s"], stall["found_s"]) == ("nodes 0 and 1 wait for each other", 5.0, 9.0)
+    said = "nodes 0 and 1 wait for each other. Since 5 s. `wait.deadline: auto` would go on."
+    assert (stall["text"], stall["began_s"], stall["found_s"]) == (said, 5.0, 9.0)
     assert stall["over"] == (ended is Stage.FINISHED)
     assert (found.exit_code == ExitCode.PASS) == (ended is Stage.FINISHED)
 
