@@ -44,7 +44,8 @@ class Cause(StrEnum):
 class Leg(NamedTuple):
     """A part of the path. `nodes` are waited for, or their messages are.
 
-    `rounds` is how far behind they were, `times` how many times the usual time their training took.
+    `rounds` is how far behind they were, `times` how many times the usual time their training took. `begin` is when a
+    part on links began.
     """
 
     cause: Cause
@@ -54,6 +55,7 @@ class Leg(NamedTuple):
     rounds: int = 0
     by_deadline: bool = False
     times: float = 1.0
+    begin: float = 0.0
 
 
 Legs: TypeAlias = Generator[Leg, None, T]
@@ -182,17 +184,17 @@ class _Walk:
         lag = wait.round - self._history.round_at(src, wait.since) if wait.kind == Kind.DATA else 0
         why = self._why_behind(src, arrived)
         if lag >= BEHIND and sent > wait.since and why is not Why.UNKNOWN:
-            yield Leg(Cause.LINKS, arrived - sent)
+            yield Leg(Cause.LINKS, arrived - sent, begin=sent)
             yield Leg(Cause.BEHIND, sent - wait.since, (src,), why, lag)
             return wait.since, node
         if id(wait) in self._seen or (wait.kind == Kind.REPLY and not self._kept_waiting(src, wait.since, sent)):
-            yield Leg(Cause.LINKS, arrived - wait.since)
+            yield Leg(Cause.LINKS, arrived - wait.since, begin=wait.since)
             return wait.since, node
         self._seen.add(id(wait))
         first = sent if wait.first_sent is None else min(sent, wait.first_sent)
         if self._history.outage(src, first, sent) is not None:
             first = sent  # an earlier life had sent it
-        yield Leg(Cause.LINKS, arrived - sent)
+        yield Leg(Cause.LINKS, arrived - sent, begin=sent)
         if first < sent:
             yield Leg(Cause.RESENDING, sent - first, (src,))
         return first, src
@@ -206,7 +208,7 @@ class _Walk:
         """A wait that ended without messages of some nodes, or with what nobody recorded."""
         seconds = wait.until - wait.since
         if wait.ended == Ended.CAME:
-            return Leg(Cause.LINKS, seconds)
+            return Leg(Cause.LINKS, seconds, begin=wait.since)
         blamed = {node: self._blame(node, wait) for node in wait.missing}
         if blamed and all(blamed.values()):
             node, (why, lag) = max(

@@ -88,6 +88,7 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, Any]
     sent again), `deadlines_s`, `lost_s` (until a later message told of the loss), `behind_s`, `rest_s` and `end_s`
     (after the last that any node did) add up to `total_s`; `behind` has the nodes that were waited for. `rounds`
     holds, by round, its length at the median and at the slowest node, and the deadline in force (None: none).
+    `links_parted_s` is the part of `links_s` in which a partition was in force.
     """
     history, deadlines = _history(run)
     rounds = _rounds(history, deadlines, num_rounds)
@@ -99,20 +100,25 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, Any]
     for leg in path:
         if leg.cause is Cause.BEHIND:
             behind.setdefault(leg.nodes[0], Behind(leg.nodes[0])).add(leg)
+    parted_s = _parted(run, path)
     nodes = sorted(behind.values(), key=lambda each: (-each.seconds, each.node))
     return {
-        "text": _sentence(total_s, spent, nodes, path),
+        "text": _sentence(total_s, spent, nodes, path, parted_s),
         "total_s": total_s,
         **{f"{cause}_s": value for cause, value in spent.items()},
+        "links_parted_s": parted_s,
         "behind": [each.to_json() for each in nodes],
         "rounds": rounds,
     }
 
 
-def _sentence(total_s: float, spent: Mapping[Cause, float], nodes: Sequence[Behind], path: Sequence[Leg]) -> str:
+def _sentence(
+    total_s: float, spent: Mapping[Cause, float], nodes: Sequence[Behind], path: Sequence[Leg], parted_s: float
+) -> str:
     least = LEAST_SHARE * total_s
+    parted = f" ({seconds(parted_s)} of it while the fleet was parted)" if parted_s > least else ""
     said = {cause: value for cause, value in spent.items() if value > least and cause is not Cause.BEHIND}
-    parts = [(value, f"{seconds(value)} {_what(cause, path)}") for cause, value in said.items()]
+    parts = [(value, f"{seconds(value)} {_what(cause, path, parted)}") for cause, value in said.items()]
     shown = [each for each in nodes[:MOST_NODES] if each.seconds > least]
     parts += [(each.seconds, each.words()) for each in shown]
     others = [each for each in nodes if each not in shown]
@@ -122,13 +128,25 @@ def _sentence(total_s: float, spent: Mapping[Cause, float], nodes: Sequence[Behi
     return f"{seconds(total_s)}: " + ", ".join(text for _, text in sorted(parts, key=lambda part: -part[0]))
 
 
-def _what(cause: Cause, path: Sequence[Leg]) -> str:
+def _parted(run: Run, path: Sequence[Leg]) -> float:
+    """How much of the path's time on links fell into partitions."""
+    rows = run.rows("SELECT at_s, kind = 'partition' FROM events WHERE node IS NULL AND kind LIKE 'partition%'")
+    parted, began, depth = 0.0, 0.0, 0
+    legs = [(leg.begin, leg.begin + leg.seconds) for leg in path if leg.cause is Cause.LINKS]
+    for at_s, begins in [*sorted(rows), (math.inf, False)]:
+        if depth > 0:
+            parted += math.fsum(max(0.0, min(end, at_s) - max(begin, began)) for begin, end in legs)
+        began, depth = at_s, depth + (1 if begins else -1)
+    return parted
+
+
+def _what(cause: Cause, path: Sequence[Leg], parted: str) -> str:
     """What a part was spent on, in words."""
     nodes = sorted({node for leg in path if leg.cause is cause for node in leg.nodes})
     whose = "" if not nodes or len(nodes) > 2 else f" of node{'s' * (len(nodes) > 1)} {' and '.join(map(str, nodes))}"
     return {
         Cause.COMPUTE: "of compute",
-        Cause.LINKS: "on links",
+        Cause.LINKS: f"on links{parted}",
         Cause.RESENDING: "until what was lost was sent again",
         Cause.DEADLINES: f"until deadlines, for messages{whose} that did not come in time",
         Cause.LOST: f"until later messages{whose} told that one was lost",

@@ -76,6 +76,13 @@ def test_a_message_sent_again_is_told_from_a_slow_link(tmp_path: Path) -> None:
     assert found["resending_s"] == pytest.approx(found["total_s"] - 10.5)
 
 
+def test_a_partition_that_holds_messages_is_told(tmp_path: Path) -> None:
+    parted = "events: [{at: 2.5s, for: 20s, partition: [[0, 1], [2, 3]], mode: down_hold}]\n"
+    found = spent(tmp_path, RING + TEN + NO_DEADLINE + parted)
+    assert found["links_parted_s"] == pytest.approx(19.4)  # sent at 3.1 s, held until 22.5 s
+    assert "(19.4 s of it while the fleet was parted)" in found["text"]
+
+
 def test_every_round_has_its_length_and_its_deadline(tmp_path: Path) -> None:
     found = spent(
         tmp_path, RING + "rounds: 4\nwait: {deadline: 5s}\nevents: [{at_round: 2, for_rounds: 1, link: all, loss: 1}]\n"
