@@ -200,7 +200,7 @@ class Entry:
     `server` (a star around a node with the server role), `both_ways` (any weights on links that work
     both ways), `average` (the exact average in certain rounds). `fits` says what else does not go
     together, `warns` what goes together and is hardly meant. `selects` says that a node chooses its
-    receivers itself, as it goes.
+    receivers itself, as it goes. `catches_up`: a node that returns with its state may leave out rounds that it missed.
     """
 
     build: Callable[..., Algorithm]
@@ -210,6 +210,7 @@ class Entry:
     fits: Fits | None = None
     warns: Warns | None = None
     selects: bool = False
+    catches_up: bool = True
 
 
 Catalog = Mapping[str, Entry]

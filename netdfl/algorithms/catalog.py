@@ -38,9 +38,18 @@ def _entry(
     fits: Fits | None = None,
     warns: Warns | None = None,
     selects: bool = False,
+    catches_up: bool = True,
 ) -> Entry:
+    build = flat(function)
     return Entry(
-        build=flat(function), family=family, needs=needs, source=source, fits=fits, warns=warns, selects=selects
+        build=build,
+        family=family,
+        needs=needs,
+        source=source,
+        fits=fits,
+        warns=warns,
+        selects=selects,
+        catches_up=catches_up,
     )
 
 
@@ -75,7 +84,12 @@ ALGORITHMS: Catalog = {
         warns=fitness.slow_rounds,
     ),
     "ad_psgd": _entry(
-        bilateral.ad_psgd, "bilateral", frozenset({"both_ways"}), "Lian et al. 2018", fits=fitness.pairs_can_meet
+        bilateral.ad_psgd,
+        "bilateral",
+        frozenset({"both_ways"}),
+        "Lian et al. 2018",
+        fits=fitness.pairs_can_meet,
+        catches_up=False,
     ),
     "fedavg": _entry(central.fedavg, "server", SERVER, "McMahan et al. 2017"),
     "fedsam": _entry(central.fedsam, "server", SERVER, "Qu et al. 2022"),

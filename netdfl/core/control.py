@@ -28,9 +28,14 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Begin round 0 at this reading of the machine's monotonic clock, from which the fleet's time counts."""
+    """Begin round 0 at this reading of the machine's monotonic clock, from which the fleet's time counts.
+
+    A node that returns with its state goes on in round `catch_up` once it has made anew the one in which it crashed;
+    0: in the next.
+    """
 
     start_ns: int
+    catch_up: int = 0
 
 
 @dataclass(frozen=True, slots=True)

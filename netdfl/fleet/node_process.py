@@ -342,7 +342,7 @@ class NodeProcess(Attendant):
 
     def on_start(self, start: Start) -> None:
         """Begin at the common start."""
-        self.clock.start_ns = start.start_ns
+        self.clock.start_ns, self.node.catch_up = start.start_ns, start.catch_up
         self.life.begin()
         self.started.set()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Crashed, Gone, Order, Peers, Returned, Start
 from netdfl.core.types import NodeId
+from netdfl.fleet.rejoining import caught_up
 from netdfl.fleet.script import Return, find_return, fresh_round
 from netdfl.record.status import Phase
 from netdfl.scenario.build import compile_schedule
@@ -90,11 +91,20 @@ class Returns:
         if launcher.oracle:
             for gone in sorted(set(launcher.status.nodes) - launcher.live):
                 attendee.order(Gone(gone, "gone before"))
-        attendee.order(Start(launcher.start_ns))
+        attendee.order(Start(launcher.start_ns, self._catch_up(node)))
         back, moved = Returned(node, hello.address, hello.epoch), Peers({node: hello.address})
         order: Order = back if launcher.oracle else moved
         for other in others:
             launcher.attendees[other].order(order)
+
+    def _catch_up(self, node: NodeId) -> int:
+        back, launcher = self.backs.get(node), self.launcher
+        if back is None:
+            return 0
+        others = (status for other, status in launcher.status.nodes.items() if other != node)
+        round = caught_up(launcher.scenario, back, others)
+        launcher.evaluation.joined[node] = max(round, launcher.evaluation.joined.get(node, 0))
+        return round
 
     def forget(self, node: NodeId) -> None:
         """`node` ended before it could live again."""

@@ -18,18 +18,21 @@ T = TypeVar("T")
 class Return(NamedTuple):
     """When a crashed node lives again, and whether it still has the state of its last round's end.
 
-    `weight` is the push-sum weight with which it rejoins where it has not.
+    `weight` is the push-sum weight with which it rejoins where it has not; `replays` says that, where it has, it
+    makes every round that it missed.
     """
 
     at_ns: int
     keep_state: bool
     weight: int = 0
+    replays: bool = False
 
     @classmethod
     def by(cls, event: CompiledEvent, at_ns: int) -> Self:
         """What the restart `event` says of a node that returns at `at_ns`."""
         keep = event.parameters.get("state", "kept") == "kept"
-        return cls(at_ns, keep, event.parameters.get("rejoin_weight", 0))
+        replays = event.parameters.get("rejoin") == "replay"
+        return cls(at_ns, keep, event.parameters.get("rejoin_weight", 0), replays)
 
 
 def find_return(

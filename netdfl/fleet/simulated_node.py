@@ -14,7 +14,7 @@ from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.diagnosis.probing import Probing
 from netdfl.fleet.compute import ComputeTime
 from netdfl.fleet.evaluation import Snapshot, keep_model
-from netdfl.fleet.rejoining import joining
+from netdfl.fleet.rejoining import caught_up, joining
 from netdfl.fleet.replay import Memory, RememberingWorker
 from netdfl.fleet.script import Return, fresh_round, keeps_state
 from netdfl.fleet.simulated_ledger import SimulatedLedger
@@ -178,9 +178,16 @@ class SimulatedNode:
             self.fleet.evaluation.joined[self.id] = joined
             self.node.joining = joining(self.fleet.blueprint, self.id, joined, back.weight)
         self.node.kept = kept
+        self._catch_up(back)
         self.start(group)
         if back.keep_state:
             recall(self.node, self.memory)
+
+    def _catch_up(self, back: Return) -> None:
+        others = (status for node, status in self.fleet.status.nodes.items() if node != self.id)
+        self.node.catch_up = round = caught_up(self.fleet.scenario, back, others)
+        joined = self.fleet.evaluation.joined
+        joined[self.id] = max(round, joined.get(self.id, 0))
 
     def pause(self) -> None:
         """Neither compute nor read, and lose nothing."""

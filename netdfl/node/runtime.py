@@ -80,6 +80,7 @@ class Node:
     kept: NodeState | None = None
     resending: Resending | None = None
     joining: Joining | None = None
+    catch_up: int = 0
     can_ask: Callable[[NodeId], bool] = nobody
 
     def __post_init__(self) -> None:
@@ -142,13 +143,24 @@ class Node:
         return max(0.0, self._held) + sum(_weight_in(message) for message in self.mailbox.unread())
 
     async def rounds(self, first: int) -> AsyncIterator[View]:
-        """The views of the rounds that are left."""
-        for round in range(first, self.num_rounds):
+        """The views of the rounds that are left.
+
+        A node that is to catch up makes the first anew, in which it crashed, for its messages may have left and what
+        was in them is its own no more; it waits for nobody there, since all are past it. Then it goes on where others
+        are.
+        """
+        self.catch_up = self.catch_up if self.catch_up > first + 1 else 0
+        for round in (round for round in range(first, self.num_rounds) if round == first or round >= self.catch_up):
             self.round, self.waits.step, self._next = round, 0, (round, 0)
             await self.hooks.begin_round(round)
             self._began_ns, self._trained_ns, self._waited_ns = self.clock.now_ns(), 0, 0
             self._bytes_before, self._trained = self.ledger.bytes_sent, False
             yield self.view_of(round, frozenset(self.waits.gone))
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether this is the round in which it crashed, before it goes on where others are."""
+        return self.round < self.catch_up
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
         """One local round in the worker. Raises TrainingError, with node and round as its note."""
@@ -270,6 +282,7 @@ class Node:
     async def _gather(
         self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None, kind: Kind
     ) -> Inbox:
+        wait = replace(wait, need="none") if self._is_behind else wait
         awaited = sources if sources is not None else view.in_neighbors
         if awaited is None and wait.announce:
             awaited = view.may_hear
@@ -307,6 +320,9 @@ class Node:
     async def end_round(self, state: NodeState, view: View) -> None:
         """Record the round's figures, then let the world take what it needs."""
         now = self.clock.now_ns()
+        if self._is_behind:
+            state = state._replace(round=self.catch_up)
+            self.recorder.event(now, self.id, view.round, "catch_up", missed=self.catch_up - view.round - 1)
         weight = self._weight(state)
         self.latest, self._held = state, weight
         figures = {

@@ -42,9 +42,27 @@ def survives(scenario: Scenario, document: Document) -> Iterator[Problem]:
         yield document.problem(path, what, "", remedy)
 
 
+def catches_up(scenario: Scenario) -> str:
+    """Why a node that kept its state can't leave out the rounds that it missed; empty where it can.
+
+    Its vector, or its mass, is its own whatever the round, so whole vectors and shares permit it.
+    """
+    name = scenario.algorithm.kind
+    if not getattr(scenario.algorithm.entry, "catches_up", True):
+        return f"a round of {name} is a meeting of two nodes, and none can be left out"
+    if scenario.compression is not None:
+        return "receivers of compressed messages build on each of them"
+    if scenario.wait.on_missing == "undo":
+        return "on_missing: undo has both sides of an exchange agree on every round"
+    return ""
+
+
 def rejoins(scenario: Scenario, document: Document) -> Iterator[Problem]:
-    """A node rejoins with a push-sum weight only where there are such weights."""
+    """A node rejoins with a push-sum weight only where there are such weights, and catches up where it can."""
+    why = catches_up(scenario)
     for index, event in enumerate(scenario.events):
+        if event.get("rejoin") == "catch_up" and why:
+            yield document.problem(("events", index, "rejoin"), f"a node can't catch up here: {why}", "", "use replay")
         if "rejoin_weight" in event and not is_push(scenario):
             what = f"{scenario.algorithm.kind} has no push-sum weights: a node rejoins with a neighbor's model"
             yield document.problem(("events", index, "rejoin_weight"), what, "", "remove rejoin_weight")

@@ -43,8 +43,8 @@ def _order(order: Order) -> pb.Order:
     match order:
         case Peers(addresses):
             return pb.Order(peers=pb.Peers(addresses=addresses))
-        case Start(start_ns):
-            return pb.Order(start=pb.Start(start_ns=start_ns))
+        case Start(start_ns, catch_up):
+            return pb.Order(start=pb.Start(start_ns=start_ns, catch_up=catch_up))
         case Gone(node, reason):
             return pb.Order(gone=pb.Gone(node_id=node, reason=reason))
         case Returned(node, address, epoch):
@@ -68,7 +68,7 @@ def decode_order(data: bytes) -> Order:
         case "peers":
             return Peers(dict(order.peers.addresses))
         case "start":
-            return Start(order.start.start_ns)
+            return Start(order.start.start_ns, order.start.catch_up)
         case "gone":
             return Gone(order.gone.node_id, order.gone.reason)
         case "returned":

@@ -14,6 +14,7 @@ from netdfl.links.selectors import NodesText
 
 NodeState: TypeAlias = Literal["kept", "lost"]
 RejoinWeight: TypeAlias = Literal[0, 1]
+Rejoin: TypeAlias = Literal["catch_up", "replay"]
 
 
 def crash(
@@ -26,13 +27,15 @@ def crash(
     restart_after: TimeNs | None = None,
     state: NodeState = "kept",
     rejoin_weight: RejoinWeight | None = None,
+    rejoin: Rejoin | None = None,
 ) -> Compiled:
     """Kill nodes; restart them after a time, with the state of their last round end kept or lost.
 
-    With lost state they begin with a neighbor's model; `rejoin_weight` is their push-sum weight then: 0, or
-    1, which is new mass.
+    With kept state they make the round anew in which they crashed; then `rejoin: catch_up` (the default where the
+    method permits it) leaves out the rounds that all others have made, and `replay` makes each of them. With lost state
+    they begin with a neighbor's model; `rejoin_weight` is their push-sum weight then: 0, or 1, which is new mass.
     """
-    nodes, back = named_nodes(facts, crash), _return(state, rejoin_weight)
+    nodes, back = named_nodes(facts, crash), _return(state, rejoin_weight, rejoin)
     if restart_after is not None:
         check_positive(restart_after=restart_after)
         if any(span.end is not None or span.for_ns is not None for span in when):
@@ -49,15 +52,20 @@ def restart(
     restart: NodesText,
     state: NodeState = "kept",
     rejoin_weight: RejoinWeight | None = None,
+    rejoin: Rejoin | None = None,
 ) -> Compiled:
     """Restart nodes that crashed, with the state of their last round end kept or lost; see `crash`."""
-    nodes, back = named_nodes(facts, restart), _return(state, rejoin_weight)
+    nodes, back = named_nodes(facts, restart), _return(state, rejoin_weight, rejoin)
     for span in _moments(when, "restart"):
         yield CompiledEvent("restart", source, at_ns=span.start, nodes=nodes, parameters=back)
 
 
-def _return(state: NodeState, weight: RejoinWeight | None) -> dict[str, Any]:
-    """What a restart's event says of the state. Raises ValueError where a kept state would get another weight."""
+def _return(state: NodeState, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, Any]:
+    """What a restart's event says of the state. Raises ValueError for what is said of the other kind of state."""
+    if rejoin is not None:
+        if state == "lost":
+            raise ValueError("rejoin is for nodes that kept their state; with state: lost they begin where others are")
+        return {"state": state, "rejoin": rejoin} if weight is None else _return(state, weight, None)
     if weight is None:
         return {"state": state}
     if state == "kept":
@@ -95,13 +103,14 @@ def churn(
     down: TimeNs,
     state: NodeState = "kept",
     rejoin_weight: RejoinWeight | None = None,
+    rejoin: Rejoin | None = None,
 ) -> Compiled:
     """Let nodes crash and restart at random times, exponential with means `up` and `down`; they begin up.
 
-    See `crash` for `state` and `rejoin_weight`.
+    See `crash` for `state`, `rejoin_weight` and `rejoin`.
     """
     check_positive(up=up, down=down)
-    back = _return(state, rejoin_weight)
+    back = _return(state, rejoin_weight, rejoin)
     for each in named_nodes(facts, churn):
         for start, end in outages(facts, source, (each, each), when, up, down):
             yield CompiledEvent("crash", source, at_ns=start, nodes=(each,), parameters={"state": state})

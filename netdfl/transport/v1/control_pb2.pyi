@@ -184,10 +184,12 @@ class Peers(_message.Message):
     def __init__(self, addresses: _Optional[_Mapping[int, str]] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("start_ns",)
+    __slots__ = ("start_ns", "catch_up")
     START_NS_FIELD_NUMBER: _ClassVar[int]
+    CATCH_UP_FIELD_NUMBER: _ClassVar[int]
     start_ns: int
-    def __init__(self, start_ns: _Optional[int] = ...) -> None: ...
+    catch_up: int
+    def __init__(self, start_ns: _Optional[int] = ..., catch_up: _Optional[int] = ...) -> None: ...
 
 class Gone(_message.Message):
     __slots__ = ("node_id", "reason")
