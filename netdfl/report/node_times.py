@@ -40,15 +40,17 @@ def draw_node_times(times: Sequence[NodeTime]) -> tuple[str, str] | None:
     if not longest:
         return None
     scale, unit = next((u for u in UNITS if longest >= u[0]), UNITS[-1])
-    if len(times) <= MOST_BARS:
-        size, x_label, caption = 1, "node", "Mean over the rounds of each node."
-        columns = np.zeros((3, max(each.node for each in times) + 1))
+    highest = max(each.node for each in times)
+    if highest < MOST_BARS:
+        x_label, caption = "node", "Mean over the rounds of each node."
+        columns = np.zeros((3, highest + 1))
         for each in times:
             columns[:, each.node] = each[1:]
     else:
         size = -(-len(times) // MOST_BARS)
-        x_label = f"{size} nodes each, those with the shortest rounds first"
-        caption = f"Mean over the rounds of {size} nodes each: all {len(times):,} nodes by the length of their rounds."
+        some = "each node" if size == 1 else f"{size} nodes each"
+        x_label = f"{some}, those with the shortest rounds first"
+        caption = f"Mean over the rounds of {some}: all {len(times):,} nodes by the length of their rounds."
         columns = _grouped(np.asarray([each[1:] for each in sorted(times, key=lambda t: (t.whole, t.node))]).T, size)
     train, wait, whole = columns / scale
     parts = {"training": train, "waiting": wait, "the rest": np.maximum(0, whole - train - wait)}

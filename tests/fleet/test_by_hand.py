@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hand_fleet import HandFleet
 
+from netdfl.core.fates import FateClass
 from netdfl.fleet.by_hand_record import NodeRecord, Stage
 from netdfl.fleet.by_hand_stalls import ACCOUNTS_FILE
 from netdfl.fleet.collect import collect
@@ -235,7 +236,8 @@ def test_sigterm_ends_a_node_in_good_order(fleets: list[HandFleet], tmp_path: Pa
     found = collect(fleet.folder, out=tmp_path / "run", page=False)
     assert found.exit_code == ExitCode.INTERRUPTED
     assert found.result["died"] == []
-    assert found.result["messages"]["sent"] > 0
+    messages = found.result["messages"]
+    assert messages["sent"] == sum(messages[name.value] for name in FateClass) > 0
     assert events(found, "start")
 
 

@@ -49,6 +49,12 @@ def test_a_thousand_nodes_are_drawn_in_groups_that_keep_their_sum() -> None:
     assert svg.count("<path d=") < 6 * MOST_BARS
 
 
+def test_few_nodes_with_high_numbers_are_no_large_drawing() -> None:
+    drawn = draw_node_times([NodeTime(node, 0.0, 1.0, 1.0) for node in (0, 999_999)])
+    assert drawn is not None
+    assert drawn[1] == "Mean over the rounds of each node: all 2 nodes by the length of their rounds."
+
+
 def test_where_no_virtual_time_passes_that_is_said_and_nothing_is_drawn(tmp_path: Path) -> None:
     assert draw_node_times(times(3, 0.0)) is None
     page = render(run(loads(BARE), out=tmp_path / "run", page=False).run)
