@@ -85,6 +85,20 @@ def test_losses_spread_on_messages_and_old_ones_are_left_out() -> None:
     assert min(sent) >= 7 - 4
 
 
+@pytest.mark.parametrize("newest_from", [1, 3])
+def test_the_newest_loss_of_a_node_stays_on_the_board_whoever_tells_of_it(newest_from: int) -> None:
+    net = Network(TOPOLOGIES["full"](4, STREAMS), selection=Private(Everyone()))
+    alg = ALGORITHMS["dfedsgpsm_s"].build(EXCHANGE, neighbors=2)
+    s = first_states(alg, apart(4), net.view)[0]
+    s, outbox = s.outgoing(alg, Update(s.x, s.x), 0, net.view(0, 5))
+    payload, told = next(iter(outbox.values())), []
+    for src in (1, 3):
+        post = [2, 5, 1.0] if src == newest_from else [2, 3, 9.0]
+        told.append(Message(src, 0, Kind.DATA, 0, 5, 0, 0, Payload(payload.arrays, {**payload.meta, "board": [post]})))
+    mixed = alg.mixing.mix(s.mixing, Update(s.x, s.x), Inbox(told), 0, net.view(0, 5))
+    assert mixed.state.board[2] == Posted(5, 1.0)
+
+
 @pytest.mark.parametrize(
     "board", [None, 3, [[0, 0]], [[9, 0, 1.0]], [[0, 5, 1.0]], [[0, 0, math.nan]], [["0", 0, 1.0]]]
 )

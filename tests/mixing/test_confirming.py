@@ -25,7 +25,11 @@ from netdfl.mixing.payloads import pack
 from netdfl.testing.loopback import run_fleet
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
+from netdfl.training.base import Received
 from netdfl.training.catalog import quadratic
+from netdfl.training.control import CONTROL, Controlled
+from netdfl.training.sgd import LocalSgd
+from netdfl.training.undoing import Undoing
 
 NETWORK = Network(TOPOLOGIES["star"](CLIENTS + 1, Streams(1)), server=CLIENTS)
 EXCHANGE = Exchange(wait=WaitPolicy(deadline_ns=1_000_000))
@@ -78,6 +82,23 @@ def test_a_dual_that_is_told_by_its_changes_is_the_servers_once_all_reports_come
         dual = half(states[node], "dual")
         assert float(dual.norm()) > 1e-3
         torch.testing.assert_close(told[node], dual, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("last_read", "taken_back"), [(None, False), (2, False), (1, True), (-1, True)])
+def test_only_a_report_that_was_not_read_is_taken_back(last_read: int | None, taken_back: bool) -> None:
+    """The client reported in round 2; the server has asked it since, which it may never have heard."""
+    controlled = Controlled(LocalSgd(lr=0.05, steps=2))
+    solver, task, view = Undoing(controlled), quadratic(0, Streams(1), dim=DIM), View(0, 2, 3, (3,), (3,), 0.0, {}, {})
+    x = task.initial()
+    common = {CONTROL: torch.ones_like(x)}
+    begun = solver.init(x, view)
+    once, _ = solver.train(begun, x, Received(common), 1.0, task.data(2), view)
+    later = replace(view, round=5)
+    twice, _ = solver.train(once, x, Received(common, last_read=last_read), 1.0, task.data(5), later)
+    base = begun.inner if taken_back else once.inner
+    expected, _ = controlled.train(base, x, Received(common), 1.0, task.data(5), later)
+    assert torch.equal(twice.inner.control, expected.control)
+    assert not torch.equal(begun.inner.control, once.inner.control)
 
 
 def test_where_all_reports_come_nothing_is_added_and_what_is_absurd_is_refused() -> None:
