@@ -10,6 +10,8 @@ from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.outages import BY_LINKS, Outage
 from netdfl.diagnosis.snapshot import (
+    LOST_BY_RESTART,
+    TAKEN_FOR_GONE,
     Awaited,
     EdgeNow,
     Fate,
@@ -25,8 +27,6 @@ from netdfl.node.ledger import Key
 MOST_FLYING = 4
 ARRIVED = ("delivered", "late", "duplicate")
 BY_EVENTS = ("loss", "down", "reset")
-TAKEN_FOR_GONE = "taken for gone"
-OF_ITS_RECEIVER = "before a restart of its receiver"
 
 
 class Schedule(Protocol):
@@ -190,7 +190,7 @@ class _Fleet:
             if not _is(key, kind, slot):
                 continue
             if fate in ARRIVED and self.forgot(edge[1], arrived_ns):
-                return self.lost(edge, key, sent_ns, OF_ITS_RECEIVER, again)
+                return self.lost(edge, key, sent_ns, LOST_BY_RESTART, again)
             if fate in ARRIVED:
                 return Awaited(Fate.IN_FLIGHT) if arrived else None
             if any_epoch or key[1] == account.epoch:
@@ -220,7 +220,7 @@ class _Fleet:
         if count is None or not lives:
             return None
         returned = receiver is not None and receiver.epoch > 0 and not count.dropped
-        reason = OF_ITS_RECEIVER if returned else next(iter(count.dropped), "") if len(count.dropped) == 1 else ""
+        reason = LOST_BY_RESTART if returned else next(iter(count.dropped), "") if len(count.dropped) == 1 else ""
         return self.lost(edge, (kind, lives[-1], *slot, 0), self.at_ns, reason.removeprefix("dropped:"))
 
     def again(self, edge: Edge, kind: Kind, slot: tuple[int, int]) -> bool:

@@ -9,11 +9,23 @@ from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause
 from netdfl.diagnosis.partition import FEW_LINKS, describe_cut, divides
-from netdfl.diagnosis.snapshot import DOWN, SILENT, Awaited, EdgeNow, Fate, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import (
+    DOWN,
+    LOST_BY_GONE,
+    LOST_BY_RESTART,
+    SILENT,
+    TAKEN_FOR_GONE,
+    Awaited,
+    EdgeNow,
+    Fate,
+    Snapshot,
+    State,
+    WaitNow,
+    What,
+)
 
 FIRST = (Cause.UNREACHABLE, Cause.LOST_MESSAGE, Cause.BLOCKED_LOOP, Cause.FLOW_CONTROL, Cause.DEADLOCK)
 """Which cause names a stall that has several."""
-GONE = "failed:gone"
 _OUTAGE = ("down", "reset")
 
 
@@ -52,7 +64,7 @@ def reason(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Cause | None:
         return by_state.get(giver.state, Cause.FLOW_CONTROL)
     if awaited.fate is Fate.LOST:
         out = awaited.reason in _OUTAGE and not edge.up and (awaited.resent or edge.heals_ns is None)
-        unheard = awaited.reason == GONE and giver.state in DOWN and (awaited.resent or giver.back_ns is None)
+        unheard = awaited.reason == LOST_BY_GONE and giver.state in DOWN and (awaited.resent or giver.back_ns is None)
         return Cause.UNREACHABLE if out or unheard else Cause.LOST_MESSAGE
     if not edge.up:
         return Cause.UNREACHABLE
@@ -95,7 +107,7 @@ def _what_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
         return f"whose event {loops} not answered for {words.seconds(silent_ns)}"
     if any(wait_of(snapshot, root).need > len(snapshot.nodes) for root, _ in pairs):
         return "and does not know which of them will send"
-    if all(awaited_of(snapshot, pair).reason == "taken for gone" for pair in pairs):
+    if all(awaited_of(snapshot, pair).reason == TAKEN_FOR_GONE for pair in pairs):
         return f"which took {words.nodes({root for root, _ in pairs})} for gone and did not send it"
     many, done = len(culprits) > 1, all(snapshot.nodes[c].state is State.FINISHED for c in culprits)
     if done:
@@ -124,7 +136,7 @@ def _kind(snapshot: Snapshot, pair: Edge) -> tuple[int, Hashable]:
     awaited = awaited_of(snapshot, pair)
     if cause is Cause.UNREACHABLE and awaited.fate is Fate.MISSED:
         return 2, "missed"
-    if cause is Cause.UNREACHABLE and giver.state in DOWN and (edge.up or awaited.reason == GONE):
+    if cause is Cause.UNREACHABLE and giver.state in DOWN and (edge.up or awaited.reason == LOST_BY_GONE):
         return 0, (giver.state.value, giver.back_ns is None, giver.back_ns or 0)
     if cause is Cause.UNREACHABLE:
         return 1, (edge.heals_ns is None, edge.heals_ns or 0)
@@ -195,8 +207,8 @@ def _cause_of_loss(snapshot: Snapshot, pair: Edge, *, many: bool) -> str:
         "reset": "the links were reset" if many else "the link was reset",
         "queue": "a queue was full",
         "corrupt": "damaged",
-        GONE: f"node {receiver} was down",
-        "before a restart of its receiver": f"node {receiver} took it before it crashed",
+        LOST_BY_GONE: f"node {receiver} was down",
+        LOST_BY_RESTART: f"node {receiver} took it before it crashed",
     }
     return known.get(why, why)
 
@@ -213,7 +225,7 @@ def _unreachable_words(snapshot: Snapshot, culprits: Sequence[NodeId], pairs: Se
     ends = [snapshot.nodes[culprit].back_ns for culprit in culprits]
     if giver.state is State.CRASHED:
         return f"which crashed and {words.back(ends, many=many)}"
-    how = {State.PAUSED: "paused", State.STANDING: "standing still outside any wait"}[giver.state]
+    how = {State.PAUSED: "paused", State.STANDING: "standing still outside any wait"}.get(giver.state, "stopped")
     return f"which {'are' if many else 'is'} {how} {words.resumed(ends)}"
 
 

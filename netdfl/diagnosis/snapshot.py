@@ -62,6 +62,14 @@ class Fate(StrEnum):
     NEVER = "never"
 
 
+LOST_BY_GONE = "failed:gone"
+"""The reason of a loss: its receiver was down."""
+LOST_BY_RESTART = "before a restart of its receiver"
+"""The reason of a loss: its receiver had taken it in a life that has ended."""
+TAKEN_FOR_GONE = "taken for gone"
+"""Why a message was never sent: its sender's failure detector had called its receiver gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Awaited:
     """One awaited message: its fate, why it was lost, on which edge, and whether its sender sends it again.
