@@ -305,7 +305,7 @@ class Node:
         now, since, limit = self.clock.now_ns(), wait.since_ns, wait.deadline_ns
         at_once = wait.ended is Ended.CAME and wait.last_src is None
         if now > since and wait.ended is not None and not at_once:
-            deadline = None if limit is None else limit - since
+            deadline = None if limit is None or wait.asks else limit - since  # who asks goes by the answers
             head = (self.id, wait.round, wait.step, wait.kind, since, now)
             self.recorder.wait(Waited(*head, deadline, wait.ended, wait.last_src, tuple(missing)))
 

@@ -22,8 +22,9 @@ class Ended(StrEnum):
 class Waited:
     """A wait of a node that took time: for messages of `kind`, in a round and step, from `since_ns` to `until_ns`.
 
-    `deadline_ns` is how long it would have lasted at most, None: without end. It ended because what suffices had
-    `came`, at the `deadline`, because who was missing is `gone`, or because a later message told that one was `lost`.
+    `deadline_ns` is how long it would have lasted at most, None: without end, or as long as those that were asked say.
+    It ended because what suffices had `came`, at the `deadline` (or as nobody answered), because who was missing is
+    `gone`, or because a later message or an answer told that one was `lost`.
     `last_src` sent what came last, `missing` are those whose messages were awaited and had not come.
     """
 
