@@ -106,13 +106,13 @@ def edge_list(
     /,
     *,
     edges: list[list[int]] | None = None,
-    file: str = "",
+    file: str | None = None,
     directed: bool = False,
 ) -> Topology:
     """Take the links from `edges: [[0, 1], [1, 2]]` or from a CSV file with a link a line."""
-    if (edges is None) == (not file):
+    if (edges is None) == (file is None):
         raise ValueError("edge_list takes its links from edges or from file; give one of the two")
-    links = _checked(edges if edges is not None else _read_csv(Path(file)))
+    links = _checked(_read_csv(Path(file)) if file is not None else edges or [])
     return static(Graph(num_nodes, links) if directed else Graph.undirected(num_nodes, links))
 
 

@@ -45,6 +45,14 @@ def test_a_scenario_written_out_loads_to_the_same_scenario(file: Path) -> None:
     assert scenario_hash(again) == scenario_hash(scenario)
 
 
+def test_a_graph_given_by_its_edges_is_written_out_without_a_file() -> None:
+    """Nodes of real worlds load what was written out."""
+    scenario = loads(
+        BASE.replace("ring", "{kind: edge_list, edges: [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [5, 6], [6, 7]]}")
+    )
+    assert to_plain(loads(to_yaml(scenario))) == to_plain(scenario)
+
+
 def test_on_is_a_word_and_1e_3_is_a_number() -> None:
     scenario = loads(BASE.replace("algorithm: dfedavg", "algorithm: {name: dfedavg, lr: 1e-3}") + "groups: {on: 1}\n")
     assert scenario.algorithm.params["lr"] == 1e-3
