@@ -61,12 +61,21 @@ Point = Callable[[Quadratics], Rows]
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """A method's point, one row for all nodes or a row for each; what its scenario writes; how near it gets."""
+    """A method's point, one row for all nodes or a row for each; what its scenario writes; how near it gets.
+
+    `uneven` is how near where nodes have paces of their own, as in real time: a method that lets them run apart weighs
+    each node's objective by its steps, and its point moves with the paces.
+    """
 
     point: Point
     algorithm: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, Any] = field(default_factory=dict)
     off: float = 1e-7
+    uneven: float | None = None
+
+    def bound(self, world: str) -> float:
+        """How near it gets in `world`."""
+        return self.off if self.uneven is None or world == "simulated" else self.uneven
 
 
 def _unit(vector: Rows) -> Rows:
@@ -353,7 +362,7 @@ KNOWN: Mapping[str, Known] = {
     ),
     "dispfl": Known(point=gossip(), algorithm={"density": 1.0}),
     "slowmo": Known(point=average(k=2 * K), algorithm={"every": 2, "beta": 0.3}, keys=FULL),
-    "ad_psgd": Known(point=best, algorithm=FALLING, keys={"rounds": 400}, off=2e-2),
+    "ad_psgd": Known(point=best, algorithm=FALLING, keys={"rounds": 400}, off=2e-2, uneven=0.5),
     "sgp": Known(point=push_sum(k=1), algorithm=ONE, keys=ARROWS),
     "osgp": Known(point=push_sum(), keys=ARROWS),
     "dfedsgpm": Known(point=push_sum(momentum=0.5), algorithm={"momentum": 0.5}, keys=ARROWS),

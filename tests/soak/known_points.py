@@ -36,7 +36,7 @@ def trial(world: str, rng: Random, number: int) -> str | None:
         if finished.result["verdict"] not in ("pass", "done"):
             return f"{name} in {world}: {finished.result['verdict']}, {finished.result['reasons']}"
         off = distance(asked, finished.path)
-    return None if off <= KNOWN[name].off else f"{name} in {world} ends {off:.2g} from its point"
+    return None if off <= KNOWN[name].bound(world) else f"{name} in {world} ends {off:.2g} from its point"
 
 
 if __name__ == "__main__":
