@@ -18,6 +18,7 @@ from netdfl.record.run import Run
 LEAST_SHARE = 0.005
 """Smaller parts of a run are in the figures, not in the sentence."""
 MOST_NODES = 2
+MOST_PARTS = 4
 
 
 @dataclass
@@ -125,7 +126,9 @@ def _sentence(
     left = math.fsum(each.seconds for each in others)
     if left > least:
         parts.append((left, f"{seconds(left)} waiting for {len(others)} {'other ' if shown else ''}nodes behind"))
-    return f"{seconds(total_s)}: " + ", ".join(text for _, text in sorted(parts, key=lambda part: -part[0]))
+    parts.sort(key=lambda part: -part[0])
+    told, rest = [text for _, text in parts[:MOST_PARTS]], math.fsum(value for value, _ in parts[MOST_PARTS:])
+    return f"{seconds(total_s)}: " + ", ".join([*told, *([f"{seconds(rest)} in smaller parts"] if rest else [])])
 
 
 def _parted(run: Run, path: Sequence[Leg]) -> float:

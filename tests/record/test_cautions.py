@@ -101,6 +101,7 @@ task:
 algorithm: {name: osgp, lr: 0.1, local_epochs: 1}
 topology: {kind: random_push, out_neighbors: 3}
 delivery: plain
+wait: {deadline: 200ms}
 links: {default: {loss: 40%}}
 evaluation: {every: 4}
 """
@@ -150,6 +151,6 @@ def test_an_expectation_survives_being_written_down_and_its_absence_too() -> Non
 
 def test_a_bound_that_is_no_number_is_refused() -> None:
     assert loads(PLAIN_PUSH_SUM, ["expect.late={at_most: 5%}"]).expect.entries() == {"late": {"at_most": 0.05}}
-    for wrong, words in (("few", "expected a number"), ("120%", "percentage")):
+    for wrong, words in (("few", "is no share"), ("120%", "percentage")):
         with pytest.raises(ScenarioError, match=words):
             loads(PLAIN_PUSH_SUM, [f"expect.late={{at_most: {wrong}}}"])
