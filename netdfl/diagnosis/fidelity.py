@@ -70,6 +70,9 @@ def _widened(span: tuple[int, int] | None, at_ns: int) -> tuple[int, int]:
     return (at_ns, at_ns) if span is None else (min(span[0], at_ns), max(span[1], at_ns))
 
 
+FEWEST = 10
+
+
 @dataclass
 class Meter:
     """What one node measures: its in-links, and how late its event loop runs."""
@@ -110,8 +113,10 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> Fidelity:
     """Judge what the nodes of `run` measured.
 
     Half of a link's messages may come as much too late as they like (a first one opens a connection);
-    the others by `relative` times the mean scheduled delay, or by `slack_ns`, whichever is more. The
-    summary holds the bound, the worst links, and each node's loop lag; None without events.
+    the others by `relative` times the mean scheduled delay, or by `slack_ns`, whichever is more. A link of fewer than
+    `FEWEST` messages is not judged: it was up while the fleet started, and not for long after.
+
+    The summary holds the bound, the worst links, and each node's loop lag; None without events.
     """
     rows = run.rows("SELECT node, details FROM events WHERE kind = ? ORDER BY at_s, node", [EVENT])
     nodes = {node: json.loads(details) for node, details in rows}
@@ -122,17 +127,18 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> Fidelity:
     ]
     links.sort(key=itemgetter("median_error_s"), reverse=True)
     bound = {"relative": relative, "slack_s": slack_ns / NS_PER_S}
+    judged = [link for link in links if link["messages"] >= FEWEST]
     missed = [
-        link for link in links if link["median_error_s"] > max(relative * link["scheduled_delay_s"], bound["slack_s"])
+        link for link in judged if link["median_error_s"] > max(relative * link["scheduled_delay_s"], bound["slack_s"])
     ]
     summary = {
         "bound": bound,
-        "links_judged": len(links),
+        "links_judged": len(judged),
         "links_missed": len(missed),
         "links": links[:_SHOWN],
         "loop_lag_s": {str(node): found["loop_lag_s"] for node, found in sorted(nodes.items())},
     }
-    return Fidelity(summary, _sentence(missed, len(links), bound) if missed else "")
+    return Fidelity(summary, _sentence(missed, len(judged), bound) if missed else "")
 
 
 def _sentence(missed: list[dict[str, Any]], judged: int, bound: Mapping[str, float]) -> str:

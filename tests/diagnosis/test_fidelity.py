@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.clock import RealClock
-from netdfl.diagnosis.fidelity import EVENT, LinkTimes, Meter, judge_fidelity
+from netdfl.diagnosis.fidelity import EVENT, FEWEST, LinkTimes, Meter, judge_fidelity
 from netdfl.record.run import Run
 from netdfl.record.store import StoreWriter
 
@@ -33,7 +33,7 @@ def recorded(path: Path, meters: dict[int, Meter]) -> Run:
 
 
 def test_a_link_within_either_bound_is_true_and_one_past_both_is_missed_and_named(tmp_path):
-    run = recorded(tmp_path, {1: meter([20, 30]), 2: meter([10, 10], src=1)})
+    run = recorded(tmp_path, {1: meter([20, 30] * 8), 2: meter([10] * 16, src=1)})
     assert judge_fidelity(run, relative=0.25, slack_ns=0).missed == ""
     assert judge_fidelity(run, relative=0.0, slack_ns=25 * MS).missed == ""
     found = judge_fidelity(run, relative=0.2, slack_ns=5 * MS)
@@ -46,8 +46,16 @@ def test_a_link_within_either_bound_is_true_and_one_past_both_is_missed_and_name
 
 
 def test_a_few_late_messages_are_no_miss(tmp_path):
-    run = recorded(tmp_path, {1: meter([0, 9000, 0, 9000, 0])})
+    run = recorded(tmp_path, {1: meter([0, 9000, 0, 9000, 0] * 4)})
     assert judge_fidelity(run, relative=0.0, slack_ns=MS).missed == ""
+
+
+def test_a_link_of_a_few_messages_while_the_fleet_started_is_not_judged(tmp_path):
+    run = recorded(tmp_path, {1: meter([9000] * (FEWEST - 1))})
+    found = judge_fidelity(run, relative=0.0, slack_ns=MS)
+    assert found.missed == ""
+    assert found.summary is not None
+    assert found.summary["links_judged"] == 0
 
 
 def test_what_no_link_delayed_is_not_judged(tmp_path):

@@ -118,8 +118,8 @@ LOST = "SELECT src, dst, round, fate FROM messages WHERE fate LIKE 'dropped%' OR
 
 
 def test_the_same_messages_are_lost_as_in_the_simulated_world_and_a_missed_bound_is_unknown(tmp_path: Path) -> None:
-    real = fleet(tmp_path / "real", LINKS, ["world.fidelity={relative: 0, slack: 0s}"])
-    simulated = fleet(tmp_path / "simulated", LINKS, on="simulated")
+    real = fleet(tmp_path / "real", LINKS, ["world.fidelity={relative: 0, slack: 0s}", "rounds=16"])
+    simulated = fleet(tmp_path / "simulated", LINKS, ["rounds=16"], on="simulated")
     assert real.run.rows(LOST) == simulated.run.rows(LOST)
     assert len(real.run.rows(LOST)) > 5
     assert real.exit_code == ExitCode.UNKNOWN
