@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,9 @@ def _rounds(out: Path) -> list[int]:
 
 def _await_end(pid: int) -> None:
     """The kernel kills the nodes after the process that forked them, which is killed after the launcher."""
-    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]:
-        os.kill(pid, 0)
-        time.sleep(0.02)
+    with suppress(FileNotFoundError, ProcessLookupError):  # it may end while it is looked at
+        while "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]:
+            time.sleep(0.02)
 
 
 def data_rounds(out: Path, node: int, epoch: int) -> list[int]:

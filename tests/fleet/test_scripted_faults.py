@@ -44,7 +44,7 @@ def rounds_of(finished: Finished, node: int) -> list[int]:
 CRASHES = """
 events:
   - {at_round: 2, crash: 1}
-  - {at_round: 4, crash: 2, restart_after: 200ms, state: kept}
+  - {at_round: 4, crash: 2, restart_after: 200ms, state: kept, rejoin: replay}
   - {at_round: 5, for: 100ms, pause: 0}
   - {at_round: 5, slow_down: 3, factor: 2.0}
 """
