@@ -79,7 +79,7 @@ def test_with_acknowledgements_nothing_is_missing(tmp_path: Path) -> None:
         assert set(data_rounds(out, node, 1)) >= set(range(own, 30))
     assert finished.result["weight_sum"] == pytest.approx(1, abs=1e-12)
     assert finished.result["consensus_distance"] < 1e-4
-    with pytest.raises(InputError, match="has ended with verdict pass"):
+    with pytest.raises(InputError, match="has ended with verdict done"):
         resume(out)
 
 
