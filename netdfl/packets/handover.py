@@ -31,22 +31,31 @@ def main(arguments: list[str]) -> NoReturn:
     """Prepare the container's network, and become the command."""
     node, tcp, forwarder, *command = arguments
     try:
-        hand_over(int(node), open_device(address_of(int(node)), tcp), Path(forwarder))
+        device, namespace = open_device(address_of(int(node)), tcp), open_namespace()
+        become(*map(int, os.environ[OWNER].split(":")))  # the folder of the socket is its owner's alone
+        hand_over(int(node), device, namespace, Path(forwarder))
     except (MachineError, OSError) as error:
         sys.exit(f"node {node}: {error}")
-    uid, gid = map(int, os.environ[OWNER].split(":"))
-    os.setgroups([])
-    os.setgid(gid)
-    os.setuid(uid)
     os.execvp(command[0], command)
 
 
-def hand_over(node: NodeId, device: int, forwarder: Path) -> None:
-    """Send the device of `node`, and this namespace, to the socket `forwarder`, once somebody listens there.
+def open_namespace() -> int:
+    """A descriptor of this network namespace."""
+    return os.open("/proc/self/ns/net", os.O_RDONLY)
+
+
+def become(uid: int, gid: int) -> None:
+    """Be nobody else from now on."""
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+def hand_over(node: NodeId, device: int, namespace: int, forwarder: Path) -> None:
+    """Send the device of `node`, and its namespace, to the socket `forwarder`, once somebody listens there.
 
     The line stays open for as long as this process lives, whatever it becomes. Raises MachineError.
     """
-    namespace = os.open("/proc/self/ns/net", os.O_RDONLY)
     until = time.monotonic() + PATIENCE_S
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     while line.connect_ex(str(forwarder)) != 0:

@@ -19,7 +19,7 @@ from netdfl.fleet.containers_compose import engine_of
 from netdfl.fleet.testbed import known_of, write_testbed
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
-from netdfl.packets.handover import hand_over, take_over
+from netdfl.packets.handover import hand_over, open_namespace, take_over
 from netdfl.packets.received import Received, listen
 from netdfl.packets.tun import address_of
 from netdfl.scenario.load import load, loads
@@ -157,7 +157,7 @@ def test_without_docker_a_run_ends_in_one_line(tmp_path: Path) -> None:
 def test_a_device_travels_with_its_namespace(tmp_path: Path) -> None:
     listener = listen(tmp_path / "socket", 1)
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    hand_over(7, os.dup(there.fileno()), tmp_path / "socket")
+    hand_over(7, os.dup(there.fileno()), open_namespace(), tmp_path / "socket")
     line, _ = listener.accept()
     taken = take_over(line)
     assert taken is not None
@@ -196,7 +196,7 @@ class Fleet:
         mine, device = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         device.setblocking(False)
         mine.settimeout(20)
-        hand_over(node, device.detach(), self.path)
+        hand_over(node, device.detach(), open_namespace(), self.path)
         return mine
 
     def close(self) -> None:
