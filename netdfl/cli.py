@@ -81,7 +81,7 @@ def explain(
 
     Parts of your own are imported and tried: this runs modules that lie beside the scenario, if it names them.
     """
-    from netdfl.scenario.explain import explain as find
+    from netdfl.scenario.explain.explain import explain as find
 
     try:
         found = find(load_scenario(scenario, sets, on))
@@ -92,7 +92,7 @@ def explain(
     else:
         from rich.console import Console
 
-        from netdfl.scenario.show import show
+        from netdfl.scenario.explain.terminal_tables import show
 
         show(found, Console())
 
@@ -103,7 +103,7 @@ def list_parts(
     format: OutputFormat = Format.TEXT,
 ) -> None:
     """List what a scenario can name."""
-    from netdfl.scenario.catalogue import CATALOGUE, rows
+    from netdfl.scenario.explain.catalogue import CATALOGUE, rows
 
     if not what:
         found: list[Any] = list(CATALOGUE)
@@ -115,7 +115,7 @@ def list_parts(
     else:
         from rich.console import Console
 
-        from netdfl.scenario.show import show_parts
+        from netdfl.scenario.explain.terminal_tables import show_parts
 
         show_parts(found, Console())
 

@@ -8,8 +8,8 @@ from functools import cache
 from netdfl.core.errors import ScenarioError
 from netdfl.diagnosis.remedies import RESEND, SKIP, Options
 from netdfl.scenario.load import loads
-from netdfl.scenario.resolved import to_plain
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.resolved import to_plain
+from netdfl.scenario.model.schema import Scenario
 
 
 def options_of(scenario: Scenario, *, launched: bool = True) -> Options:

@@ -22,11 +22,10 @@ from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Hooks, Node
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder
-from netdfl.scenario.build import build_links, build_network, compile_schedule
-from netdfl.scenario.compression import scheme_of
-from netdfl.scenario.link_rules import keep_order
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.survival import used_links
+from netdfl.scenario.build import build_links, build_network, compile_schedule, used_links
+from netdfl.scenario.explain.link_rules import keep_order
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.schemes import scheme_of
 from netdfl.topology.network import Network, without
 from netdfl.transport.base import Transport
 

@@ -17,7 +17,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import PRIVATE
 from netdfl.core.types import NodeId
 from netdfl.core.units import parse_time_ns
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 START_TIMEOUT_NS = 60 * NS_PER_S
 WORLDS = ("processes", "namespaces", "containers")

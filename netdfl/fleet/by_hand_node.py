@@ -32,9 +32,9 @@ from netdfl.fleet.run import prepare
 from netdfl.node.worker import ThreadWorker
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import RunDirectory
-from netdfl.scenario.resolved import scenario_hash
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.world import Heartbeat
+from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import Heartbeat
 from netdfl.transport.identity import Identity
 from netdfl.transport.meeting import FINISHED, RUNNING, Line, Meeting
 

@@ -37,9 +37,9 @@ from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.record.store import STORE, StoreWriter
 from netdfl.scenario.load import load, loads
-from netdfl.scenario.resolved import scenario_hash
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.world import Fidelity
+from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import Fidelity
 
 PACKETS = "packets.json"
 _PHASES: Mapping[Stage, Phase] = {

@@ -30,7 +30,7 @@ from netdfl.fleet.processes import Outcome
 from netdfl.fleet.script import fresh_round
 from netdfl.packets.network import PacketNetwork
 from netdfl.record.run import CHECKPOINTS
-from netdfl.scenario.own import files_beside
+from netdfl.scenario.model.plugins import files_beside
 from netdfl.training.data.dataset import data_root
 
 LAUNCHER, RUN = "netdfl.launcher", "netdfl.run"

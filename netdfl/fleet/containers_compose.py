@@ -12,7 +12,7 @@ from netdfl.core.types import NodeId
 from netdfl.fleet.containers_image import asks_gpus
 from netdfl.packets.handover import OWNER
 from netdfl.scenario.build import compile_schedule
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 HOME = "/netdfl"
 """Where a container sees the folder that it shares with the others and the host."""

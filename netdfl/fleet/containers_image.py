@@ -22,7 +22,7 @@ from typing import Any
 import netdfl
 from netdfl.core.errors import MachineError
 from netdfl.fleet.containers_docker import REMEDY, call
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 PYTHON = "3.11"
 BASE, OWN_BASE = f"python:{PYTHON}-slim", "netdfl-base:bookworm"

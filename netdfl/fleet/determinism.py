@@ -19,7 +19,7 @@ from netdfl.record.event_log import first_difference
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.scenario.load import load
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 LOG = "event_log.txt"
 

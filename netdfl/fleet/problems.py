@@ -15,7 +15,7 @@ from torch import Tensor
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 from netdfl.training.base import Objective, Task
 from netdfl.training.classification import Classification, CrossEntropy, Samples, answers
 from netdfl.training.data.augmentations import none as no_augmentation

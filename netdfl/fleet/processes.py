@@ -44,8 +44,8 @@ from netdfl.record.judge import ExitCode
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
-from netdfl.scenario.resolved import scenario_hash
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.evaluation import Evaluation
 from netdfl.transport.control import Attendee, ControlServer
 

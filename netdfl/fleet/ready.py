@@ -9,9 +9,9 @@ from netdfl.core.errors import DatasetError, InputError, MachineError, Problem, 
 from netdfl.fleet.devices import spread
 from netdfl.fleet.nursery import count_gpus
 from netdfl.fleet.run import check_world
-from netdfl.scenario.document import Document, parse
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.task import Train
+from netdfl.scenario.loading.document import Document, parse
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Train
 
 
 def check_ready(scenario: Scenario) -> None:

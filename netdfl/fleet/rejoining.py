@@ -10,9 +10,10 @@ from netdfl.fleet.script import Return
 from netdfl.node.joining import Joining
 from netdfl.node.runtime import Node
 from netdfl.record.status import NodeStatus, Phase
-from netdfl.scenario.compression import is_push
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.survival import catches_up, used_links
+from netdfl.scenario.build import used_links
+from netdfl.scenario.checks.survival import catches_up
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.schemes import is_push
 
 
 def joining(blueprint: Blueprint, node: NodeId, round: int, weight: int) -> Joining:

@@ -29,7 +29,7 @@ from netdfl.node.checkpoint import HEADER
 from netdfl.record.forms import OPEN, Seconds, read_details, read_form
 from netdfl.record.run import CHECKPOINTS, Run, RunDirectory
 from netdfl.scenario.build import compile_schedule
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 
 @dataclass(frozen=True, kw_only=True)

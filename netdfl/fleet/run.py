@@ -28,10 +28,10 @@ from netdfl.record.result import RunFacts, summarize
 from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
 from netdfl.record.status import FleetStatus
 from netdfl.scenario.build import build_network, compile_schedule
-from netdfl.scenario.link_rules import link_rules
+from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.load import load
-from netdfl.scenario.resolved import to_yaml
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.resolved import to_yaml
+from netdfl.scenario.model.schema import Scenario
 
 if TYPE_CHECKING:
     from netdfl.fleet.resume import Resumption

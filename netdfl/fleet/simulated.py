@@ -38,7 +38,7 @@ from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus, Phase
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.build import build_links, compile_schedule
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.evaluation import Evaluation
 from netdfl.training.service import Service
 from netdfl.transport.fabric import Fabric

@@ -30,9 +30,9 @@ from netdfl.fleet.containers_packets import LINKS, NETWORK, NODES
 from netdfl.packets.tun import address_of
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.scenario.build import compile_schedule
-from netdfl.scenario.own import files_beside
-from netdfl.scenario.resolved import to_yaml
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.resolved import to_yaml
+from netdfl.scenario.model.plugins import files_beside
+from netdfl.scenario.model.schema import Scenario
 
 ABOUT, LABEL = "testbed.json", "netdfl.testbed"
 PORT = 7000

@@ -24,7 +24,7 @@ from netdfl.packets.netem import available as netem_available
 from netdfl.packets.netns import new_namespace
 from netdfl.packets.tun import Place, address_of, dropped, open_tun, places
 from netdfl.scenario.build import build_links, build_network, compile_schedule
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 CAPACITY_BPS = 400e6
 """What the forwarder carries on one core in packets of 1500 bytes; see benchmarks/forwarder.py."""

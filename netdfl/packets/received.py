@@ -19,7 +19,7 @@ from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.handover import take_over
 from netdfl.packets.tun import Place, address_of
 from netdfl.scenario.build import build_links, compile_schedule
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 _HANDED_OVER_S = 1.0
 

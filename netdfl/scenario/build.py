@@ -6,17 +6,21 @@ from functools import partial
 from typing import Any
 
 from netdfl.core.rng import Streams
+from netdfl.core.types import Edge
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
-from netdfl.scenario.links import block
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.links import block
+from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
 from netdfl.topology.pairing import halves
 from netdfl.topology.selection import Private, sampled
 from netdfl.topology.weights import Weights, uniform
+
+_ROUNDS = 64
+_ANYBODY = ("random_push", "random_pull")
 
 
 def build_topology(scenario: Scenario) -> Topology:
@@ -44,6 +48,16 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
         return Network(drawn, _weights(scenario, drawn), selection)
     chosen = sampled(scenario.nodes, streams, participation=scenario.topology.participation)
     return Network(drawn, _weights(scenario, drawn), selection, server=scenario.nodes, participants=chosen)
+
+
+def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:
+    """The links that the scenario's graphs have; None where senders pick anybody, so that there is every link."""
+    if topology.base is not None and topology.time_varying:
+        return frozenset(topology.base.edges)
+    if topology.time_varying and scenario.topology.kind in _ANYBODY:
+        return None
+    rounds = min(scenario.rounds, _ROUNDS) if topology.time_varying else 1
+    return frozenset(edge for round in range(rounds) for edge in topology.graph(round).edges)
 
 
 def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:

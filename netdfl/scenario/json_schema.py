@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from netdfl.scenario.schema import SCHEMA, Scenario
-from netdfl.scenario.slots import inlined
+from netdfl.scenario.model.choices import inlined
+from netdfl.scenario.model.schema import SCHEMA, Scenario
 
 FILE = Path(__file__).parent / f"{SCHEMA.replace('/', '-')}.schema.json"
 

@@ -9,15 +9,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from netdfl.core.errors import Problem, ScenarioError
-from netdfl.scenario import checks, overrides, trials
-from netdfl.scenario.compression import warnings
-from netdfl.scenario.document import Document, parse
-from netdfl.scenario.in_vain import hardly_meant, weights_stay_one
-from netdfl.scenario.problems import problems_of
-from netdfl.scenario.schema import SCHEMA, Scenario
-from netdfl.scenario.survival import automatic, resent_too_late
-from netdfl.scenario.waiting import waiting_notices
-from netdfl.scenario.walk import normalise
+from netdfl.scenario.checks import plugins
+from netdfl.scenario.checks.catalog import find_problems
+from netdfl.scenario.checks.compression import warnings
+from netdfl.scenario.checks.no_effect import hardly_meant, weights_stay_one
+from netdfl.scenario.checks.survival import automatic, resent_too_late
+from netdfl.scenario.checks.waiting import waiting_notices
+from netdfl.scenario.loading import overrides
+from netdfl.scenario.loading.document import Document, parse
+from netdfl.scenario.loading.normalize import normalize
+from netdfl.scenario.loading.validation import problems_of
+from netdfl.scenario.model.schema import SCHEMA, Scenario
 
 _STAND_INS = {
     "schema": SCHEMA,
@@ -65,7 +67,7 @@ def _again(scenario: Scenario, sets: Sequence[str], on: str | None) -> Scenario:
 def _of_values(values: Mapping[str, Any], sets: Sequence[str], on: str | None) -> Scenario:
     document = Document("scenario", _plain(values))
     found = _read(document, sets, on, ".")
-    if problems := list(trials.with_data(found, document)):
+    if problems := list(plugins.with_data(found, document)):
         raise ScenarioError(problems)
     return found
 
@@ -90,7 +92,7 @@ def _of_file(path: str | Path, sets: Sequence[str], on: str | None) -> Scenario:
         raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(path))]) from exc
     document = parse(text, str(path))
     scenario = _read(document, sets, on, str(file.parent))
-    if problems := list(trials.with_data(scenario, document)):
+    if problems := list(plugins.with_data(scenario, document)):
         raise ScenarioError(problems)
     scenario._file = file.resolve()
     return scenario
@@ -114,7 +116,7 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
         wanted.append(overrides.on_world(on, wanted))
     if not isinstance(document.data, dict):
         raise ScenarioError([document.problem((), "a scenario is a mapping", "expected `schema: netdfl/1` and so on")])
-    normalise(document, Scenario, folder)
+    normalize(document, Scenario, folder)
     notices = overrides.apply(document, wanted, Scenario, folder)
     problems: list[Problem] = []
     wrong: frozenset[str] = frozenset()
@@ -124,7 +126,7 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
         problems = problems_of(exc, document, Scenario, folder)
         wrong = frozenset(str(error["loc"][0]) for error in exc.errors() if error["loc"])
         scenario = _without(document.data, wrong, folder)
-    problems += checks.problems(scenario, document, wrong)
+    problems += find_problems(scenario, document, wrong)
     if problems:
         raise ScenarioError(problems)
     if scenario.delivery.kind == "auto":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netdfl.scenario.task import Train
+from netdfl.scenario.model.task import Train
 
 
 def num_parameters(task: Train) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
-from netdfl.scenario.resolved import scenario_hash
+from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.study.forks import BROKE, FINISHED, UNUSABLE, path_beside
 from netdfl.study.interrupt import Progress, end_forks
 from netdfl.study.plan import Cell

@@ -23,7 +23,7 @@ from netdfl.fleet.run import Finished, resume, run
 from netdfl.record.hold import hold
 from netdfl.record.run import CHECKPOINTS
 from netdfl.scenario.load import load
-from netdfl.scenario.schema import Checkpoint, Scenario
+from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.training.classification import Classification
 
 PARTS = 20

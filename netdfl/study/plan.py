@@ -13,8 +13,8 @@ from pydantic import Field, ValidationError
 
 from netdfl.core.errors import InputError
 from netdfl.record.plain_json import dump_json
-from netdfl.scenario.document import parse
-from netdfl.scenario.fields import Strict
+from netdfl.scenario.loading.document import parse
+from netdfl.scenario.model.fields import Strict
 
 SCHEMA = "netdfl/study/1"
 Values = tuple[tuple[str, str], ...]

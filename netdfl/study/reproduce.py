@@ -15,8 +15,8 @@ from rich.table import Table
 
 from netdfl.core.errors import DatasetError, InputError
 from netdfl.scenario.load import load
-from netdfl.scenario.resolved import scenario_hash
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import Job, Ran, finished, look, run_all
 from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, Row, row_of, shown
 from netdfl.study.interrupt import Progress

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.evaluation import read_snapshot
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 Rows = NDArray[np.float64]
 Slope = Callable[[int, Rows], Rows]

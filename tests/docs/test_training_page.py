@@ -11,7 +11,7 @@ import pytest
 import netdfl
 from netdfl.fleet.build import Blueprint
 from netdfl.scenario.load import loads
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 (DRIFT,) = re.findall(r"^```yaml training/drift.yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)

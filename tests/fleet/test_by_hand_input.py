@@ -13,7 +13,7 @@ from netdfl.fleet.by_hand import make_request, read_peers, split_address
 from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
 from netdfl.fleet.collect import collect, find_parts
 from netdfl.scenario.load import loads
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 SCENARIO = """
 schema: netdfl/1

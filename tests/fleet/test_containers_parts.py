@@ -23,8 +23,8 @@ from netdfl.packets.handover import hand_over, open_namespace, take_over
 from netdfl.packets.received import Received, listen
 from netdfl.packets.tun import address_of
 from netdfl.scenario.load import load, loads
-from netdfl.scenario.own import files_beside
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.plugins import files_beside
+from netdfl.scenario.model.schema import Scenario
 
 FLEET = """
 schema: netdfl/1

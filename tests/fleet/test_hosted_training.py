@@ -18,7 +18,7 @@ from netdfl.fleet.workers import make_worker
 from netdfl.node.worker import BatchWorker, ThreadWorker
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 from netdfl.training.service import Service, cores
 
 BASE = """

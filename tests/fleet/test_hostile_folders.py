@@ -30,7 +30,7 @@ from netdfl.node.checkpoint import HEADER, save_state
 from netdfl.record import StoreWriter, open_run
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
-from netdfl.scenario.resolved import to_yaml
+from netdfl.scenario.loading.resolved import to_yaml
 
 SCENARIO = """
 schema: netdfl/1

@@ -9,7 +9,7 @@ from compressed_server import controls
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
 from netdfl.compression.catalog import COMPRESSORS
-from netdfl.scenario.compression import ADDED_UP
+from netdfl.scenario.checks.compression import ADDED_UP
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])

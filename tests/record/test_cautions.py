@@ -141,7 +141,7 @@ def test_what_is_warned_of_can_be_judged(ruined: Finished, sets: str, reason: st
 
 
 def test_an_expectation_survives_being_written_down_and_its_absence_too() -> None:
-    from netdfl.scenario.resolved import to_yaml
+    from netdfl.scenario.loading.resolved import to_yaml
 
     for sets, entries in (([], {}), (["expect.deadlock=none"], {"deadlock": "none"})):
         scenario = loads(PLAIN_PUSH_SUM, sets)

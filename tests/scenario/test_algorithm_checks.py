@@ -10,7 +10,7 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import ScenarioError
-from netdfl.scenario.in_vain import REMEMBERED
+from netdfl.scenario.checks.no_effect import REMEMBERED
 from netdfl.scenario.load import loads
 
 

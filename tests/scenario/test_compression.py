@@ -10,11 +10,12 @@ from rich.console import Console
 
 from netdfl.core.errors import ScenarioError
 from netdfl.scenario.build import build_network
-from netdfl.scenario.compression import counts_all, scheme_of, vectors_kept
-from netdfl.scenario.explain import explain
+from netdfl.scenario.explain.explain import explain
+from netdfl.scenario.explain.memory import counts_all, vectors_kept
+from netdfl.scenario.explain.terminal_tables import show
 from netdfl.scenario.load import loads
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.show import show
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.schemes import scheme_of
 
 
 def scenario(algorithm: str, topology: str, compression: str, **more: Any) -> Scenario:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from netdfl.core.errors import ScenarioError
 from netdfl.scenario.load import load, loads
-from netdfl.scenario.resolved import scenario_hash, to_plain, to_yaml
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.resolved import scenario_hash, to_plain, to_yaml
+from netdfl.scenario.model.schema import Scenario
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = [path for path in sorted((ROOT / "scenarios").rglob("*.yaml")) if path.parent.name != "studies"]
@@ -135,7 +135,7 @@ def test_a_key_that_would_repeat_an_alias_for_ever_is_refused() -> None:
 
 
 def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netdfl.scenario.document._MOST_VALUES", 1000)
+    monkeypatch.setattr("netdfl.scenario.loading.document._MOST_VALUES", 1000)
     levels = [f"x{level + 1}: &x{level + 1} [{', '.join([f'*x{level}'] * 9)}]" for level in range(9)]
     assert "more than 1000 values" in mistakes(BASE + "x0: &x0 [1]\n" + "\n".join(levels))[0]
 

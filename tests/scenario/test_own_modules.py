@@ -11,8 +11,8 @@ import pytest
 from netdfl.core.errors import ScenarioError
 from netdfl.fleet.blueprint_file import read_blueprint
 from netdfl.scenario.load import load
-from netdfl.scenario.resolved import to_yaml
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.resolved import to_yaml
+from netdfl.scenario.model.schema import Scenario
 
 SCENARIO = """
 schema: netdfl/1

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError, ScenarioError
-from netdfl.scenario.catalogue import CATALOGUE
-from netdfl.scenario.contracts import CONTRACTS
-from netdfl.scenario.links import link_slot
+from netdfl.scenario.explain.catalogue import CATALOGUE
 from netdfl.scenario.load import load
-from netdfl.scenario.parts import Part
-from netdfl.scenario.slots import Slot
-from netdfl.scenario.world import COMPUTE
+from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.contracts import CONTRACTS
+from netdfl.scenario.model.links import link_slot
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.world import COMPUTE
 
 SCENARIO = """schema: netdfl/1
 name: own

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from netdfl.core.units import Bound, PositiveInt, Probability, SizeBytes, TimeNs
-from netdfl.scenario.parts import Part, model_of
+from netdfl.scenario.model.parts import Part, model_of
 
 
 @dataclass(frozen=True)

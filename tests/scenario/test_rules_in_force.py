@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from netdfl.scenario.build import build_network
-from netdfl.scenario.link_rules import MOST_ROUNDS, link_rules
+from netdfl.scenario.explain.link_rules import MOST_ROUNDS, link_rules
 from netdfl.scenario.load import loads
 
 BASE = """

@@ -10,7 +10,7 @@ import pytest
 
 from netdfl.fleet.run import Finished, run
 from netdfl.scenario.load import loads
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 SMALL = """
 schema: netdfl/1

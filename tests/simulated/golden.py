@@ -27,7 +27,7 @@ import netdfl
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.fleet.determinism import LOG, run_logged
 from netdfl.scenario.load import loads
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("golden.json")

@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from netdfl.fleet.run import Finished, Silent, run
-from netdfl.scenario.explain import explain
+from netdfl.scenario.explain.explain import explain
+from netdfl.scenario.explain.terminal_tables import show
 from netdfl.scenario.load import loads
-from netdfl.scenario.show import show
 
 SCENARIO = """
 schema: netdfl/1

@@ -21,7 +21,7 @@ from netdfl.record.event_log import EventLog
 from netdfl.record.judge import WELL
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 from netdfl.testing.loopback import run_fleet
 
 DIGITS = (

@@ -20,7 +20,7 @@ import torch
 
 from netdfl.fleet.run import resume, run
 from netdfl.scenario.load import load
-from netdfl.scenario.resolved import to_yaml
+from netdfl.scenario.loading.resolved import to_yaml
 from tests.soak.tally import ROOT, main
 
 SETS = (

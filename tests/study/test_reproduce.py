@@ -19,8 +19,8 @@ from netdfl.cli import app
 from netdfl.core.errors import InputError
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import load
-from netdfl.scenario.resolved import to_plain
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.resolved import to_plain
+from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import Ran
 from netdfl.study.compare import row_of
 from netdfl.study.plan import Cell

@@ -9,10 +9,10 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Wi
 from netdfl.algorithms.exchange import ExtrasTravel, Scheme
 from netdfl.algorithms.wait import OnNotFinite
 from netdfl.core.units import format_time, parse_time_ns
-from netdfl.scenario.fields import Strict, parse_nodes
-from netdfl.scenario.parts import Part
-from netdfl.scenario.slots import Slot
-from netdfl.scenario.tables import SELECTIONS, WEIGHTS, listed
+from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.fields import Strict, parse_nodes
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.tables import SELECTIONS, WEIGHTS, listed
 
 
 class TopologyPart(Part):

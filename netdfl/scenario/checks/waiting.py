@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from netdfl.core.errors import Problem
 from netdfl.scenario.build import build_network, build_topology
-from netdfl.scenario.compression import is_push, is_static, scheme_of
-from netdfl.scenario.document import Document
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.document import Document
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.schemes import is_push, is_static, scheme_of
 from netdfl.topology.network import Network
 
 _ROUNDS = 8

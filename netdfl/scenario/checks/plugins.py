@@ -15,12 +15,12 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message
 from netdfl.links.rules.base import Transit
 from netdfl.scenario.build import build_topology
-from netdfl.scenario.contracts import OwnPartError, broken, misfit
-from netdfl.scenario.document import Document, Path
-from netdfl.scenario.parts import Part
-from netdfl.scenario.pictures import data_are_pictures
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.task import Train
+from netdfl.scenario.checks.pictures import data_are_pictures
+from netdfl.scenario.loading.document import Document, Path
+from netdfl.scenario.model.contracts import OwnPartError, broken, misfit
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Train
 
 _DIM = 64
 _BATCH = 2

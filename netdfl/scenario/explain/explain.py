@@ -9,12 +9,14 @@ import numpy as np
 from netdfl.core.rng import Streams
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.scenario.build import build_network, compile_schedule
-from netdfl.scenario.compression import counts_all, scheme_of, vectors_kept, warnings
-from netdfl.scenario.fields import Choice
-from netdfl.scenario.link_rules import link_rules
+from netdfl.scenario.checks.compression import warnings
+from netdfl.scenario.explain.link_rules import link_rules
+from netdfl.scenario.explain.memory import counts_all, vectors_kept
+from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Train
 from netdfl.scenario.model_size import load_dataset, num_parameters
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.task import Train
+from netdfl.scenario.schemes import scheme_of
 from netdfl.topology.network import Network
 from netdfl.topology.spectrum import psi, spectral_gap, stochasticity
 from netdfl.transport.wire import frame_size

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import InputError
-from netdfl.scenario.own import place_of, said, written_at
+from netdfl.scenario.model.plugins import place_of, said, written_at
 
 
 class OwnPartError(InputError, ValueError):

@@ -9,9 +9,9 @@ from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_s
 
 from netdfl.links.rules.state import StateName
 from netdfl.links.spec import SLOTS as LINK_SLOTS
-from netdfl.scenario.fields import Strict
-from netdfl.scenario.parts import Part
-from netdfl.scenario.slots import Slot
+from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.fields import Strict
+from netdfl.scenario.model.parts import Part
 
 _HELP = {
     "loss": "Which messages vanish.",

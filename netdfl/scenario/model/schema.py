@@ -15,17 +15,17 @@ from pydantic import (
 )
 
 from netdfl.record.judge import FIGURES, SHARES
-from netdfl.scenario.delivery import DELIVERY
-from netdfl.scenario.events import EVENT
-from netdfl.scenario.fields import Choice, Share, Strict
-from netdfl.scenario.links import LinkEntry
-from netdfl.scenario.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
-from netdfl.scenario.parts import Part
-from netdfl.scenario.signatures import Record
-from netdfl.scenario.slots import refused
-from netdfl.scenario.tables import ALGORITHMS
-from netdfl.scenario.task import TASK
-from netdfl.scenario.world import DETECTOR, WORLD
+from netdfl.scenario.model.choices import refused
+from netdfl.scenario.model.delivery import DELIVERY
+from netdfl.scenario.model.events import EVENT
+from netdfl.scenario.model.fields import Choice, Share, Strict
+from netdfl.scenario.model.links import LinkEntry
+from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.signatures import Record
+from netdfl.scenario.model.tables import ALGORITHMS
+from netdfl.scenario.model.task import TASK
+from netdfl.scenario.model.world import DETECTOR, WORLD
 from netdfl.transport.options import GrpcOptions
 
 SCHEMA = "netdfl/1"

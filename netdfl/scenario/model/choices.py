@@ -19,10 +19,10 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
-from netdfl.scenario.contracts import CONTRACTS, check_signature, guarded
-from netdfl.scenario.fields import Choice
-from netdfl.scenario.own import find_own, place_of, places, said
-from netdfl.scenario.parts import Part, model_of
+from netdfl.scenario.model.contracts import CONTRACTS, check_signature, guarded
+from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.model.parts import Part, model_of
+from netdfl.scenario.model.plugins import find_own, place_of, places, said
 
 Table = Mapping[str, Any]
 

@@ -14,10 +14,10 @@ from netdfl.links.rules.state import StateName
 from netdfl.links.schedule.actions import ACTIONS
 from netdfl.links.schedule.when import KEYS, spans
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS
-from netdfl.scenario.fields import Strict
-from netdfl.scenario.links import link_slot
-from netdfl.scenario.signatures import field_of, signature_of, summary
-from netdfl.scenario.slots import Slot, nearest, refused
+from netdfl.scenario.model.choices import Slot, nearest, refused
+from netdfl.scenario.model.fields import Strict
+from netdfl.scenario.model.links import link_slot
+from netdfl.scenario.model.signatures import field_of, signature_of, summary
 
 _RELATIVE = r"\s*[x×]\s*[0-9.]+\s*"
 _CHANGES: Mapping[str, tuple[str, ...]] = {"link": LINK_KEYS, "node": NODE_KEYS}

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticCustomError
 
 from netdfl.core.errors import Problem, ScenarioError
-from netdfl.scenario.document import Document, Path, Place, parse_value
-from netdfl.scenario.walk import annotation_at, model_keys, normalise, slot_of
+from netdfl.scenario.loading.document import Document, Path, Place, parse_value
+from netdfl.scenario.loading.normalize import annotation_at, model_keys, normalize, slot_of
 
 
 class Override(NamedTuple):
@@ -60,10 +60,10 @@ def apply(document: Document, overrides: list[Override], root: type[BaseModel], 
     for index, override in enumerate(overrides):
         overrides[index] = _fitting(override, document.data)
         _write(document, overrides[index])
-        normalise(document, root, directory)
+        normalize(document, root, directory)
     given = {override.path for override in overrides}
     notices = [notice for override in overrides for notice in _drop_foreign(document, override, given, root, directory)]
-    normalise(document, root, directory)
+    normalize(document, root, directory)
     return notices
 
 

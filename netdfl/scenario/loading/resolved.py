@@ -9,7 +9,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.schema import Scenario
 
 
 def to_plain(scenario: Scenario) -> dict[str, Any]:

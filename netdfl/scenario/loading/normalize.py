@@ -9,12 +9,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticCustomError
 
-from netdfl.scenario.document import Document, Path
-from netdfl.scenario.signatures import record_of
-from netdfl.scenario.slots import Slot
+from netdfl.scenario.loading.document import Document, Path
+from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.signatures import record_of
 
 
-def normalise(document: Document, root: type[BaseModel], directory: str) -> None:
+def normalize(document: Document, root: type[BaseModel], directory: str) -> None:
     """Write the short forms of `document` out, in place: `algorithm: dpsgd` as `algorithm: {name: dpsgd}`."""
     document.data = _normal(document, root, document.data, (), directory)
 

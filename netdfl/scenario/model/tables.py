@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from netdfl.scenario.slots import Slot, Table
+from netdfl.scenario.model.choices import Slot, Table
 
 
 def listed(module: str, name: str) -> Callable[[], Table]:

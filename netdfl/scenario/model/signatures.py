@@ -17,7 +17,7 @@ from pydantic import Strict as StrictMark
 from pydantic_core import core_schema
 
 from netdfl.core.units import Bound, Quantity
-from netdfl.scenario.fields import QUANTITIES, Choice, InputFile, Strict
+from netdfl.scenario.model.fields import QUANTITIES, Choice, InputFile, Strict
 
 _FILES = ("path", "file")
 

@@ -8,11 +8,11 @@ from netdfl.algorithms.fitness import Warns
 from netdfl.core.errors import Problem
 from netdfl.links.rules.loss import DropList, rounds_beyond
 from netdfl.scenario.build import build_network, build_topology
-from netdfl.scenario.compression import is_push
-from netdfl.scenario.document import Document
-from netdfl.scenario.links import block
-from netdfl.scenario.parts import Part
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.loading.document import Document
+from netdfl.scenario.model.links import block
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.schemes import is_push
 
 
 def messages_exist(scenario: Scenario, document: Document) -> Iterator[Problem]:

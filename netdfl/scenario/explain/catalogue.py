@@ -8,15 +8,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from netdfl.core.errors import InputError
-from netdfl.scenario.delivery import DELIVERY
-from netdfl.scenario.links import link_slot
-from netdfl.scenario.network import COMPRESSION, TOPOLOGY
-from netdfl.scenario.parts import Part
-from netdfl.scenario.signatures import about, summary
-from netdfl.scenario.slots import Slot, nearest
-from netdfl.scenario.tables import ALGORITHMS, AUGMENTATIONS, MODELS, PARTITIONS, SELECTIONS, WEIGHTS
-from netdfl.scenario.task import DATASETS, TASK
-from netdfl.scenario.world import DETECTOR, WORLD
+from netdfl.scenario.model.choices import Slot, nearest
+from netdfl.scenario.model.delivery import DELIVERY
+from netdfl.scenario.model.links import link_slot
+from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.signatures import about, summary
+from netdfl.scenario.model.tables import ALGORITHMS, AUGMENTATIONS, MODELS, PARTITIONS, SELECTIONS, WEIGHTS
+from netdfl.scenario.model.task import DATASETS, TASK
+from netdfl.scenario.model.world import DETECTOR, WORLD
 
 CATALOGUE: Mapping[str, Slot] = {
     "algorithms": ALGORITHMS,

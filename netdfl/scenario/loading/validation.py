@@ -11,9 +11,9 @@ from pydantic_core import ErrorDetails
 
 from netdfl.core.errors import Problem
 from netdfl.core.units import format_bytes, format_time, parse_size_bytes, parse_time_ns
-from netdfl.scenario.document import Document, Path
-from netdfl.scenario.slots import nearest
-from netdfl.scenario.walk import keys_at
+from netdfl.scenario.loading.document import Document, Path
+from netdfl.scenario.loading.normalize import keys_at
+from netdfl.scenario.model.choices import nearest
 
 _EXAMPLES = {
     "schema": "netdfl/1",

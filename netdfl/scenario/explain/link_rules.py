@@ -12,8 +12,8 @@ from netdfl.links.rules.latency import Delay
 from netdfl.links.selectors import Selector, is_edges, parse_edges
 from netdfl.links.spec import NODE_KEYS, SLOTS, choose
 from netdfl.scenario.build import compile_schedule
-from netdfl.scenario.links import block
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.model.links import block
+from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.network import Network
 
 MOST_ROUNDS = 64

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, create_model, model_validator
 
-from netdfl.scenario.fields import Choice
-from netdfl.scenario.signatures import field_of, signature_of, summary
+from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.model.signatures import field_of, signature_of, summary
 
 
 class Part(Choice):

@@ -15,18 +15,18 @@ from netdfl.links.schedule.compile import ScheduleError
 from netdfl.links.spec import LinksSpec
 from netdfl.record.judge import FIGURES
 from netdfl.scenario.build import build_network, build_topology, compile_schedule
-from netdfl.scenario.compression import compression_fits
-from netdfl.scenario.document import Document, Path
-from netdfl.scenario.in_vain import messages_exist, selection_chooses
-from netdfl.scenario.links import block
-from netdfl.scenario.parts import Part
-from netdfl.scenario.pictures import task_has_pictures
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.survival import rejoins, survives
-from netdfl.scenario.tables import ALGORITHMS
-from netdfl.scenario.task import Train
-from netdfl.scenario.trials import without_data
-from netdfl.scenario.waiting import missing_is_treated, quorum_can_come, stale_acts
+from netdfl.scenario.checks.compression import compression_fits
+from netdfl.scenario.checks.no_effect import messages_exist, selection_chooses
+from netdfl.scenario.checks.pictures import task_has_pictures
+from netdfl.scenario.checks.plugins import without_data
+from netdfl.scenario.checks.survival import rejoins, survives
+from netdfl.scenario.checks.waiting import missing_is_treated, quorum_can_come, stale_acts
+from netdfl.scenario.loading.document import Document, Path
+from netdfl.scenario.model.links import block
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.tables import ALGORITHMS
+from netdfl.scenario.model.task import Train
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
 from netdfl.topology.weights import MixingMatrix
@@ -347,7 +347,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def problems(scenario: Scenario, document: Document, wrong: frozenset[str] = frozenset()) -> Iterator[Problem]:
+def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] = frozenset()) -> Iterator[Problem]:
     """Every mistake that the checks find; those that read a key that is `wrong`, or whose part is, are left out."""
     if wrong.isdisjoint(("nodes", "seed", "algorithm")):
         for path, problem in without_data(scenario, document):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netdfl.core.errors import Problem
-from netdfl.scenario.document import Document
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.task import Train
+from netdfl.scenario.loading.document import Document
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Train
 
 
 def task_has_pictures(scenario: Scenario, document: Document) -> Iterator[Problem]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from netdfl.core.errors import Problem
-from netdfl.core.types import Edge
 from netdfl.core.units import format_time
 from netdfl.links.rules.disorder import Corruption
 from netdfl.links.rules.latency import Delay
@@ -14,17 +13,15 @@ from netdfl.links.rules.mahimahi import Opportunities
 from netdfl.links.rules.rate import Shape
 from netdfl.links.spec import SLOTS, choose
 from netdfl.node.delivery import FACTOR, LEAST_NS
-from netdfl.scenario.build import build_topology, compile_schedule
-from netdfl.scenario.compression import is_push, is_static
-from netdfl.scenario.delivery import AcknowledgedDelivery, Plain, RunningSumsDelivery
-from netdfl.scenario.document import Document
-from netdfl.scenario.fields import Choice
-from netdfl.scenario.links import block
-from netdfl.scenario.schema import Scenario
+from netdfl.scenario.build import build_topology, compile_schedule, used_links
+from netdfl.scenario.loading.document import Document
+from netdfl.scenario.model.delivery import AcknowledgedDelivery, Plain, RunningSumsDelivery
+from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.model.links import block
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.schemes import is_push, is_static
 from netdfl.topology.base import Topology
 
-_ROUNDS = 64
-_ANYBODY = ("random_push", "random_pull")
 _OWN_EXCHANGE = ("choco_sgd", "delicoco", "qdfedavgm", "deepsqueeze", "dispfl")
 
 Found = tuple[tuple[str | int, ...], str, str]
@@ -136,16 +133,6 @@ def _loses(key: str, value: Any) -> bool:
     if isinstance(built, Corruption):
         return built.detected and built.probability > 0
     return key == "loss" and built is not None and getattr(built, "probability", 1) > 0
-
-
-def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None:
-    """The links that the scenario's graphs have; None where senders pick anybody, so that there is every link."""
-    if topology.base is not None and topology.time_varying:
-        return frozenset(topology.base.edges)
-    if topology.time_varying and scenario.topology.kind in _ANYBODY:
-        return None
-    rounds = min(scenario.rounds, _ROUNDS) if topology.time_varying else 1
-    return frozenset(edge for round in range(rounds) for edge in topology.graph(round).edges)
 
 
 def _nothing(scenario: Scenario, topology: Topology) -> Iterator[Found]:

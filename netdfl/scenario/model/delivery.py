@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from netdfl.core.units import format_time, parse_time_ns
-from netdfl.scenario.fields import Choice
-from netdfl.scenario.slots import Slot
+from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.fields import Choice
 
 
 def _timeout(value: Any) -> int | str:

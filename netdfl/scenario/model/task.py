@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from netdfl.scenario.fields import Choice
-from netdfl.scenario.parts import Part
-from netdfl.scenario.slots import Slot
-from netdfl.scenario.tables import AUGMENTATIONS, MODELS, PARTITIONS, listed
+from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.tables import AUGMENTATIONS, MODELS, PARTITIONS, listed
 
 
 def _device(value: str) -> str:

@@ -7,50 +7,19 @@ from typing import Any
 
 from netdfl.core.errors import InputError, Problem
 from netdfl.scenario.build import build_topology
-from netdfl.scenario.document import Document
+from netdfl.scenario.loading.document import Document
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Train
 from netdfl.scenario.model_size import num_parameters
-from netdfl.scenario.schema import Scenario
-from netdfl.scenario.task import Train
-from netdfl.topology.base import Topology
-from netdfl.topology.network import Network
+from netdfl.scenario.schemes import GOSSIP, OWN, PUSH, SERVER, is_push, is_static, scheme_of
 
-GOSSIP = ("choco", "deepsqueeze", "unsafe")
-PUSH = ("edge", "push_sum")
-SERVER = ("plain", "ef14", "ef21")
-_OWN = {"choco_sgd": "choco", "delicoco": "choco", "qdfedavgm": "choco", "deepsqueeze": "deepsqueeze"}
 _WHOLE = {"dispfl": "dispfl sends sparse vectors already", "slowmo": "slowmo needs the exact average"}
 ADDED_UP = ("scaffold", "fedgamma", "fedlesam_s", "fedsmoo")
 """The methods with a server that adds up what clients report beside their models."""
-_UNIONS = 256
 _MOST = 0.5
 _REMEMBERING = ("choco", "deepsqueeze", "edge", "push_sum", "ef14", "ef21")
 _ANY_SIZE = 1 << 24
 _IF_UNKNOWN = 1 << 16
-
-
-def scheme_of(scenario: Scenario, topology: Topology | None = None) -> str:
-    """The scheme that is written, or that `auto` stands for. Raises ValueError where the graph can't be drawn."""
-    compression: Any = scenario.compression
-    algorithm = scenario.algorithm
-    if compression.scheme != "auto":
-        return str(compression.scheme)
-    if scenario.has_server:
-        return "plain"
-    if is_push(scenario):
-        return "edge"
-    if algorithm.kind in _OWN:
-        return _OWN[algorithm.kind]
-    return "choco" if is_static(scenario, topology or build_topology(scenario)) else "deepsqueeze"
-
-
-def is_push(scenario: Scenario) -> bool:
-    """Whether the algorithm sends shares of mass."""
-    return "column" in getattr(scenario.algorithm.entry, "needs", ())
-
-
-def is_static(scenario: Scenario, topology: Topology) -> bool:
-    """Whether every node has the same neighbors in every round."""
-    return not topology.time_varying and scenario.topology.selection.kind == "all"
 
 
 def compression_fits(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -115,8 +84,8 @@ def _unsuitable(scenario: Scenario) -> tuple[str, str] | None:
     if scheme != "auto" and scheme not in known:
         kind = "a server" if scenario.has_server else "push-sum" if known is PUSH else "gossip"
         return f"scheme {scheme} is not for {name}, which is {kind}'s", f"use auto, {', '.join(known)}"
-    if scheme != "auto" and name in _OWN and scheme != _OWN[name]:
-        return f"{name} is {_OWN[name]} by its definition", "leave out scheme, or use dfedavg"
+    if scheme != "auto" and name in OWN and scheme != OWN[name]:
+        return f"{name} is {OWN[name]} by its definition", "leave out scheme, or use dfedavg"
     if scheme == "ef21" and scenario.algorithm.params.get("weighting") == "samples":
         what = "ef21 averages what all clients have said, and knows the examples only of those that report"
         return what, "use weighting: uniform, or scheme: plain or ef14"
@@ -195,47 +164,3 @@ def _less_noise(compression: Any) -> str:
         return "another compressor"
     norm = ", norm: max" if params.get("norm") == "l2" else ""
     return f"scaled: true{norm}, more bits or smaller buckets"
-
-
-def vectors_kept(scenario: Scenario, network: Network) -> int:
-    """Vectors of the model's size that the busiest node keeps for compression, at the run's end at most.
-
-    Of more than 256 graphs the first are counted, and it may be more; see `counts_all`.
-    """
-    scheme = scheme_of(scenario, network.topology)
-    if scheme in SERVER:
-        return {"plain": 0, "ef14": 2, "ef21": scenario.nodes + 1}[scheme]
-    if scheme == "deepsqueeze":
-        return 2
-    if scheme == "unsafe":
-        return 0
-    sends, hears = _used(network, _draws(scenario, network)[:_UNIONS])
-    if scheme == "edge":
-        return max(len(sends[i]) + len(hears[i]) for i in range(network.num_nodes)) + 1
-    return max(len(some) for some in hears) + 2
-
-
-def counts_all(scenario: Scenario, network: Network, kept: int) -> bool:
-    """Whether no node can keep more vectors than the `kept` of `vectors_kept`."""
-    if scheme_of(scenario, network.topology) != "edge":
-        return True
-    return len(_draws(scenario, network)) <= _UNIONS or kept == 2 * network.num_nodes - 1
-
-
-def _draws(scenario: Scenario, network: Network) -> range:
-    """The rounds that may have another graph than the round before."""
-    if is_static(scenario, network.topology):
-        return range(1)
-    return range(0, scenario.rounds, network.topology.redraw_every if scenario.topology.selection.kind == "all" else 1)
-
-
-def _used(network: Network, rounds: range) -> tuple[list[set[int]], list[set[int]]]:
-    """Whom each node sends to, and hears, in `rounds`."""
-    sends: list[set[int]] = [set() for _ in range(network.num_nodes)]
-    hears: list[set[int]] = [set() for _ in range(network.num_nodes)]
-    for round in rounds:
-        graph = network.graph(round)
-        for node in range(network.num_nodes):
-            sends[node].update(graph.out_neighbors(node))
-            hears[node].update(graph.in_neighbors(node))
-    return sends, hears

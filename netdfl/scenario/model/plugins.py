@@ -37,7 +37,7 @@ class Origin(TypedDict):
 
 
 _CAME: TypeAdapter[Origin] = TypeAdapter(Origin)
-_NETDFL = Path(__file__).resolve().parent.parent
+_NETDFL = Path(__file__).resolve().parents[2]
 
 
 def find_own(path: str, directory: str) -> Any:

@@ -1,0 +1,1 @@
+"""What a scenario comes to before it runs, and what a scenario can name."""

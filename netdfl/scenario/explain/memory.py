@@ -1,0 +1,53 @@
+"""How many vectors of the model's size a node keeps for compression."""
+
+from __future__ import annotations
+
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.schemes import SERVER, is_static, scheme_of
+from netdfl.topology.network import Network
+
+_UNIONS = 256
+
+
+def vectors_kept(scenario: Scenario, network: Network) -> int:
+    """Vectors of the model's size that the busiest node keeps for compression, at the run's end at most.
+
+    Of more than 256 graphs the first are counted, and it may be more; see `counts_all`.
+    """
+    scheme = scheme_of(scenario, network.topology)
+    if scheme in SERVER:
+        return {"plain": 0, "ef14": 2, "ef21": scenario.nodes + 1}[scheme]
+    if scheme == "deepsqueeze":
+        return 2
+    if scheme == "unsafe":
+        return 0
+    sends, hears = _used(network, _draws(scenario, network)[:_UNIONS])
+    if scheme == "edge":
+        return max(len(sends[i]) + len(hears[i]) for i in range(network.num_nodes)) + 1
+    return max(len(some) for some in hears) + 2
+
+
+def counts_all(scenario: Scenario, network: Network, kept: int) -> bool:
+    """Whether no node can keep more vectors than the `kept` of `vectors_kept`."""
+    if scheme_of(scenario, network.topology) != "edge":
+        return True
+    return len(_draws(scenario, network)) <= _UNIONS or kept == 2 * network.num_nodes - 1
+
+
+def _draws(scenario: Scenario, network: Network) -> range:
+    """The rounds that may have another graph than the round before."""
+    if is_static(scenario, network.topology):
+        return range(1)
+    return range(0, scenario.rounds, network.topology.redraw_every if scenario.topology.selection.kind == "all" else 1)
+
+
+def _used(network: Network, rounds: range) -> tuple[list[set[int]], list[set[int]]]:
+    """Whom each node sends to, and hears, in `rounds`."""
+    sends: list[set[int]] = [set() for _ in range(network.num_nodes)]
+    hears: list[set[int]] = [set() for _ in range(network.num_nodes)]
+    for round in rounds:
+        graph = network.graph(round)
+        for node in range(network.num_nodes):
+            sends[node].update(graph.out_neighbors(node))
+            hears[node].update(graph.in_neighbors(node))
+    return sends, hears
