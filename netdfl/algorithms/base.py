@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FamilyName = Literal["gossip", "server", "bilateral", "overlap"]
+OwnScheme = Literal["choco", "deepsqueeze"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,25 +193,44 @@ class RoundContext(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Entry:
-    """A row of the catalog: how to build the algorithm, what it needs of the graph, where it is from.
+    """A row of the catalog: how to build the algorithm, what it needs of the graph, where it is from, and its traits.
 
     `needs` are the kinds of mixing matrix it is defined for: `doubly`, `row`, `column` stochastic; or
     `server` (a star around a node with the server role), `both_ways` (any weights on links that work
-    both ways), `average` (the exact average in certain rounds). `fits` says what else does not go
-    together, `warns` what goes together and is hardly meant. `selects` says that a node chooses its
-    receivers itself, as it goes. `catches_up`: a node that returns with its state may leave out rounds that it missed.
+    both ways), `average` (the exact average in certain rounds); of nothing that is named, any will do.
+
+    Every check of a scenario goes by the traits, and by no algorithm's name.
+
+    Attributes:
+        fits: What else does not go together.
+        warns: What goes together and is hardly meant.
+        selects: A node chooses its receivers itself, as it goes.
+        scheme: What it sends is this scheme's by definition, compressed or not.
+        literal: The parameter, and its value, by which it sends C(z - x) as printed and keeps no reference.
+        sparse: It sends sparse vectors, and averages each coordinate over those that came.
+        counterpart: Its messages can't be compressed; the algorithm that is for that.
+        adds_up: Clients report a change beside the model, which the server adds up.
+        remembers: The server adds up what clients keep: control variates, drifts, duals.
+        augments: Its parameter `augment` changes pictures.
     """
 
     build: Callable[..., Algorithm]
     family: FamilyName
     needs: frozenset[str]
     source: str
+    _: KW_ONLY
     fits: Fits | None = None
     warns: Warns | None = None
     selects: bool = False
-    catches_up: bool = True
+    scheme: OwnScheme | None = None
+    literal: tuple[str, str] | None = None
+    sparse: bool = False
+    counterpart: str = ""
+    adds_up: bool = False
+    remembers: bool = False
+    augments: bool = False
 
 
 Catalog = Mapping[str, Entry]

@@ -38,11 +38,11 @@ def build_network(scenario: Scenario, topology: Topology | None = None) -> Netwo
     drawn = topology or build_topology(scenario)
     streams = Streams(scenario.seed)
     selection = scenario.topology.selection.build(scenario.num_nodes, streams)
-    entry = scenario.algorithm.entry
-    if getattr(entry, "family", None) == "bilateral":
+    traits = scenario.algorithm.traits
+    if traits.family == "bilateral":
         split = scenario.algorithm.params.get("bipartite", False)
         return Network(drawn, uniform, halves(drawn, selection) if split else selection)
-    if getattr(entry, "selects", False):
+    if traits.selects:
         selection = Private(selection)
     if not scenario.has_server:
         return Network(drawn, _weights(scenario, drawn), selection)

@@ -11,27 +11,37 @@ from netdfl.topology.base import Topology
 GOSSIP = ("choco", "deepsqueeze", "unsafe")
 PUSH = ("edge", "push_sum")
 SERVER = ("plain", "ef14", "ef21")
-OWN = {"choco_sgd": "choco", "delicoco": "choco", "qdfedavgm": "choco", "deepsqueeze": "deepsqueeze"}
 
 
 def scheme_of(scenario: Scenario, topology: Topology | None = None) -> str:
     """The scheme that is written, or that `auto` stands for. Raises ValueError where the graph can't be drawn."""
     compression: Any = scenario.compression
-    algorithm = scenario.algorithm
     if compression.scheme != "auto":
         return str(compression.scheme)
     if scenario.has_server:
         return "plain"
     if is_push(scenario):
         return "edge"
-    if algorithm.kind in OWN:
-        return OWN[algorithm.kind]
+    if own := scenario.algorithm.traits.scheme:
+        return own
     return "choco" if is_static(scenario, topology or build_topology(scenario)) else "deepsqueeze"
 
 
 def is_push(scenario: Scenario) -> bool:
     """Whether the algorithm sends shares of mass."""
-    return "column" in getattr(scenario.algorithm.entry, "needs", ())
+    return "column" in scenario.algorithm.traits.needs
+
+
+def is_literal(scenario: Scenario) -> bool:
+    """Whether the algorithm sends C(z - x) as printed, for which nobody keeps a reference."""
+    written = scenario.algorithm.traits.literal
+    return written is not None and scenario.algorithm.params.get(written[0]) == written[1]
+
+
+def sends_vectors(scenario: Scenario) -> bool:
+    """Whether what gossip sends are whole vectors: not compressed, and nothing else by definition."""
+    traits = scenario.algorithm.traits
+    return scenario.compression is None and traits.scheme is None and not traits.sparse
 
 
 def is_static(scenario: Scenario, topology: Topology) -> bool:

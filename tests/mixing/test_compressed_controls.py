@@ -9,7 +9,6 @@ from compressed_server import controls
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
 from netdfl.compression.catalog import COMPRESSORS
-from netdfl.scenario.checks.compression import ADDED_UP
 
 
 @pytest.mark.parametrize("participation", [1.0, 0.5])
@@ -56,7 +55,7 @@ def test_the_methods_that_may_are_those_whose_server_adds_up() -> None:
     exchange = Exchange(compressor=COMPRESSORS["top_k"](fraction=0.1), extras="compressed")
     servers = [name for name, entry in ALGORITHMS.items() if entry.family == "server"]
     for name in servers:
-        if name in ADDED_UP:
+        if ALGORITHMS[name].adds_up:
             assert ALGORITHMS[name].build(exchange).mixing.said == (("dual",) if name == "fedsmoo" else ("control",))
         else:
             with pytest.raises(ValueError, match="adds up"):

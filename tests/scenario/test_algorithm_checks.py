@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import netdfl
+from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.core.errors import ScenarioError
-from netdfl.scenario.checks.no_effect import REMEMBERED
 from netdfl.scenario.load import loads
 
 
@@ -106,7 +106,8 @@ topology: {topology}
 
 @pytest.mark.parametrize(
     ("name", "state", "noticed"),
-    [(name, "lost", True) for name in REMEMBERED] + [("scaffold", "kept", False), ("fedavg", "lost", False)],
+    [(name, "lost", True) for name, entry in ALGORITHMS.items() if entry.remembers]
+    + [("scaffold", "kept", False), ("fedavg", "lost", False)],
 )
 def test_corrections_that_a_server_keeps_of_a_lost_client_are_noticed(name: str, state: str, noticed: bool) -> None:
     text = f"""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from netdfl.algorithms.fitness import Fits
 from netdfl.core.errors import InputError, Problem
 from netdfl.core.rng import Streams
 from netdfl.links.schedule.compile import ScheduleError
@@ -141,16 +140,16 @@ def graph_fits(scenario: Scenario, document: Document) -> Iterator[Problem]:
         return
     if not scenario.has_server:
         yield from _matrix_suits(scenario, document, topology, network)
-    fits: Fits | None = getattr(scenario.algorithm.entry, "fits", None)
+    fits = scenario.algorithm.traits.fits
     for misfit in fits(scenario.algorithm.params, network, scenario.rounds) if fits else ():
         what = f"{scenario.algorithm.kind} on {scenario.topology.kind}: {misfit.what}"
         yield document.problem(("algorithm", misfit.parameter), what, "", misfit.remedy)
 
 
 def _matrix_suits(scenario: Scenario, document: Document, topology: Topology, network: Network) -> Iterator[Problem]:
-    needs = getattr(scenario.algorithm.entry, "needs", None)
+    needs = scenario.algorithm.traits.needs
     kind = _kind(network, range(min(_ROUNDS, scenario.rounds)) if topology.time_varying else range(1))
-    if needs is None or kind in needs or "both_ways" in needs:
+    if not needs or kind in needs or "both_ways" in needs:
         return
     wanted = "column" if "column" in needs else "doubly"
     others = _alternatives(scenario, kind)

@@ -9,13 +9,11 @@ from netdfl.core.errors import InputError, Problem
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.loading.document import Document
 from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.tables import ALGORITHMS
 from netdfl.scenario.model.task import Train
 from netdfl.scenario.model_size import num_parameters
-from netdfl.scenario.schemes import GOSSIP, OWN, PUSH, SERVER, is_push, is_static, scheme_of
+from netdfl.scenario.schemes import GOSSIP, PUSH, SERVER, is_literal, is_push, is_static, scheme_of
 
-_WHOLE = {"dispfl": "dispfl sends sparse vectors already", "slowmo": "slowmo needs the exact average"}
-ADDED_UP = ("scaffold", "fedgamma", "fedlesam_s", "fedsmoo")
-"""The methods with a server that adds up what clients report beside their models."""
 _MOST = 0.5
 _REMEMBERING = ("choco", "deepsqueeze", "edge", "push_sum", "ef14", "ef21")
 _ANY_SIZE = 1 << 24
@@ -40,9 +38,9 @@ def compression_fits(scenario: Scenario, document: Document) -> Iterator[Problem
         what = f"{scenario.wait.on_not_finite} mixes NaN and infinity, which no compressor can encode"
         yield document.problem(("wait", "on_not_finite"), what, "", "remove it, or remove compression")
     name = scenario.algorithm.kind
-    unknown = scenario.has_server and ":" in name
-    if compression.extras == "compressed" and name not in ADDED_UP and not unknown:
-        what = f"{name} reports no change that a server adds up, as {', '.join(ADDED_UP)} do"
+    if compression.extras == "compressed" and not scenario.algorithm.traits.adds_up:
+        those = ", ".join(other for other, entry in ALGORITHMS.table().items() if entry.adds_up)
+        what = f"{name} reports no change that a server adds up, as {those} do"
         yield document.problem(("compression", "extras"), what, "", "remove it")
     without = _without_gamma(scenario) if compression.gamma != "auto" else None
     if without:
@@ -55,28 +53,26 @@ def _without_gamma(scenario: Scenario) -> tuple[str, str] | None:
     compression: Any = scenario.compression
     if scenario.has_server:
         return f"{scenario.algorithm.kind} has a server", "remove it; server_lr is the server's step size"
-    if _is_literal(scenario):
+    if is_literal(scenario):
         return "form: literal averages differences as printed, without one", "remove it, or use form: reference"
     if compression.scheme == "unsafe":
         return "scheme unsafe averages bare models, without one", "remove it, or use scheme: choco"
     return None
 
 
-def _is_literal(scenario: Scenario) -> bool:
-    return bool(scenario.algorithm.params.get("form") == "literal")
-
-
 def _unsuitable(scenario: Scenario) -> tuple[str, str] | None:
     """Why the algorithm can't be compressed so, and what to do."""
-    name, entry = scenario.algorithm.kind, scenario.algorithm.entry
+    name, traits = scenario.algorithm.kind, scenario.algorithm.traits
     compression: Any = scenario.compression
     scheme = compression.scheme
-    if getattr(entry, "family", "gossip") not in ("gossip", "server"):
+    if traits.family not in ("gossip", "server"):
         return f"{name} exchanges whole models, one pair at a time or late", "remove compression"
-    if name in _WHOLE:
-        return _WHOLE[name], "remove compression"
-    if name == "lian_dpsgd":
-        return "lian_dpsgd averages whole models", "use choco_sgd, its compressed counterpart"
+    if traits.sparse:
+        return f"{name} sends sparse vectors already", "remove compression"
+    if "average" in traits.needs:
+        return f"{name} needs the exact average", "remove compression"
+    if traits.counterpart:
+        return f"{name} averages whole models", f"use {traits.counterpart}, its compressed counterpart"
     known = SERVER if scenario.has_server else PUSH if is_push(scenario) else GOSSIP
     if scheme == "plain" and not scenario.has_server:
         what = "plain would compress the bare model, whose error is as large as the model and never averages out"
@@ -84,8 +80,8 @@ def _unsuitable(scenario: Scenario) -> tuple[str, str] | None:
     if scheme != "auto" and scheme not in known:
         kind = "a server" if scenario.has_server else "push-sum" if known is PUSH else "gossip"
         return f"scheme {scheme} is not for {name}, which is {kind}'s", f"use auto, {', '.join(known)}"
-    if scheme != "auto" and name in OWN and scheme != OWN[name]:
-        return f"{name} is {OWN[name]} by its definition", "leave out scheme, or use dfedavg"
+    if traits.scheme and scheme not in ("auto", traits.scheme):
+        return f"{name} is {traits.scheme} by its definition", "leave out scheme, or use dfedavg"
     if scheme == "ef21" and scenario.algorithm.params.get("weighting") == "samples":
         what = "ef21 averages what all clients have said, and knows the examples only of those that report"
         return what, "use weighting: uniform, or scheme: plain or ef14"
@@ -101,7 +97,7 @@ def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
     scheme, graph = scheme_of(scenario, topology), scenario.topology.kind
     if scheme == "choco" and scenario.wait.on_missing == "renormalise":
         return "choco can't scale up what came: its references would no longer agree", "use on_missing: self or last"
-    if scheme not in ("choco", "push_sum") or _is_literal(scenario) or is_static(scenario, topology):
+    if scheme not in ("choco", "push_sum") or is_literal(scenario) or is_static(scenario, topology):
         return None
     what = f"{scheme} keeps a copy of each neighbor's reference, and on {graph} neighbors change"
     if scheme == "push_sum":
@@ -117,7 +113,7 @@ def warnings(scenario: Scenario) -> Iterator[str]:
     scheme, gamma = scheme_of(scenario), compression.gamma
     if scheme == "unsafe":
         yield "compression scheme unsafe sends bare models: nodes will not agree, and the mean drifts"
-    if scheme not in _REMEMBERING or _is_literal(scenario):
+    if scheme not in _REMEMBERING or is_literal(scenario):
         return
     lost, part = _lost(scenario)
     if lost >= 1:

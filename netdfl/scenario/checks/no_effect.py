@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from netdfl.algorithms.fitness import Warns
 from netdfl.core.errors import Problem
 from netdfl.links.rules.loss import DropList, rounds_beyond
 from netdfl.scenario.build import build_network, build_topology
@@ -46,27 +45,24 @@ def selection_chooses(scenario: Scenario, document: Document) -> Iterator[Proble
 
 
 _ROUNDS = 8
-REMEMBERED = ("scaffold", "feddyn", "fedgamma", "fedsmoo", "fedlesam_s", "fedlesam_d")
-"""Methods whose server adds up what clients keep: control variates, drifts, duals."""
 
 
 def hardly_meant(scenario: Scenario) -> Iterator[str]:
     """What the algorithm would do in so many rounds, or after such crashes, and nobody asks for."""
-    name = scenario.algorithm.kind
-    if name in REMEMBERED and any(event.get("state") == "lost" for event in scenario.events):
+    name, traits = scenario.algorithm.kind, scenario.algorithm.traits
+    if traits.remembers and any(event.get("state") == "lost" for event in scenario.events):
         yield (
             f"a client that loses its state begins {name}'s corrections anew at 0, but the server keeps what it had "
             "added up of them: the fleet settles away from the optimum; use state: kept"
         )
-    warns: Warns | None = getattr(scenario.algorithm.entry, "warns", None)
-    if warns is not None:
-        yield from warns(scenario.algorithm.params, scenario.rounds)
+    if traits.warns is not None:
+        yield from traits.warns(scenario.algorithm.params, scenario.rounds)
 
 
 def weights_stay_one(scenario: Scenario) -> Iterator[str]:
     """Push-sum on links that all work both ways, by weights under which it is plain gossip."""
     weights, name = scenario.topology.weights.kind, scenario.algorithm.kind
-    if weights != "auto" or not is_push(scenario) or getattr(scenario.algorithm.entry, "selects", False):
+    if weights != "auto" or not is_push(scenario) or scenario.algorithm.traits.selects:
         return
     try:
         network = build_network(scenario)

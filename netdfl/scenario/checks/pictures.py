@@ -24,7 +24,7 @@ def data_are_pictures(scenario: Scenario, document: Document, shape: tuple[int, 
 
 def _augments(scenario: Scenario) -> bool:
     algorithm = scenario.algorithm
-    return not type(algorithm).own and bool(algorithm.params.get("augment"))
+    return algorithm.traits.augments and bool(algorithm.params.get("augment"))
 
 
 def _no_pictures(scenario: Scenario, document: Document, given: str) -> Problem:

@@ -125,7 +125,7 @@ def _selection(part: Part, scenario: Scenario) -> None:
 
 def _algorithm(part: Part, scenario: Scenario) -> None:
     algorithm = part.build(Exchange(common_start=isinstance(scenario.task, Train), streams=Streams(scenario.seed)))
-    family = getattr(part.entry, "family", "gossip")
+    family = scenario.algorithm.traits.family
     did = f"made an algorithm of the family {algorithm.family!r}, and is listed under {family!r}"
     _require(algorithm.family == family, part, did, f"name an Entry with family={algorithm.family!r}")
 

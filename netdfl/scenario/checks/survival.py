@@ -19,10 +19,8 @@ from netdfl.scenario.model.delivery import AcknowledgedDelivery, Plain, RunningS
 from netdfl.scenario.model.fields import Choice
 from netdfl.scenario.model.links import block
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.schemes import is_push, is_static
+from netdfl.scenario.schemes import is_push, is_static, sends_vectors
 from netdfl.topology.base import Topology
-
-_OWN_EXCHANGE = ("choco_sgd", "delicoco", "qdfedavgm", "deepsqueeze", "dispfl")
 
 Found = tuple[tuple[str | int, ...], str, str]
 
@@ -45,7 +43,7 @@ def catches_up(scenario: Scenario) -> str:
     Its vector, or its mass, is its own whatever the round, so whole vectors and shares permit it.
     """
     name = scenario.algorithm.kind
-    if not getattr(scenario.algorithm.entry, "catches_up", True):
+    if scenario.algorithm.traits.family == "bilateral":
         return f"a round of {name} is a meeting of two nodes, and none can be left out"
     if scenario.compression is not None:
         return "receivers of compressed messages build on each of them"
@@ -142,7 +140,7 @@ def _nothing(scenario: Scenario, topology: Topology) -> Iterator[Found]:
 def _running_sums(scenario: Scenario, topology: Topology) -> Iterator[Found]:
     path = ("delivery", "kind")
     name, graph = scenario.algorithm.kind, scenario.topology.kind
-    if getattr(scenario.algorithm.entry, "family", "gossip") != "gossip" or not is_push(scenario):
+    if scenario.algorithm.traits.family != "gossip" or not is_push(scenario):
         yield path, f"running sums are sums of push-sum shares, and {name} sends none", "use acknowledged, or sgp"
     elif not is_static(scenario, topology):
         yield (
@@ -158,7 +156,7 @@ def _running_sums(scenario: Scenario, topology: Topology) -> Iterator[Found]:
 
 def _acknowledged(scenario: Scenario, topology: Topology) -> Iterator[Found]:
     path, graph = ("delivery", "kind"), scenario.topology.kind
-    if getattr(scenario.algorithm.entry, "family", "gossip") == "bilateral":
+    if scenario.algorithm.traits.family == "bilateral":
         return  # replies go back over links that have to work both ways anyway
     edge = _one_way(scenario, topology)
     if edge is not None:
@@ -181,9 +179,9 @@ def _undo(scenario: Scenario, topology: Topology) -> Iterator[Found]:
     path, name = ("wait", "on_missing"), scenario.algorithm.kind
     if scenario.delivery.kind != "acknowledged":
         yield path, "undo needs to know which vectors were refused", "add delivery: acknowledged"
-    if getattr(scenario.algorithm.entry, "family", "gossip") != "gossip" or is_push(scenario):
+    if scenario.algorithm.traits.family != "gossip" or is_push(scenario):
         yield path, f"undo is for exchanges of gossip, and {name} has none", "use on_missing: self"
-    elif scenario.compression is not None or name in _OWN_EXCHANGE:
+    elif not sends_vectors(scenario):
         yield path, f"undo is for whole vectors, and here {name} sends something else", "use on_missing: self"
     elif topology.directed:
         yield path, f"undo is for links that work both ways, and {scenario.topology.kind} has others", "use self"

@@ -8,12 +8,10 @@ from netdfl.core.errors import Problem
 from netdfl.scenario.build import build_network, build_topology
 from netdfl.scenario.loading.document import Document
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.schemes import is_push, is_static, scheme_of
+from netdfl.scenario.schemes import is_literal, is_push, is_static, scheme_of, sends_vectors
 from netdfl.topology.network import Network
 
 _ROUNDS = 8
-_CHOCO = ("choco_sgd", "delicoco", "qdfedavgm")
-_OWN_EXCHANGE = (*_CHOCO, "deepsqueeze", "dispfl")
 
 
 def stale_acts(scenario: Scenario, document: Document) -> Iterator[Problem]:
@@ -31,7 +29,7 @@ def _refused(document: Document, key: str, found: tuple[str, str] | None) -> Ite
 def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
     """Why nothing stale can be mixed, and what to do; None where it can."""
     name, graph = scenario.algorithm.kind, scenario.topology.kind
-    family = getattr(scenario.algorithm.entry, "family", "gossip")
+    family = scenario.algorithm.traits.family
     if family == "server":
         return f"{name} has a server, which averages the reports of one round", "remove stale, or use dpsgd or sgp"
     if family == "bilateral":
@@ -42,10 +40,10 @@ def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
         return f"a share that {name} sends is mass, and is mixed however late it comes", "remove stale"
     if scenario.compression is not None:
         return "stale is for whole vectors, and here they are compressed", "remove stale or compression"
-    if name in _OWN_EXCHANGE:
+    if not sends_vectors(scenario):
         return f"stale is for whole vectors, and {name} sends something else", "remove stale, or use dpsgd"
-    if name == "slowmo":
-        return "slowmo needs the exact average of one round", "remove stale, or use dpsgd"
+    if "average" in scenario.algorithm.traits.needs:
+        return f"{name} needs the exact average of one round", "remove stale, or use dpsgd"
     if scenario.wait.on_missing == "undo":
         return "undo refuses a vector that comes late, and stale would mix it", "use on_missing: self"
     return _neighbors_change(scenario, graph)
@@ -71,15 +69,15 @@ def missing_is_treated(scenario: Scenario, document: Document) -> Iterator[Probl
 def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
     """Why nothing but the method's own can be done about a missing message, and what to do; None where it can."""
     name, how = scenario.algorithm.kind, scenario.wait.on_missing
-    family = getattr(scenario.algorithm.entry, "family", "gossip")
+    family = scenario.algorithm.traits.family
     if family == "server":
         return f"{name} averages the reports that came, and knows no {how}", "remove on_missing"
     if family == "bilateral":
         return f"in {name} an exchange that fails moves nobody, and there is no {how}", "remove on_missing"
     if family == "overlap" or is_push(scenario):
         return f"{name} adds up the shares that come: a missing one leaves no weight for {how}", "remove on_missing"
-    if name == "dispfl":
-        return f"dispfl averages each coordinate over those that came, and knows no {how}", "remove on_missing"
+    if scenario.algorithm.traits.sparse:
+        return f"{name} averages each coordinate over those that came, and knows no {how}", "remove on_missing"
     scheme = _scheme(scenario)
     if scheme in ("deepsqueeze", "unsafe", "literal"):
         return f"{scheme} gives a missing neighbor's weight to the node itself, and knows no {how}", "use self"
@@ -90,11 +88,10 @@ def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
 
 def _scheme(scenario: Scenario) -> str:
     """How gossip's messages are made; empty for whole vectors, and where the graph can't be drawn."""
-    name = scenario.algorithm.kind
-    if scenario.algorithm.params.get("form") == "literal":
+    if is_literal(scenario):
         return "literal"
     if scenario.compression is None:
-        return "choco" if name in _CHOCO else name if name == "deepsqueeze" else ""
+        return scenario.algorithm.traits.scheme or ""
     try:
         return scheme_of(scenario)
     except (ValueError, OSError):
@@ -104,7 +101,7 @@ def _scheme(scenario: Scenario) -> str:
 def quorum_can_come(scenario: Scenario, document: Document) -> Iterator[Problem]:
     """Some node has as many neighbors as a quorum asks for, on a graph that stays."""
     need, name, path = scenario.wait.need, scenario.algorithm.kind, ("wait", "for")
-    if getattr(scenario.algorithm.entry, "family", "gossip") == "bilateral":
+    if scenario.algorithm.traits.family == "bilateral":
         if isinstance(need, int) and need > 1:
             yield document.problem(path, f"in {name} a node waits for one reply, never for {need}", "", "use for: all")
         if need == "none":
@@ -125,7 +122,7 @@ def quorum_can_come(scenario: Scenario, document: Document) -> Iterator[Problem]
 def waiting_notices(scenario: Scenario) -> Iterator[str]:
     """What a quorum means for nodes that hear from fewer."""
     need, network = scenario.wait.need, _drawn(scenario)
-    bilateral = getattr(scenario.algorithm.entry, "family", "gossip") == "bilateral"
+    bilateral = scenario.algorithm.traits.family == "bilateral"
     if not isinstance(need, int) or network is None or bilateral or scenario.has_server:
         return
     varies = not is_static(scenario, network.topology)

@@ -16,7 +16,7 @@ from netdfl.scenario.model.fields import Choice
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train
 from netdfl.scenario.model_size import load_dataset, num_parameters
-from netdfl.scenario.schemes import scheme_of
+from netdfl.scenario.schemes import is_push, scheme_of
 from netdfl.topology.network import Network
 from netdfl.topology.spectrum import psi, spectral_gap, stochasticity
 from netdfl.transport.wire import frame_size
@@ -53,9 +53,8 @@ def explain(scenario: Scenario) -> dict[str, Any]:
 
 
 def _algorithm(scenario: Scenario) -> dict[str, Any]:
-    entry = scenario.algorithm.entry
-    known = {key: getattr(entry, key, None) for key in ("family", "source")}
-    return {**known, "needs": sorted(getattr(entry, "needs", ())), "params": scenario.algorithm.params}
+    traits, params = scenario.algorithm.traits, scenario.algorithm.params
+    return {"family": traits.family, "source": traits.source, "needs": sorted(traits.needs), "params": params}
 
 
 def _rounds(scenario: Scenario, network: Network) -> range:
@@ -141,8 +140,7 @@ def message_bytes(scenario: Scenario) -> int:
     arrays = {"x": Array(dtype, (dim,), memoryview(np.zeros(dim, dtype).tobytes()))}
     if scenario.compression is not None:
         arrays = _compressed(scenario.compression, dim)
-    needs = getattr(scenario.algorithm.entry, "needs", ())
-    payload = Payload(arrays, {"w": 1.0} if "column" in needs else {})
+    payload = Payload(arrays, {"w": 1.0} if is_push(scenario) else {})
     return frame_size(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload))
 
 

@@ -21,9 +21,8 @@ from netdfl.scenario.model.events import EVENT
 from netdfl.scenario.model.fields import Choice, Share, Strict
 from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
-from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.signatures import Record
-from netdfl.scenario.model.tables import ALGORITHMS
+from netdfl.scenario.model.tables import ALGORITHMS, AlgorithmPart
 from netdfl.scenario.model.task import TASK
 from netdfl.scenario.model.world import DETECTOR, WORLD
 from netdfl.transport.options import GrpcOptions
@@ -152,7 +151,7 @@ class Scenario(Strict):
         {"kind": "processes"}, validate_default=True, description="Where the fleet runs."
     )
     task: Annotated[Choice, TASK] = Field({"kind": "train"}, validate_default=True, description="What is computed.")
-    algorithm: Annotated[Part, ALGORITHMS] = Field(description="The algorithm and its parameters.")
+    algorithm: Annotated[AlgorithmPart, ALGORITHMS] = Field(description="The algorithm and its parameters.")
     topology: Annotated[TopologyPart, TOPOLOGY] = Field(description="The graph of each round.")
     compression: Annotated[CompressionPart | None, COMPRESSION] = Field(None, description="None by default.")
     delivery: Annotated[Choice, DELIVERY] = Field(
@@ -216,7 +215,7 @@ class Scenario(Strict):
     @property
     def has_server(self) -> bool:
         """Whether the algorithm is a server's: then the last node is the server."""
-        return getattr(self.algorithm.entry, "family", None) == "server"
+        return self.algorithm.traits.family == "server"
 
     @property
     def num_nodes(self) -> int:

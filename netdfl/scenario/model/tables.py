@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
+from netdfl.algorithms.base import Entry
 from netdfl.scenario.model.choices import Slot, Table
+from netdfl.scenario.model.parts import Part
 
 
 def listed(module: str, name: str) -> Callable[[], Table]:
@@ -18,4 +20,17 @@ SELECTIONS = Slot("selection", listed("netdfl.topology.catalog", "SELECTIONS"), 
 PARTITIONS = Slot("partition", listed("netdfl.training.data.partitions", "PARTITIONS"), default="iid")
 AUGMENTATIONS = Slot("augmentation", listed("netdfl.training.data.augmentations", "AUGMENTATIONS"), default="none")
 MODELS = Slot("model", listed("netdfl.training.models.catalog", "MODELS"), "name")
-ALGORITHMS = Slot("algorithm", listed("netdfl.algorithms.catalog", "ALGORITHMS"), "name")
+
+
+class AlgorithmPart(Part):
+    """The algorithm and its parameters."""
+
+    @property
+    def traits(self) -> Entry:
+        """What its row says of it; a user's plain function is gossip that needs nothing of the graph."""
+        entry, function = type(self).entry, type(self).function
+        assert function is not None
+        return entry if isinstance(entry, Entry) else Entry(function, "gossip", frozenset(), "")
+
+
+ALGORITHMS = Slot("algorithm", listed("netdfl.algorithms.catalog", "ALGORITHMS"), "name", base=AlgorithmPart)
