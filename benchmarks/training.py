@@ -28,7 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from netdfl.algorithms.base import Algorithm, LocalRound, NodeState
 from netdfl.algorithms.wait import WaitPolicy
-from netdfl.core.memory import freed_kept
+from netdfl.core.malloc import freed_kept
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.testing.models import of_torch_alone

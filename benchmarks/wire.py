@@ -27,7 +27,7 @@ import numpy as np
 from figures import Row, show
 
 from netdfl.core.clock import RealClock
-from netdfl.core.memory import keep_freed
+from netdfl.core.malloc import keep_freed
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.testing.transports import KeptLedger
 from netdfl.transport.base import Fate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.training.asking import Asking, alone, asked
+from netdfl.training.step_requests import StepRequests, alone, requested
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,13 +71,13 @@ class NodeState(NamedTuple):
         """One local round: start.begin, the local steps, start.trained. Raises NotFiniteError."""
         return alone(self.solve(alg, data, view))
 
-    def solve(self, alg: Algorithm, data: LocalData, view: View) -> Asking[tuple[NodeState, Update]]:
+    def solve(self, alg: Algorithm, data: LocalData, view: View) -> StepRequests[tuple[NodeState, Update]]:
         """As `train`, but the local steps are asked for. Without mass the steps are made on `z`, and added to x."""
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
         z = None if weight else self.z
         x, weight = (self.x, weight) if z is None else (z, 1.0)
         start, y = alg.start.begin(self.start, x, view)
-        local, update = yield from asked(alg.local, self.local, y, self.received, weight, data, view)
+        local, update = yield from requested(alg.local, self.local, y, self.received, weight, data, view)
         if not isfinite(float(update.x.sum())):
             raise NotFiniteError("a parameter became infinite or NaN", -1)
         start = alg.start.trained(start, update, view)
@@ -122,7 +122,7 @@ class LocalRound:
         """See `NodeState.train`."""
         return self.state.train(self.alg, self.data, self.view)
 
-    def solve(self) -> Asking[tuple[NodeState, Update]]:
+    def solve(self) -> StepRequests[tuple[NodeState, Update]]:
         """See `NodeState.solve`."""
         return self.state.solve(self.alg, self.data, self.view)
 

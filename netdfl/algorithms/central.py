@@ -76,7 +76,7 @@ def scaffold(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd 
     local = parts.local_sgd(sgd)
     averaging = parts.Averaging(server_lr=server_lr)
     mixing = parts.Confirming(inner=parts.ControlAveraging(averaging=averaging))
-    return parts.server(exchange, parts.Undoing(parts.Controlled(local)), mixing)
+    return parts.server(exchange, parts.Rollback(parts.Controlled(local)), mixing)
 
 
 def fedgamma(
@@ -91,4 +91,4 @@ def fedgamma(
     local = parts.local_sgd(sgd, rho=rho)
     averaging = parts.Averaging(server_lr=server_lr)
     mixing = parts.Confirming(inner=parts.ControlAveraging(averaging=averaging))
-    return parts.server(exchange, parts.Undoing(parts.Controlled(local)), mixing)
+    return parts.server(exchange, parts.Rollback(parts.Controlled(local)), mixing)

@@ -27,7 +27,7 @@ def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sg
     derive the mean h of all h_i from the models; clients keep h_i, the server h. penalty is written
     lambda (or alpha) in the papers. Source: Acar et al. 2021.
     """
-    solver = parts.Undoing(parts.Dynamic(parts.local_sgd(sgd), penalty))
+    solver = parts.Rollback(parts.Dynamic(parts.local_sgd(sgd), penalty))
     return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))
 
 
@@ -54,7 +54,7 @@ def fedsmoo(
     by_change = exchange.extras == "compressed"
     solver = parts.Smoo(parts.Dynamic(parts.local_sgd(sgd), penalty), rho, by_change, less_last=form == "paper")
     averaging = parts.SmooAveraging(rho=rho, by_change=by_change)
-    return parts.server(exchange, parts.Undoing(solver), parts.Confirming(inner=averaging))
+    return parts.server(exchange, parts.Rollback(solver), parts.Confirming(inner=averaging))
 
 
 def fedlesam(
@@ -84,7 +84,7 @@ def fedlesam_s(
     """
     local = parts.local_sgd(sgd)
     averaging = parts.Averaging(server_lr=server_lr)
-    solver = parts.Lesam(parts.Undoing(parts.Controlled(local)), rho)
+    solver = parts.Lesam(parts.Rollback(parts.Controlled(local)), rho)
     return parts.server(exchange, solver, parts.Confirming(inner=parts.ControlAveraging(averaging=averaging)))
 
 
@@ -100,5 +100,5 @@ def fedlesam_d(
     server h. Source: Fan et al. 2024.
     """
     local = parts.local_sgd(sgd)
-    solver = parts.Lesam(parts.Undoing(parts.Dynamic(local, penalty)), rho)
+    solver = parts.Lesam(parts.Rollback(parts.Dynamic(local, penalty)), rho)
     return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))

@@ -26,9 +26,9 @@ from netdfl.training.kept_momentum import KeptMomentum
 from netdfl.training.lesam import Lesam
 from netdfl.training.ole import Ole
 from netdfl.training.quasi_global import QuasiGlobal
+from netdfl.training.rollback import Rollback
 from netdfl.training.sgd import LocalSgd, Plain
 from netdfl.training.smoo import Smoo
-from netdfl.training.undoing import Undoing
 
 __all__ = [
     "Averaging",
@@ -50,12 +50,12 @@ __all__ = [
     "Plain",
     "PushSum",
     "QuasiGlobal",
+    "Rollback",
     "SharedSynthesis",
     "Smoo",
     "SmooAveraging",
     "TunedSynthesis",
     "Tuning",
-    "Undoing",
     "averaged",
     "gossip",
     "keeping_momentum",

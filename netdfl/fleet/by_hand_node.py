@@ -16,7 +16,7 @@ import torch
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Broke, Crashed, Happened, Peers, Progress, Report, Start
 from netdfl.core.errors import TransportError
-from netdfl.core.memory import keep_freed
+from netdfl.core.malloc import keep_freed
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, waits_in_vain
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
@@ -36,7 +36,8 @@ from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import Heartbeat
 from netdfl.transport.identity import Identity
-from netdfl.transport.meeting import FINISHED, RUNNING, Line, Meeting
+from netdfl.transport.rendezvous import FINISHED, RUNNING, Line
+from netdfl.transport.rendezvous import Rendezvous as Meeting
 
 KILLED = 137
 FAREWELL_S, FAREWELL_CALL_S = 0.2, 1.0

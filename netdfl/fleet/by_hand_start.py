@@ -20,7 +20,8 @@ from netdfl.fleet.by_hand_record import NodeRecord, Stage
 from netdfl.fleet.script import fresh_round
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.identity import Identity, plainly
-from netdfl.transport.meeting import Line, Meeting, Reply, make_call
+from netdfl.transport.rendezvous import Line, Reply, make_call
+from netdfl.transport.rendezvous import Rendezvous as Meeting
 
 LEAD_NS = 1_000_000_000
 """How long before the start it is agreed on, so that all have learned it, and measured it, before."""

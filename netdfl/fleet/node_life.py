@@ -23,9 +23,9 @@ from netdfl.fleet.script import SlowWorker, keeps_state
 from netdfl.host.injection import FaultInjection, events_of
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.node.checkpoint import load_state, save_state
-from netdfl.node.gate import Gate
 from netdfl.node.heartbeats import Heartbeats
-from netdfl.node.memory import Remembered, durable, recall, remember
+from netdfl.node.pause import Gate
+from netdfl.node.remembered import Remembered, durable, recall, remember
 from netdfl.node.runtime import Node
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder

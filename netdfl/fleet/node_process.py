@@ -41,7 +41,7 @@ from netdfl.core.control import (
     Stop,
 )
 from netdfl.core.errors import NetdflError, RunError, TrainingError, TransportError
-from netdfl.core.memory import keep_freed
+from netdfl.core.malloc import keep_freed
 from netdfl.core.types import NodeId, Role, View
 from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
 from netdfl.fleet.build import Blueprint

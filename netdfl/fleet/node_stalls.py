@@ -8,7 +8,7 @@ from collections.abc import Callable
 from netdfl.core.control import Probe, ProbeReply, Recover
 from netdfl.diagnosis.account import Account, give_account, stack_of
 from netdfl.diagnosis.outgoing import Outgoing
-from netdfl.node.gate import Gate
+from netdfl.node.pause import Gate
 from netdfl.node.runtime import Node
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.script import Return
-from netdfl.node.joining import Joining
 from netdfl.node.runtime import Node
+from netdfl.node.state_transfer import Joining
 from netdfl.record.status import NodeStatus, Phase
 from netdfl.scenario.build import used_links
 from netdfl.scenario.checks.survival import catches_up

@@ -21,8 +21,9 @@ from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.node.checkpoint import load_state, save_state
-from netdfl.training.asking import Asking, alone
 from netdfl.training.base import LocalData, Task, Update
+from netdfl.training.step_requests import StepRequests as Asking
+from netdfl.training.step_requests import alone
 
 T = TypeVar("T")
 

@@ -22,10 +22,10 @@ from netdfl.fleet.loops import outside_loops
 from netdfl.fleet.spawn import Nursery
 from netdfl.links.schedule.changes import link_changes
 from netdfl.record.forms import damaged
-from netdfl.record.hold import LOCK, hold
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
 from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
+from netdfl.record.run_lock import LOCK, hold
 from netdfl.record.status import FleetStatus
 from netdfl.scenario.build import build_network, compile_schedule
 from netdfl.scenario.explain.link_rules import link_rules

@@ -18,7 +18,7 @@ from netdfl.algorithms.families import first_state
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import NetdflError, RunError
 from netdfl.core.fates import MessageCounts
-from netdfl.core.memory import freed_kept
+from netdfl.core.malloc import freed_kept
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.compute import COMPUTE_FILE, ComputeTime, Measured, record, replay, round_ns, slow_nodes, time_ns

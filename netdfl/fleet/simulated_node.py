@@ -19,9 +19,9 @@ from netdfl.fleet.replay import Memory, RememberingWorker
 from netdfl.fleet.script import Return, fresh_round, keeps_state
 from netdfl.fleet.simulated_ledger import SimulatedLedger
 from netdfl.fleet.virtual_training import VirtualWorker
-from netdfl.node.gate import Gate
 from netdfl.node.heartbeats import Heartbeats
-from netdfl.node.memory import Remembered, durable, recall, remember
+from netdfl.node.pause import Gate
+from netdfl.node.remembered import Remembered, durable, recall, remember
 from netdfl.node.runtime import Node
 from netdfl.record.run import CHECKPOINTS
 from netdfl.record.status import NodeStatus, Phase

@@ -1,7 +1,7 @@
 """A server that says whose last report it has not read, so that a client's state and its own stay halves of one sum.
 
 With a broadcast goes, for every participant that was asked since then, the last round whose report the
-server has used. Nothing is added where all reports came. The client's side is `netdfl.training.undoing`.
+server has used. Nothing is added where all reports came. The client's side is `netdfl.training.rollback`.
 """
 
 from __future__ import annotations

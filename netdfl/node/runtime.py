@@ -18,11 +18,11 @@ from netdfl.mixing.base import Counting
 from netdfl.node.asking import Asking
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.heartbeats import Heartbeats
-from netdfl.node.joining import Joining, Models
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox, Slot
 from netdfl.node.not_finite import Screen, not_finite, only_finite
 from netdfl.node.requests import Requests
+from netdfl.node.state_transfer import Joining, StateTransfer
 from netdfl.node.waits import Wait, Waits
 from netdfl.node.worker import Worker
 from netdfl.record.base import Ended, Recorder, Waited
@@ -92,7 +92,7 @@ class Node:
         self.requests = Requests(self.ledger)
         self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
-        self.models = Models(self)
+        self.models = StateTransfer(self)
         self.latest: NodeState | None = None
         self._held = 0.0
         self._replies: set[asyncio.Task[None]] = set()

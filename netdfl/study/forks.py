@@ -84,9 +84,9 @@ def _run(scenario: Path, sets: list[str], path: Path, jobs: int) -> NoReturn:
         log = os.open(path_beside(path, "log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        from netdfl.study.going_on import drop_checkpoints, run_or_go_on
+        from netdfl.study.resumable import drop_checkpoints, run_or_resume
 
-        code = run_or_go_on(scenario, sets, path, jobs)
+        code = run_or_resume(scenario, sets, path, jobs)
         path_beside(path, "exit").write_text(f"{code}\n", encoding="utf-8")
         if code in FINISHED:
             drop_checkpoints(path)
@@ -105,7 +105,7 @@ def _preload() -> None:
     import torch
 
     import netdfl.fleet.simulated
-    import netdfl.study.going_on  # noqa: F401
+    import netdfl.study.resumable  # noqa: F401
 
     torch.set_num_threads(1)
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import LocalData, Received, Update
 from netdfl.training.sgd import LocalSgd, Memoryless, NoState
+from netdfl.training.step_requests import Solving, StepRequests
 
 CONTROL, MOMENTUM, PATH = "control", "momentum", "path"
 
@@ -42,7 +42,7 @@ class Controlled(Solving):
 
     def solve(
         self, state: ControlState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[ControlState, Update]]:
+    ) -> StepRequests[tuple[ControlState, Update]]:
         """The corrected steps, and the change of c_i that they imply."""
         common = received.extras[CONTROL]
         x, steps = yield self.sgd.steps_from(y, weight, data, view, correction=common - state.control)
@@ -72,7 +72,7 @@ class Blended(Solving, Memoryless):
 
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[NoState, Update]]:
+    ) -> StepRequests[tuple[NoState, Update]]:
         """The blended steps."""
         momentum = received.extras[MOMENTUM]
         rest = (1.0 - self.alpha) * momentum

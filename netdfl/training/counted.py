@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving, asked
 from netdfl.training.base import LocalData, LocalSolver, Received, Update
+from netdfl.training.step_requests import Solving, StepRequests, requested
 
 SAMPLES = "samples"
 
@@ -26,9 +26,9 @@ class Counted(Solving):
 
     def solve(
         self, state: Any, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[Any, Update]]:
+    ) -> StepRequests[tuple[Any, Update]]:
         """The wrapped solver's steps."""
-        state, update = yield from asked(self.inner, state, y, received, weight, data, view)
+        state, update = yield from requested(self.inner, state, y, received, weight, data, view)
         count = y.new_tensor([float(data.num_samples)])
         return state, update._replace(extras={**update.extras, SAMPLES: count})
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import LocalData, Received, Update
 from netdfl.training.sgd import LocalSgd
+from netdfl.training.step_requests import Solving, StepRequests
 
 
 class DynamicState(NamedTuple):
@@ -40,7 +40,7 @@ class Dynamic(Solving):
 
     def solve(
         self, state: DynamicState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[DynamicState, Update]]:
+    ) -> StepRequests[tuple[DynamicState, Update]]:
         """The regularised steps."""
         pulled = replace(self.sgd, weight_decay=self.sgd.weight_decay + self.penalty)
         x, _ = yield pulled.steps_from(y, weight, data, view, correction=self.penalty * (state.drift - y))

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import Gradient, LocalData, Objective, Received, Untouched, Update
 from netdfl.training.sgd import LocalSgd, along
+from netdfl.training.step_requests import Solving, StepRequests
 from netdfl.training.wrapped import Wrapped
 
 INPUTS, LABELS, HOLDS = "synthetic.x", "synthetic.y", "holds"
@@ -47,7 +47,7 @@ class Guided(Solving, Untouched):
 
     def solve(
         self, state: GuidedState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[GuidedState, Update]]:
+    ) -> StepRequests[tuple[GuidedState, Update]]:
         """The steps on guided gradients; a number beside the model says whether the examples are here."""
         came = {name: received.extras[name] for name in (INPUTS, LABELS) if name in received.extras}
         synthetic = came or state.synthetic

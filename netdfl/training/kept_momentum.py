@@ -16,9 +16,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import LocalData, Received, Untouched, Update
 from netdfl.training.sgd import LocalSgd
+from netdfl.training.step_requests import Solving, StepRequests
 
 
 class MomentumState(NamedTuple):
@@ -40,7 +40,7 @@ class KeptMomentum(Solving, Untouched):
 
     def solve(
         self, state: MomentumState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[MomentumState, Update]]:
+    ) -> StepRequests[tuple[MomentumState, Update]]:
         """The local steps, from v and back to it."""
         anew = self.restart_every is not None and view.round % self.restart_every == 0
         velocity = y.new_zeros(y.shape) if anew else state.velocity.clone()

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving, asked
 from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, Update
 from netdfl.training.sgd import along
+from netdfl.training.step_requests import Solving, StepRequests, requested
 from netdfl.training.wrapped import Rows, Wrapped
 
 
@@ -53,11 +53,11 @@ class Lesam(Solving):
 
     def solve(
         self, state: LesamState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[LesamState, Update]]:
+    ) -> StepRequests[tuple[LesamState, Update]]:
         """The wrapped solver's steps, on shifted gradients."""
         if state.previous is not None:
             data = self._shifted(data, state.previous - y)
-        inner, update = yield from asked(self.inner, state.inner, y, received, weight, data, view)
+        inner, update = yield from requested(self.inner, state.inner, y, received, weight, data, view)
         return LesamState(inner, y), update
 
     def _shifted(self, data: LocalData, direction: Tensor) -> LocalData:

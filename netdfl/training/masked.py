@@ -24,9 +24,9 @@ from torch import Tensor
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
 from netdfl.training.sgd import LocalSgd
+from netdfl.training.step_requests import Solving, StepRequests
 from netdfl.training.wrapped import Wrapped
 
 MASK, NEXT_MASK, MEAN = "mask", "next_mask", "mean"
@@ -57,7 +57,7 @@ class Masked(Solving, Untouched):
 
     def solve(
         self, state: MaskState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[MaskState, Update]]:
+    ) -> StepRequests[tuple[MaskState, Update]]:
         """The local steps on the mask, from `y` or from the mean that mixing left for it; then prune and regrow."""
         mask = state.mask if state.mask is not None else self.first_mask(data.shapes, view).to(y.device)
         last: list[Gradient] = []

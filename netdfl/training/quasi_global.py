@@ -16,9 +16,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving
 from netdfl.training.base import LocalData, Received, Update
 from netdfl.training.sgd import LocalSgd
+from netdfl.training.step_requests import Solving, StepRequests
 
 
 class QuasiGlobalState(NamedTuple):
@@ -41,7 +41,7 @@ class QuasiGlobal(Solving):
 
     def solve(
         self, state: QuasiGlobalState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[QuasiGlobalState, Update]]:
+    ) -> StepRequests[tuple[QuasiGlobalState, Update]]:
         """The local steps, with velocity m^ at first."""
         x, steps = yield self.sgd.steps_from(y, weight, data, view, velocity=state.momentum.clone())
         return state._replace(steps=steps), Update(y, x)

@@ -22,12 +22,12 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 
 import torch
 
-from netdfl.training.asking import Asking, alone
 from netdfl.training.base import LocalData
 from netdfl.training.classification import Classification, Round
 from netdfl.training.sgd import LocalSteps
 from netdfl.training.stacked import likeness, run_stacked, split
 from netdfl.training.stacked_model import StackedModel
+from netdfl.training.step_requests import StepRequests, alone
 
 Batching = Literal["exact", "auto"]
 Outcome: TypeAlias = tuple[Any, Exception | None]
@@ -55,7 +55,7 @@ class Divisible(Protocol):
         """Compute it by itself."""
         ...
 
-    def solve(self) -> Asking[Any]:
+    def solve(self) -> StepRequests[Any]:
         """The same, with its steps asked for."""
         ...
 
@@ -64,7 +64,7 @@ class Open(NamedTuple):
     """A local round that waits for its steps: its place in the batch, who asks, and what for."""
 
     place: int
-    asking: Asking[Any]
+    requests: StepRequests[Any]
     steps: LocalSteps
 
 
@@ -146,22 +146,22 @@ class Service:
     def _ask(
         self,
         place: int,
-        asking: Asking[Any],
+        requests: StepRequests[Any],
         groups: dict[Hashable, list[Open]],
         singles: list[Callable[[], dict[int, Outcome]]],
     ) -> dict[int, Outcome]:
-        """Sort what `asking` asks for into the groups of steps alike, or the single ones; or give its outcome."""
+        """Sort what `requests` asks for into the groups of steps alike, or the single ones; or give its outcome."""
         try:
-            steps = asking.send(None)  # type: ignore[arg-type]
+            steps = requests.send(None)  # type: ignore[arg-type]
         except StopIteration as end:
             return {place: (end.value, None)}
         except Exception as error:
             return {place: (None, error)}
         like = likeness(steps) if isinstance(steps, LocalSteps) else None
         if like is None or not isinstance(steps, LocalSteps):
-            singles.append(partial(_single, place, lambda: alone(asking, steps())))
+            singles.append(partial(_single, place, lambda: alone(requests, steps())))
         else:
-            groups[like].append(Open(place, asking, steps))
+            groups[like].append(Open(place, requests, steps))
         return {}
 
     def _in_rows(self, group: list[Open]) -> Iterator[Callable[[], dict[int, Outcome]]]:
@@ -206,6 +206,6 @@ def _together(group: Sequence[Open], model: StackedModel) -> dict[int, Outcome]:
     except Exception as error:
         return {each.place: (None, error) for each in group}
     return {
-        each.place: (None, ran) if isinstance(ran, Exception) else _outcome(partial(alone, each.asking, ran))
+        each.place: (None, ran) if isinstance(ran, Exception) else _outcome(partial(alone, each.requests, ran))
         for each, ran in zip(group, found, strict=True)
     }

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Ran, Solving
 from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
+from netdfl.training.step_requests import Ran, Solving, StepRequests
 
 TINY = 1e-12
 
@@ -103,7 +103,7 @@ class LocalSgd(Solving, Memoryless):
 
     def solve(
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[NoState, Update]]:
+    ) -> StepRequests[tuple[NoState, Update]]:
         """Ask for the local steps; `Update.before` is `y` itself, which stays as it is."""
         x, _ = yield self.steps_from(y, weight, data, view)
         return state, Update(y, x)

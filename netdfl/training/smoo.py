@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving, asked
 from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, Update
 from netdfl.training.sgd import along
+from netdfl.training.step_requests import Solving, StepRequests, requested
 from netdfl.training.wrapped import Rows, Wrapped
 
 PERTURBATION, DUAL = "perturbation", "dual"
@@ -81,11 +81,11 @@ class Smoo(Solving):
 
     def solve(
         self, state: SmooState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[SmooState, Update]]:
+    ) -> StepRequests[tuple[SmooState, Update]]:
         """The wrapped solver's steps on perturbed gradients; the dual goes along with the model."""
         dual, last = state.dual.clone(), y.new_zeros(y.shape)
         perturbed = Wrapped(data, Ascent(received.extras[PERTURBATION], dual, last, self.rho))
-        inner, update = yield from asked(self.inner, state.inner, y, received, weight, perturbed, view)
+        inner, update = yield from requested(self.inner, state.inner, y, received, weight, perturbed, view)
         after = SmooState(inner, dual, last if self.less_last else None)
         told = after.spoken - state.spoken if self.by_change else after.spoken
         return after, update._replace(extras={**update.extras, DUAL: told})

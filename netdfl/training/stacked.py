@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from netdfl.core.errors import NotFiniteError
-from netdfl.training.asking import Ran
 from netdfl.training.base import Gradient, LocalData
 from netdfl.training.classification import Round
 from netdfl.training.sgd import LocalSteps
 from netdfl.training.stacked_batches import StackedBatches
 from netdfl.training.stacked_model import StackedModel
+from netdfl.training.step_requests import Ran
 from netdfl.training.wrapped import Rows, Wrapped
 
 

@@ -2,7 +2,7 @@
 
 A path has two halves. The sender drives a message through its uplink and the link's own stages, by the
 same keyed streams as in the simulated world, and hands it to the real transport a little ahead of the
-time at which it leaves them, with that time as its stamp. The receiver holds it until then, drives it
+time at which it leaves them, with that time in its link header. The receiver holds it until then, drives it
 through the downlink that its links share, and delivers it. So what the real transport takes itself is
 hidden in the emulated delay, as long as that is the longer one.
 
@@ -22,11 +22,11 @@ from netdfl.links.channel import Links
 from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path
 from netdfl.links.rules.base import Transit
+from netdfl.links.rules.bit_flips import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
-from netdfl.transport.damage import damaged
+from netdfl.transport.link_header import Carrier, LinkHeader, read_link_header
 from netdfl.transport.receipts import REPORT, Receipts, Sent, report
-from netdfl.transport.stamp import Carrier, Stamp, read_stamp
 from netdfl.transport.wire import frame_size
 
 LEAD_NS = 5_000_000
@@ -42,13 +42,13 @@ class _Held:
     """A message for this node. While `direct`, its fate goes back in the answer to its call."""
 
     message: Message
-    stamp: Stamp
+    link_header: LinkHeader
     direct: bool = True
     fate: str | None = None
 
 
 class Emulated:
-    """One node's end of an emulated network. A `Transport`, and the `StampedSink` of its carrier."""
+    """One node's end of an emulated network. A `Transport`, and the `LinkHeaderSink` of its carrier."""
 
     def __init__(
         self,
@@ -235,8 +235,8 @@ class Emulated:
     def _left(self, unit: Transit, at_ns: int) -> None:
         self._entered.discard(unit)
         sent = self._open(unit)
-        stamp = Stamp(self.receipts.add(sent), sent.sent_ns, at_ns, unit.copy, unit.corrupted)
-        self.carrier.carry(sent.message, stamp.pack())
+        link_header = LinkHeader(self.receipts.add(sent), sent.sent_ns, at_ns, unit.copy, unit.corrupted)
+        self.carrier.carry(sent.message, link_header.pack())
 
     def _lost(self, unit: Transit, reason: str, at_ns: int) -> None:
         self._entered.discard(unit)
@@ -248,14 +248,14 @@ class Emulated:
         """Take a message that no link touched."""
         return None if self._sink is None else self._sink.deliver(message)
 
-    def deliver_stamped(self, message: Message, stamp: bytes) -> str | None:
-        """Take a message that is due at its stamp's time, or a report. Raises MalformedMessage."""
-        if stamp == REPORT:
+    def deliver_with_header(self, message: Message, link_header: bytes) -> str | None:
+        """Take a message that is due at its link header's time, or a report. Raises MalformedMessage."""
+        if link_header == REPORT:
             self.receipts.take_report(message)
             return Fate.DELIVERED
         if not self._begun or any(held.message.src == message.src for held in self._waiting):
             return None
-        read = read_stamp(stamp)
+        read = read_link_header(link_header)
         held = _Held(message, read)
         m = message
         unit = Transit(
@@ -276,9 +276,9 @@ class Emulated:
     def _arrived(self, unit: Transit, at_ns: int) -> None:
         held = unit.content
         assert isinstance(held, _Held)
-        self._measure(unit.src, unit.nbytes, held.stamp.sent_ns, at_ns, self._clock.now_ns())
+        self._measure(unit.src, unit.nbytes, held.link_header.sent_ns, at_ns, self._clock.now_ns())
         if unit.corrupted:
-            held.message = damaged(held.message, self._seed)
+            held.message = with_bit_flipped(held.message, self._seed)
         self._give(held)
 
     def _give(self, held: _Held) -> None:
@@ -314,7 +314,7 @@ class Emulated:
         if src not in self._told:
             self._told[src] = []
             self._clock.call_at(self._clock.now_ns(), ("report", self.node, src), partial(self._report, src))
-        self._told[src].append([held.stamp.serial, fate, arrived_ns])
+        self._told[src].append([held.link_header.serial, fate, arrived_ns])
 
     def _report(self, src: NodeId) -> None:
         fates = self._told.pop(src)

@@ -24,10 +24,10 @@ from xxhash import xxh3_64_intdigest
 from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, Outcome, Transit
+from netdfl.links.rules.bit_flips import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
-from netdfl.transport.damage import damaged
-from netdfl.transport.lanes import End, Lane, Links, Parcel, PerfectLinks, stages_at_once
+from netdfl.transport.edge_queues import EdgeQueue, End, FabricLinks, Parcel, PerfectLinks, stages_at_once
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -37,32 +37,32 @@ _MASK = (1 << 64) - 1
 _COPY = 0x9E3779B97F4A7C15
 
 
-_Entry = tuple[int, Lane, Message, int, int, Departure | None, int]
+_Entry = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]
 """(tie, *parcel, departure from a stage, its place)"""
 
 
 class Fabric:
     """All messages under way. Serve it: call `run(next_ns())` whenever time gets there."""
 
-    def __init__(self, clock: Clock, seed: int, links: Links | None = None, *, changing: bool = False) -> None:
+    def __init__(self, clock: Clock, seed: int, links: FabricLinks | None = None, *, changing: bool = False) -> None:
         """Carry messages over `links`; `seed` keys the order within an instant.
 
         `changing` says that the schedule changes links while the fleet runs, so that single stages
         must be able to take back what they let go.
         """
         self._clock, self._seed = clock, seed
-        self._links: Links = links or PerfectLinks()
+        self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
         self._ends: dict[NodeId, End] = {}
         self._times: list[int] = []
         self._due: dict[int, list[_Entry]] = {}
-        self._in_stages: dict[Transit, Lane] = {}
+        self._in_stages: dict[Transit, EdgeQueue] = {}
         self._running = False
 
     # nodes
 
     def join(self, node: NodeId, ledger: Ledger) -> None:
-        """Give `node` an end; a node that restarts keeps its lanes and what is on them."""
+        """Give `node` an end; a node that restarts keeps its queues and what is on them."""
         if node not in self._ends:
             self._ends[node] = End(ledger)
 
@@ -84,8 +84,8 @@ class Fabric:
     def leave(self, *nodes: NodeId) -> None:
         """Settle as `in_flight` everything that `nodes` have sent and that has not ended."""
         for parcel in self._take_out(set(nodes)):
-            lane, message, nbytes, sent_ns = parcel
-            lane.ledger.settled(message, nbytes, sent_ns, None, Fate.IN_FLIGHT)
+            queue, message, nbytes, sent_ns = parcel
+            queue.ledger.settled(message, nbytes, sent_ns, None, Fate.IN_FLIGHT)
         for node in nodes:
             self._ends[node].attach(None)
 
@@ -104,9 +104,9 @@ class Fabric:
             for entry in entries:
                 if entry[1].edge[0] in nodes and not _void(entry):
                     yield entry[1:5]
-        for unit, lane in [item for item in self._in_stages.items() if item[1].edge[0] in nodes]:
+        for unit, queue in [item for item in self._in_stages.items() if item[1].edge[0] in nodes]:
             del self._in_stages[unit]
-            yield _parcel(lane, unit)
+            yield _parcel(queue, unit)
         for end in self._ends.values():
             yield from (parcel for parcel in end.held if parcel[0].edge[0] in nodes)
             end.held = [parcel for parcel in end.held if parcel[0].edge[0] not in nodes]
@@ -122,39 +122,39 @@ class Fabric:
             self._enter(source, messages)
             return len(messages)
         for number, message in enumerate(messages):
-            if self._lane(source, message).waiting >= QUEUE:
+            if self._queue(source, message).waiting >= QUEUE:
                 return number
             self._enter(source, (message,))
         return len(messages)
 
     def _enter(self, source: End, messages: Sequence[Message]) -> None:
-        now, lanes, sent, due = self._clock.now_ns(), source.lanes, source.ledger.sent, self._due
+        now, queues, sent, due = self._clock.now_ns(), source.queues, source.ledger.sent, self._due
         last, salt = None, 0
         for message in messages:
-            lane = lanes.get(message[1]) or self._lane(source, message)
+            queue = queues.get(message[1]) or self._queue(source, message)
             head = message[2:7]
             if head != last:
                 last, salt = head, self._salt(message)
             nbytes = message[7].size or frame_size(message)
             sent(message, nbytes, now)
-            tie, delay = lane.tie ^ salt, lane.fixed_ns
-            at = now + delay if delay >= 0 else self._through(lane, message, nbytes, now, tie)
+            tie, delay = queue.tie ^ salt, queue.fixed_ns
+            at = now + delay if delay >= 0 else self._through(queue, message, nbytes, now, tie)
             if at == now:
-                lane.more()
+                queue.more()
             elif at < now:
                 continue
             entries = due.get(at)
             if entries is None:
                 entries = self._new_instant(at)
-            entries.append((tie, lane, message, nbytes, now, None, 0))
+            entries.append((tie, queue, message, nbytes, now, None, 0))
 
-    def _through(self, lane: Lane, message: Message, nbytes: int, now: int, tie: int) -> int:
+    def _through(self, queue: EdgeQueue, message: Message, nbytes: int, now: int, tie: int) -> int:
         """When the message arrives, if that can be computed at once; else put it into its first stage."""
-        stages = lane.at_once
+        stages = queue.at_once
         if stages is None:
-            self._go(lane, 0, _unit(message, nbytes, now, tie), now)
+            self._go(queue, 0, _unit(message, nbytes, now, tie), now)
             return DROPPED
-        at, unit = now, lane.unit
+        at, unit = now, queue.unit
         _, _, unit.kind, _, unit.round, unit.step, unit.attempt, _ = message
         unit.nbytes = nbytes
         for stage in stages:
@@ -162,34 +162,34 @@ class Fabric:
             if after < at:
                 unit.content = (message, now, tie)
                 if after == DROPPED:
-                    self._drop(lane, unit, stage.reason)
+                    self._drop(queue, unit, stage.reason)
                 else:
-                    self._in_stages[unit] = lane
-                    lane.unit = _unit(message, nbytes, now, tie)
+                    self._in_stages[unit] = queue
+                    queue.unit = _unit(message, nbytes, now, tie)
                 return DROPPED
             at = after
         return at
 
     async def room(self, message: Message) -> None:
         """Wait until the edge of `message` takes messages again."""
-        lane = self._ends[message.src].lanes[message.dst]
-        while lane.waiting >= QUEUE:
+        queue = self._ends[message.src].queues[message.dst]
+        while queue.waiting >= QUEUE:
             waiter = asyncio.get_running_loop().create_future()
-            lane.waiters.append(waiter)
+            queue.waiters.append(waiter)
             await waiter
 
     def _salt(self, m: Message) -> int:
         return xxh3_64_intdigest(_pack(m.epoch, m.round, m.step, m.attempt, _KINDS[m.kind]), self._seed)
 
-    def _lane(self, source: End, message: Message) -> Lane:
-        lane = source.lanes.get(message.dst)
-        if lane is None:
+    def _queue(self, source: End, message: Message) -> EdgeQueue:
+        queue = source.queues.get(message.dst)
+        if queue is None:
             edge = (message.src, message.dst)
             path = self._links.path(*edge)
             tie = xxh3_64_intdigest(_pack(*edge, 0, 0, 255), self._seed)
-            lane = Lane(path, stages_at_once(path, self._changing), source, self._ends[edge[1]], tie)
-            source.lanes[edge[1]] = lane
-        return lane
+            queue = EdgeQueue(path, stages_at_once(path, self._changing), source, self._ends[edge[1]], tie)
+            source.queues[edge[1]] = queue
+        return queue
 
     # time
 
@@ -218,14 +218,14 @@ class Fabric:
         self._running = False
 
     def _come(self, entry: _Entry, now_ns: int) -> None:
-        _, lane, message, nbytes, sent_ns, departure, place = entry
+        _, queue, message, nbytes, sent_ns, departure, place = entry
         if departure is None:
             if sent_ns == now_ns:
-                lane.fewer()
-            self._arrive(lane, message, nbytes, sent_ns)
+                queue.fewer()
+            self._arrive(queue, message, nbytes, sent_ns)
         elif departure.unit.pending is departure:
             departure.unit.pending = None
-            self._go(lane, place + 1, departure.unit, now_ns)
+            self._go(queue, place + 1, departure.unit, now_ns)
 
     def _arrive_together(self, entries: Sequence[_Entry], now_ns: int) -> None:
         """Hand each node what comes for it now; order counts between the messages of one node alone."""
@@ -243,19 +243,19 @@ class Fabric:
                     self._come(entry, now_ns)
                 continue
             fates = sink.deliver_all([entry[2] for entry in group])
-            for (_, lane, message, nbytes, sent_ns, _, _), fate in zip(group, fates, strict=True):
+            for (_, queue, message, nbytes, sent_ns, _, _), fate in zip(group, fates, strict=True):
                 if sent_ns == now_ns:
-                    lane.fewer()
+                    queue.fewer()
                 if fate is None:
-                    self._stay(lane, message, nbytes, sent_ns)
+                    self._stay(queue, message, nbytes, sent_ns)
                 else:
-                    lane.settled(message, nbytes, sent_ns, now_ns, fate)
+                    queue.settled(message, nbytes, sent_ns, now_ns, fate)
 
     def change(self, event: CompiledEvent) -> None:
         """Make a scheduled change of links or nodes' rates now."""
         now = self._clock.now_ns()
         for path, place, outcome in self._links.apply(event, now):
-            self._take(self._ends[path.edge[0]].lanes[path.edge[1]], place, outcome, now)
+            self._take(self._ends[path.edge[0]].queues[path.edge[1]], place, outcome, now)
 
     def _new_instant(self, at_ns: int) -> list[_Entry]:
         entries: list[_Entry] = []
@@ -265,45 +265,45 @@ class Fabric:
 
     # stages
 
-    def _go(self, lane: Lane, place: int, unit: Transit, now: int) -> None:
+    def _go(self, queue: EdgeQueue, place: int, unit: Transit, now: int) -> None:
         """Go on at stage `place`. What no instant ordered yet waits for its turn before a shared stage."""
-        path = lane.path
+        path = queue.path
         while place < len(path.stages):
             if place == path.own.stop and not self._running:
-                self._depart(lane, place - 1, Departure(unit, now))
+                self._depart(queue, place - 1, Departure(unit, now))
                 return
             outcomes = path.stages[place].enter(unit, now)
             if len(outcomes) != 1 or not isinstance(outcomes[0], Departure) or outcomes[0].at_ns > now:
                 if not outcomes:
-                    self._in_stages[unit] = lane
+                    self._in_stages[unit] = queue
                 for outcome in outcomes:
-                    self._take(lane, place, outcome, now)
+                    self._take(queue, place, outcome, now)
                 return
             place += 1
         if not self._running:
-            self._depart(lane, place - 1, Departure(unit, now))
+            self._depart(queue, place - 1, Departure(unit, now))
             return
         message, sent_ns, _ = _content(unit)
         if unit.copy:
-            lane.ledger.sent(message, 0, sent_ns)
+            queue.ledger.sent(message, 0, sent_ns)
         if unit.corrupted:
-            message = damaged(message, self._seed)
-        self._arrive(lane, message, unit.nbytes, sent_ns)
+            message = with_bit_flipped(message, self._seed)
+        self._arrive(queue, message, unit.nbytes, sent_ns)
 
-    def _take(self, lane: Lane, place: int, outcome: Outcome, now: int) -> None:
+    def _take(self, queue: EdgeQueue, place: int, outcome: Outcome, now: int) -> None:
         unit = outcome.unit
         unit.pending = None
         self._in_stages.pop(unit, None)
         if isinstance(outcome, Dropped):
-            self._drop(lane, unit, outcome.reason)
+            self._drop(queue, unit, outcome.reason)
         elif isinstance(outcome, Held):
-            self._in_stages[unit] = lane
+            self._in_stages[unit] = queue
         elif outcome.at_ns > now:
-            self._depart(lane, place, outcome)
+            self._depart(queue, place, outcome)
         else:
-            self._go(lane, place + 1, unit, now)
+            self._go(queue, place + 1, unit, now)
 
-    def _depart(self, lane: Lane, place: int, departure: Departure) -> None:
+    def _depart(self, queue: EdgeQueue, place: int, departure: Departure) -> None:
         unit = departure.unit
         unit.pending = departure
         message, sent_ns, tie = _content(unit)
@@ -311,32 +311,32 @@ class Fabric:
         entries = self._due.get(departure.at_ns)
         if entries is None:
             entries = self._new_instant(departure.at_ns)
-        entries.append((tie, lane, message, unit.nbytes, sent_ns, departure, place))
+        entries.append((tie, queue, message, unit.nbytes, sent_ns, departure, place))
 
     # ends
 
-    def _drop(self, lane: Lane, unit: Transit, reason: str) -> None:
+    def _drop(self, queue: EdgeQueue, unit: Transit, reason: str) -> None:
         message, sent_ns, _ = _content(unit)
         if unit.copy:
-            lane.ledger.sent(message, 0, sent_ns)
-        lane.ledger.settled(message, unit.nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
+            queue.ledger.sent(message, 0, sent_ns)
+        queue.ledger.settled(message, unit.nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
 
-    def _arrive(self, lane: Lane, message: Message, nbytes: int, sent_ns: int) -> None:
-        sink = lane.target.sink
+    def _arrive(self, queue: EdgeQueue, message: Message, nbytes: int, sent_ns: int) -> None:
+        sink = queue.target.sink
         fate = None if sink is None else sink.deliver(message)
         if fate is None:
-            self._stay(lane, message, nbytes, sent_ns)
+            self._stay(queue, message, nbytes, sent_ns)
         else:
-            lane.ledger.settled(message, nbytes, sent_ns, self._clock.now_ns(), fate)
+            queue.ledger.settled(message, nbytes, sent_ns, self._clock.now_ns(), fate)
 
-    def _stay(self, lane: Lane, message: Message, nbytes: int, sent_ns: int) -> None:
+    def _stay(self, queue: EdgeQueue, message: Message, nbytes: int, sent_ns: int) -> None:
         """Keep what the target has no room for; a target that is gone fails it."""
-        target = lane.target
+        target = queue.target
         if target.sink is None:
-            lane.ledger.settled(message, nbytes, sent_ns, None, f"{Fate.FAILED}:gone")
+            queue.ledger.settled(message, nbytes, sent_ns, None, f"{Fate.FAILED}:gone")
             return
-        lane.more()
-        target.held.append((lane, message, nbytes, sent_ns))
+        queue.more()
+        target.held.append((queue, message, nbytes, sent_ns))
         if len(target.held) == 1:
             target.sink.when_room(partial(self._offer_again, target, target.sink))
 
@@ -357,10 +357,10 @@ def _in_order(entries: list[_Entry]) -> list[_Entry]:
     ordered = sorted(entries, key=itemgetter(0))
     if len(set(map(itemgetter(1), entries))) == len(entries):
         return ordered
-    of_lane: dict[Lane, deque[_Entry]] = {}
+    of_queue: dict[EdgeQueue, deque[_Entry]] = {}
     for entry in entries:
-        of_lane.setdefault(entry[1], deque()).append(entry)
-    return [of_lane[entry[1]].popleft() for entry in ordered]
+        of_queue.setdefault(entry[1], deque()).append(entry)
+    return [of_queue[entry[1]].popleft() for entry in ordered]
 
 
 def _void(entry: _Entry) -> bool:
@@ -377,6 +377,6 @@ def _content(unit: Transit) -> tuple[Message, int, int]:
     return unit.content  # type: ignore[return-value]
 
 
-def _parcel(lane: Lane, unit: Transit) -> Parcel:
+def _parcel(queue: EdgeQueue, unit: Transit) -> Parcel:
     message, sent_ns, _ = _content(unit)
-    return lane, message, unit.nbytes, sent_ns
+    return queue, message, unit.nbytes, sent_ns

@@ -26,7 +26,7 @@ class GrpcTransport:
     """One node's end of a network of gRPC servers.
 
     `start` binds the server and gives its address; `set_peer` says where others listen. Heartbeats
-    have a lane and a connection of their own: one that waits behind a model says nothing. Import
+    have an outlet and a connection of their own: one that waits behind a model says nothing. Import
     this module only in the process that uses it: a process forked after grpc was used hangs.
     """
 
@@ -65,7 +65,7 @@ class GrpcTransport:
         self._ledger = ledger
         self._options = options or GrpcOptions()
         self._inlet = Inlet(self._me, clock, ledger, self._options)
-        self._lanes: dict[NodeId, tuple[Outlet, Outlet]] = {}
+        self._outlets: dict[NodeId, tuple[Outlet, Outlet]] = {}
         self._retired: list[Outlet] = []
         self._server: grpc.aio.Server | None = None
         for peer, where in peers.items():
@@ -91,13 +91,13 @@ class GrpcTransport:
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
         """Reach `node` at `address` from now on; what was queued for an earlier address or epoch fails."""
-        data, _ = self._lanes.get(node, (None, None))
+        data, _ = self._outlets.get(node, (None, None))
         if data is not None and (data.address, data.epoch) == (address, epoch) and not data.closed:
             return
         if data is not None:
             self.set_gone(node)
         self._inlet.introduce(node)
-        self._lanes[node] = self._open(node, address, epoch)
+        self._outlets[node] = self._open(node, address, epoch)
 
     def _open(self, node: NodeId, address: str, epoch: int) -> tuple[Outlet, Outlet]:
         data, beats = (
@@ -107,9 +107,9 @@ class GrpcTransport:
 
     def set_gone(self, node: NodeId) -> None:
         """Give `node` up, known or not: what is queued or sent to it fails as `failed:gone`, until `set_peer`."""
-        if node not in self._lanes:
-            self._lanes[node] = self._open(node, "", 0)
-        for outlet in self._lanes[node]:
+        if node not in self._outlets:
+            self._outlets[node] = self._open(node, "", 0)
+        for outlet in self._outlets[node]:
             if not outlet.closed:
                 outlet.close(GONE)
                 self._retired.append(outlet)
@@ -137,9 +137,9 @@ class GrpcTransport:
                 await outlet.settled_one()
             outlet.put(message, nbytes)
 
-    def carry(self, message: Message, stamp: bytes) -> None:
-        """Queue one message with a stamp, whether there is room or not. Raises as `send` does."""
-        self._outlet(message).put(message, wire.frame_size(message), stamp)
+    def carry(self, message: Message, link_header: bytes) -> None:
+        """Queue one message with a link header, whether there is room or not. Raises as `send` does."""
+        self._outlet(message).put(message, wire.frame_size(message), link_header)
 
     def has_room(self, message: Message) -> bool:
         """Whether the queue to the message's destination takes it now."""
@@ -155,7 +155,7 @@ class GrpcTransport:
 
     async def hand_over(self) -> None:
         """Let what is queued leave within the grace, settle the rest as `in_flight`, and send nothing more."""
-        outlets = [outlet for lanes in self._lanes.values() for outlet in lanes if not outlet.closed]
+        outlets = [outlet for pair in self._outlets.values() for outlet in pair if not outlet.closed]
         await self._drained(outlets)
         for outlet in outlets:
             outlet.close(Fate.IN_FLIGHT)
@@ -167,7 +167,7 @@ class GrpcTransport:
 
     async def aclose(self) -> None:
         """Let what is queued leave within the grace, then settle the rest as `in_flight` and stop."""
-        outlets = [outlet for lanes in self._lanes.values() for outlet in lanes if not outlet.closed]
+        outlets = [outlet for pair in self._outlets.values() for outlet in pair if not outlet.closed]
         await self._drained(outlets)
         for outlet in outlets:
             outlet.close(Fate.IN_FLIGHT)
@@ -176,4 +176,4 @@ class GrpcTransport:
         await asyncio.gather(*(outlet.wait_closed() for outlet in (*outlets, *self._retired)))
 
     def _outlet(self, message: Message) -> Outlet:
-        return self._lanes[message.dst][message.kind in (Kind.HEARTBEAT, Kind.PROBE)]
+        return self._outlets[message.dst][message.kind in (Kind.HEARTBEAT, Kind.PROBE)]

@@ -19,8 +19,8 @@ from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.chunks import Assembly
 from netdfl.transport.grpc_out import FULL, GO_ON, SERVICE
 from netdfl.transport.identity import Identity, plainly
+from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
 from netdfl.transport.options import GrpcOptions
-from netdfl.transport.stamp import STAMP, StampedSink
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 NO_ROUND = -1
@@ -55,7 +55,7 @@ class Inlet:
     def __init__(self, me: Identity, clock: Clock, ledger: Ledger, options: GrpcOptions) -> None:
         """Know nobody yet."""
         self.sink: Sink | None = None
-        self._stamped: StampedSink | None = None
+        self._header_sink: LinkHeaderSink | None = None
         self._me = me
         self._clock = clock
         self._ledger = ledger
@@ -71,7 +71,7 @@ class Inlet:
     def attach(self, sink: Sink) -> None:
         """Deliver into `sink`, starting with what has come already."""
         self.sink = sink
-        self._stamped = sink if isinstance(sink, StampedSink) else None
+        self._header_sink = sink if isinstance(sink, LinkHeaderSink) else None
         _wake(self._attached)
 
     def introduce(self, node: NodeId) -> None:
@@ -121,10 +121,10 @@ class Inlet:
     async def _take(self, data: bytes) -> Receipt:
         header: wire.Header | None = None
         try:
-            frame, stamp = wire.split_stamp(data)
+            frame, link_header = wire.split_link_header(data)
             header, payload = wire.decode(frame, self._limits)
             self._admit(header)
-            return await self._deliver(header, payload, None if stamp is None else bytes(stamp))
+            return await self._deliver(header, payload, None if link_header is None else bytes(link_header))
         except MessageError as error:
             return self._refuse(error, header)
 
@@ -140,7 +140,7 @@ class Inlet:
             await context.send_initial_metadata(((GO_ON, "1"),))
             async for chunk in stream:
                 assembly.add(chunk)
-            return await self._deliver(header, assembly.finish(), _stamp_of(context))
+            return await self._deliver(header, assembly.finish(), _link_header_of(context))
         except MessageError as error:
             return self._refuse(error, header)
 
@@ -157,27 +157,27 @@ class Inlet:
         if self._waiting[header.src] >= self._most_waiting:
             raise Overloaded(f"node {header.src} has {self._most_waiting} calls waiting already")
 
-    async def _deliver(self, header: wire.Header, payload: Payload, stamp: bytes | None) -> Receipt:
+    async def _deliver(self, header: wire.Header, payload: Payload, link_header: bytes | None) -> Receipt:
         message = Message(
             header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
         )
-        fate = self._offer(message, stamp)
+        fate = self._offer(message, link_header)
         if fate is None:
             self._waiting[header.src] += 1
             try:
-                fate = await self._offer_again(message, stamp)
+                fate = await self._offer_again(message, link_header)
             finally:
                 self._waiting[header.src] -= 1
         return Receipt(fate=fate, arrived_ns=self._clock.now_ns())
 
-    def _offer(self, message: Message, stamp: bytes | None) -> str | None:
-        if stamp is None or self.sink is None:
+    def _offer(self, message: Message, link_header: bytes | None) -> str | None:
+        if link_header is None or self.sink is None:
             return None if self.sink is None else self.sink.deliver(message)
-        if self._stamped is None:
+        if self._header_sink is None:
             raise ForeignMessage(f"node {message.src} emulates links, node {self._me.node} does not")
-        return self._stamped.deliver_stamped(message, stamp)
+        return self._header_sink.deliver_with_header(message, link_header)
 
-    async def _offer_again(self, message: Message, stamp: bytes | None) -> str:
+    async def _offer_again(self, message: Message, link_header: bytes | None) -> str:
         """Wait for room for up to half of the time that the sender gives."""
         try:
             async with asyncio.timeout(self._patience_s):
@@ -185,7 +185,7 @@ class Inlet:
                     waiter = asyncio.get_running_loop().create_future()
                     if self.sink is None:
                         self._attached.append(waiter)
-                    elif (fate := self._offer(message, stamp)) is not None:
+                    elif (fate := self._offer(message, link_header)) is not None:
                         return fate
                     else:
                         self.sink.when_room(partial(_wake, [waiter]))
@@ -207,8 +207,8 @@ def _whence(context: Any) -> str:
     return f" (from {plainly(str(context.peer()))})"
 
 
-def _stamp_of(context: Any) -> bytes | None:
-    return next((value for key, value in context.invocation_metadata() or () if key == STAMP), None)
+def _link_header_of(context: Any) -> bytes | None:
+    return next((value for key, value in context.invocation_metadata() or () if key == LINK_HEADER), None)
 
 
 def _wake(waiters: list[asyncio.Future[None]]) -> None:

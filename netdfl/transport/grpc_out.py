@@ -22,8 +22,8 @@ from netdfl.transport import wire
 from netdfl.transport.base import Ledger, may_be_told
 from netdfl.transport.chunks import split
 from netdfl.transport.identity import Identity, plainly
+from netdfl.transport.link_header import LINK_HEADER
 from netdfl.transport.options import GrpcOptions
-from netdfl.transport.stamp import STAMP
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
 SERVICE = "netdfl.v1.Node"
@@ -45,12 +45,12 @@ class _Entry(NamedTuple):
     header: bytes
     nbytes: int
     sent_ns: int
-    stamp: bytes | None
+    link_header: bytes | None
 
     @property
     def metadata(self) -> tuple[tuple[str, bytes], ...] | None:
         """What goes beside the frame."""
-        return None if self.stamp is None else ((STAMP, self.stamp),)
+        return None if self.link_header is None else ((LINK_HEADER, self.link_header),)
 
 
 class Outlet:
@@ -108,15 +108,15 @@ class Outlet:
                 while self._queue:
                     await self.settled_one()
 
-    def put(self, message: Message, nbytes: int, stamp: bytes | None = None) -> None:
-        """Queue a message, with a stamp beside it. Raises ValueError for one whose numbers the header can't hold."""
+    def put(self, message: Message, nbytes: int, link_header: bytes | None = None) -> None:
+        """Queue a message and its link header. Raises ValueError for a number that the frame's header can't hold."""
         now = self._clock.now_ns()
         header = wire.encode_header(message, self._me.run_id, now)
         self._ledger.sent(message, nbytes, now)
         if self._closed_as:
             self._ledger.settled(message, nbytes, now, None, self._closed_as)
             return
-        self._queue.append(_Entry(message, header, nbytes, now, stamp))
+        self._queue.append(_Entry(message, header, nbytes, now, link_header))
         self._queued_bytes += nbytes
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
@@ -183,7 +183,9 @@ class Outlet:
             pieces = split(entry.header, wire.body_parts(payload), self._options.chunk)
             return await self._send_chunks(pieces, entry.metadata)
         frame = wire.join(entry.header, payload)
-        return await self._send_frame(frame if entry.stamp is None else wire.stamped(frame, entry.stamp))
+        return await self._send_frame(
+            frame if entry.link_header is None else wire.with_link_header(frame, entry.link_header)
+        )
 
     async def _send_frame(self, frame: bytes) -> bytes:
         """Write a frame to the stream, a new one if the last has ended, and read its receipt."""

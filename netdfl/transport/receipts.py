@@ -16,7 +16,7 @@ from netdfl.transport.base import Fate, Ledger, may_be_told
 
 GONE = f"{Fate.FAILED}:gone"
 REPORT = b""
-"""The stamp of a report."""
+"""The link header of a report."""
 
 
 @dataclass(slots=True, eq=False)

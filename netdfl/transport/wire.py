@@ -1,6 +1,6 @@
 """The frame: how a message becomes bytes and comes back, wire compatible with `Frame` of data.proto.
 
-    frame = 0x0A len header | 0x12 varint(len) body         (body begins at byte 48; a stamp may follow)
+    frame = 0x0A len header | 0x12 varint(len) body         (body begins at byte 48; a link header may follow)
     body  = u32 length of metadata | msgpack metadata | arrays, each at a multiple of 16 | u64 xxh3_64
 
 Arrays are neither copied when they are read nor touched when a body is sent in pieces. Whatever the
@@ -101,23 +101,23 @@ def join(header: bytes, payload: Payload) -> bytes:
     return frame
 
 
-def stamped(frame: bytes, stamp: bytes) -> bytes:
-    """A frame with an emulated link's stamp behind its body."""
-    return b"".join((frame, b"\x1a", varint(len(stamp)), stamp))
+def with_link_header(frame: bytes, link_header: bytes) -> bytes:
+    """A frame with an emulated link's header behind its body."""
+    return b"".join((frame, b"\x1a", varint(len(link_header)), link_header))
 
 
-def split_stamp(data: _Buffer) -> tuple[memoryview, memoryview | None]:
-    """The frame alone, and the stamp behind it if there is one. Raises MalformedMessage."""
+def split_link_header(data: _Buffer) -> tuple[memoryview, memoryview | None]:
+    """The frame alone, and the link header behind it if there is one. Raises MalformedMessage."""
     view = memoryview(data)
     nbytes, body_at = _body_of(view)
     end = body_at + nbytes
     if end >= len(view):
         return view, None
     if view[end] != 0x1A:
-        raise MalformedMessage(f"{len(view) - end} bytes follow the body of a frame, and are no stamp")
+        raise MalformedMessage(f"{len(view) - end} bytes follow the body of a frame, and are no link header")
     length, at = read_varint(view, end + 1)
     if length != len(view) - at:
-        raise MalformedMessage(f"a frame announces a stamp of {length} bytes and has {len(view) - at}")
+        raise MalformedMessage(f"a frame announces a link header of {length} bytes and has {len(view) - at}")
     return view[:end], view[at:]
 
 

@@ -14,7 +14,7 @@ from netdfl.fleet.by_hand_start import Beginning, Ended, Gathering
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.load import loads
 from netdfl.transport.identity import Identity
-from netdfl.transport.meeting import Meeting
+from netdfl.transport.rendezvous import Rendezvous
 
 SCENARIO = """
 schema: netdfl/1
@@ -81,14 +81,14 @@ async def test_what_can_not_begin_says_why(
 
 
 async def test_who_does_not_come_is_named_by_the_first(tmp_path: Path) -> None:
-    meeting = Meeting(Identity(0, 0, bytes(8), "h"), NOBODY)
-    meeting.ready.add(1)
-    meeting.refused[2] = "node 2 comes with another scenario x, expected h"
+    rendezvous = Rendezvous(Identity(0, 0, bytes(8), "h"), NOBODY)
+    rendezvous.ready.add(1)
+    rendezvous.refused[2] = "node 2 comes with another scenario x, expected h"
     with pytest.raises(MachineError, match=r"node 2 \(localhost:3\) did not come; node 2 comes with another scenario"):
-        await start(tmp_path, 0).agree(meeting, [], again=False)
+        await start(tmp_path, 0).agree(rendezvous, [], again=False)
 
 
 async def test_neighbors_out_of_reach_are_named(tmp_path: Path) -> None:
-    meeting = Meeting(Identity(1, 0, bytes(8), "h"), NOBODY)
+    rendezvous = Rendezvous(Identity(1, 0, bytes(8), "h"), NOBODY)
     with pytest.raises(MachineError, match=r"nodes 0 \(localhost:1\), 2 \(localhost:3\) did not come, or can't be"):
-        await start(tmp_path).agree(meeting, [0, 2], again=False)
+        await start(tmp_path).agree(rendezvous, [0, 2], again=False)

@@ -28,8 +28,8 @@ from netdfl.topology.network import Network
 from netdfl.training.base import Received
 from netdfl.training.catalog import quadratic
 from netdfl.training.control import CONTROL, Controlled
+from netdfl.training.rollback import Rollback
 from netdfl.training.sgd import LocalSgd
-from netdfl.training.undoing import Undoing
 
 NETWORK = Network(TOPOLOGIES["star"](CLIENTS + 1, Streams(1)), server=CLIENTS)
 EXCHANGE = Exchange(wait=WaitPolicy(deadline_ns=1_000_000))
@@ -88,7 +88,7 @@ def test_a_dual_that_is_told_by_its_changes_is_the_servers_once_all_reports_come
 def test_only_a_report_that_was_not_read_is_taken_back(last_read: int | None, taken_back: bool) -> None:
     """The client reported in round 2; the server has asked it since, which it may never have heard."""
     controlled = Controlled(LocalSgd(lr=0.05, steps=2))
-    solver, task, view = Undoing(controlled), quadratic(0, Streams(1), dim=DIM), View(0, 2, 3, (3,), (3,), 0.0, {}, {})
+    solver, task, view = Rollback(controlled), quadratic(0, Streams(1), dim=DIM), View(0, 2, 3, (3,), (3,), 0.0, {}, {})
     x = task.initial()
     common = {CONTROL: torch.ones_like(x)}
     begun = solver.init(x, view)

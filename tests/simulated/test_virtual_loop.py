@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from netdfl.core.errors import VirtualTimeError
 from netdfl.fleet.virtual_loop import SCRIPT, VirtualClock, VirtualLoop
-from netdfl.node.gate import Gate
+from netdfl.node.pause import Gate
 
 
 def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, Any]], seed: int = 0) -> Any:

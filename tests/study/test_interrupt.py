@@ -17,10 +17,10 @@ import pytest
 from rich.console import Console
 
 from netdfl.core.errors import InputError
-from netdfl.record.hold import hold
+from netdfl.record.run_lock import hold
 from netdfl.scenario.load import load
-from netdfl.study import going_on
-from netdfl.study.going_on import MOST_HELD, drop_checkpoints, rounds_between, run_or_go_on
+from netdfl.study import resumable
+from netdfl.study.resumable import MOST_HELD, drop_checkpoints, rounds_between, run_or_resume
 from netdfl.study.sweep import sweep
 
 DATA = '''
@@ -118,7 +118,7 @@ def test_a_study_goes_on_after_ctrl_c(scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     interrupt(scenario, out, signal.SIGINT, group=True)
     assert sweep(scenario, out=out, seeds=1, console=Console(quiet=True)) == 0
-    assert run_or_go_on(scenario, ["seed=0"], tmp_path / "other", 1) == 0
+    assert run_or_resume(scenario, ["seed=0"], tmp_path / "other", 1) == 0
     cell = cell_of(out)
     assert hash_of(cell) == hash_of(tmp_path / "other")
     assert not (cell / "checkpoints").exists()
@@ -140,7 +140,7 @@ def test_local_rounds_come_from_checkpoints_but_for_those_that_can_not_be_read(s
 
     def again() -> str:
         (run / "result.json").unlink(missing_ok=True)
-        assert run_or_go_on(scenario, sets, run, 1) == 0
+        assert run_or_resume(scenario, sets, run, 1) == 0
         return hash_of(run)
 
     whole = again()
@@ -158,7 +158,7 @@ def test_local_rounds_come_from_checkpoints_but_for_those_that_can_not_be_read(s
 def test_a_run_that_goes_on_elsewhere_is_left_alone(scenario: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with hold(tmp_path / "run"), pytest.raises(InputError, match="this run is still going on"):
-        run_or_go_on(scenario, ["rounds=2"], tmp_path / "run", 1)
+        run_or_resume(scenario, ["rounds=2"], tmp_path / "run", 1)
     assert (tmp_path / "run").exists()
 
 
@@ -168,7 +168,7 @@ def test_a_checkpoint_is_a_twentieth_of_a_run_and_fits_memory(
     assert rounds_between(load(scenario), tmp_path, 1) == 20
     assert rounds_between(load(scenario, ["rounds=19"]), tmp_path, 1) == 1
     bytes_per_round = 4 * 4 * (16 * 3 + 3 + 3 * 2 + 2)
-    monkeypatch.setattr(going_on, "MOST_HELD", 7 * bytes_per_round)
+    monkeypatch.setattr(resumable, "MOST_HELD", 7 * bytes_per_round)
     assert rounds_between(load(scenario), tmp_path, 1) == 7
     assert 7 * bytes_per_round < MOST_HELD
 

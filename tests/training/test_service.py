@@ -15,7 +15,6 @@ from torch.nn.functional import cross_entropy
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, alone, asked
 from netdfl.training.base import Gradient, LocalData, Received, Update
 from netdfl.training.classification import Classification, Round, Samples
 from netdfl.training.control import CONTROL, MOMENTUM, Blended, Controlled
@@ -32,6 +31,7 @@ from netdfl.training.service import Service, one_by_one
 from netdfl.training.sgd import LocalSgd
 from netdfl.training.smoo import PERTURBATION, Smoo
 from netdfl.training.stacked_model import StackedModel
+from netdfl.training.step_requests import StepRequests, alone, requested
 
 SIZES = (40, 7, 33, 64, 1, 0, 16, 40)
 SHAPE = (1, 4, 4)
@@ -96,8 +96,8 @@ class Call:
         trained: tuple[Any, Update] = self.solver.train(*self._arguments)
         return trained
 
-    def solve(self) -> Asking[tuple[Any, Update]]:
-        return asked(self.solver, *self._arguments)
+    def solve(self) -> StepRequests[tuple[Any, Update]]:
+        return requested(self.solver, *self._arguments)
 
 
 def flipped(x: Tensor, rng: np.random.Generator) -> Tensor:
@@ -242,7 +242,7 @@ def test_a_train_of_ones_own_is_what_is_called() -> None:
     (client, *_), at = tasks(), view(0, 0)
     y = client.initial()
     _, update = LocalSgd(lr=0.1, epochs=1).train(SGD.init(y, at), y, Received(), 1.0, client.data(0), at)
-    _, turned = alone(asked(own, SGD.init(y, at), y, Received(), 1.0, client.data(0), at))
+    _, turned = alone(requested(own, SGD.init(y, at), y, Received(), 1.0, client.data(0), at))
     assert torch.equal(turned.x, 2 * y - update.x)
     got, _, _ = trained(own, tasks(), Service("auto", threads=1).compute)
     assert all(map(torch.equal, got, expected))

@@ -27,7 +27,7 @@ from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.emulated import Emulated
-from netdfl.transport.stamp import Stamp, read_stamp
+from netdfl.transport.link_header import LinkHeader, read_link_header
 from netdfl.transport.wire import frame_size
 
 MS = 1_000_000
@@ -126,7 +126,7 @@ async def test_what_is_lost_never_reaches_the_real_transport():
     ledger = KeptLedger()
     async with emulated_fleet(2, ledger, {"0->1": {"loss": 1.0}}) as (a, _):
         carried = []
-        a.carrier.carry = lambda message, stamp: carried.append(message)
+        a.carrier.carry = lambda message, link_header: carried.append(message)
         await a.send(messages(5))
     assert [row.fate for row in ledger.rows] == ["dropped:loss"] * 5
     assert all(row.arrived_ns is None for row in ledger.rows)
@@ -212,9 +212,9 @@ async def test_a_message_is_handed_over_before_it_is_due_but_not_past_a_change()
     async with emulated_fleet(3, ledger, block, entries) as (a, b, _):
         b.attach(KeptSink())
         carry, clock = a.carrier.carry, a._clock
-        a.carrier.carry = lambda message, stamp: (
-            ahead.append((message.dst, read_stamp(stamp).due_ns - clock.now_ns())),
-            carry(message, stamp),
+        a.carrier.carry = lambda message, link_header: (
+            ahead.append((message.dst, read_link_header(link_header).due_ns - clock.now_ns())),
+            carry(message, link_header),
         )
         a._lead_ns = 2 * 3600 * 1000 * MS
         await a.send([*messages(1), *messages(1, (0, 2))])
@@ -287,12 +287,12 @@ async def test_a_node_about_to_crash_hands_over_what_it_sent_before():
         await sink.until(2)
 
 
-def test_a_stamp_comes_back_as_it_was_and_any_other_length_is_malformed():
-    stamp = Stamp(2**40 + 3, -5, 1 << 60, 1, True)
-    assert read_stamp(stamp.pack()) == stamp
-    for data in (b"x", stamp.pack()[:-1], stamp.pack() + b"\0"):
-        with pytest.raises(MalformedMessage, match="stamp"):
-            read_stamp(data)
+def test_a_link_header_comes_back_as_it_was_and_any_other_length_is_malformed():
+    link_header = LinkHeader(2**40 + 3, -5, 1 << 60, 1, True)
+    assert read_link_header(link_header.pack()) == link_header
+    for data in (b"x", link_header.pack()[:-1], link_header.pack() + b"\0"):
+        with pytest.raises(MalformedMessage, match="link header"):
+            read_link_header(data)
 
 
 @pytest.mark.parametrize("meta", [{}, {"fates": 3}, {"fates": [3]}, {"fates": [[1, 2, 3]]}])

@@ -28,9 +28,9 @@ from netdfl.transport.base import MOST_NS
 from netdfl.transport.grpc_in import Inlet
 from netdfl.transport.grpc_out import SERVICE
 from netdfl.transport.identity import MOST_EPOCH, Identity
-from netdfl.transport.meeting import Line, Meeting
+from netdfl.transport.link_header import LinkHeader, read_link_header
 from netdfl.transport.receipts import Receipts, Sent, report
-from netdfl.transport.stamp import Stamp, read_stamp
+from netdfl.transport.rendezvous import Line, Rendezvous
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 from netdfl.transport.v1.meeting_pb2 import Answer, Call
 
@@ -207,13 +207,13 @@ async def test_a_real_fleet_goes_on_beside_a_stranger() -> None:
     [{"node": MOST}, {"epoch": MOST}, {"phase": 99}, {"run_id": b"x"}, {"callee": MOST}, {"protocol_version": 7}],
 )
 async def test_a_meeting_refuses_what_no_node_says(changed: Any) -> None:
-    meeting = Meeting(ME, range(2))
+    rendezvous = Rendezvous(ME, range(2))
     said = {"protocol_version": 1, "run_id": RUN_ID, "scenario_hash": "abc", "node": 1, "callee": 0, "phase": 1}
-    answer = await meeting.meet(Call(**(said | changed)), None)
+    answer = await rendezvous.meet(Call(**(said | changed)), None)
     assert answer.refusal
-    assert meeting.missing == [1]
-    assert set(meeting.refused) <= {1}
-    assert not (await meeting.meet(Call(**said), None)).refusal
+    assert rendezvous.missing == [1]
+    assert set(rendezvous.refused) <= {1}
+    assert not (await rendezvous.meet(Call(**said), None)).refusal
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_any_hello_is_answered(data: bytes) -> None:
     st.binary(max_size=40),
 )
 def test_any_message_has_a_receipt(
-    kind: Kind, src: int, epoch: int, round: int, step: int, attempt: int, stamp: bytes
+    kind: Kind, src: int, epoch: int, round: int, step: int, attempt: int, link_header: bytes
 ) -> None:
     ledger = KeptLedger()
 
@@ -294,7 +294,7 @@ def test_any_message_has_a_receipt(
         node = inlet(ledger)
         await node.hello(hello(), Caller())
         frame = wire.encode(Message(src, 0, kind, epoch, round, step, attempt, Payload()), RUN_ID, 0)
-        return await node._take(wire.stamped(frame, stamp) if stamp else frame)
+        return await node._take(wire.with_link_header(frame, link_header) if link_header else frame)
 
     receipt = run(work)
     assert is_fate(receipt.fate)
@@ -316,15 +316,17 @@ def test_any_report_is_taken_or_malformed(fates: Any) -> None:
 
 @given(
     st.binary(max_size=40)
-    | st.builds(Stamp, *(st.integers(-(1 << 63), (1 << 63) - 1),) * 3, st.just(0), st.booleans()).map(Stamp.pack)
+    | st.builds(LinkHeader, *(st.integers(-(1 << 63), (1 << 63) - 1),) * 3, st.just(0), st.booleans()).map(
+        LinkHeader.pack
+    )
 )
-def test_any_stamp_is_read_or_malformed(data: bytes) -> None:
+def test_any_link_header_is_read_or_malformed(data: bytes) -> None:
     try:
-        stamp = read_stamp(data)
+        link_header = read_link_header(data)
     except MalformedMessage:
         return
-    assert stamp.serial >= 0
-    assert max(abs(stamp.sent_ns), abs(stamp.due_ns)) <= MOST_NS < 1000 * 365 * 86400 * NS_PER_S
+    assert link_header.serial >= 0
+    assert max(abs(link_header.sent_ns), abs(link_header.due_ns)) <= MOST_NS < 1000 * 365 * 86400 * NS_PER_S
 
 
 @settings(deadline=None)
@@ -342,9 +344,9 @@ def test_any_stamp_is_read_or_malformed(data: bytes) -> None:
 )
 def test_any_call_is_answered(call: Call) -> None:
     async def work() -> None:
-        meeting = Meeting(ME, range(2))
+        rendezvous = Rendezvous(ME, range(2))
         for _ in range(2):  # what it has heard stands in its next answer
-            assert (await meeting.meet(call, None)).SerializeToString() is not None
-        assert set(meeting.refused) <= {0, 1}
+            assert (await rendezvous.meet(call, None)).SerializeToString() is not None
+        assert set(rendezvous.refused) <= {0, 1}
 
     run(work)

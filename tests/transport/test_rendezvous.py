@@ -12,7 +12,7 @@ import pytest
 
 from netdfl.core.errors import TransportError
 from netdfl.transport.identity import Identity
-from netdfl.transport.meeting import FINISHED, READY, RUNNING, Line, Meeting, Reply, make_call
+from netdfl.transport.rendezvous import FINISHED, READY, RUNNING, Line, Rendezvous, Reply, make_call
 
 RUN = bytes(range(8))
 Ask = Callable[..., Any]
@@ -23,14 +23,14 @@ def me(node: int, run_id: bytes = RUN, scenario: str = "s", epoch: int = 0) -> I
 
 
 @pytest.fixture
-def meeting() -> Meeting:
-    return Meeting(me(0), range(3))
+def rendezvous() -> Rendezvous:
+    return Rendezvous(me(0), range(3))
 
 
 @pytest.fixture
-async def line(meeting: Meeting) -> AsyncIterator[Line]:
+async def line(rendezvous: Rendezvous) -> AsyncIterator[Line]:
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((meeting.service(),))
+    server.add_generic_rpc_handlers((rendezvous.service(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     line = Line(0, f"127.0.0.1:{port}")
@@ -43,21 +43,21 @@ async def ask(line: Line, *words: Any, phase: Any = READY, **more: Any) -> Reply
     return await line.ask(make_call(me(*words, **more), phase), 10)
 
 
-async def test_the_first_learns_who_is_ready_and_others_who_is_missing(meeting: Meeting, line: Line) -> None:
+async def test_the_first_learns_who_is_ready_and_others_who_is_missing(rendezvous: Rendezvous, line: Line) -> None:
     assert list((await ask(line, 1, b"", phase=0)).answer.missing) == [1, 2]
     reply = await ask(line, 1)
     assert (reply.answer.run_id, reply.start_ns) == (RUN, None)
-    assert meeting.missing == [2]
+    assert rendezvous.missing == [2]
     assert list((await ask(line, 2)).answer.missing) == [2]
-    assert meeting.missing == []
+    assert rendezvous.missing == []
 
 
-async def test_the_start_is_known_to_half_of_the_time_that_the_answer_took(meeting: Meeting, line: Line) -> None:
-    meeting.start_ns = time.monotonic_ns() + 10**9
+async def test_the_start_is_known_to_half_of_the_time_that_the_answer_took(rendezvous: Rendezvous, line: Line) -> None:
+    rendezvous.start_ns = time.monotonic_ns() + 10**9
     for _ in range(5):
         reply = await ask(line, 1)
         assert reply.start_ns is not None
-        assert abs(reply.start_ns - meeting.start_ns) <= (reply.took_ns + 1) // 2
+        assert abs(reply.start_ns - rendezvous.start_ns) <= (reply.took_ns + 1) // 2
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ async def test_the_start_is_known_to_half_of_the_time_that_the_answer_took(meeti
     ],
 )
 async def test_a_stranger_is_refused_with_the_reason(
-    meeting: Meeting, line: Line, caller: Identity, words: str
+    rendezvous: Rendezvous, line: Line, caller: Identity, words: str
 ) -> None:
     reply = await line.ask(make_call(caller, READY), 10)
     assert words in reply.answer.refusal
-    assert words in meeting.refused.get(1, words)
-    assert set(meeting.refused) == {caller.node} & {0, 1, 2}
-    assert meeting.missing == [1, 2]
+    assert words in rendezvous.refused.get(1, words)
+    assert set(rendezvous.refused) == {caller.node} & {0, 1, 2}
+    assert rendezvous.missing == [1, 2]
 
 
 async def test_one_that_means_another_node_is_refused(line: Line) -> None:
@@ -83,24 +83,24 @@ async def test_one_that_means_another_node_is_refused(line: Line) -> None:
     assert "another address, which it takes for node 2, expected 0" in (await ask(line, 1)).answer.refusal
 
 
-async def test_a_later_life_is_news_once(meeting: Meeting, line: Line) -> None:
+async def test_a_later_life_is_news_once(rendezvous: Rendezvous, line: Line) -> None:
     news = []
-    meeting.on_restart = lambda node, epoch: news.append((node, epoch))
+    rendezvous.on_restart = lambda node, epoch: news.append((node, epoch))
     assert not (await ask(line, 1)).answer.HasField("known_epoch")
     await ask(line, 1, phase=FINISHED)
-    assert meeting.finished[1].is_set()
+    assert rendezvous.finished[1].is_set()
     for _ in range(2):
         await ask(line, 1, phase=RUNNING, epoch=1)
     assert news == [(1, 1)]
-    assert not meeting.finished[1].is_set()
+    assert not rendezvous.finished[1].is_set()
     assert (await ask(line, 1, epoch=1)).answer.known_epoch == 1
 
 
 async def test_one_that_nobody_has_met_is_known_by_its_first_words_in_a_later_life(
-    meeting: Meeting, line: Line
+    rendezvous: Rendezvous, line: Line
 ) -> None:
     news = []
-    meeting.on_restart = lambda node, epoch: news.append((node, epoch))
+    rendezvous.on_restart = lambda node, epoch: news.append((node, epoch))
     await ask(line, 2, phase=RUNNING, epoch=3)
     assert news == [(2, 3)]
 

@@ -7,7 +7,7 @@ from xxhash import xxh3_64_intdigest
 from netdfl.core.types import Array, Message, Payload
 
 
-def damaged(message: Message, seed: int) -> Message:
+def with_bit_flipped(message: Message, seed: int) -> Message:
     """`message` with one bit of its arrays flipped, which one depends on `seed` and the message's key."""
     arrays = dict(message.payload.arrays)
     total = sum(array.nbytes for array in arrays.values())

@@ -20,8 +20,8 @@ from netdfl.algorithms.families import first_state
 from netdfl.core.errors import InputError
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.run import Finished, resume, run
-from netdfl.record.hold import hold
 from netdfl.record.run import CHECKPOINTS
+from netdfl.record.run_lock import hold
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.training.classification import Classification
@@ -32,13 +32,13 @@ MOST_HELD = 256 * 2**20
 """Bytes of local rounds, of all nodes together, that wait in memory for their checkpoint."""
 
 
-def run_or_go_on(file: Path, sets: Sequence[str], path: Path, jobs: int) -> int:
+def run_or_resume(file: Path, sets: Sequence[str], path: Path, jobs: int) -> int:
     """Run the cell in the directory `path`, from its checkpoints where it left any; return its exit code.
 
     `jobs` runs share the disk. Raises NetdflError.
     """
     scenario = load(file, sets)
-    finished = _gone_on(path) if _is_simulated(scenario) else None
+    finished = _resumed(path) if _is_simulated(scenario) else None
     if finished is None:
         if path.exists():
             with hold(path):
@@ -55,7 +55,7 @@ def drop_checkpoints(path: Path) -> None:
     shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
 
 
-def _gone_on(path: Path) -> Finished | None:
+def _resumed(path: Path) -> Finished | None:
     """The rest of an interrupted run; None where it left nothing to go on from."""
     if not any((path / CHECKPOINTS).glob("*.safetensors")):
         return None

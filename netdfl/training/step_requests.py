@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Ran: TypeAlias = "tuple[Tensor, int]"
-Asking: TypeAlias = Generator[Callable[[], Ran], Ran, R]
+StepRequests: TypeAlias = Generator[Callable[[], Ran], Ran, R]
 """Yields calls that give (vector, number of steps), gets what they gave, returns an R."""
 
 
 @runtime_checkable
-class Asks(Protocol):
+class RequestsSteps(Protocol):
     """A local solver that asks for its steps. See `LocalSolver`."""
 
     def solve(
         self, state: Any, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[Any, Update]]:
+    ) -> StepRequests[tuple[Any, Update]]:
         """As `LocalSolver.train`."""
         ...
 
 
-def asked(solver: Any, *args: Any) -> Asking[tuple[Any, Update]]:
+def requested(solver: Any, *args: Any) -> StepRequests[tuple[Any, Update]]:
     """What `solver.train(*args)` gives; its steps are asked for, where it asks and has no `train` of its own."""
-    if isinstance(solver, Asks) and getattr(type(solver), "train", Solving.train) is Solving.train:
+    if isinstance(solver, RequestsSteps) and getattr(type(solver), "train", Solving.train) is Solving.train:
         return (yield from solver.solve(*args))
     trained: tuple[Any, Update] = solver.train(*args)
     return trained
@@ -44,16 +44,16 @@ def asked(solver: Any, *args: Any) -> Asking[tuple[Any, Update]]:
 class Solving:
     """Gives a solver that asks the `train` that every solver has."""
 
-    def train(self: Asks, *args: Any) -> tuple[Any, Update]:
+    def train(self: RequestsSteps, *args: Any) -> tuple[Any, Update]:
         """Compute by itself whatever `solve` asks for."""
         return alone(self.solve(*args))
 
 
-def alone(asking: Asking[R], ran: Ran | None = None) -> R:
-    """What `asking` returns once all it asks for was computed by itself; `ran` answers what it has asked already."""
+def alone(requests: StepRequests[R], ran: Ran | None = None) -> R:
+    """What `requests` returns once all it asks for was computed by itself; `ran` answers what it has asked already."""
     try:
         while True:
-            ran = asking.send(ran)()  # type: ignore[arg-type] # None starts it
+            ran = requests.send(ran)()  # type: ignore[arg-type] # None starts it
     except StopIteration as end:
         result: R = end.value
         return result

@@ -12,7 +12,7 @@ import pytest
 
 from netdfl.core.errors import InputError
 from netdfl.fleet.run import resume
-from netdfl.record.hold import hold
+from netdfl.record.run_lock import hold
 
 SCENARIO = """
 schema: netdfl/1

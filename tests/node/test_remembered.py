@@ -12,7 +12,7 @@ from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.node.delivery import Acknowledged, Resending
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.memory import Remembered, durable, recall, remember
+from netdfl.node.remembered import Remembered, durable, recall, remember
 from netdfl.transport.base import Fate, Sink
 
 

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from netdfl.core import memory
+from netdfl.core import malloc as memory
 
 PROGRAM = """
 import resource
 import numpy as np
-from netdfl.core.memory import freed_kept
+from netdfl.core.malloc import freed_kept
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

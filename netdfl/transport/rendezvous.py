@@ -22,14 +22,14 @@ from netdfl.transport.v1.data_pb2 import HelloRequest
 from netdfl.transport.v1.meeting_pb2 import ASKING, FINISHED, READY, RUNNING, Answer, Call, Phase
 from netdfl.transport.wire import PROTOCOL_VERSION
 
-__all__ = ["ASKING", "FINISHED", "READY", "RUNNING", "Answer", "Line", "Meeting", "Reply", "make_call"]
+__all__ = ["ASKING", "FINISHED", "READY", "RUNNING", "Answer", "Line", "Rendezvous", "Reply", "make_call"]
 
 MOST_ROUND = (1 << 31) - 1
 _SERVICE = "netdfl.v1.Meeting"
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0)]
 
 
-class Meeting:
+class Rendezvous:
     """One node's own part: how far it is, and what it has heard of the others."""
 
     def __init__(self, me: Identity, members: Collection[NodeId]) -> None:

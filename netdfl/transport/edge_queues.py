@@ -1,4 +1,4 @@
-"""What a fabric is made of: the links under it, a node's end, and the lane of one directed edge."""
+"""What a fabric is made of: the links under it, a node's end, and the queue of one directed edge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import BatchSink, Ledger, Sink
 
 
-class Links(Protocol):
+class FabricLinks(Protocol):
     """The links of a fleet, as `netdfl.links.channel.Links`."""
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
@@ -40,18 +40,18 @@ class PerfectLinks:
 
 
 class End:
-    """One node's end: its sink, its ledger, what its full mailbox left waiting, its lanes to others.
+    """One node's end: its sink, its ledger, what its full mailbox left waiting, its queues to others.
 
-    `all_at_once` is the sink, where that takes many messages in one call. `waiting` is the sum of its lanes'.
+    `all_at_once` is the sink, where that takes many messages in one call. `waiting` is the sum of its queues'.
     """
 
-    __slots__ = ("all_at_once", "held", "lanes", "ledger", "sink", "waiting")
+    __slots__ = ("all_at_once", "held", "ledger", "queues", "sink", "waiting")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.sink: Sink | None = None
         self.all_at_once: BatchSink | None = None
-        self.lanes: dict[NodeId, Lane] = {}
+        self.queues: dict[NodeId, EdgeQueue] = {}
         self.held: list[Parcel] = []
         self.waiting = 0
 
@@ -61,7 +61,7 @@ class End:
         self.all_at_once = sink if isinstance(sink, BatchSink) else None
 
 
-class Lane:
+class EdgeQueue:
     """One directed edge. `waiting` counts messages that the receiver has not taken though nothing delays them.
 
     `at_once` are the stages that are computed through when a message enters, `unit` what stands for it
@@ -108,8 +108,8 @@ class Lane:
                     waiter.set_result(None)
 
 
-Parcel: TypeAlias = tuple[Lane, Message, int, int]
-"""(lane, message, nbytes, sent_ns)"""
+Parcel: TypeAlias = tuple[EdgeQueue, Message, int, int]
+"""(queue, message, nbytes, sent_ns)"""
 
 
 def stages_at_once(path: Path, changing: bool) -> tuple[Stage, ...] | None:

@@ -56,7 +56,7 @@ class Fetched(NamedTuple):
     reason: str = ""
 
 
-class Models:
+class StateTransfer:
     """Gives a node's model to whoever asks for it, and asks for others' when the node has lost its own."""
 
     def __init__(self, node: Node) -> None:

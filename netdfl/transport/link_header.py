@@ -9,13 +9,13 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Message, NodeId
 from netdfl.transport.base import MOST_NS, Sink
 
-STAMP = "netdfl-stamp-bin"
-"""The gRPC metadata key of a stamp."""
+LINK_HEADER = "netdfl-stamp-bin"
+"""The gRPC metadata key of a link header."""
 
 _LAYOUT = Struct("<qqqBB")
 
 
-class Stamp(NamedTuple):
+class LinkHeader(NamedTuple):
     """One message's way over an emulated link, on the fleet's clock.
 
     `serial` is the sender's number for it; `due_ns` is when it leaves the link's own stages, which may
@@ -33,34 +33,34 @@ class Stamp(NamedTuple):
         return _LAYOUT.pack(*self)
 
 
-def read_stamp(data: bytes) -> Stamp:
+def read_link_header(data: bytes) -> LinkHeader:
     """Read what `pack` wrote. Raises MalformedMessage."""
     if len(data) != _LAYOUT.size:
-        raise MalformedMessage(f"a stamp of {len(data)} bytes came, expected {_LAYOUT.size}")
+        raise MalformedMessage(f"a link header of {len(data)} bytes came, expected {_LAYOUT.size}")
     serial, sent_ns, due_ns, copy, corrupted = _LAYOUT.unpack(data)
     if serial < 0 or max(abs(sent_ns), abs(due_ns)) > MOST_NS:
-        raise MalformedMessage(f"a stamp says number {serial}, sent at {sent_ns} ns and due at {due_ns} ns")
-    return Stamp(serial, sent_ns, due_ns, copy, bool(corrupted))
+        raise MalformedMessage(f"a link header says number {serial}, sent at {sent_ns} ns and due at {due_ns} ns")
+    return LinkHeader(serial, sent_ns, due_ns, copy, bool(corrupted))
 
 
 @runtime_checkable
-class StampedSink(Sink, Protocol):
-    """A sink that also takes messages with a stamp, which may be due later."""
+class LinkHeaderSink(Sink, Protocol):
+    """A sink that also takes messages with a link header, which may be due later."""
 
-    def deliver_stamped(self, message: Message, stamp: bytes) -> str | None:
+    def deliver_with_header(self, message: Message, link_header: bytes) -> str | None:
         """Take a message and say its fate, `in_flight` where that comes later; None: offer it again later."""
         ...
 
 
 class Carrier(Protocol):
-    """The real transport beneath: one that carries stamps beside messages."""
+    """The real transport beneath: one that carries link headers beside messages."""
 
     async def start(self) -> str:
         """Listen; return the address."""
         ...
 
     def attach(self, sink: Sink) -> None:
-        """Deliver into `sink`, a `StampedSink`."""
+        """Deliver into `sink`, a `LinkHeaderSink`."""
         ...
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
@@ -71,8 +71,8 @@ class Carrier(Protocol):
         """Give `node` up."""
         ...
 
-    def carry(self, message: Message, stamp: bytes) -> None:
-        """Queue one message with a stamp."""
+    def carry(self, message: Message, link_header: bytes) -> None:
+        """Queue one message with a link header."""
         ...
 
     def has_room(self, message: Message) -> bool:

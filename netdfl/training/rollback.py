@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.asking import Asking, Solving, asked
 from netdfl.training.base import LocalData, LocalSolver, Received, Update
+from netdfl.training.step_requests import Solving, StepRequests, requested
 
 
-class UndoingState(NamedTuple):
+class RollbackState(NamedTuple):
     """The wrapped solver's state, the one before the last report, and the round of that; -1: no report yet."""
 
     inner: Any
@@ -26,27 +26,27 @@ class UndoingState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Undoing(Solving):
+class Rollback(Solving):
     """Any local solver; see the first lines of this file."""
 
     inner: LocalSolver
 
-    def init(self, x: Tensor, view: View) -> UndoingState:
+    def init(self, x: Tensor, view: View) -> RollbackState:
         """Nothing to take back."""
         inner = self.inner.init(x, view)
-        return UndoingState(inner, inner, -1)
+        return RollbackState(inner, inner, -1)
 
     def solve(
-        self, state: UndoingState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> Asking[tuple[UndoingState, Update]]:
+        self, state: RollbackState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> StepRequests[tuple[RollbackState, Update]]:
         """The wrapped solver's steps, from its state after the last report that was read."""
         lost = received.last_read is not None and received.last_read < state.round
         before = state.before if lost else state.inner
-        inner, update = yield from asked(self.inner, before, y, received, weight, data, view)
-        return UndoingState(inner, before, view.round), update
+        inner, update = yield from requested(self.inner, before, y, received, weight, data, view)
+        return RollbackState(inner, before, view.round), update
 
     def after_mix(
-        self, state: UndoingState, before: Tensor, after: Tensor, received: Received, view: View
-    ) -> UndoingState:
+        self, state: RollbackState, before: Tensor, after: Tensor, received: Received, view: View
+    ) -> RollbackState:
         """What the wrapped solver makes of it."""
         return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view))
