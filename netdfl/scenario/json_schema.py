@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+
+from pydantic.json_schema import JsonSchemaValue
 
 from netdfl.scenario.model.choices import inlined
 from netdfl.scenario.model.schema import SCHEMA, Scenario
@@ -13,7 +14,7 @@ from netdfl.scenario.model.schema import SCHEMA, Scenario
 FILE = Path(__file__).parent / f"{SCHEMA.replace('/', '-')}.schema.json"
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> JsonSchemaValue:
     """The schema of a scenario file, every part of every table included."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

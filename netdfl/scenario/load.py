@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -32,7 +31,7 @@ _STAND_INS = {
 
 
 def load(
-    scenario: str | Path | Mapping[str, Any] | Scenario, sets: Sequence[str] = (), *, on: str | None = None
+    scenario: str | Path | Mapping[str, object] | Scenario, sets: Sequence[str] = (), *, on: str | None = None
 ) -> Scenario:
     """Read, check and complete a scenario.
 
@@ -64,7 +63,7 @@ def _again(scenario: Scenario, sets: Sequence[str], on: str | None) -> Scenario:
     return scenario
 
 
-def _of_values(values: Mapping[str, Any], sets: Sequence[str], on: str | None) -> Scenario:
+def _of_values(values: Mapping[str, object], sets: Sequence[str], on: str | None) -> Scenario:
     document = Document("scenario", _plain(values))
     found = _read(document, sets, on, ".")
     if problems := list(plugins.with_data(found, document)):
@@ -72,7 +71,7 @@ def _of_values(values: Mapping[str, Any], sets: Sequence[str], on: str | None) -
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """What YAML would hold of a value of Python's."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
@@ -138,7 +137,7 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
     return scenario
 
 
-def _without(data: dict[str, Any], wrong: frozenset[str], directory: str) -> Scenario:
+def _without(data: dict[str, object], wrong: frozenset[str], directory: str) -> Scenario:
     """The scenario with stand-ins for its wrong keys, so that the rest of it can be checked as well."""
     left = {key: value for key, value in data.items() if key not in wrong}
     return Scenario.model_validate({**_STAND_INS, **left}, context={"directory": directory})

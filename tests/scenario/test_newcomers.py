@@ -161,7 +161,6 @@ NOT_READY = [
     ("nodes: 2000", TRAIN, 6, "2000 clients can't share 1438 samples: use at most 1438 clients"),
     ("task: {dataset: mnist, model: mlp}", TRAIN, 6, "run `netdfl data get mnist`"),
     ("task: {dataset: digits, device: cuda:77}", TRAIN, 6, "task.device is 'cuda:77', and this machine has"),
-    ("world: ray", TOY, 5, "world 'ray' can't be run here; use one of processes"),
 ]
 
 

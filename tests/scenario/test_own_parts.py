@@ -11,9 +11,9 @@ import pytest
 from netdfl.core.errors import InputError, ScenarioError
 from netdfl.scenario.explain.catalogue import CATALOGUE
 from netdfl.scenario.load import load
-from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.choices import Choices
 from netdfl.scenario.model.contracts import CONTRACTS
-from netdfl.scenario.model.links import link_slot
+from netdfl.scenario.model.links import link_choices
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.world import COMPUTE
 
@@ -43,8 +43,8 @@ PLACES = {
     "reorder": "topology: ring\nlinks: {default: {reorder: {kind: P}}}",
     "compute time": "topology: ring\nworld: {kind: simulated, compute: {kind: P}}",
 }
-SLOTS: dict[str, Slot] = {slot.what: slot for slot in (*CATALOGUE.values(), COMPUTE)} | {
-    name: link_slot(name) for name in ("rate", "uplink", "downlink", "duplicate", "corrupt", "reorder")
+CHOICES: dict[str, Choices] = {choices.what: choices for choices in (*CATALOGUE.values(), COMPUTE)} | {
+    name: link_choices(name) for name in ("rate", "uplink", "downlink", "duplicate", "corrupt", "reorder")
 }
 
 
@@ -98,14 +98,14 @@ def test_another_type_is_refused(tmp_path: Path, what: str) -> None:
 
 @pytest.mark.parametrize("what", sorted(CONTRACTS))
 def test_what_netdfl_has_itself_keeps_the_contract(what: str) -> None:
-    for name, entry in SLOTS[what].table().items():
+    for name, entry in CHOICES[what].table().items():
         function: Any = getattr(entry, "build", entry)
         if (what, name) == ("task", "train"):  # it has keys, and no function
             continue
         parameters = inspect.signature(function).parameters.values()
         context = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
         assert len(context) == len(CONTRACTS[what].context), name
-        assert issubclass(SLOTS[what].model(name), Part)
+        assert issubclass(CHOICES[what].model(name), Part)
 
 
 def test_a_part_that_refuses_its_parameters_says_the_remedy_itself(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_the_page_says_what_each_kind_is_given(what: str) -> None:
         contract.help or "nothing",
         f"`{contract.returns.partition(':')[0]}`",
     )
-    assert key.endswith(f".{SLOTS[what].key}`")
+    assert key.endswith(f".{CHOICES[what].key}`")
     contract.types()
 
 

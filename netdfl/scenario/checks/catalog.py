@@ -24,7 +24,7 @@ from netdfl.scenario.loading.document import Document, Path
 from netdfl.scenario.model.links import block
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.tables import ALGORITHMS
+from netdfl.scenario.model.tables import ALGORITHMS, algorithms
 from netdfl.scenario.model.task import Train
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
@@ -109,7 +109,7 @@ def server_and_star(scenario: Scenario, document: Document) -> Iterator[Problem]
             "use topology: star",
         )
     if not scenario.has_server and graph == "star":
-        server = ", ".join(kind for kind, entry in ALGORITHMS.table().items() if entry.family == "server")
+        server = ", ".join(kind for kind, entry in algorithms().items() if entry.family == "server")
         yield document.problem(
             ("topology", "kind"),
             f"star is the graph of a server, and {name} has none",
@@ -172,7 +172,7 @@ def _alternatives(scenario: Scenario, kind: str) -> list[str]:
         fields = ALGORITHMS.model(name).model_fields
         return len(own & {(key, field.default) for key, field in fields.items()})
 
-    suitable = [name for name, entry in ALGORITHMS.table().items() if kind in entry.needs]
+    suitable = [name for name, entry in algorithms().items() if kind in entry.needs]
     return sorted(suitable, key=alike, reverse=True)[:2]
 
 

@@ -9,7 +9,7 @@ from netdfl.core.errors import InputError, Problem
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.loading.document import Document
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.tables import ALGORITHMS
+from netdfl.scenario.model.tables import algorithms
 from netdfl.scenario.model.task import Train
 from netdfl.scenario.model_size import num_parameters
 from netdfl.scenario.schemes import GOSSIP, PUSH, SERVER, is_literal, is_push, is_static, scheme_of
@@ -39,7 +39,7 @@ def compression_fits(scenario: Scenario, document: Document) -> Iterator[Problem
         yield document.problem(("wait", "on_not_finite"), what, "", "remove it, or remove compression")
     name = scenario.algorithm.kind
     if compression.extras == "compressed" and not scenario.algorithm.traits.adds_up:
-        those = ", ".join(other for other, entry in ALGORITHMS.table().items() if entry.adds_up)
+        those = ", ".join(other for other, entry in algorithms().items() if entry.adds_up)
         what = f"{name} reports no change that a server adds up, as {those} do"
         yield document.problem(("compression", "extras"), what, "", "remove it")
     without = _without_gamma(scenario) if compression.gamma != "auto" else None

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from netdfl.core.errors import InputError
-from netdfl.scenario.model.choices import Slot, nearest
+from netdfl.scenario.model.choices import Choices, nearest
 from netdfl.scenario.model.delivery import DELIVERY
-from netdfl.scenario.model.links import link_slot
+from netdfl.scenario.model.links import link_choices
 from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.signatures import about, summary
@@ -18,7 +18,7 @@ from netdfl.scenario.model.tables import ALGORITHMS, AUGMENTATIONS, MODELS, PART
 from netdfl.scenario.model.task import DATASETS, TASK
 from netdfl.scenario.model.world import DETECTOR, WORLD
 
-CATALOGUE: Mapping[str, Slot] = {
+CATALOGUE: Mapping[str, Choices] = {
     "algorithms": ALGORITHMS,
     "topologies": TOPOLOGY,
     "weights": WEIGHTS,
@@ -30,9 +30,9 @@ CATALOGUE: Mapping[str, Slot] = {
     "models": MODELS,
     "compressors": COMPRESSION,
     "deliveries": DELIVERY,
-    "losses": link_slot("loss"),
-    "latencies": link_slot("latency"),
-    "rates": link_slot("rate"),
+    "losses": link_choices("loss"),
+    "latencies": link_choices("latency"),
+    "rates": link_choices("rate"),
     "worlds": WORLD,
     "failure_detectors": DETECTOR,
 }
@@ -46,8 +46,8 @@ def rows(what: str) -> list[dict[str, Any]]:
     """
     if what not in CATALOGUE:
         raise InputError(f"there is no list of {what!r}, {nearest(what, list(CATALOGUE))}")
-    slot = CATALOGUE[what]
-    return [_row(kind, entry, slot.model(kind)) for kind, entry in slot.table().items()]
+    choices = CATALOGUE[what]
+    return [_row(kind, entry, choices.model(kind)) for kind, entry in choices.table().items()]
 
 
 def _row(kind: str, entry: Any, model: type[BaseModel]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -29,7 +29,7 @@ class Document:
     """A scenario as written: its values, and where its keys and values stand."""
 
     file: str
-    data: Any = None
+    data: object = None
     keys: dict[Path, Place] = field(default_factory=dict)
     values: dict[Path, Place] = field(default_factory=dict)
 
@@ -67,9 +67,17 @@ def parse(text: str, file: str) -> Document:
     return reading.document
 
 
-def parse_value(text: str) -> Any:
+def parse_value(text: str) -> object:
     """The value of one piece of YAML, as `--set` takes it. Raises ScenarioError."""
     return parse(text, "--set").data
+
+
+def item(value: object, key: str | int) -> object:
+    """What a mapping or a list has at `key`; None where there is nothing."""
+    try:
+        return value[key]  # type: ignore[index]
+    except (TypeError, KeyError, IndexError):
+        return None
 
 
 def _hint(text: str, line: int) -> str:
@@ -85,7 +93,7 @@ class _Reading:
         self.problems: list[Problem] = []
         self.open: list[int] = []
 
-    def value(self, node: Node, path: Path) -> Any:
+    def value(self, node: Node, path: Path) -> object:
         """The plain value of `node`; its place is kept under `path`."""
         if len(self.document.values) > _MOST_VALUES:
             raise ValueError(f"more than {_MOST_VALUES} values, counting what aliases stand for")
@@ -104,8 +112,8 @@ class _Reading:
         finally:
             self.open.pop()
 
-    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
-        result: dict[str, Any] = {}
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, object]:
+        result: dict[str, object] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node)
             if key in result:

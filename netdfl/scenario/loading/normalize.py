@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticCustomError
 
-from netdfl.scenario.loading.document import Document, Path
-from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.loading.document import Document, Path, item
+from netdfl.scenario.model.choices import Choices
 from netdfl.scenario.model.signatures import record_of
 
 
@@ -19,10 +19,10 @@ def normalize(document: Document, root: type[BaseModel], directory: str) -> None
     document.data = _normal(document, root, document.data, (), directory)
 
 
-def _normal(document: Document, annotation: Any, value: Any, path: Path, directory: str) -> Any:
-    if (slot := slot_of(annotation)) and not slot.passes(value):
-        written = slot.normal(value)
-        if written is not value:
+def _normal(document: Document, annotation: object, value: object, path: Path, directory: str) -> object:
+    if (choices := choices_of(annotation)) and not choices.passes(value):
+        written = choices.normal(value)
+        if written is not value and isinstance(written, Mapping):
             for key in written:
                 document.keys[(*path, key)] = document.values[(*path, key)] = document.place(path)
         value = written
@@ -38,28 +38,28 @@ def _normal(document: Document, annotation: Any, value: Any, path: Path, directo
     return value
 
 
-def annotation_at(root: type[BaseModel], value: Any, path: Path, directory: str) -> Any:
+def annotation_at(root: type[BaseModel], value: object, path: Path, directory: str) -> object:
     """What the schema says of `path`, given the scenario's (normal) values; None where it says nothing."""
-    annotation: Any = root
+    annotation: object = root
     for key in path:
         annotation = _child(annotation, value, key, directory)
-        value = _item(value, key)
+        value = item(value, key)
     return annotation
 
 
-def keys_at(root: type[BaseModel], value: Any, path: Path, directory: str) -> list[str]:
+def keys_at(root: type[BaseModel], value: object, path: Path, directory: str) -> list[str]:
     """The keys that the mapping at `path` may have; empty where any may be, or none."""
     annotation = annotation_at(root, value, path, directory)
     for key in path:
-        value = _item(value, key)
+        value = item(value, key)
     model = _model(annotation, value, directory)
     return [name for name, _ in _fields(model)] if model else []
 
 
-def slot_of(annotation: Any) -> Slot | None:
-    """The slot of an annotation, if it is one."""
+def choices_of(annotation: object) -> Choices | None:
+    """What an annotation lets the scenario choose from, if it does."""
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    return next((mark for mark in marks if isinstance(mark, Slot)), None)
+    return next((mark for mark in marks if isinstance(mark, Choices)), None)
 
 
 def model_keys(model: type[BaseModel]) -> set[str]:
@@ -67,7 +67,7 @@ def model_keys(model: type[BaseModel]) -> set[str]:
     return {name for name, _ in _fields(model)}
 
 
-def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+def _fields(model: type[BaseModel]) -> Iterator[tuple[str, object]]:
     for name, field in model.model_fields.items():
         yield (
             field.alias or name,
@@ -75,11 +75,11 @@ def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
         )
 
 
-def _model(annotation: Any, value: Any, directory: str) -> type[BaseModel] | None:
+def _model(annotation: object, value: object, directory: str) -> type[BaseModel] | None:
     for option in _options(annotation):
-        if slot := slot_of(option):
+        if choices := choices_of(option):
             try:
-                return slot.model(slot.kind_of(value), directory)
+                return choices.model(choices.kind_of(value), directory)
             except PydanticCustomError:
                 return None
         if record := record_of(option):
@@ -90,7 +90,7 @@ def _model(annotation: Any, value: Any, directory: str) -> type[BaseModel] | Non
     return None
 
 
-def _child(annotation: Any, value: Any, key: str | int, directory: str) -> Any:
+def _child(annotation: object, value: object, key: str | int, directory: str) -> object:
     """The annotation of `value[key]`."""
     if isinstance(value, Mapping) and (model := _model(annotation, value, directory)):
         return dict(_fields(model)).get(str(key))
@@ -103,17 +103,10 @@ def _child(annotation: Any, value: Any, key: str | int, directory: str) -> Any:
     return None
 
 
-def _options(annotation: Any) -> tuple[Any, ...]:
-    plain = annotation if slot_of(annotation) or record_of(annotation) else _plain(annotation)
+def _options(annotation: object) -> tuple[object, ...]:
+    plain = annotation if choices_of(annotation) or record_of(annotation) else _plain(annotation)
     return get_args(plain) if get_origin(plain) in (Union, UnionType) else (annotation,)
 
 
-def _plain(annotation: Any) -> Any:
+def _plain(annotation: object) -> object:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-
-
-def _item(value: Any, key: str | int) -> Any:
-    try:
-        return value[key]
-    except (TypeError, KeyError, IndexError):
-        return None

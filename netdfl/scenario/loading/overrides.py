@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel
 from pydantic_core import PydanticCustomError
 
 from netdfl.core.errors import Problem, ScenarioError
-from netdfl.scenario.loading.document import Document, Path, Place, parse_value
-from netdfl.scenario.loading.normalize import annotation_at, model_keys, normalize, slot_of
+from netdfl.scenario.loading.document import Document, Path, Place, item, parse_value
+from netdfl.scenario.loading.normalize import annotation_at, choices_of, model_keys, normalize
+
+Tree = dict[str, object] | list[object]
 
 
 class Override(NamedTuple):
@@ -17,7 +19,7 @@ class Override(NamedTuple):
 
     text: str
     path: Path
-    value: Any
+    value: object
 
     @property
     def place(self) -> Place:
@@ -67,61 +69,60 @@ def apply(document: Document, overrides: list[Override], root: type[BaseModel], 
     return notices
 
 
-def _fitting(override: Override, data: Any) -> Override:
+def _fitting(override: Override, data: object) -> Override:
     """The override with numbers as the places of lists alone: a mapping's keys are text."""
     path: list[str | int] = []
     for key in override.path:
         path.append(key if isinstance(data, list) else str(key))
-        data = data.get(path[-1]) if isinstance(data, dict) else data[key] if _has(data, key) else None
+        data = item(data, path[-1])
     return override._replace(path=tuple(path))
-
-
-def _has(data: Any, key: str | int) -> bool:
-    return isinstance(data, list) and isinstance(key, int) and key < len(data)
 
 
 def _write(document: Document, override: Override) -> None:
     if not isinstance(document.data, dict):
         document.data = {}
-    parent, path = document.data, override.path
+    parent: Tree = document.data
+    path = override.path
     for depth, key in enumerate(path[:-1]):
         child = _step(parent, key, override)
         if not isinstance(child, dict | list):
-            child = parent[key] = {}
+            child = {}
+            parent[key] = child  # type: ignore[index]
             document.keys[path[: depth + 1]] = document.values[path[: depth + 1]] = override.place
         parent = child
     _step(parent, path[-1], override)
-    parent[path[-1]] = override.value
+    parent[path[-1]] = override.value  # type: ignore[index]
     for places in (document.keys, document.values):
         for old in [place for place in places if place[: len(path)] == path]:
             del places[old]
         places[path] = override.place
 
 
-def _step(parent: Any, key: str | int, override: Override) -> Any:
+def _step(parent: Tree, key: str | int, override: Override) -> object:
     """The child of `parent` at `key`. Raises ScenarioError where a list has no such item."""
     if isinstance(parent, list):
         if not isinstance(key, int) or key >= len(parent):
             remedy = f"write a number from 0 to {len(parent) - 1}" if parent else "the list is empty"
             raise ScenarioError([Problem(f"the list has no item {key!r}", "", remedy, override.text)])
         return parent[key]
-    return parent.get(key)
+    return parent.get(str(key))
 
 
 def _drop_foreign(
     document: Document, override: Override, given: set[Path], root: type[BaseModel], directory: str
 ) -> list[str]:
     parent = override.path[:-1]
-    slot = slot_of(annotation_at(root, document.data, parent, directory))
-    if slot is None or override.path[-1] != slot.key:
+    choices = choices_of(annotation_at(root, document.data, parent, directory))
+    if choices is None or override.path[-1] != choices.key:
         return []
     try:
-        known = model_keys(slot.model(override.value, directory))
+        known = model_keys(choices.model(override.value, directory))
     except PydanticCustomError:
         return []
     siblings = document.data
     for key in parent:
-        siblings = siblings[key]
+        siblings = item(siblings, key)
+    assert isinstance(siblings, dict)
     dropped = [
         key
         for key in siblings

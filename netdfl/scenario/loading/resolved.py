@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from io import StringIO
-from typing import Any
 
 from ruamel.yaml import YAML
 
 from netdfl.scenario.model.schema import Scenario
 
 
-def to_plain(scenario: Scenario) -> dict[str, Any]:
+def to_plain(scenario: Scenario) -> dict[str, object]:
     """Every key with its value, defaults included, as a scenario may write them."""
     return scenario.model_dump(mode="json", by_alias=True)
 

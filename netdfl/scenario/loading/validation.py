@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -64,12 +63,12 @@ def _each_once(found: Mapping[tuple[Path, str], Problem]) -> list[Problem]:
     ]
 
 
-def _written(loc: tuple[int | str, ...], value: Any, kind: str) -> Path:
+def _written(loc: tuple[int | str, ...], value: object, kind: str) -> Path:
     """The part of `loc` that the scenario has: pydantic adds names of its own for the options of a union."""
     path: list[int | str] = []
     for key in loc:
         try:
-            value = value[key]
+            value = value[key]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
             if kind in ("missing", "extra_forbidden") and key == loc[-1]:
                 path.append(key)
@@ -104,7 +103,7 @@ def _problem(details: ErrorDetails, path: Path, document: Document, root: type[B
     return document.problem(path, shown, _expected(_TYPES.get(kind, details["msg"])), _quoted(kind, value))
 
 
-def _quoted(kind: str, value: Any) -> str:
+def _quoted(kind: str, value: object) -> str:
     """The remedy where a number stands in quotes; nothing elsewhere."""
     if kind in ("int_type", "float_type") and isinstance(value, str):
         with suppress(ValueError):
@@ -115,12 +114,12 @@ def _quoted(kind: str, value: Any) -> str:
     return ""
 
 
-def _near(value: Any, expected: str) -> str:
+def _near(value: object, expected: str) -> str:
     remedy = nearest(value, [word for word in expected.split("'") if word.isidentifier() and word != "or"])
     return remedy if remedy.startswith("did you mean") else ""
 
 
-def _bound(kind: str, context: dict[str, Any], value: Any) -> str:
+def _bound(kind: str, context: Mapping[str, float], value: object) -> str:
     sign, limit = {
         "greater_than": ("above", "gt"),
         "greater_than_equal": ("at least", "ge"),
@@ -130,7 +129,7 @@ def _bound(kind: str, context: dict[str, Any], value: Any) -> str:
     return f"{sign} {_in_units_of(value, context[limit])}"
 
 
-def _in_units_of(value: Any, limit: float) -> str:
+def _in_units_of(value: object, limit: float) -> str:
     for parse, show in ((parse_time_ns, format_time), (parse_size_bytes, format_bytes)):
         with suppress(ValueError):
             parse(value)

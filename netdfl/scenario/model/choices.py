@@ -1,4 +1,4 @@
-"""A slot: a place of the scenario that takes one of the parts of a table, or a user's own."""
+"""Choices: what a place of the scenario takes, one of the parts of a table, or a user's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TypeGuard
 
 from pydantic import (
     BaseModel,
@@ -17,15 +17,15 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from netdfl.scenario.model.contracts import CONTRACTS, check_signature, guarded
 from netdfl.scenario.model.fields import Choice
-from netdfl.scenario.model.parts import Part, model_of
+from netdfl.scenario.model.parts import Part, builder, model_of
 from netdfl.scenario.model.plugins import find_own, place_of, places, said
 
-Table = Mapping[str, Any]
-
+Table = Mapping[str, object]
 
 _ELSEWHERE = {
     "clients": "nodes",
@@ -61,13 +61,13 @@ def _plain(word: str) -> str:
 
 
 @dataclass(frozen=True)
-class Slot:
+class Choices:
     """Reads a mapping with a discriminator, `key`, into the model of the part that it names.
 
     `table` gives the parts: functions, catalog entries with a `build`, or ready models. `default` is
     the kind of a mapping that names none. `short` is the (kind, parameter) of a bare value, such as
-    `loss: 5%`. An `optional` slot takes `none`. Text that matches the
-    pattern `also` is kept as it is.
+    `loss: 5%`. Where the choice is `optional`, `none` leaves it out.
+    Text that matches the pattern `also` is kept as it is.
     """
 
     what: str
@@ -79,8 +79,8 @@ class Slot:
     optional: bool = False
     also: str | None = None
 
-    def passes(self, value: Any) -> bool:
-        """Whether `value` names no part: it says that the slot stays empty, or it matches `also`."""
+    def passes(self, value: object) -> bool:
+        """Whether `value` names no part: it says that none is chosen, or it matches `also`."""
         if self.optional and (value is None or value == "none"):
             return True
         return self.also is not None and isinstance(value, str) and re.fullmatch(self.also, value) is not None
@@ -89,16 +89,16 @@ class Slot:
         """The known kinds, sorted."""
         return sorted(self.table())
 
-    def normal(self, value: Any) -> Any:
+    def normal(self, value: object) -> object:
         """The mapping that a short form stands for; anything else is returned as it is."""
         if value is None or isinstance(value, Mapping | list):
             return value
-        if self.short and not (isinstance(value, str) and (value in self.table() or _is_path(value))):
+        if self.short and not (isinstance(value, str) and value in self.table()) and not _is_path(value):
             kind, parameter = self.short
             return {self.key: kind, parameter: value}
         return {self.key: value}
 
-    def kind_of(self, value: Any) -> Any:
+    def kind_of(self, value: object) -> object:
         """The kind that a normal mapping names, or the default one."""
         return value.get(self.key, self.default) if isinstance(value, Mapping) else None
 
@@ -121,15 +121,15 @@ class Slot:
         """Whether a part may be a user's own."""
         return self.what in CONTRACTS
 
-    def _made(self, kind: str, entry: Any) -> type[Choice]:
+    def _made(self, kind: str, entry: object) -> type[Choice]:
         if isinstance(entry, type) and issubclass(entry, Choice):
             return entry
-        model = model_of(getattr(entry, "build", entry), kind, self.key, self.base)
+        model = model_of(builder(entry), kind, self.key, self.base)
         model.entry = entry
         return model
 
-    def _own(self, kind: str, entry: Any) -> type[Choice]:
-        function, contract = getattr(entry, "build", entry), CONTRACTS[self.what]
+    def _own(self, kind: str, entry: object) -> type[Choice]:
+        function, contract = builder(entry), CONTRACTS[self.what]
         name = kind.rpartition(":")[2]
         if wrong := check_signature(function, contract):
             remedy = f"write it as {contract.signature(name)}: context ends with `/`, parameters have types"
@@ -145,7 +145,7 @@ class Slot:
         model.entry, model.own = entry, self.what
         return model
 
-    def validate(self, value: Any, info: ValidationInfo) -> Any:
+    def validate(self, value: object, info: ValidationInfo) -> object:
         """Read one mapping or short form. Raises ValidationError with places relative to it."""
         if isinstance(value, Choice):
             return value
@@ -168,15 +168,15 @@ class Slot:
     def _some(self) -> str:
         return ", ".join(self.names())
 
-    def _at_key(self, error: PydanticCustomError, value: Any) -> ValidationError:
+    def _at_key(self, error: PydanticCustomError, value: object) -> ValidationError:
         return ValidationError.from_exception_data(
             self.what, [InitErrorDetails(type=error, loc=(self.key,), input=value)]
         )
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Validate by `validate`; dump the chosen model."""
 
-        def dump(value: Any, info: core_schema.SerializationInfo) -> Any:
+        def dump(value: object, info: core_schema.SerializationInfo) -> object:
             if isinstance(value, Choice):
                 return value.model_dump(mode=info.mode, by_alias=True)
             return "none" if value is None else value
@@ -187,9 +187,9 @@ class Slot:
 
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
+    ) -> JsonSchemaValue:
         """Any of the table's models, the name of one, a short form, or a user's own part."""
-        options: list[dict[str, Any]] = [self._json_schema(kind) for kind in self.names()]
+        options = [self._json_schema(kind) for kind in self.names()]
         options.append({"enum": [*self.names(), *(["none", None] if self.optional else [])]})
         if self.open:
             own = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
@@ -199,24 +199,26 @@ class Slot:
             options.append({"type": ["number", "string"]})
         return {"anyOf": options}
 
-    def _json_schema(self, kind: str) -> dict[str, Any]:
+    def _json_schema(self, kind: str) -> JsonSchemaValue:
         """The schema of one part; its key must be written, unless it is the default."""
-        schema: dict[str, Any] = inlined(self.model(kind).model_json_schema(by_alias=True))
+        schema = inlined(self.model(kind).model_json_schema(by_alias=True))
         if kind != self.default and self.key in schema["properties"] and self.key not in schema.get("required", []):
             schema["required"] = [*schema.get("required", []), self.key]
         return schema
 
 
-def inlined(schema: Any, definitions: Mapping[str, Any] = MappingProxyType({})) -> Any:
+def inlined(schema: JsonSchemaValue, known: Mapping[str, JsonSchemaValue] = MappingProxyType({})) -> JsonSchemaValue:
     """A JSON schema without references, each of which is local to its part, and without generated titles."""
-    if isinstance(schema, list):
-        return [inlined(item, definitions) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    definitions = {**definitions, **schema.get("$defs", {})}
-    target = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+    known = {**known, **schema.get("$defs", {})}
+    target = known[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+
+    def inner(value: object) -> object:
+        if isinstance(value, list):
+            return [inner(item) for item in value]
+        return inlined(value, known) if isinstance(value, dict) else value
+
     return {
-        key: inlined(value, definitions)
+        key: inner(value)
         for key, value in {**target, **schema}.items()
         if key not in ("$ref", "$defs") and not (key == "title" and isinstance(value, str))
     }
@@ -227,12 +229,14 @@ def refused(what: str, expected: str = "", remedy: str = "") -> PydanticCustomEr
     return PydanticCustomError("refused", "{what}", {"what": what, "expected": expected, "remedy": remedy})
 
 
-def _is_path(kind: str) -> bool:
+def _is_path(kind: object) -> TypeGuard[str]:
+    if not isinstance(kind, str):
+        return False
     module, colon, attribute = kind.partition(":")
     return bool(colon) and all(word.isidentifier() for word in (*module.split("."), *attribute.split(".")))
 
 
-def import_part(path: str, what: str, directory: str) -> Any:
+def import_part(path: str, what: str, directory: str) -> object:
     """What stands at `package.module:callable`: a function, a class, or an entry with a `build`.
 
     Raises PydanticCustomError that says what could not be imported, and why.
@@ -244,6 +248,6 @@ def import_part(path: str, what: str, directory: str) -> Any:
         remedy = f"put the module beside the scenario, in {directory}, or install it" if not where else ""
         told = f"{type(exc).__name__}: {said(exc)}{where}"
         raise refused(f"{what} {path!r} can't be imported: {told}", "", remedy) from exc
-    if not callable(getattr(found, "build", found)):
+    if not callable(builder(found)):
         raise refused(f"{what} {path!r} is a {type(found).__name__}", "a function or a class")
     return found

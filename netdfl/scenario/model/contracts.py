@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any
 
 from netdfl.core.errors import InputError
+from netdfl.scenario.model.fields import Function
 from netdfl.scenario.model.plugins import place_of, said, written_at
 
 
@@ -45,7 +45,7 @@ class Contract:
         given = f"{', '.join(self.context)}, /, " if self.context else ""
         return f"def {name}({given}*, ...) -> {self.result}"
 
-    def types(self) -> tuple[Any, ...]:
+    def types(self) -> tuple[type, ...]:
         """The types that a result may have; imports what defines them."""
         module, _, names = self.returns.partition(":")
         return tuple(getattr(importlib.import_module(module), name) for name in names.split("|"))
@@ -84,7 +84,7 @@ CONTRACTS: Mapping[str, Contract] = {
 """The kinds of parts that may be a user's own. What is not here (a world, say) is netdfl's alone."""
 
 
-def check_signature(function: Callable[..., Any], contract: Contract) -> str:
+def check_signature(function: Function, contract: Contract) -> str:
     """What is wrong with the arguments that `function` takes; nothing where they are as they should be."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -100,12 +100,12 @@ def check_signature(function: Callable[..., Any], contract: Contract) -> str:
 
 
 @cache
-def guarded(function: Callable[..., Any], path: str, what: str) -> Callable[..., Any]:
+def guarded(function: Function, path: str, what: str) -> Function:
     """`function`, of which every exception and every result of another type is an OwnPartError."""
     contract = CONTRACTS[what]
 
     @wraps(function, updated=())
-    def calling(*context: Any, **params: Any) -> Any:
+    def calling(*context: object, **params: object) -> object:
         try:
             result = function(*context, **params)
         except InputError:
@@ -119,13 +119,13 @@ def guarded(function: Callable[..., Any], path: str, what: str) -> Callable[...,
     return calling
 
 
-def misfit(what: str, path: str, did: str, function: Callable[..., Any], remedy: str = "") -> OwnPartError:
+def misfit(what: str, path: str, did: str, function: Function, remedy: str = "") -> OwnPartError:
     """The error of an own part that `did` what it must not; the remedy is its signature, where nothing else is said."""
     place = f" ({where})" if (where := written_at(function)) else ""
     return OwnPartError(f"the {what} {path!r} {did}{place}", remedy or _remedy(what, path))
 
 
-def broken(what: str, path: str, exc: Exception, function: Callable[..., Any], doing: str = "") -> OwnPartError:
+def broken(what: str, path: str, exc: Exception, function: Function, doing: str = "") -> OwnPartError:
     """The error of an own part that raised `exc`, perhaps while `doing` something with what it had returned."""
     where = written_at(function)
     inside = place_of(exc, [Path(where.rpartition(":")[0]).parent]) if where else ""
@@ -141,7 +141,7 @@ def _remedy(what: str, path: str) -> str:
     return f"write it as {CONTRACTS[what].signature(path.rpartition(':')[2].rpartition('.')[2])}"
 
 
-def _is(result: Any, kind: Any) -> bool:
+def _is(result: object, kind: type) -> bool:
     if not getattr(kind, "_is_protocol", False):
         return isinstance(result, kind)
     members = {*vars(kind), *vars(kind).get("__annotations__", {})}

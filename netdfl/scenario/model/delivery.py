@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from netdfl.core.units import format_time, parse_time_ns
-from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.choices import Choices
 from netdfl.scenario.model.fields import Choice
 
 
-def _timeout(value: Any) -> int | str:
+def _timeout(value: object) -> int | Literal["auto"]:
     if value == "auto":
         return "auto"
     try:
@@ -28,7 +28,7 @@ def _written(value: int | str) -> str:
 
 
 Timeout = Annotated[
-    Any,
+    int | Literal["auto"],
     PlainValidator(_timeout),
     PlainSerializer(_written, when_used="json"),
     WithJsonSchema({"type": "string", "examples": ["auto", "200ms"]}),
@@ -63,10 +63,11 @@ class RunningSumsDelivery(Choice):
     kind: Literal["running_sums"] = "running_sums"
 
 
+Delivery = Automatic | Plain | AcknowledgedDelivery | RunningSumsDelivery
 DELIVERIES = {
     "auto": Automatic,
     "plain": Plain,
     "acknowledged": AcknowledgedDelivery,
     "running_sums": RunningSumsDelivery,
 }
-DELIVERY = Slot("delivery", lambda: DELIVERIES, default="auto")
+DELIVERY = Choices("delivery", lambda: DELIVERIES, default="auto")

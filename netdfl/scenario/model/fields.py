@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -16,7 +16,9 @@ from pydantic import (
     PlainSerializer,
     ValidationInfo,
     WithJsonSchema,
+    create_model,
 )
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticSerializationUnexpectedValue
 
 from netdfl.core.units import (
@@ -26,6 +28,14 @@ from netdfl.core.units import (
     parse_size_bytes,
     parse_time_ns,
 )
+
+Function: TypeAlias = Callable[..., Any]
+"""What makes a part of a table, or a user's own: its keyword parameters are the scenario's."""
+Mark: TypeAlias = BeforeValidator | PlainSerializer | WithJsonSchema
+Definition: TypeAlias = tuple[object, object]
+"""A field of a model that is made from something else: its type, and pydantic's `Field`."""
+T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class Strict(BaseModel):
@@ -49,14 +59,20 @@ class Choice(Strict):
     kind: str
 
 
+def make_model(name: str, base: type[Model], help: str | None, fields: Mapping[str, Definition]) -> type[Model]:
+    """The model of `base`'s fields and of `fields`."""
+    definitions: dict[str, Any] = dict(fields)
+    return create_model(name, __base__=base, __doc__=help, **definitions)
+
+
 def _number(value: float | int, unit: str) -> str:
     return f"{Decimal(repr(value)).normalize():f}{unit}"
 
 
-def quantity(parse: Callable[[object], Any], write: Callable[[Any], Any], schema: dict[str, Any]) -> tuple[Any, ...]:
+def quantity(parse: Callable[[object], T], write: Callable[[T], object], schema: JsonSchemaValue) -> tuple[Mark, ...]:
     """The pydantic marks of a value that is read by `parse` and written back by `write`."""
 
-    def written(value: Any) -> Any:
+    def written(value: T) -> object:
         if not isinstance(value, int | float):  # another option of a union
             raise PydanticSerializationUnexpectedValue(f"{value!r} is no number")
         return write(value)
@@ -64,7 +80,7 @@ def quantity(parse: Callable[[object], Any], write: Callable[[Any], Any], schema
     return (BeforeValidator(parse), PlainSerializer(written, when_used="json"), WithJsonSchema(schema))
 
 
-def _unit_schema(example: str) -> dict[str, Any]:
+def _unit_schema(example: str) -> JsonSchemaValue:
     return {"type": "string", "pattern": r"^\s*[+-]?[0-9.]", "examples": [example]}
 
 
@@ -72,7 +88,7 @@ _PROBABILITY_SCHEMA = {
     "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+\s*%?$"}]
 }
 
-QUANTITIES: dict[str, tuple[Any, ...]] = {
+QUANTITIES: dict[str, tuple[Mark, ...]] = {
     "time": quantity(parse_time_ns, format_time, _unit_schema("20ms")),
     "rate": quantity(parse_rate_bps, lambda bps: _number(bps, "bit"), _unit_schema("10Mbit")),
     "size": quantity(parse_size_bytes, lambda nbytes: f"{nbytes}B", _unit_schema("256KiB")),

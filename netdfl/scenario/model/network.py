@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from netdfl.algorithms.exchange import ExtrasTravel, Scheme
 from netdfl.algorithms.wait import OnNotFinite
 from netdfl.core.units import format_time, parse_time_ns
-from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.choices import Choices
 from netdfl.scenario.model.fields import Strict, parse_nodes
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.tables import SELECTIONS, WEIGHTS, listed
@@ -43,15 +43,15 @@ class CompressionPart(Part):
     )
 
 
-TOPOLOGY = Slot("topology", listed("netdfl.topology.catalog", "TOPOLOGIES"), base=TopologyPart)
-COMPRESSION = Slot(
+TOPOLOGY = Choices("topology", listed("netdfl.topology.catalog", "TOPOLOGIES"), base=TopologyPart)
+COMPRESSION = Choices(
     "compression", listed("netdfl.compression.catalog", "COMPRESSORS"), base=CompressionPart, optional=True
 )
 
 
-def _need(value: Any) -> Literal["all", "any", "none"] | int:
+def _need(value: object) -> Literal["all", "any", "none"] | int:
     if value in ("all", "any", "none"):
-        return value  # type: ignore[no-any-return]
+        return value
     count = value.get("quorum") if isinstance(value, dict) and len(value) == 1 else None
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise ValueError(f"{value!r} is not a wait; write all, any, none, or {{quorum: k}} with k of 1 or more")
@@ -62,7 +62,7 @@ def _written_need(value: str | int) -> str | dict[str, int]:
     return {"quorum": value} if isinstance(value, int) else value
 
 
-def _deadline(value: Any) -> int | str | None:
+def _deadline(value: object) -> int | Literal["auto"] | None:
     if value in ("auto", "none", None):
         return "auto" if value == "auto" else None
     try:
@@ -79,7 +79,7 @@ def _written_deadline(value: int | str | None) -> str:
 
 
 Need = Annotated[
-    Any,
+    Literal["all", "any", "none"] | int,
     PlainValidator(_need),
     PlainSerializer(_written_need, when_used="json"),
     WithJsonSchema(
@@ -97,7 +97,7 @@ Need = Annotated[
     ),
 ]
 Deadline = Annotated[
-    Any,
+    int | Literal["auto"] | None,
     PlainValidator(_deadline),
     PlainSerializer(_written_deadline, when_used="json"),
     WithJsonSchema({"type": ["string", "null"], "examples": ["auto", "none", "5s"]}),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, model_validator
 
-from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.model.fields import Choice, Definition, Function, make_model
 from netdfl.scenario.model.signatures import field_of, signature_of, summary
 
 
@@ -20,13 +20,13 @@ class Part(Choice):
     """
 
     own: ClassVar[str] = ""
-    entry: ClassVar[Any] = None
-    function: ClassVar[Callable[..., Any] | None] = None
+    entry: ClassVar[object] = None
+    function: ClassVar[Function | None] = None
     parameters: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
-    def _complete(cls, given: Any) -> Any:
+    def _complete(cls, given: object) -> object:
         """What is given, and what follows from it by the function's own `complete`."""
         complete = getattr(cls.function, "complete", None)
         return complete(given) if complete is not None and isinstance(given, dict) else given
@@ -36,21 +36,26 @@ class Part(Choice):
         """The function's keyword parameters, in base units."""
         return {name: getattr(self, field) for name, field in self.parameters.items()}
 
-    def build(self, *context: Any) -> Any:
+    def build(self, *context: object) -> Any:
         """Call the part's function with `context` and the scenario's parameters."""
         function = type(self).function
         assert function is not None, f"{self.kind} has no function"
         return function(*context, **self.params)
 
 
+def builder(entry: object) -> Function:
+    """What makes the part of a table's row: the row itself, or its `build`."""
+    return getattr(entry, "build", entry)  # type: ignore[arg-type]
+
+
 @cache
-def model_of(function: Callable[..., Any], kind: str, key: str = "kind", base: type[Part] = Part) -> type[Part]:
+def model_of(function: Function, kind: str, key: str = "kind", base: type[Part] = Part) -> type[Part]:
     """The model of `{key: kind, ...}`: the fields of `base` and the keyword parameters of `function`.
 
     Positional-only parameters are context that the caller of `build` gives; they are not written in
     a scenario. Raises TypeError for a parameter without a type, or one that `base` has already.
     """
-    fields: dict[str, Any] = {}
+    fields: dict[str, Definition] = {}
     parameters: dict[str, str] = {}
     for parameter in signature_of(function):
         if parameter.name in base.model_fields or parameter.name == key:
@@ -59,6 +64,6 @@ def model_of(function: Callable[..., Any], kind: str, key: str = "kind", base: t
         fields[name], parameters[parameter.name] = field, name
     alias = key if key != "kind" else None
     fields["kind"] = (Literal[kind], Field(kind, alias=alias, description="Which one."))
-    model = create_model(f"{base.__name__}_{kind}", __base__=base, __doc__=summary(function), **fields)
+    model = make_model(f"{base.__name__}_{kind}", base, summary(function), fields)
     model.key, model.function, model.parameters = key, staticmethod(function), parameters
     return model

@@ -19,7 +19,6 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -40,13 +39,13 @@ _CAME: TypeAdapter[Origin] = TypeAdapter(Origin)
 _NETDFL = Path(__file__).resolve().parents[2]
 
 
-def find_own(path: str, directory: str) -> Any:
+def find_own(path: str, directory: str) -> object:
     """What `package.module:name` names, sought in `directory`, the working directory, and what is installed.
 
     Raises whatever the import raises.
     """
     module, _, attribute = path.partition(":")
-    found: Any = _module(module, directory)
+    found: object = _module(module, directory)
     for name in attribute.split("."):
         found = getattr(found, name)
     return found
@@ -128,12 +127,12 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         """Run the module with an `__import__` of its own."""
         home = module.__name__.partition(".")[0]
-        own: dict[str, Any] = {**vars(builtins), "__import__": _importer(home)}
+        own = {**vars(builtins), "__import__": _importer(home)}
         module.__dict__["__builtins__"] = own
         super().exec_module(module)
 
 
-def _importer(home: str) -> Callable[..., Any]:
+def _importer(home: str) -> Callable[..., ModuleType]:
     folder = Path(sys.modules[home].__path__[0])
 
     def importing(
@@ -142,7 +141,7 @@ def _importer(home: str) -> Callable[..., Any]:
         locals: Mapping[str, object] | None = None,
         fromlist: Sequence[str] = (),
         level: int = 0,
-    ) -> Any:
+    ) -> ModuleType:
         names = (name, *(f"{name}.{each}" for each in fromlist or ()))
         if level or not any(_is_in(folder, each) for each in names):
             return builtins.__import__(name, globals, locals, fromlist, level)
@@ -173,7 +172,7 @@ def said(exc: BaseException) -> str:
 def written_at(function: object) -> str:
     """`file:line` of a function or class; nothing where that is not known."""
     try:
-        plain: Any = inspect.unwrap(function)  # type: ignore[arg-type]
+        plain = inspect.unwrap(function)  # type: ignore[arg-type]
         return f"{inspect.getsourcefile(plain)}:{inspect.getsourcelines(plain)[1]}"
     except (TypeError, OSError, ValueError):
         return ""

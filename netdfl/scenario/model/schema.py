@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
     Field,
     PrivateAttr,
     SerializerFunctionWrapHandler,
-    create_model,
     model_serializer,
     model_validator,
 )
 
 from netdfl.record.judge import FIGURES, SHARES
 from netdfl.scenario.model.choices import refused
-from netdfl.scenario.model.delivery import DELIVERY
+from netdfl.scenario.model.delivery import DELIVERY, Delivery
 from netdfl.scenario.model.events import EVENT
-from netdfl.scenario.model.fields import Choice, Share, Strict
+from netdfl.scenario.model.fields import Share, Strict, make_model
 from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
+from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.signatures import Record
 from netdfl.scenario.model.tables import ALGORITHMS, AlgorithmPart
-from netdfl.scenario.model.task import TASK
-from netdfl.scenario.model.world import DETECTOR, WORLD
+from netdfl.scenario.model.task import TASK, Train
+from netdfl.scenario.model.world import DETECTOR, WORLD, FailureDetector, WorldOptions
 from netdfl.transport.options import GrpcOptions
 
 SCHEMA = "netdfl/1"
@@ -40,7 +40,7 @@ class Bounds(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _says_which(cls, data: Any) -> Any:
+    def _says_which(cls, data: object) -> object:
         if isinstance(data, int | float | str) and not isinstance(data, bool):
             raise refused(f"a bound of {data} does not say whether it is the least or the most", "", _bound(data))
         return data
@@ -67,7 +67,7 @@ class ShareBounds(Bounds):
 Occurrence = Literal["none", "some", "any"]
 
 
-class Outcome(Strict):
+class Expectation(Strict):
     """What a run is judged by; an entry replaces its default, so an expected deadlock passes."""
 
     died: Annotated[Nodes, Field(min_length=1)] | Occurrence = Field(
@@ -87,17 +87,17 @@ class Outcome(Strict):
     weight_lost: Occurrence = Field("any", description="Push-sum weight that is gone: none, some or any.")
 
     @model_serializer(mode="wrap")
-    def _only_what_was_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _only_what_was_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Without defaults: whether anything is expected decides between `pass` and `done`."""
         return {key: value for key, value in handler(self).items() if key in self.model_fields_set}
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, object]:
         """What `record.judge` takes: what the scenario says."""
         return self.model_dump(exclude_none=True)
 
 
 if TYPE_CHECKING:
-    Expect = Outcome
+    Expect = Expectation
 else:
     _figures = {
         name: (
@@ -106,7 +106,7 @@ else:
         )
         for name in FIGURES
     }
-    Expect = create_model("Expect", __base__=Outcome, __doc__=Outcome.__doc__, **_figures)
+    Expect = make_model("Expect", Expectation, Expectation.__doc__, _figures)
 
 
 class Evaluation(Strict):
@@ -147,25 +147,27 @@ class Scenario(Strict):
     seed: int = Field(0, ge=0, description="The one seed from which every random stream comes.")
     nodes: int = Field(ge=1, le=1_000_000, description="Clients; with a server algorithm the server is one more.")
     rounds: int = Field(ge=1, description="Rounds that every node makes.")
-    world: Annotated[Choice, WORLD] = Field(
+    world: Annotated[WorldOptions, WORLD] = Field(
         {"kind": "processes"}, validate_default=True, description="Where the fleet runs."
     )
-    task: Annotated[Choice, TASK] = Field({"kind": "train"}, validate_default=True, description="What is computed.")
+    task: Annotated[Train | Part, TASK] = Field(
+        {"kind": "train"}, validate_default=True, description="What is computed."
+    )
     algorithm: Annotated[AlgorithmPart, ALGORITHMS] = Field(description="The algorithm and its parameters.")
     topology: Annotated[TopologyPart, TOPOLOGY] = Field(description="The graph of each round.")
     compression: Annotated[CompressionPart | None, COMPRESSION] = Field(None, description="None by default.")
-    delivery: Annotated[Choice, DELIVERY] = Field(
+    delivery: Annotated[Delivery, DELIVERY] = Field(
         {"kind": "auto"}, validate_default=True, description="What becomes of a message that is lost."
     )
     wait: Wait = Field({}, validate_default=True, description="What a node waits for in a round.")
     links: dict[str, LinkEntry] = Field(
         {}, description="Rules by selector: default, `3->5` (directed), `0--1` (both ways), a node, groups, ranges."
     )
-    events: list[Annotated[dict[str, Any], EVENT]] = Field(
+    events: list[Annotated[dict[str, object], EVENT]] = Field(
         [], description="What happens when: faults, partitions, changes."
     )
     groups: dict[str, Nodes] = Field({}, description="Names for sets of nodes.")
-    failure_detector: Annotated[Choice, DETECTOR] = Field(
+    failure_detector: Annotated[FailureDetector, DETECTOR] = Field(
         {"kind": "oracle"}, validate_default=True, description="How nodes learn who is gone."
     )
     evaluation: Evaluation = Field({}, validate_default=True, description="When models are tested.")
@@ -181,18 +183,20 @@ class Scenario(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _about_fifty_evaluations(cls, data: Any) -> Any:
-        rounds = data.get("rounds") if isinstance(data, dict) else None
-        written = data.get("evaluation", {}) if isinstance(data, dict) else None
+    def _about_fifty_evaluations(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        rounds, written = data.get("rounds"), data.get("evaluation", {})
         if not isinstance(rounds, int) or not isinstance(written, dict) or "every" in written:
             return data
         return {**data, "evaluation": {**written, "every": max(1, -(-rounds // 50))}}
 
     @model_validator(mode="before")
     @classmethod
-    def _patience_with_late_packets(cls, data: Any) -> Any:
-        world, written = (data.get("world"), data.get("transport", {})) if isinstance(data, dict) else (None, None)
-        world = WORLD.normal(world)
+    def _patience_with_late_packets(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        world, written = WORLD.normal(data.get("world")), data.get("transport", {})
         if not isinstance(world, dict) or not isinstance(written, dict) or "keepalive_timeout" in written:
             return data
         if world.get("kind") not in ("namespaces", "containers") or world.get("loss_layer", "packet") != "packet":
@@ -216,6 +220,16 @@ class Scenario(Strict):
     def has_server(self) -> bool:
         """Whether the algorithm is a server's: then the last node is the server."""
         return self.algorithm.traits.family == "server"
+
+    @property
+    def device(self) -> str:
+        """Where the nodes compute: auto, cpu, cuda or cuda:N."""
+        return self.task.device if isinstance(self.task, Train) else "cpu"
+
+    @property
+    def batching(self) -> Literal["exact", "auto"]:
+        """How nodes that share a process train together."""
+        return self.task.batching if isinstance(self.task, Train) else "exact"
 
     @property
     def num_nodes(self) -> int:

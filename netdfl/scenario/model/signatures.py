@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import keyword
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from functools import cache, partial
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, Field, GetCoreSchemaHandler, create_model
+from pydantic import BaseModel, Field, GetCoreSchemaHandler
 from pydantic import Strict as StrictMark
 from pydantic_core import core_schema
 
 from netdfl.core.units import Bound, Quantity
-from netdfl.scenario.model.fields import QUANTITIES, Choice, InputFile, Strict
+from netdfl.scenario.model.fields import QUANTITIES, Choice, Definition, Function, InputFile, Strict, make_model
 
 _FILES = ("path", "file")
 
@@ -32,7 +32,7 @@ def summary(thing: object) -> str:
     return about(thing).partition("\n")[0]
 
 
-def readable(annotation: Any) -> Any:
+def readable(annotation: object) -> object:
     """The pydantic form of a parameter's type: quantities are parsed, bounds and dataclasses checked."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
@@ -47,11 +47,11 @@ def readable(annotation: Any) -> Any:
     return _generic(origin, args) if origin not in (None, Literal) else annotation
 
 
-def _generic(origin: Any, args: tuple[Any, ...]) -> Any:
+def _generic(origin: Any, args: tuple[object, ...]) -> object:
     return origin[tuple(arg if arg is ... else readable(arg) for arg in args)]
 
 
-def _marks(extra: Any) -> tuple[Any, ...]:
+def _marks(extra: object) -> tuple[object, ...]:
     if isinstance(extra, Quantity):
         return QUANTITIES[extra.name]
     if isinstance(extra, Bound):
@@ -60,13 +60,13 @@ def _marks(extra: Any) -> tuple[Any, ...]:
     return (extra,)
 
 
-def signature_of(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+def signature_of(function: Function) -> Iterator[inspect.Parameter]:
     """The parameters that a scenario may write: all but the positional-only ones, which are context."""
     hidden = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return (p for p in inspect.signature(function).parameters.values() if p.kind not in hidden)
 
 
-def _type_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+def _type_of(function: Function, parameter: inspect.Parameter) -> object:
     """The parameter's type. Raises TypeError where there is none, or it can't be evaluated."""
     where = f"parameter {parameter.name!r} of {function.__module__}.{function.__qualname__}"
     if parameter.annotation is parameter.empty:
@@ -84,7 +84,9 @@ def _type_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
         raise TypeError(f"{where} has a type that can't be evaluated: {exc}") from exc
 
 
-def field_of(function: Callable[..., Any], parameter: inspect.Parameter, base: type[Any] = Choice) -> tuple[str, Any]:
+def field_of(
+    function: Function, parameter: inspect.Parameter, base: type[BaseModel] = Choice
+) -> tuple[str, Definition]:
     """The model's field for one parameter: its attribute's name, and (type, Field).
 
     A parameter named `path` or `file` is a file, relative to the scenario's. A trailing underscore
@@ -92,7 +94,7 @@ def field_of(function: Callable[..., Any], parameter: inspect.Parameter, base: t
     """
     kind = _type_of(function, parameter)
     if parameter.name in _FILES:
-        kind = {str: InputFile, str | None: InputFile | None}.get(kind, kind)
+        kind = InputFile if kind is str else InputFile | None if kind == str | None else kind
     written = parameter.name.rstrip("_") if keyword.iskeyword(parameter.name.rstrip("_")) else parameter.name
     name = parameter.name + "_" if hasattr(base, parameter.name) else parameter.name
     default = ... if parameter.default is parameter.empty else parameter.default
@@ -102,15 +104,15 @@ def field_of(function: Callable[..., Any], parameter: inspect.Parameter, base: t
 class Record:
     """Marks an annotation `Annotated[SomeDataclass, Record()]`: its fields are the mapping's keys."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Function, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Validate by the model of the dataclass, then make one; dump it as it was written."""
         model = record_model(source)
 
-        def make(value: BaseModel) -> Any:
+        def make(value: BaseModel) -> object:
             return source(**{name: getattr(value, name) for name in model.model_fields})
 
-        def dump(value: Any, info: core_schema.SerializationInfo) -> Any:
-            written = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        def dump(value: object, info: core_schema.SerializationInfo) -> object:
+            written = {name: getattr(value, name) for name in model.model_fields}
             return model.model_construct(**written).model_dump(mode=info.mode, by_alias=True)
 
         return core_schema.no_info_after_validator_function(
@@ -121,13 +123,13 @@ class Record:
 
 
 @cache
-def record_model(cls: type[Any]) -> type[BaseModel]:
+def record_model(cls: Function) -> type[BaseModel]:
     """The strict model of a dataclass's fields."""
-    fields: dict[str, Any] = dict(field_of(cls, parameter) for parameter in signature_of(cls))
-    return create_model(cls.__name__, __base__=Strict, __doc__=summary(cls), **fields)
+    fields = dict(field_of(cls, parameter) for parameter in signature_of(cls))
+    return make_model(cls.__name__, Strict, summary(cls), fields)
 
 
-def record_of(annotation: Any) -> type[BaseModel] | None:
+def record_of(annotation: object) -> type[BaseModel] | None:
     """The model behind an annotation that is marked as a `Record`."""
     args = get_args(annotation)
     if get_origin(annotation) is Annotated and any(isinstance(mark, Record) for mark in args[1:]):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import cast
 
 from netdfl.algorithms.base import Entry
-from netdfl.scenario.model.choices import Slot, Table
+from netdfl.scenario.model.choices import Choices, Table
 from netdfl.scenario.model.parts import Part
 
 
@@ -15,11 +16,11 @@ def listed(module: str, name: str) -> Callable[[], Table]:
     return lambda: getattr(importlib.import_module(module), name)
 
 
-WEIGHTS = Slot("weights", listed("netdfl.topology.catalog", "WEIGHTS"), default="auto")
-SELECTIONS = Slot("selection", listed("netdfl.topology.catalog", "SELECTIONS"), default="all")
-PARTITIONS = Slot("partition", listed("netdfl.training.data.partitions", "PARTITIONS"), default="iid")
-AUGMENTATIONS = Slot("augmentation", listed("netdfl.training.data.augmentations", "AUGMENTATIONS"), default="none")
-MODELS = Slot("model", listed("netdfl.training.models.catalog", "MODELS"), "name")
+WEIGHTS = Choices("weights", listed("netdfl.topology.catalog", "WEIGHTS"), default="auto")
+SELECTIONS = Choices("selection", listed("netdfl.topology.catalog", "SELECTIONS"), default="all")
+PARTITIONS = Choices("partition", listed("netdfl.training.data.partitions", "PARTITIONS"), default="iid")
+AUGMENTATIONS = Choices("augmentation", listed("netdfl.training.data.augmentations", "AUGMENTATIONS"), default="none")
+MODELS = Choices("model", listed("netdfl.training.models.catalog", "MODELS"), "name")
 
 
 class AlgorithmPart(Part):
@@ -33,4 +34,9 @@ class AlgorithmPart(Part):
         return entry if isinstance(entry, Entry) else Entry(function, "gossip", frozenset(), "")
 
 
-ALGORITHMS = Slot("algorithm", listed("netdfl.algorithms.catalog", "ALGORITHMS"), "name", base=AlgorithmPart)
+def algorithms() -> Mapping[str, Entry]:
+    """The rows of the catalog of algorithms."""
+    return cast(Mapping[str, Entry], ALGORITHMS.table())
+
+
+ALGORITHMS = Choices("algorithm", listed("netdfl.algorithms.catalog", "ALGORITHMS"), "name", base=AlgorithmPart)

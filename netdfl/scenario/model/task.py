@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.choices import Choices
 from netdfl.scenario.model.fields import Choice
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.tables import AUGMENTATIONS, MODELS, PARTITIONS, listed
@@ -31,7 +31,7 @@ class DatasetPart(Part):
     )
 
 
-DATASETS = Slot("dataset", listed("netdfl.training.data.datasets", "DATASETS"), "name", base=DatasetPart)
+DATASETS = Choices("dataset", listed("netdfl.training.data.datasets", "DATASETS"), "name", base=DatasetPart)
 
 
 class Train(Choice):
@@ -60,4 +60,4 @@ def _tasks() -> dict[str, object]:
     return {"train": Train, **listed("netdfl.training.catalog", "TOYS")()}
 
 
-TASK = Slot("task", _tasks, default="train")
+TASK = Choices("task", _tasks, default="train")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from netdfl.scenario.model.choices import Slot
+from netdfl.scenario.model.choices import Choices
 from netdfl.scenario.model.fields import QUANTITIES, Choice, Duration, Strict
 from netdfl.scenario.model.network import Nodes
 from netdfl.scenario.model.parts import Part
@@ -18,7 +18,7 @@ Size = Annotated[int, *QUANTITIES["size"], Field(ge=64 << 20)]
 LossLayer = Literal["message", "packet"]
 
 
-class World(Choice):
+class WorldOptions(Choice):
     """What the worlds have in common: what the links act on."""
 
     loss_layer: LossLayer = Field("message", description="Whether links act on messages, or on packets below TCP.")
@@ -31,19 +31,30 @@ class Fidelity(Strict):
     slack: Duration = Field(50_000_000, description="At least this much is allowed.")
 
 
-class Processes(World):
-    """Real gRPC servers in local processes, on the real clock; links emulated above gRPC."""
+class RealOptions(WorldOptions):
+    """What worlds have in common whose nodes are processes, on the real clock."""
 
-    kind: Literal["processes"] = "processes"
-    fidelity: Fidelity = Field({}, validate_default=True, description="When the emulation is not to be trusted.")
-    nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
+    fidelity: Fidelity = Field({}, validate_default=True, description="When links on messages are not to be trusted.")
     start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
     stopped_after: Duration = Field(
         60 * _S, gt=0, description="How long a node's process may not answer before it counts as stopped for good."
     )
 
 
-COMPUTE = Slot(
+class PacketOptions(RealOptions):
+    """What worlds have in common whose nodes have a network of their own, so that links may act on packets."""
+
+    loss_layer: LossLayer = Field("packet", description="Whether links act on messages, or on packets below TCP.")
+
+
+class ProcessesOptions(RealOptions):
+    """Real gRPC servers in local processes, on the real clock; links emulated above gRPC."""
+
+    kind: Literal["processes"] = "processes"
+    nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
+
+
+COMPUTE = Choices(
     "compute time", listed("netdfl.fleet.compute", "COMPUTE"), default="constant", short=("constant", "time")
 )
 
@@ -56,7 +67,7 @@ class Stragglers(Strict):
     nodes: Nodes = Field([], description="Nodes that are slow in any case.")
 
 
-class Simulated(World):
+class SimulatedOptions(WorldOptions):
     """The whole fleet in one process on a virtual clock: exact, repeatable bit for bit."""
 
     kind: Literal["simulated"] = "simulated"
@@ -66,27 +77,20 @@ class Simulated(World):
     stragglers: Stragglers | None = Field(None, description="Nodes that compute slower than the others.")
 
 
-class Namespaces(World):
+class NamespacesOptions(PacketOptions):
     """A Linux network namespace per node; links emulated below TCP."""
 
     kind: Literal["namespaces"] = "namespaces"
-    loss_layer: LossLayer = Field("packet", description="Whether links act on messages, or on packets below TCP.")
     engine: Literal["auto", "tun", "netem"] = Field(
         "auto", description="What carries the packets: netdfl's forwarder, or the kernel's own queues."
     )
     tcp: Literal["cubic", "reno", "bbr"] = Field("cubic", description="TCP's congestion control on every node.")
-    fidelity: Fidelity = Field({}, validate_default=True, description="When links on messages are not to be trusted.")
-    start_timeout: Duration = Field(60 * _S, description="How long the nodes may take to start.")
-    stopped_after: Duration = Field(
-        60 * _S, gt=0, description="How long a node's process may not answer before it counts as stopped for good."
-    )
 
 
-class Containers(World):
+class ContainersOptions(PacketOptions):
     """A container per node by Docker Compose; links emulated below TCP."""
 
     kind: Literal["containers"] = "containers"
-    loss_layer: LossLayer = Field("packet", description="Whether links act on messages, or on packets below TCP.")
     image: str = Field("", description="The image of a node; empty: it is built where there is none yet.")
     cpus: float | None = Field(
         None, gt=0, description="How many cores a container may use; by default as many as it can."
@@ -95,17 +99,7 @@ class Containers(World):
     tcp: Literal["cubic", "reno", "bbr"] = Field(
         "cubic", description="TCP's congestion control, where links act on packets."
     )
-    fidelity: Fidelity = Field({}, validate_default=True, description="When links on messages are not to be trusted.")
     start_timeout: Duration = Field(300 * _S, description="How long the nodes may take to start.")
-    stopped_after: Duration = Field(
-        60 * _S, gt=0, description="How long a node's process may not answer before it counts as stopped for good."
-    )
-
-
-class Ray(World):
-    """Nodes placed on the machines of a Ray cluster; links emulated above gRPC."""
-
-    kind: Literal["ray"] = "ray"
 
 
 class Oracle(Choice):
@@ -129,13 +123,13 @@ class NoDetector(Choice):
 
 
 WORLDS = {
-    "processes": Processes,
-    "simulated": Simulated,
-    "namespaces": Namespaces,
-    "containers": Containers,
-    "ray": Ray,
+    "processes": ProcessesOptions,
+    "simulated": SimulatedOptions,
+    "namespaces": NamespacesOptions,
+    "containers": ContainersOptions,
 }
+FailureDetector = Oracle | Heartbeat | NoDetector
 DETECTORS = {"oracle": Oracle, "heartbeat": Heartbeat, "none": NoDetector}
 
-WORLD = Slot("world", lambda: WORLDS, default="processes")
-DETECTOR = Slot("failure detector", lambda: DETECTORS, default="oracle")
+WORLD = Choices("world", lambda: WORLDS, default="processes")
+DETECTOR = Choices("failure detector", lambda: DETECTORS, default="oracle")
