@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge
@@ -21,6 +22,7 @@ from netdfl.topology.weights import Weights, uniform
 
 _ROUNDS = 64
 _ANYBODY = ("random_push", "random_pull")
+T = TypeVar("T")
 
 
 def build_topology(scenario: Scenario) -> Topology:
@@ -58,6 +60,14 @@ def used_links(scenario: Scenario, topology: Topology) -> frozenset[Edge] | None
         return None
     rounds = min(scenario.rounds, _ROUNDS) if topology.time_varying else 1
     return frozenset(edge for round in range(rounds) for edge in topology.graph(round).edges)
+
+
+def drawn(build: Callable[[Scenario], T], scenario: Scenario) -> T | None:
+    """What `build` makes of the scenario; None where it can't be drawn, which a check of its own says."""
+    try:
+        return build(scenario)
+    except (ValueError, OSError):
+        return None
 
 
 def compile_schedule(scenario: Scenario) -> list[CompiledEvent]:

@@ -8,8 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from netdfl.core.errors import Problem, ScenarioError
-from netdfl.scenario.checks import plugins
-from netdfl.scenario.checks.catalog import find_problems
+from netdfl.scenario.checks.catalog import find_problems, find_problems_with_data
 from netdfl.scenario.checks.compression import warnings
 from netdfl.scenario.checks.no_effect import hardly_meant, weights_stay_one
 from netdfl.scenario.checks.survival import automatic, resent_too_late
@@ -66,9 +65,13 @@ def _again(scenario: Scenario, sets: Sequence[str], on: str | None) -> Scenario:
 def _of_values(values: Mapping[str, object], sets: Sequence[str], on: str | None) -> Scenario:
     document = Document("scenario", _plain(values))
     found = _read(document, sets, on, ".")
-    if problems := list(plugins.with_data(found, document)):
-        raise ScenarioError(problems)
+    _try_on_data(found, document)
     return found
+
+
+def _try_on_data(scenario: Scenario, document: Document) -> None:
+    if problems := find_problems_with_data(scenario, document):
+        raise ScenarioError(problems)
 
 
 def _plain(value: object) -> object:
@@ -91,8 +94,7 @@ def _of_file(path: str | Path, sets: Sequence[str], on: str | None) -> Scenario:
         raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(path))]) from exc
     document = parse(text, str(path))
     scenario = _read(document, sets, on, str(file.parent))
-    if problems := list(plugins.with_data(scenario, document)):
-        raise ScenarioError(problems)
+    _try_on_data(scenario, document)
     scenario._file = file.resolve()
     return scenario
 

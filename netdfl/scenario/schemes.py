@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.base import Topology
@@ -15,9 +13,8 @@ SERVER = ("plain", "ef14", "ef21")
 
 def scheme_of(scenario: Scenario, topology: Topology | None = None) -> str:
     """The scheme that is written, or that `auto` stands for. Raises ValueError where the graph can't be drawn."""
-    compression: Any = scenario.compression
-    if compression.scheme != "auto":
-        return str(compression.scheme)
+    if scenario.compression is not None and scenario.compression.scheme != "auto":
+        return scenario.compression.scheme
     if scenario.has_server:
         return "plain"
     if is_push(scenario):

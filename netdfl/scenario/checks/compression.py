@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
-from netdfl.core.errors import InputError, Problem
-from netdfl.scenario.build import build_topology
-from netdfl.scenario.loading.document import Document
+from netdfl.core.errors import InputError
+from netdfl.scenario.build import build_topology, drawn
+from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.tables import algorithms
 from netdfl.scenario.model.task import Train
 from netdfl.scenario.model_size import num_parameters
 from netdfl.scenario.schemes import GOSSIP, PUSH, SERVER, is_literal, is_push, is_static, scheme_of
+
+if TYPE_CHECKING:
+    from netdfl.compression.base import Compressor
 
 _MOST = 0.5
 _REMEMBERING = ("choco", "deepsqueeze", "edge", "push_sum", "ef14", "ef21")
@@ -20,51 +24,46 @@ _ANY_SIZE = 1 << 24
 _IF_UNKNOWN = 1 << 16
 
 
-def compression_fits(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def compression_fits(scenario: Scenario) -> Iterator[Finding]:
     """The scheme suits the algorithm and the graph."""
-    compression: Any = scenario.compression
+    compression = scenario.compression
     if compression is None:
         return
     try:
         compression.build()
     except (ValueError, TypeError) as error:
-        yield document.problem(("compression", "kind"), f"compression {compression.kind}: {error}")
+        yield Finding(("compression", "kind"), f"compression {compression.kind}: {error}")
         return
     path = ("compression", "scheme") if compression.scheme != "auto" else ("compression", "kind")
-    found = _unsuitable(scenario) or _on_wrong_graph(scenario)
-    if found:
-        yield document.problem(path, found[0], "", found[1])
+    if found := _unsuitable(scenario, compression.scheme) or _on_wrong_graph(scenario):
+        yield Finding(path, *found)
     if scenario.wait.on_not_finite != "refuse":
         what = f"{scenario.wait.on_not_finite} mixes NaN and infinity, which no compressor can encode"
-        yield document.problem(("wait", "on_not_finite"), what, "", "remove it, or remove compression")
+        yield Finding(("wait", "on_not_finite"), what, "remove it, or remove compression")
     name = scenario.algorithm.kind
     if compression.extras == "compressed" and not scenario.algorithm.traits.adds_up:
         those = ", ".join(other for other, entry in algorithms().items() if entry.adds_up)
         what = f"{name} reports no change that a server adds up, as {those} do"
-        yield document.problem(("compression", "extras"), what, "", "remove it")
-    without = _without_gamma(scenario) if compression.gamma != "auto" else None
-    if without:
+        yield Finding(("compression", "extras"), what, "remove it")
+    if compression.gamma != "auto" and (without := _without_gamma(scenario, compression.scheme)):
         what = f"gamma is the step size of compressed gossip, and {without[0]}"
-        yield document.problem(("compression", "gamma"), what, "", without[1])
+        yield Finding(("compression", "gamma"), what, without[1])
 
 
-def _without_gamma(scenario: Scenario) -> tuple[str, str] | None:
+def _without_gamma(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
     """What has no step size gamma, and what to do."""
-    compression: Any = scenario.compression
     if scenario.has_server:
         return f"{scenario.algorithm.kind} has a server", "remove it; server_lr is the server's step size"
     if is_literal(scenario):
         return "form: literal averages differences as printed, without one", "remove it, or use form: reference"
-    if compression.scheme == "unsafe":
+    if scheme == "unsafe":
         return "scheme unsafe averages bare models, without one", "remove it, or use scheme: choco"
     return None
 
 
-def _unsuitable(scenario: Scenario) -> tuple[str, str] | None:
+def _unsuitable(scenario: Scenario, scheme: str) -> tuple[str, str] | None:
     """Why the algorithm can't be compressed so, and what to do."""
     name, traits = scenario.algorithm.kind, scenario.algorithm.traits
-    compression: Any = scenario.compression
-    scheme = compression.scheme
     if traits.family not in ("gossip", "server"):
         return f"{name} exchanges whole models, one pair at a time or late", "remove compression"
     if traits.sparse:
@@ -90,9 +89,7 @@ def _unsuitable(scenario: Scenario) -> tuple[str, str] | None:
 
 def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
     """Why the scheme can't be on this graph; nothing where the graph itself can't be drawn."""
-    try:
-        topology = build_topology(scenario)
-    except (ValueError, OSError):
+    if (topology := drawn(build_topology, scenario)) is None:
         return None
     scheme, graph = scheme_of(scenario, topology), scenario.topology.kind
     if scheme == "choco" and scenario.wait.on_missing == "renormalise":
@@ -107,7 +104,7 @@ def _on_wrong_graph(scenario: Scenario) -> tuple[str, str] | None:
 
 def warnings(scenario: Scenario) -> Iterator[str]:
     """What theory or a trial says goes wrong, a sentence each."""
-    compression: Any = scenario.compression
+    compression = scenario.compression
     if compression is None:
         return
     scheme, gamma = scheme_of(scenario), compression.gamma
@@ -115,7 +112,7 @@ def warnings(scenario: Scenario) -> Iterator[str]:
         yield "compression scheme unsafe sends bare models: nodes will not agree, and the mean drifts"
     if scheme not in _REMEMBERING or is_literal(scenario):
         return
-    lost, part = _lost(scenario)
+    lost, part = _lost(scenario, compression)
     if lost >= 1:
         yield (
             f"{compression.kind} as set here adds {lost:.2g} times the energy of what it compresses, with which "
@@ -126,12 +123,12 @@ def warnings(scenario: Scenario) -> Iterator[str]:
         yield f"{compression.kind} with gamma {gamma} may diverge under {scheme}; gamma: auto chooses less"
 
 
-def _lost(scenario: Scenario) -> tuple[float, float]:
+def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, float]:
     """|x - C(x)|^2 / |x|^2 of a trial at the model's size, and the part of C(x) that `gamma: auto` takes."""
     from netdfl.mixing.compressed.steady import Steady
     from netdfl.mixing.compressed.step_size import sample_size, trial
 
-    compressor: Any = scenario.compression.build()  # type: ignore[union-attr]
+    compressor: Compressor = compression.build()
     enough = sample_size(compressor, _ANY_SIZE)
     dim = _parameters(scenario) if enough == _ANY_SIZE or not isinstance(scenario.task, Train) else enough
     return 1.0 - trial(compressor, dim).kept, Steady(compressor).part(dim)
@@ -140,7 +137,7 @@ def _lost(scenario: Scenario) -> tuple[float, float]:
 def _parameters(scenario: Scenario) -> int:
     """Numbers of the scenario's model; 65536 where the task does not say, or its data is not there to tell."""
     if not isinstance(scenario.task, Train):
-        return int(getattr(scenario.task, "params", {}).get("dim", _IF_UNKNOWN))
+        return int(scenario.task.params.get("dim", _IF_UNKNOWN))
     try:
         return num_parameters(scenario.task)
     except (InputError, ValueError, OSError):
@@ -151,9 +148,9 @@ def _damped(part: float) -> str:
     return f", so gamma: auto moves references by {part:.2g} of what was said, and agrees slowly"
 
 
-def _less_noise(compression: Any) -> str:
+def _less_noise(compression: CompressionPart) -> str:
     """What makes the compressor keep more energy than it adds."""
-    params: dict[str, Any] = compression.params
+    params = compression.params
     if params.get("unbiased"):
         return "unbiased: false"
     if "scaled" not in params:

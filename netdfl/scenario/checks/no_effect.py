@@ -4,45 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from netdfl.core.errors import Problem
-from netdfl.links.rules.loss import DropList, rounds_beyond
-from netdfl.scenario.build import build_network, build_topology
-from netdfl.scenario.loading.document import Document
-from netdfl.scenario.model.links import block
-from netdfl.scenario.model.parts import Part
+from netdfl.scenario.build import build_network, drawn
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.schemes import is_push
-
-
-def messages_exist(scenario: Scenario, document: Document) -> Iterator[Problem]:
-    """No link drops messages of rounds that the run does not have."""
-    for selector, entry in block(scenario.links).items():
-        loss = entry.get("loss")
-        if not isinstance(loss, Part) or type(loss).function is not DropList:
-            continue
-        if what := rounds_beyond(loss.params["messages"], scenario.rounds):
-            yield document.problem(("links", selector, "loss"), f"loss: {what}")
-
-
-def selection_chooses(scenario: Scenario, document: Document) -> Iterator[Problem]:
-    """On a static graph some node has as many neighbors as it should choose."""
-    selection = scenario.topology.selection
-    k = selection.params.get("k")
-    if scenario.has_server or not isinstance(k, int):
-        return
-    try:
-        topology = build_topology(scenario)
-    except (ValueError, OSError):
-        return
-    most = int(topology.graph(0).out_degrees.max())
-    if not topology.time_varying and k > most:
-        yield document.problem(
-            ("topology", "selection", "k"),
-            f"{selection.kind} of k = {k} neighbors would choose nothing: no node has more than {most}",
-            "",
-            f"give k from 1 to {most}, or use a denser graph",
-        )
-
 
 _ROUNDS = 8
 
@@ -64,9 +28,7 @@ def weights_stay_one(scenario: Scenario) -> Iterator[str]:
     weights, name = scenario.topology.weights.kind, scenario.algorithm.kind
     if weights != "auto" or not is_push(scenario) or scenario.algorithm.traits.selects:
         return
-    try:
-        network = build_network(scenario)
-    except (ValueError, OSError):
+    if (network := drawn(build_network, scenario)) is None:
         return
     rounds = range(min(_ROUNDS, scenario.rounds) if network.topology.time_varying else 1)
     graphs = [network.graph(round) for round in rounds] if network.receivers_know else []

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
 
 from netdfl.algorithms.exchange import Exchange
-from netdfl.core.errors import DatasetError, Problem
+from netdfl.core.errors import DatasetError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message
 from netdfl.links.rules.base import Transit
 from netdfl.scenario.build import build_topology
+from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.checks.pictures import data_are_pictures
-from netdfl.scenario.loading.document import Document, Path
 from netdfl.scenario.model.contracts import OwnPartError, broken, misfit
+from netdfl.scenario.model.fields import Function
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from netdfl.compression.base import Compressor
+    from netdfl.training.data.dataset import Dataset
+
+T = TypeVar("T")
+WithData: TypeAlias = "tuple[Scenario, Dataset]"
 _DIM = 64
 _BATCH = 2
 _ROUNDS = 3
 
 
-def own_parts(value: object, path: Path = ()) -> Iterator[tuple[Path, Part]]:
+def own_parts(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Part]]:
     """Every own part below `value`, with the path of the key that names it."""
     if isinstance(value, Part) and type(value).own:
         yield (*path, type(value).key), value
@@ -38,12 +47,12 @@ def own_parts(value: object, path: Path = ()) -> Iterator[tuple[Path, Part]]:
         yield from own_parts(child, (*path, key))
 
 
-def without_data(scenario: Scenario, document: Document) -> Iterator[tuple[Path, Problem]]:
+def without_data(scenario: Scenario) -> Iterator[Finding]:
     """What is wrong with own parts that need no data."""
-    yield from _tried(scenario, document, _TRIALS, scenario)
+    return _tried(scenario, _TRIALS, scenario)
 
 
-def with_data(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def with_data(scenario: Scenario) -> Iterator[Finding]:
     """What is wrong with own datasets, partitions, models and augmentations; nothing where there are no data."""
     task = scenario.task
     if not isinstance(task, Train) or not any(part.own in _DATA_TRIALS for _, part in own_parts(task)):
@@ -55,22 +64,19 @@ def with_data(scenario: Scenario, document: Document) -> Iterator[Problem]:
     except DatasetError:  # the run says so, or `netdfl data get` was not called yet
         return
     except OwnPartError as exc:
-        yield document.problem(("task", "dataset", "name"), exc.what, "", exc.remedy)
+        yield Finding(("task", "dataset", "name"), exc.what, exc.remedy)
         return
-    for _, problem in _tried(scenario, document, _DATA_TRIALS, (scenario, data)):
-        yield problem
-    yield from data_are_pictures(scenario, document, data.shape)
+    yield from _tried(scenario, _DATA_TRIALS, (scenario, data))
+    yield from data_are_pictures(scenario, data.shape)
 
 
-def _tried(
-    scenario: Scenario, document: Document, trials: Mapping[str, Callable[[Part, Any], None]], context: object
-) -> Iterator[tuple[Path, Problem]]:
+def _tried(scenario: Scenario, trials: Mapping[str, Callable[[Part, T], None]], context: T) -> Iterator[Finding]:
     for path, part in own_parts(scenario):
         try:
             if part.own in trials:
                 trials[part.own](part, context)
         except OwnPartError as exc:
-            yield path, document.problem(path, exc.what, "", exc.remedy)
+            yield Finding(path, exc.what, exc.remedy)
 
 
 @contextmanager
@@ -89,7 +95,7 @@ def _require(holds: bool, part: Part, did: str, remedy: str = "") -> None:
         raise misfit(part.own, part.kind, did, _function(part), remedy)
 
 
-def _function(part: Part) -> Callable[..., Any]:
+def _function(part: Part) -> Function:
     function = type(part).function
     assert function is not None
     return function
@@ -142,7 +148,7 @@ def _compression(part: Part, scenario: Scenario) -> None:
         _carried(compressor, vector)
 
 
-def _carried(compressor: Any, vector: Any) -> None:
+def _carried(compressor: Compressor, vector: Tensor) -> None:
     """Send what the compressor makes through the wire's code, and back."""
     from netdfl.mixing.payloads import pack_encoded, unpack_encoded
     from netdfl.transport import wire
@@ -179,7 +185,7 @@ def _plain(part: Part, scenario: Scenario) -> None:
     part.build()
 
 
-def _partition(part: Part, context: tuple[Scenario, Any]) -> None:
+def _partition(part: Part, context: WithData) -> None:
     scenario, data = context
     parts = part.build(data.train_y, scenario.nodes, Streams(scenario.seed))
     _require(len(parts) == scenario.nodes, part, f"made {len(parts)} parts for {scenario.nodes} clients")
@@ -190,7 +196,7 @@ def _partition(part: Part, context: tuple[Scenario, Any]) -> None:
         _require(bool(inside), part, f"gave client {client} a sample that is not among the {len(data.train_y)}")
 
 
-def _model(part: Part, context: tuple[Scenario, Any]) -> None:
+def _model(part: Part, context: WithData) -> None:
     import torch
 
     from netdfl.training.models.build import build
@@ -210,7 +216,7 @@ def _model(part: Part, context: tuple[Scenario, Any]) -> None:
     _require(shape == wanted, part, did, "let its last layer give num_classes numbers")
 
 
-def _augmentation(part: Part, context: tuple[Scenario, Any]) -> None:
+def _augmentation(part: Part, context: WithData) -> None:
     import torch
 
     _, data = context
@@ -219,7 +225,7 @@ def _augmentation(part: Part, context: tuple[Scenario, Any]) -> None:
     _require(out.shape == x.shape, part, f"made {tuple(out.shape)} of a batch of shape {tuple(x.shape)}")
 
 
-_TRIALS: Mapping[str, Callable[[Part, Any], None]] = {
+_TRIALS: Mapping[str, Callable[[Part, Scenario], None]] = {
     "topology": _topology,
     "weights": _weights,
     "selection": _selection,
@@ -231,7 +237,7 @@ _TRIALS: Mapping[str, Callable[[Part, Any], None]] = {
     "compute time": _compute,
     **dict.fromkeys(("rate", "uplink", "downlink", "duplicate", "corrupt", "reorder"), _plain),
 }
-_DATA_TRIALS: Mapping[str, Callable[[Part, Any], None]] = {
+_DATA_TRIALS: Mapping[str, Callable[[Part, WithData], None]] = {
     "dataset": lambda part, context: None,
     "partition": _partition,
     "model": _model,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from netdfl.core.errors import Problem
 from netdfl.core.units import format_time
 from netdfl.links.rules.disorder import Corruption
 from netdfl.links.rules.latency import Delay
@@ -13,28 +11,24 @@ from netdfl.links.rules.mahimahi import Opportunities
 from netdfl.links.rules.rate import Shape
 from netdfl.links.spec import SLOTS, choose
 from netdfl.node.delivery import FACTOR, LEAST_NS
-from netdfl.scenario.build import build_topology, compile_schedule, used_links
-from netdfl.scenario.loading.document import Document
-from netdfl.scenario.model.delivery import AcknowledgedDelivery, Plain, RunningSumsDelivery
-from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.build import build_topology, compile_schedule, drawn, used_links
+from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.model.delivery import AcknowledgedDelivery, Delivery, Plain, RunningSumsDelivery
 from netdfl.scenario.model.links import block
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.schemes import is_push, is_static, sends_vectors
 from netdfl.topology.base import Topology
 
-Found = tuple[tuple[str | int, ...], str, str]
 
-
-def survives(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def survives(scenario: Scenario) -> Iterator[Finding]:
     """The delivery and what is done about missing neighbors suit the algorithm and the graph."""
-    try:
-        topology = build_topology(scenario)
-    except (ValueError, OSError):
+    if (topology := drawn(build_topology, scenario)) is None:
         return
-    finders = {"acknowledged": _acknowledged, "running_sums": _running_sums}
-    found = [*finders.get(scenario.delivery.kind, _nothing)(scenario, topology), *_undo(scenario, topology)]
-    for path, what, remedy in found:
-        yield document.problem(path, what, "", remedy)
+    if isinstance(scenario.delivery, AcknowledgedDelivery):
+        yield from _acknowledged(scenario, topology)
+    if isinstance(scenario.delivery, RunningSumsDelivery):
+        yield from _running_sums(scenario, topology)
+    yield from _undo(scenario, topology)
 
 
 def catches_up(scenario: Scenario) -> str:
@@ -52,18 +46,18 @@ def catches_up(scenario: Scenario) -> str:
     return ""
 
 
-def rejoins(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def rejoins(scenario: Scenario) -> Iterator[Finding]:
     """A node rejoins with a push-sum weight only where there are such weights, and catches up where it can."""
     why = catches_up(scenario)
     for index, event in enumerate(scenario.events):
         if event.get("rejoin") == "catch_up" and why:
-            yield document.problem(("events", index, "rejoin"), f"a node can't catch up here: {why}", "", "use replay")
+            yield Finding(("events", index, "rejoin"), f"a node can't catch up here: {why}", "use replay")
         if "rejoin_weight" in event and not is_push(scenario):
             what = f"{scenario.algorithm.kind} has no push-sum weights: a node rejoins with a neighbor's model"
-            yield document.problem(("events", index, "rejoin_weight"), what, "", "remove rejoin_weight")
+            yield Finding(("events", index, "rejoin_weight"), what, "remove rejoin_weight")
 
 
-def automatic(scenario: Scenario) -> tuple[Choice, str]:
+def automatic(scenario: Scenario) -> tuple[Delivery, str]:
     """The delivery that `auto` stands for, and a sentence about it where it is not the one that adds nothing."""
     losing = what_loses(scenario) if is_push(scenario) else ""
     if not losing:
@@ -72,7 +66,7 @@ def automatic(scenario: Scenario) -> tuple[Choice, str]:
     why = f"links lose messages ({losing}), and a share that {scenario.algorithm.kind} loses is mass gone for good"
     for model, unsuitable in ((AcknowledgedDelivery, _acknowledged), (RunningSumsDelivery, _running_sums)):
         if not any(unsuitable(scenario, topology)):
-            delivery: Choice = model.model_validate({})
+            delivery: Delivery = model.model_validate({})
             return delivery, f"delivery: auto is {delivery.kind} here: {why}"
     return Plain(), f"delivery: auto is plain here, as nothing else suits the algorithm and the graph: {why}"
 
@@ -118,7 +112,7 @@ def what_loses(scenario: Scenario) -> str:
     return ""
 
 
-def _loses(key: str, value: Any) -> bool:
+def _loses(key: str, value: object) -> bool:
     """Whether a rule drops messages: by loss, damage that is found, a queue with a bound, or a link that is down."""
     if key == "state":
         return value in ("down_drop", "down_reset")
@@ -133,34 +127,32 @@ def _loses(key: str, value: Any) -> bool:
     return key == "loss" and built is not None and getattr(built, "probability", 1) > 0
 
 
-def _nothing(scenario: Scenario, topology: Topology) -> Iterator[Found]:
-    return iter(())
-
-
-def _running_sums(scenario: Scenario, topology: Topology) -> Iterator[Found]:
+def _running_sums(scenario: Scenario, topology: Topology) -> Iterator[Finding]:
     path = ("delivery", "kind")
     name, graph = scenario.algorithm.kind, scenario.topology.kind
     if scenario.algorithm.traits.family != "gossip" or not is_push(scenario):
-        yield path, f"running sums are sums of push-sum shares, and {name} sends none", "use acknowledged, or sgp"
+        yield Finding(
+            path, f"running sums are sums of push-sum shares, and {name} sends none", "use acknowledged, or sgp"
+        )
     elif not is_static(scenario, topology):
-        yield (
+        yield Finding(
             path,
             f"running sums keep a counter per edge, and on {graph} neighbors change: most mass would lie in counters",
             "use delivery: acknowledged, or a static graph such as random_push with redraw_every: 0",
         )
     elif scenario.compression is not None:
-        yield path, "running sums grow without end, so they can't be compressed", "remove compression"
+        yield Finding(path, "running sums grow without end, so they can't be compressed", "remove compression")
     elif any(event.get("state") == "lost" for event in scenario.events):
-        yield path, "a node that lost its counters would begin them anew", "use acknowledged, or state: kept"
+        yield Finding(path, "a node that lost its counters would begin them anew", "use acknowledged, or state: kept")
 
 
-def _acknowledged(scenario: Scenario, topology: Topology) -> Iterator[Found]:
+def _acknowledged(scenario: Scenario, topology: Topology) -> Iterator[Finding]:
     path, graph = ("delivery", "kind"), scenario.topology.kind
     if scenario.algorithm.traits.family == "bilateral":
         return  # replies go back over links that have to work both ways anyway
     edge = _one_way(scenario, topology)
     if edge is not None:
-        yield (
+        yield Finding(
             path,
             f"{edge[0]} sends to {edge[1]}, and {graph} has no link {edge[1]}->{edge[0]} for the answer",
             "use running_sums, or a graph whose links work both ways",
@@ -173,15 +165,17 @@ def _one_way(scenario: Scenario, topology: Topology) -> tuple[int, int] | None:
     return min((link for link in links if link[::-1] not in links), default=None)
 
 
-def _undo(scenario: Scenario, topology: Topology) -> Iterator[Found]:
+def _undo(scenario: Scenario, topology: Topology) -> Iterator[Finding]:
     if scenario.wait.on_missing != "undo":
         return
     path, name = ("wait", "on_missing"), scenario.algorithm.kind
     if scenario.delivery.kind != "acknowledged":
-        yield path, "undo needs to know which vectors were refused", "add delivery: acknowledged"
+        yield Finding(path, "undo needs to know which vectors were refused", "add delivery: acknowledged")
     if scenario.algorithm.traits.family != "gossip" or is_push(scenario):
-        yield path, f"undo is for exchanges of gossip, and {name} has none", "use on_missing: self"
+        yield Finding(path, f"undo is for exchanges of gossip, and {name} has none", "use on_missing: self")
     elif not sends_vectors(scenario):
-        yield path, f"undo is for whole vectors, and here {name} sends something else", "use on_missing: self"
+        yield Finding(path, f"undo is for whole vectors, and here {name} sends something else", "use on_missing: self")
     elif topology.directed:
-        yield path, f"undo is for links that work both ways, and {scenario.topology.kind} has others", "use self"
+        yield Finding(
+            path, f"undo is for links that work both ways, and {scenario.topology.kind} has others", "use self"
+        )

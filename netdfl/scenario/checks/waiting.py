@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from netdfl.core.errors import Problem
-from netdfl.scenario.build import build_network, build_topology
-from netdfl.scenario.loading.document import Document
+from netdfl.scenario.build import build_network, build_topology, drawn
+from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.schemes import is_literal, is_push, is_static, scheme_of, sends_vectors
 from netdfl.topology.network import Network
@@ -14,16 +13,15 @@ from netdfl.topology.network import Network
 _ROUNDS = 8
 
 
-def stale_acts(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def stale_acts(scenario: Scenario) -> Iterator[Finding]:
     """`stale` is written only where messages of earlier rounds are mixed by it."""
-    return _refused(document, "stale", _no_stale(scenario) if scenario.wait.stale else None)
+    return _refused("stale", _no_stale(scenario) if scenario.wait.stale else None)
 
 
-def _refused(document: Document, key: str, found: tuple[str, str] | None) -> Iterator[Problem]:
+def _refused(key: str, found: tuple[str, str] | None) -> Iterator[Finding]:
     """The reason and the remedy that were `found`, at a key of `wait`."""
     if found is not None:
-        what, remedy = found
-        yield document.problem(("wait", key), what, "", remedy)
+        yield Finding(("wait", key), *found)
 
 
 def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
@@ -46,24 +44,17 @@ def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
         return f"{name} needs the exact average of one round", "remove stale, or use dpsgd"
     if scenario.wait.on_missing == "undo":
         return "undo refuses a vector that comes late, and stale would mix it", "use on_missing: self"
-    return _neighbors_change(scenario, graph)
-
-
-def _neighbors_change(scenario: Scenario, graph: str) -> tuple[str, str] | None:
-    try:
-        topology = build_topology(scenario)
-    except (ValueError, OSError):
-        return None
-    if is_static(scenario, topology):
+    topology = drawn(build_topology, scenario)
+    if topology is None or is_static(scenario, topology):
         return None
     what = f"stale gossip mixes the newest vector of each neighbor, and on {graph} neighbors change"
     return what, "use a static graph, or push-sum, which mixes what comes late (sgp)"
 
 
-def missing_is_treated(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def missing_is_treated(scenario: Scenario) -> Iterator[Finding]:
     """`on_missing` is written only where the algorithm has a weight that it could give away."""
     asked = scenario.wait.on_missing in ("last", "renormalise")
-    return _refused(document, "on_missing", _no_choice(scenario) if asked else None)
+    return _refused("on_missing", _no_choice(scenario) if asked else None)
 
 
 def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
@@ -92,36 +83,44 @@ def _scheme(scenario: Scenario) -> str:
         return "literal"
     if scenario.compression is None:
         return scenario.algorithm.traits.scheme or ""
-    try:
-        return scheme_of(scenario)
-    except (ValueError, OSError):
-        return ""
+    return drawn(scheme_of, scenario) or ""
 
 
-def quorum_can_come(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def waits_can_end(scenario: Scenario) -> Iterator[Finding]:
+    """Nodes that can't know who will send do not wait for all of them forever."""
+    wait = scenario.wait
+    if wait.need != "all" or wait.deadline is not None or wait.announce is not False or scenario.has_server:
+        return
+    network = drawn(build_network, scenario)
+    if network is not None and not network.receivers_know:
+        what = "nodes would wait for all who send, without end, and can't know who will"
+        yield Finding(("wait",), what, "set announce: true, a deadline, or for: {quorum: k}", key=True)
+
+
+def quorum_can_come(scenario: Scenario) -> Iterator[Finding]:
     """Some node has as many neighbors as a quorum asks for, on a graph that stays."""
     need, name, path = scenario.wait.need, scenario.algorithm.kind, ("wait", "for")
     if scenario.algorithm.traits.family == "bilateral":
         if isinstance(need, int) and need > 1:
-            yield document.problem(path, f"in {name} a node waits for one reply, never for {need}", "", "use for: all")
+            yield Finding(path, f"in {name} a node waits for one reply, never for {need}", "use for: all")
         if need == "none":
             what = f"in {name} who does not wait for a reply asks again before its last exchange has moved it"
-            yield document.problem(path, what, "", "use for: all, with a deadline where replies may be lost")
+            yield Finding(path, what, "use for: all, with a deadline where replies may be lost")
         return
     if not isinstance(need, int):
         return
-    network = _drawn(scenario)
+    network = drawn(build_network, scenario)
     if network is None or not (scenario.has_server or is_static(scenario, network.topology)):
         return
     least, most = _in_degrees(network, range(1))
     if need > most:
         what = f"nobody on {scenario.topology.kind} ever hears from {need} nodes in a round: the most is {most}"
-        yield document.problem(path, what, "", f"use for: all, or a quorum of at most {max(least, 1)}")
+        yield Finding(path, what, f"use for: all, or a quorum of at most {max(least, 1)}")
 
 
 def waiting_notices(scenario: Scenario) -> Iterator[str]:
     """What a quorum means for nodes that hear from fewer."""
-    need, network = scenario.wait.need, _drawn(scenario)
+    need, network = scenario.wait.need, drawn(build_network, scenario)
     bilateral = scenario.algorithm.traits.family == "bilateral"
     if not isinstance(need, int) or network is None or bilateral or scenario.has_server:
         return
@@ -137,13 +136,6 @@ def waiting_notices(scenario: Scenario) -> Iterator[str]:
 
 def _until(deadline: int | str | None) -> str:
     return "without end" if deadline is None else "until the deadline"
-
-
-def _drawn(scenario: Scenario) -> Network | None:
-    try:
-        return build_network(scenario)
-    except (ValueError, OSError):
-        return None
 
 
 def _in_degrees(network: Network, rounds: range) -> tuple[int, int]:

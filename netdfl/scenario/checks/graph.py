@@ -1,0 +1,107 @@
+"""Mistakes about the graph: none can be drawn, or the algorithm is not for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from netdfl.scenario.build import build_network, build_topology, drawn
+from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.tables import ALGORITHMS, algorithms
+from netdfl.topology.base import Topology
+from netdfl.topology.network import Network
+
+_ROUNDS = 4
+_TOLERANCE = 1e-9
+
+
+def somebody_to_talk_to(scenario: Scenario) -> Iterator[Finding]:
+    """A graph without a server has two nodes or more."""
+    if scenario.nodes == 1 and not scenario.has_server:
+        what = f"one node has no neighbors: on {scenario.topology.kind} it would train alone"
+        yield Finding(("nodes",), what, "use 2 nodes or more")
+
+
+def server_and_star(scenario: Scenario) -> Iterator[Finding]:
+    """A server algorithm runs on a star, and only it does."""
+    name, graph, path = scenario.algorithm.kind, scenario.topology.kind, ("topology", "kind")
+    if scenario.has_server and graph != "star":
+        yield Finding(path, f"{name} is a server algorithm", "use topology: star", f"on {graph} there is no server")
+    if not scenario.has_server and graph == "star":
+        server = ", ".join(kind for kind, entry in algorithms().items() if entry.family == "server")
+        what = f"star is the graph of a server, and {name} has none"
+        yield Finding(path, what, f"use another graph, or a server algorithm: {server}")
+    if not scenario.has_server and scenario.topology.participation != 1:
+        what, remedy = f"{name} has no server that could sample clients", "remove participation, or use"
+        yield Finding(("topology", "participation"), what, f"{remedy} `selection: random_k`", key=True)
+
+
+def graph_fits(scenario: Scenario) -> Iterator[Finding]:
+    """The graph can be drawn, is connected, and its weights suit the algorithm."""
+    if scenario.has_server != (scenario.topology.kind == "star") or (scenario.nodes == 1 and not scenario.has_server):
+        return
+    key = "kind"
+    try:
+        topology = build_topology(scenario)
+        key = "weights"
+        network = build_network(scenario, topology)
+    except (ValueError, OSError) as exc:
+        yield Finding(("topology", key), f"topology {scenario.topology.kind}: {exc}")
+        return
+    if not scenario.has_server:
+        yield from _matrix_suits(scenario, topology, network)
+    fits = scenario.algorithm.traits.fits
+    for misfit in fits(scenario.algorithm.params, network, scenario.rounds) if fits else ():
+        what = f"{scenario.algorithm.kind} on {scenario.topology.kind}: {misfit.what}"
+        yield Finding(("algorithm", misfit.parameter), what, misfit.remedy)
+
+
+def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> Iterator[Finding]:
+    needs = scenario.algorithm.traits.needs
+    kind = _kind(network, range(min(_ROUNDS, scenario.rounds)) if topology.time_varying else range(1))
+    if not needs or kind in needs or "both_ways" in needs:
+        return
+    wanted = "column" if "column" in needs else "doubly"
+    others = _alternatives(scenario, kind)
+    given = f"{kind} stochastic" if kind != "none" else "neither row nor column stochastic"
+    on = f"{scenario.topology.kind} with {scenario.topology.weights.kind} weights"
+    what = f"{scenario.algorithm.kind} needs a {wanted} stochastic W; {on} gives a {given} one"
+    remedy = f"use {' or '.join(others)}, or another topology" if others else "use other weights"
+    yield Finding(("algorithm", "name"), what, remedy)
+
+
+def _alternatives(scenario: Scenario, kind: str) -> list[str]:
+    """The two algorithms most like the scenario's that are defined for matrices of this kind."""
+    own = set(scenario.algorithm.params.items())
+
+    def alike(name: str) -> int:
+        fields = ALGORITHMS.model(name).model_fields
+        return len(own & {(key, field.default) for key, field in fields.items()})
+
+    suitable = [name for name, entry in algorithms().items() if kind in entry.needs]
+    return sorted(suitable, key=alike, reverse=True)[:2]
+
+
+def _kind(network: Network, rounds: range) -> str:
+    rows = columns = True
+    for round in rounds:
+        matrix = network.weights(network.graph(round))
+        ends = matrix.graph.dst, matrix.graph.src
+        totals = (matrix.on_self + np.bincount(end, matrix.on_edges, matrix.graph.num_nodes) for end in ends)
+        even = [bool(np.allclose(total, 1, rtol=0, atol=_TOLERANCE)) for total in totals]
+        rows, columns = rows and even[0], columns and even[1]
+    return "doubly" if rows and columns else "row" if rows else "column" if columns else "none"
+
+
+def selection_chooses(scenario: Scenario) -> Iterator[Finding]:
+    """On a static graph some node has as many neighbors as it should choose."""
+    selection = scenario.topology.selection
+    k = selection.params.get("k")
+    if scenario.has_server or not isinstance(k, int) or (topology := drawn(build_topology, scenario)) is None:
+        return
+    most = int(topology.graph(0).out_degrees.max())
+    if not topology.time_varying and k > most:
+        what = f"{selection.kind} of k = {k} neighbors would choose nothing: no node has more than {most}"
+        yield Finding(("topology", "selection", "k"), what, f"give k from 1 to {most}, or use a denser graph")
