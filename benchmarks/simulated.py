@@ -46,7 +46,7 @@ from netdfl.testing.loopback import InlineWorker, SilentRecorder
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.base import Update
-from netdfl.training.sgd import Plain
+from netdfl.training.sgd import PlainStart
 from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
 
@@ -162,7 +162,7 @@ def vector_seconds(nodes: int, rounds: int) -> float:
     world = World(nodes, DELAY)
     network = Network(TOPOLOGIES["random_push"](nodes, Streams(0), out_neighbors=10))
     algorithm = Algorithm(
-        family="gossip", start=Plain(), local=Standing(), mixing=PushSum(), wait=WaitPolicy(deadline_ns=None)
+        family="gossip", start=PlainStart(), local=Standing(), mixing=PushSum(), wait=WaitPolicy(deadline_ns=None)
     )
     marks: list[float] = []
 

@@ -37,7 +37,7 @@ from netdfl.training.classification import Classification, Samples
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build
 from netdfl.training.service import Service, one_by_one
-from netdfl.training.sgd import LocalSgd, NoState, Plain
+from netdfl.training.sgd import LocalSgd, NoState, PlainStart
 
 VIEW = View(0, 0, 2, (), (), 1.0, {}, {})
 DISTINCT = 100
@@ -106,7 +106,7 @@ ON_GPU = {
 
 def rounds(clients: list[Classification], solver: LocalSgd) -> list[LocalRound]:
     """A local round of every client."""
-    algorithm = Algorithm(family="server", start=Plain(), local=solver, mixing=None, wait=WaitPolicy())
+    algorithm = Algorithm(family="server", start=PlainStart(), local=solver, mixing=None, wait=WaitPolicy())
     states = (NodeState(0, c.initial(), NoState(), NoState(), None, Received()) for c in clients)
     return [LocalRound(s, algorithm, c.data(0), VIEW) for s, c in zip(states, clients, strict=True)]
 

@@ -246,7 +246,8 @@ def reproduce(
     with ended_by_signals() as far:
         from rich.console import Console
 
-        from netdfl.study.reproduce import SCENARIOS, Request, parse_seeds
+        from netdfl.study.reproduce import SCENARIOS, parse_seeds
+        from netdfl.study.reproduce import Reproduction as Request
         from netdfl.study.reproduce import reproduce as run_table
 
         request = Request(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from netdfl.algorithms.fitness import Fits, Warns
     from netdfl.mixing.base import Refinement
-    from netdfl.training.base import LocalData, LocalSolver, Objective, Received, Start, Update
+    from netdfl.training.base import LocalData, LocalSolver, Objective, Received, RoundStart, Update
 
 T = TypeVar("T")
 FamilyName = Literal["gossip", "server", "bilateral", "overlap"]
@@ -33,7 +33,7 @@ class Algorithm:
     """
 
     family: FamilyName
-    start: Start
+    start: RoundStart
     local: LocalSolver
     mixing: Any
     wait: WaitPolicy

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.base import Algorithm, RoundContext
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Asked, Sgd
+from netdfl.algorithms.parameters import PeerChoice, Sgd
 from netdfl.core.lazy import lazy_module
 from netdfl.core.types import Message, NodeId, Payload, View
 
@@ -89,7 +89,7 @@ def ad_psgd(
     /,
     *,
     sgd: Sgd = Sgd(local_epochs=1),
-    order: Asked = "random",
+    order: PeerChoice = "random",
     bipartite: bool = True,
     leave_out: bool = False,
     step: Literal["before", "after"] = "before",
@@ -110,4 +110,4 @@ def ad_psgd(
         raise ValueError("ad_psgd exchanges whole vectors; remove compression, or use choco_sgd or deepsqueeze")
     local = parts.local_sgd(sgd)
     mixing = pairwise.Pairwise(order=order, streams=exchange.streams, halves=bipartite, step=step)
-    return Algorithm(family="bilateral", start=parts.Plain(), local=local, mixing=mixing, wait=exchange.wait)
+    return Algorithm(family="bilateral", start=parts.PlainStart(), local=local, mixing=mixing, wait=exchange.wait)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Radius, Sgd, Share, Weighting
+from netdfl.algorithms.parameters import Fraction, Radius, Sgd, Weighting
 from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveFloat
 
@@ -51,7 +51,13 @@ def fedsam(
 
 
 def mofedsam(
-    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.05, alpha: Share = 0.1, sgd: Sgd = Sgd()
+    exchange: Exchange,
+    /,
+    *,
+    server_lr: PositiveFloat = 1.0,
+    rho: Radius = 0.05,
+    alpha: Fraction = 0.1,
+    sgd: Sgd = Sgd(),
 ) -> Algorithm:
     """MoFedSAM: FedSAM whose every step is blended with the fleet's momentum m.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from netdfl.algorithms.exchange import Exchange
 from netdfl.compression.base import Compressor
-from netdfl.compression.identity import Identity
+from netdfl.compression.identity import IdentityCompressor
 from netdfl.mixing.base import Aggregation, Mixing
 from netdfl.mixing.compressed.choco import Choco
 from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
@@ -23,7 +23,7 @@ from netdfl.mixing.running_sums import RunningSums
 
 def compressor(exchange: Exchange) -> Compressor:
     """The exchange's compressor, or none; made a contraction where step sizes are left to netdfl."""
-    given = exchange.compressor or Identity()
+    given = exchange.compressor or IdentityCompressor()
     return Steady(given) if exchange.gamma == "auto" else given
 
 
@@ -53,7 +53,7 @@ def deepsqueeze(exchange: Exchange) -> DeepSqueeze:
 
 def literal(exchange: Exchange) -> LiteralQuantized:
     """Quantized DFedAvgM as printed."""
-    return LiteralQuantized(compressor=exchange.compressor or Identity(), streams=exchange.streams)
+    return LiteralQuantized(compressor=exchange.compressor or IdentityCompressor(), streams=exchange.streams)
 
 
 def undirected(exchange: Exchange) -> Mixing:

@@ -90,4 +90,4 @@ def _overlapping(exchange: Exchange, local: LocalSolver, *, before_training: boo
     if exchange.compressor is not None:
         raise ValueError("shares that overlap with training travel whole; remove compression, or use sgp")
     mixing = mixings.Overlapped(before_training=before_training, lag=lag)
-    return Algorithm(family="overlap", start=parts.Plain(), local=local, mixing=mixing, wait=exchange.wait)
+    return Algorithm(family="overlap", start=parts.PlainStart(), local=local, mixing=mixing, wait=exchange.wait)

@@ -16,7 +16,7 @@ from netdfl.mixing.dynamic import DynamicAveraging, SmooAveraging
 from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip
 from netdfl.mixing.push_sum import PushSum
 from netdfl.mixing.synthetic import Beneath, SharedSynthesis, TunedSynthesis
-from netdfl.training.base import LocalSolver, Start
+from netdfl.training.base import LocalSolver, RoundStart
 from netdfl.training.control import Blended, Controlled
 from netdfl.training.counted import Counted
 from netdfl.training.distill import Distiller, Tuning
@@ -27,7 +27,7 @@ from netdfl.training.lesam import Lesam
 from netdfl.training.ole import Ole
 from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.rollback import Rollback
-from netdfl.training.sgd import LocalSgd, Plain
+from netdfl.training.sgd import LocalSgd, PlainStart
 from netdfl.training.smoo import Smoo
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
     "MomentumAveraging",
     "MultiGossip",
     "Ole",
-    "Plain",
+    "PlainStart",
     "PushSum",
     "QuasiGlobal",
     "Rollback",
@@ -102,17 +102,17 @@ def averaged(
 
 
 def gossip(
-    exchange: Exchange, local: LocalSolver, *, mixing: Mixing | None = None, start: Start | None = None
+    exchange: Exchange, local: LocalSolver, *, mixing: Mixing | None = None, start: RoundStart | None = None
 ) -> Algorithm:
     """An algorithm of the gossip family on undirected graphs."""
     mixing = mixing or undirected(exchange)
-    return Algorithm(family="gossip", start=start or Plain(), local=local, mixing=mixing, wait=exchange.wait)
+    return Algorithm(family="gossip", start=start or PlainStart(), local=local, mixing=mixing, wait=exchange.wait)
 
 
-def push_sum(exchange: Exchange, local: LocalSolver, *, start: Start | None = None) -> Algorithm:
+def push_sum(exchange: Exchange, local: LocalSolver, *, start: RoundStart | None = None) -> Algorithm:
     """An algorithm of the gossip family on directed graphs, by push-sum."""
     return Algorithm(
-        family="gossip", start=start or Plain(), local=local, mixing=directed(exchange), wait=exchange.wait
+        family="gossip", start=start or PlainStart(), local=local, mixing=directed(exchange), wait=exchange.wait
     )
 
 
@@ -123,4 +123,4 @@ def server(
     sent = reports(exchange, mixing)
     if refine is not None and sent is not mixing:
         refine = Beneath(refine)
-    return Algorithm(family="server", start=Plain(), local=local, mixing=sent, wait=exchange.wait, refine=refine)
+    return Algorithm(family="server", start=PlainStart(), local=local, mixing=sent, wait=exchange.wait, refine=refine)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Layout, Order, Regrow, Sgd, Share
+from netdfl.algorithms.parameters import Fraction, Layout, MixOrder, Regrow, Sgd
 from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveInt
 
@@ -24,12 +24,12 @@ def dispfl(
     exchange: Exchange,
     /,
     *,
-    density: Share = 0.5,
+    density: Fraction = 0.5,
     layout: Layout = "erk",
-    anneal: Share = 0.5,
+    anneal: Fraction = 0.5,
     anneal_rounds: PositiveInt = 500,
     regrow: Regrow = "gradient",
-    order: Order = "train_first",
+    order: MixOrder = "train_first",
     sgd: Sgd = Sgd(),
 ) -> Algorithm:
     """DisPFL: each node trains under a sparse mask of its own, pruned and regrown every round.

@@ -22,9 +22,9 @@ Levels = Annotated[int, Bound(ge=0, le=32767)]
 
 def identity() -> Compressor:
     """Send every number as it is."""
-    from netdfl.compression.identity import Identity
+    from netdfl.compression.identity import IdentityCompressor
 
-    return Identity()
+    return IdentityCompressor()
 
 
 def float16() -> Compressor:

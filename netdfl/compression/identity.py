@@ -26,7 +26,7 @@ _STORED = ("float16", "bfloat16", *FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class IdentityCompressor:
     """C(x) = x, bit for bit, in the vector's own dtype. nbytes: d times the size of a number.
 
     The values of a peer are not checked to be finite: whether to mix them is the mixing's policy.

@@ -90,10 +90,10 @@ Outbox: TypeAlias = Mapping[NodeId, Payload]
 
 
 _in_order = itemgetter(*map(Message._fields.index, ("src", "round", "step", "epoch", "attempt")))
-_answers_in_order = attrgetter("message.dst", "message.round", "message.step", "message.epoch")
+_acknowledged_in_order = attrgetter("message.dst", "message.round", "message.step", "message.epoch")
 
 
-class Answer(NamedTuple):
+class Acknowledgement(NamedTuple):
     """What a receiver said of one of this node's own messages: that it took it, or that it never will."""
 
     message: Message
@@ -103,32 +103,32 @@ class Answer(NamedTuple):
 class Inbox:
     """The messages that one wait collected, iterated by (src, round, step), never by arrival.
 
-    `answers` are what has been said of this node's own messages since its last wait, where delivery is
+    `acknowledgements` are what has been said of this node's own messages since its last wait, where delivery is
     acknowledged.
     """
 
-    __slots__ = ("answers", "messages", "missing")
+    __slots__ = ("acknowledgements", "messages", "missing")
 
     def __init__(
         self,
         messages: Sequence[Message] = (),
         missing: Sequence[NodeId] = (),
-        answers: Sequence[Answer] = (),
+        acknowledgements: Sequence[Acknowledgement] = (),
     ) -> None:
         """Sort `messages`; `missing` are the awaited nodes from which nothing came in time."""
         self.messages = tuple(sorted(messages, key=_in_order))
         self.missing = tuple(sorted(missing))
-        self.answers = tuple(sorted(answers, key=_answers_in_order))
+        self.acknowledgements = tuple(sorted(acknowledgements, key=_acknowledged_in_order))
 
     @property
     def returned(self) -> Iterator[Message]:
         """This node's own messages that their receivers refused: what is in them is this node's again."""
-        return (answer.message for answer in self.answers if not answer.taken)
+        return (each.message for each in self.acknowledgements if not each.taken)
 
     def without(self, message: Message) -> Inbox:
         """The same, with `message` counted as missing."""
         left = [m for m in self.messages if m is not message]
-        return Inbox(left, (*self.missing, message.src), self.answers)
+        return Inbox(left, (*self.missing, message.src), self.acknowledgements)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self.messages)

@@ -14,9 +14,9 @@ from typing import Any, Self, TypeAlias
 from netdfl.core.types import Kind, NodeId
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.node.ledger import EdgeCount, Key, NodeLedger, Settled
+from netdfl.node.ledger import EdgeCount, MessageKey, NodeLedger, Settled
 from netdfl.node.runtime import Node
-from netdfl.node.slots import Run, Slot
+from netdfl.node.slots import Slot, SlotRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +49,10 @@ class EdgeAccount:
     delivered: int
     dropped: Mapping[str, int]
     in_flight: int
-    flying: Sequence[tuple[Key, int]] = ()
+    flying: Sequence[tuple[MessageKey, int]] = ()
     last: Sequence[Settled] = ()
     lost: Sequence[Settled] = ()
-    slots: Sequence[tuple[str, int, Sequence[Run]]] = ()
+    slots: Sequence[tuple[str, int, Sequence[SlotRun]]] = ()
 
     def was_sent(self, kind: Kind, epoch: int, slot: Slot) -> bool:
         """Whether a message of `kind` was sent for `slot` in the sender's life `epoch`."""
@@ -119,7 +119,7 @@ def _edge(data: Mapping[str, Any]) -> dict[str, Any]:
     return dict(data) | settled | {"flying": flying, "slots": runs}
 
 
-Flying: TypeAlias = Mapping[NodeId, Sequence[tuple[Key, int]]]
+Flying: TypeAlias = Mapping[NodeId, Sequence[tuple[MessageKey, int]]]
 
 
 def give_account(
@@ -223,7 +223,7 @@ def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
     )
 
 
-def _count(edge: EdgeCount, flying: Sequence[tuple[Key, int]]) -> EdgeAccount:
+def _count(edge: EdgeCount, flying: Sequence[tuple[MessageKey, int]]) -> EdgeAccount:
     return EdgeAccount(
         sent=edge.sent,
         delivered=edge.delivered,

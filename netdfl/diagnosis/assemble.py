@@ -8,13 +8,13 @@ from typing import Protocol
 
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
-from netdfl.diagnosis.outages import BY_LINKS, Outage
+from netdfl.diagnosis.outages import BY_LINKS, EdgeState
 from netdfl.diagnosis.snapshot import (
     LOST_BY_RESTART,
     TAKEN_FOR_GONE,
     Awaited,
+    AwaitedFate,
     EdgeNow,
-    Fate,
     MessageNow,
     NodeNow,
     Snapshot,
@@ -22,7 +22,7 @@ from netdfl.diagnosis.snapshot import (
     WaitNow,
     What,
 )
-from netdfl.node.ledger import Key
+from netdfl.node.ledger import MessageKey
 
 MOST_FLYING = 4
 ARRIVED = ("delivered", "late", "duplicate")
@@ -32,7 +32,7 @@ BY_EVENTS = ("loss", "down", "reset")
 class Schedule(Protocol):
     """What is known of the scripted faults."""
 
-    def edge(self, edge: Edge, now_ns: int) -> Outage:
+    def edge(self, edge: Edge, now_ns: int) -> EdgeState:
         """Whether `edge` is up, and when it is up again."""
         ...
 
@@ -147,27 +147,29 @@ class _Fleet:
         past = _is_past(giver, slot) and edge[0] not in self.down
         known = self.sent(edge, Kind.DATA, slot, any_epoch=past)
         if known is None and (edge[1], *slot) in giver.again:
-            return Awaited(Fate.IN_FLIGHT, edge=edge)
+            return Awaited(AwaitedFate.IN_FLIGHT, edge=edge)
         known = known or self.sent(edge, Kind.NOTICE, slot, any_epoch=past)
         if known is None and past:
             known = self.forgotten(edge, Kind.DATA, slot) or self.forgotten(edge, Kind.NOTICE, slot)
         if known is not None:
-            follows = wait.cumulative and known.fate is Fate.LOST and giver.state is not State.FINISHED
+            follows = wait.cumulative and known.fate is AwaitedFate.LOST and giver.state is not State.FINISHED
             return replace(known, replaced=True) if follows else known
         if not past:
             return Awaited()
-        return Awaited(Fate.MISSED) if giver.epoch else Awaited(Fate.NEVER, TAKEN_FOR_GONE * (edge[1] in giver.gone))
+        if giver.epoch:
+            return Awaited(AwaitedFate.MISSED)
+        return Awaited(AwaitedFate.NEVER, TAKEN_FOR_GONE * (edge[1] in giver.gone))
 
     def reply(self, edge: Edge, giver: Account, slot: tuple[int, int]) -> Awaited:
         """What became of a reply over `edge`, or before it of its request. Who serves answers without more."""
         known = self.sent(edge, Kind.REPLY, slot) or self.sent((edge[1], edge[0]), Kind.REQUEST, slot, arrived=False)
-        asking = known is not None and known.fate is Fate.IN_FLIGHT and known.edge == (edge[1], edge[0])
+        asking = known is not None and known.fate is AwaitedFate.IN_FLIGHT and known.edge == (edge[1], edge[0])
         if asking and edge[0] in self.down:
             return Awaited()  # whether the request is taken is a matter of who is asked
         if known is not None:
             return known
         serves = giver.serves and edge[0] not in self.down
-        return Awaited(Fate.IN_FLIGHT if serves else Fate.UNSENT)
+        return Awaited(AwaitedFate.IN_FLIGHT if serves else AwaitedFate.UNSENT)
 
     def sent(
         self, edge: Edge, kind: Kind, slot: tuple[int, int], *, any_epoch: bool = False, arrived: bool = True
@@ -182,7 +184,8 @@ class _Fleet:
         if account is None or count is None:
             return None
         if any(_is(key, kind, slot) for key, _ in count.flying):
-            return Awaited(Fate.HELD if self.schedule.edge(edge, self.at_ns).holds else Fate.IN_FLIGHT, edge=edge)
+            holds = self.schedule.edge(edge, self.at_ns).holds
+            return Awaited(AwaitedFate.HELD if holds else AwaitedFate.IN_FLIGHT, edge=edge)
         down = self.down.get(edge[0])
         lives = down is None or down.state is not State.CRASHED or down.back_ns is not None
         again = lives and self.again(edge, kind, slot)
@@ -192,17 +195,17 @@ class _Fleet:
             if fate in ARRIVED and self.forgot(edge[1], arrived_ns):
                 return self.lost(edge, key, sent_ns, LOST_BY_RESTART, again)
             if fate in ARRIVED:
-                return Awaited(Fate.IN_FLIGHT) if arrived else None
+                return Awaited(AwaitedFate.IN_FLIGHT) if arrived else None
             if any_epoch or key[1] == account.epoch:
                 return self.lost(edge, key, sent_ns, fate.removeprefix("dropped:"), again)
         return None
 
-    def lost(self, edge: Edge, key: Key, sent_ns: int, reason: str, again: bool = False) -> Awaited:
+    def lost(self, edge: Edge, key: MessageKey, sent_ns: int, reason: str, again: bool = False) -> Awaited:
         """A message that was lost, by which event, and what a copy of it would come to."""
         kind, epoch, round, _, _ = key
         event = self.schedule.loser(edge, round, sent_ns) if reason in BY_EVENTS else None
         return Awaited(
-            Fate.LOST,
+            AwaitedFate.LOST,
             reason,
             edge,
             again,
@@ -253,12 +256,12 @@ class _Fleet:
         )
 
 
-def _message(edge: Edge, key: Key, sent_ns: int, arrived_ns: int | None, fate: str) -> MessageNow:
+def _message(edge: Edge, key: MessageKey, sent_ns: int, arrived_ns: int | None, fate: str) -> MessageNow:
     kind, _, round, step, attempt = key
     return MessageNow(*edge, str(kind), round, step, attempt, sent_ns, arrived_ns, fate)
 
 
-def _is(key: Key, kind: Kind, slot: tuple[int, int]) -> bool:
+def _is(key: MessageKey, kind: Kind, slot: tuple[int, int]) -> bool:
     return key[0] == kind and key[2:4] == slot
 
 

@@ -17,7 +17,7 @@ from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.reasons import FIRST, awaited_of, describe, edge_of, reason, sentence, wait_of
 from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, will_be_gone
-from netdfl.diagnosis.snapshot import Fate, Snapshot, What
+from netdfl.diagnosis.snapshot import AwaitedFate, Snapshot, What
 
 Blocking = Mapping[NodeId, Sequence[NodeId]]
 
@@ -176,7 +176,7 @@ def _by_each_other(snapshot: Snapshot, core: Sequence[NodeId], behind: tuple[Nod
     where = words.rounds([wait_of(snapshot, node).round for node in core])
     what = f"{words.nodes(core)} wait for each other in {where}: {each}"
     cause = Cause.FLOW_CONTROL if full else Cause.DEADLOCK
-    lost = [pair for pair in pairs if awaited_of(snapshot, pair).fate is Fate.LOST]
+    lost = [pair for pair in pairs if awaited_of(snapshot, pair).fate is AwaitedFate.LOST]
     if lost:  # a later message of the same sender would do as well, and there is none without them
         what, cause = sentence(snapshot, lost), Cause.LOST_MESSAGE
     return replace(

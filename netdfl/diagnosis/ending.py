@@ -8,7 +8,7 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.snapshot import Fate, NodeNow, Snapshot, State, What
+from netdfl.diagnosis.snapshot import AwaitedFate, NodeNow, Snapshot, State, What
 from netdfl.diagnosis.watch import Pace
 from netdfl.record.status import ENDED, FleetStatus, Phase
 
@@ -55,7 +55,7 @@ def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
     if now.wait is None or now.early or not now.wait.essential or now.wait.what is not What.MESSAGE:
         return False
     return all(
-        snapshot.nodes[source].state is State.FINISHED and awaited.fate not in (Fate.IN_FLIGHT, Fate.HELD)
+        snapshot.nodes[source].state is State.FINISHED and awaited.fate not in (AwaitedFate.IN_FLIGHT, AwaitedFate.HELD)
         for source, awaited in now.wait.awaited.items()
     )
 

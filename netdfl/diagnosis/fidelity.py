@@ -102,14 +102,14 @@ class Meter:
         }
 
 
-class Fidelity(NamedTuple):
+class FidelityVerdict(NamedTuple):
     """What goes into `result.json`, and, in a sentence, what was past the bound; empty where nothing was."""
 
     summary: dict[str, Any] | None
     missed: str
 
 
-def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> Fidelity:
+def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> FidelityVerdict:
     """Judge what the nodes of `run` measured.
 
     Half of a link's messages may come as much too late as they like (a first one opens a connection);
@@ -121,7 +121,7 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> Fidelity:
     rows = run.rows("SELECT node, details FROM events WHERE kind = ? ORDER BY at_s, node", [EVENT])
     nodes = {node: json.loads(details) for node, details in rows}
     if not nodes:
-        return Fidelity(None, "")
+        return FidelityVerdict(None, "")
     links = [
         {"src": int(src), "dst": dst, **times} for dst, found in nodes.items() for src, times in found["links"].items()
     ]
@@ -138,7 +138,7 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> Fidelity:
         "links": links[:_SHOWN],
         "loop_lag_s": {str(node): found["loop_lag_s"] for node, found in sorted(nodes.items())},
     }
-    return Fidelity(summary, _sentence(missed, len(judged), bound) if missed else "")
+    return FidelityVerdict(summary, _sentence(missed, len(judged), bound) if missed else "")
 
 
 def _sentence(missed: list[dict[str, Any]], judged: int, bound: Mapping[str, float]) -> str:

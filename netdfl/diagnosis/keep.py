@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from netdfl.core.errors import RunError
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot
-from netdfl.record.forms import OPEN, Count, Nanoseconds, Node, Pair, Seconds, read_form
+from netdfl.record.forms import OPEN, Count, Nanoseconds, NodeField, Pair, Seconds, read_form
 from netdfl.record.plain_json import plain
 from netdfl.record.run import RunDirectory
 
@@ -26,9 +26,9 @@ class Told(TypedDict):
 
     text: str
     round: Count
-    roots: list[Node]
-    culprits: list[Node]
-    behind: list[Node]
+    roots: list[NodeField]
+    culprits: list[NodeField]
+    behind: list[NodeField]
     witness: list[Pair]
     began_s: Seconds
     found_s: Seconds
@@ -36,7 +36,7 @@ class Told(TypedDict):
 
 
 @with_config(OPEN)
-class Wait(TypedDict):
+class WaitForm(TypedDict):
     """What a node waits for, and since when: the awaited nodes are the keys."""
 
     since_ns: NotRequired[Nanoseconds]
@@ -47,8 +47,8 @@ class Wait(TypedDict):
 class Now(TypedDict):
     """One node of the snapshot."""
 
-    node: Node
-    wait: Wait | None
+    node: NodeField
+    wait: WaitForm | None
 
 
 @with_config(OPEN)

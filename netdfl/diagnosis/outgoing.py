@@ -15,7 +15,7 @@ MOST_KEPT = 256
 AWAITED = (Kind.DATA, Kind.REQUEST, Kind.REPLY)
 """The kinds of messages for which nodes wait."""
 
-Sent = tuple[NodeId, int, int, Kind]  # (dst, round, step, kind)
+SentKey = tuple[NodeId, int, int, Kind]  # (dst, round, step, kind)
 
 
 class Outgoing:
@@ -26,7 +26,7 @@ class Outgoing:
         self.inner, self.clock, self.keep = inner, clock, keep
         self.sending: tuple[Message, ...] = ()
         self.since_ns = 0
-        self._kept: OrderedDict[Sent, Message] = OrderedDict()
+        self._kept: OrderedDict[SentKey, Message] = OrderedDict()
 
     def attach(self, sink: Sink) -> None:
         """Deliver what arrives into `sink`."""
@@ -50,11 +50,11 @@ class Outgoing:
         while len(self._kept) > self.keep:
             self._kept.popitem(last=False)
 
-    def can_send_again(self, sent: Sent) -> bool:
+    def can_send_again(self, sent: SentKey) -> bool:
         """Whether the message is still kept."""
         return sent in self._kept
 
-    async def send_again(self, sent: Sent) -> None:
+    async def send_again(self, sent: SentKey) -> None:
         """Send a kept message as its next attempt. Raises KeyError where it is not kept."""
         before = self._kept[sent]
         again = before._replace(attempt=before.attempt + 1)

@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from netdfl.core.types import NodeId
 
-Path: TypeAlias = tuple[tuple[NodeId, int], ...]
+WaitPath: TypeAlias = tuple[tuple[NodeId, int], ...]
 
 
-class Probe(NamedTuple):
+class EdgeChasingProbe(NamedTuple):
     """`initiator`'s computation number `number`, on its way from `src` to `dst`.
 
     `path` are the nodes that it has come by, each with the round in which it waits. `sent` answers that
@@ -29,7 +29,7 @@ class Probe(NamedTuple):
     number: int
     src: NodeId
     dst: NodeId
-    path: Path = ()
+    path: WaitPath = ()
 
 
 Computation: TypeAlias = tuple[NodeId, int]
@@ -41,7 +41,7 @@ class AndDetector:
 
     node: NodeId
     deadlocked: bool = False
-    members: Path = ()
+    members: WaitPath = ()
     _waits_for: tuple[NodeId, ...] = ()
     _number: int = 0
     _seen: set[Computation] = field(default_factory=set)
@@ -52,12 +52,12 @@ class AndDetector:
         self._seen.clear()
         self.deadlocked = False
 
-    def start(self) -> list[Probe]:
+    def start(self) -> list[EdgeChasingProbe]:
         """Ask along every wait; call it where a wait has lasted for long."""
         self._number += 1
         return self._ask(self.node, self._number)
 
-    def receive(self, probe: Probe) -> list[Probe]:
+    def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
         """Pass a probe on, once per computation and wait; a node that runs drops it."""
         key = (probe.initiator, probe.number)
         if not self._waits_for or key in self._seen:
@@ -69,8 +69,8 @@ class AndDetector:
             return []
         return self._ask(*key, probe.path)
 
-    def _ask(self, initiator: NodeId, number: int, path: Path = ()) -> list[Probe]:
-        return [Probe("probe", initiator, number, self.node, source, path) for source in self._waits_for]
+    def _ask(self, initiator: NodeId, number: int, path: WaitPath = ()) -> list[EdgeChasingProbe]:
+        return [EdgeChasingProbe("probe", initiator, number, self.node, source, path) for source in self._waits_for]
 
 
 class _Engaged(NamedTuple):
@@ -78,7 +78,7 @@ class _Engaged(NamedTuple):
 
     by: NodeId
     due: int
-    members: Path = ()
+    members: WaitPath = ()
 
 
 @dataclass
@@ -87,7 +87,7 @@ class OrDetector:
 
     node: NodeId
     deadlocked: bool = False
-    members: Path = ()
+    members: WaitPath = ()
     _waits_for: tuple[NodeId, ...] = ()
     _number: int = 0
     _engaged: dict[Computation, _Engaged] = field(default_factory=dict)
@@ -98,12 +98,12 @@ class OrDetector:
         self._engaged.clear()
         self.deadlocked = False
 
-    def start(self) -> list[Probe]:
+    def start(self) -> list[EdgeChasingProbe]:
         """Query every awaited node; call it where a wait has lasted for long."""
         self._number += 1
         return self._engage((self.node, self._number), self.node)
 
-    def receive(self, probe: Probe) -> list[Probe]:
+    def receive(self, probe: EdgeChasingProbe) -> list[EdgeChasingProbe]:
         """Spread a first query, answer a later one, count a reply; a node that runs does nothing."""
         key = (probe.initiator, probe.number)
         if not self._waits_for:
@@ -111,14 +111,14 @@ class OrDetector:
         if probe.kind == "reply":
             return self._count(key, probe.path)
         if key in self._engaged:
-            return [Probe("reply", *key, self.node, probe.src)]
+            return [EdgeChasingProbe("reply", *key, self.node, probe.src)]
         return self._engage(key, probe.src)
 
-    def _engage(self, key: Computation, by: NodeId) -> list[Probe]:
+    def _engage(self, key: Computation, by: NodeId) -> list[EdgeChasingProbe]:
         self._engaged[key] = _Engaged(by, len(self._waits_for))
-        return [Probe("query", *key, self.node, source) for source in self._waits_for]
+        return [EdgeChasingProbe("query", *key, self.node, source) for source in self._waits_for]
 
-    def _count(self, key: Computation, path: Path) -> list[Probe]:
+    def _count(self, key: Computation, path: WaitPath) -> list[EdgeChasingProbe]:
         engaged = self._engaged.get(key)
         if engaged is None:
             return []
@@ -130,4 +130,4 @@ class OrDetector:
             self.deadlocked = self.deadlocked or key[1] == self._number
             self.members = members
             return []
-        return [Probe("reply", *key, self.node, engaged.by, members)]
+        return [EdgeChasingProbe("reply", *key, self.node, engaged.by, members)]

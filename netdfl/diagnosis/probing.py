@@ -20,9 +20,9 @@ from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.types import Kind, Message, NodeId, Payload
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
-from netdfl.diagnosis.probes import AndDetector, OrDetector, Probe
+from netdfl.diagnosis.probes import AndDetector, EdgeChasingProbe, OrDetector
 from netdfl.node.runtime import Node
-from netdfl.node.waits import Wait
+from netdfl.node.waits import OpenWait
 from netdfl.transport.base import Fate
 
 TIMES = 2
@@ -30,7 +30,7 @@ BACKOFF = 16
 AFTER_NS = 2 * NS_PER_S
 MOST_ATTEMPTS = 1 << 16
 
-Slot: TypeAlias = tuple[str, int, int]
+KindSlot: TypeAlias = tuple[str, int, int]
 
 
 class Probing:
@@ -43,7 +43,7 @@ class Probing:
         self.node, self.after_ns = node, after_ns
         self._found, self._still = found, still
         self._chase, self._diffuse = AndDetector(node.id), OrDetector(node.id)
-        self._wait: Wait | None = None
+        self._wait: OpenWait | None = None
         self._missing: frozenset[NodeId] = frozenset()
         self._proofs = 0
         self._fresh = self._told = False
@@ -87,16 +87,16 @@ class Probing:
         self._chase.wait(missing if wait is not None and self._for_all(wait) else ())
         self._diffuse.wait(missing if wait is not None and self._for_any(wait) else ())
 
-    def _open(self, wait: Wait) -> frozenset[NodeId]:
+    def _open(self, wait: OpenWait) -> frozenset[NodeId]:
         return (wait.sources or frozenset()) - wait.have - self.node.waits.gone - wait.silent
 
-    def _for_all(self, wait: Wait) -> bool:
+    def _for_all(self, wait: OpenWait) -> bool:
         return wait.need - len(wait.have) >= len(self._missing)
 
-    def _for_any(self, wait: Wait) -> bool:
+    def _for_any(self, wait: OpenWait) -> bool:
         return wait.need - len(wait.have) == 1
 
-    def _gave(self, to: NodeId, slot: Slot) -> bool:
+    def _gave(self, to: NodeId, slot: KindSlot) -> bool:
         """Whether this node has already sent what `to` awaits of it, or is past it."""
         kind, round, step = slot
         if kind == Kind.REPLY:
@@ -105,7 +105,7 @@ class Probing:
             return self.node.round > round
         return self._wait.round < round or self._wait.step >= step
 
-    def _will_give(self, to: NodeId, slot: Slot) -> bool:
+    def _will_give(self, to: NodeId, slot: KindSlot) -> bool:
         """Whether this node gives it whatever it waits for itself: it serves requests, or sends again."""
         kind, round, step = slot
         delivery = self.node.delivery
@@ -128,12 +128,12 @@ class Probing:
             self._detect(probe)
         elif self._gave(probe.src, slot):
             if not self._will_give(probe.src, slot):
-                self._send([Probe("sent", probe.initiator, probe.number, self.node.id, probe.src)])
+                self._send([EdgeChasingProbe("sent", probe.initiator, probe.number, self.node.id, probe.src)])
         elif not self._will_give(probe.src, slot):
             self._detect(probe)
         return Fate.DELIVERED
 
-    def _detect(self, probe: Probe) -> None:
+    def _detect(self, probe: EdgeChasingProbe) -> None:
         detector: AndDetector | OrDetector = self._chase if probe.kind == "probe" else self._diffuse
         self._send(detector.receive(probe))
         if detector.deadlocked and probe.initiator == self.node.id:
@@ -143,7 +143,7 @@ class Probing:
             if self._proofs == TIMES and not self._told:
                 self._tell(Cause.DEADLOCK, detector.members)
 
-    def _was_sent(self, probe: Probe) -> None:
+    def _was_sent(self, probe: EdgeChasingProbe) -> None:
         """An awaited node says that it has sent what this node awaits: then it is lost, or still on its way."""
         wait = self._wait
         if wait is None or probe.initiator != self.node.id or probe.src not in self._missing:
@@ -153,14 +153,14 @@ class Probing:
         if len(self._missing - sure) < wait.need - len(wait.have) and not self._told:
             self._tell(Cause.LOST_MESSAGE, [(node, wait.round) for node in sorted(sure)])
 
-    def _send(self, probes: Sequence[Probe]) -> None:
+    def _send(self, probes: Sequence[EdgeChasingProbe]) -> None:
         if not probes or self._still():
             return
         task = asyncio.get_running_loop().create_task(self.node.transport.send([self._message(p) for p in probes]))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _message(self, probe: Probe) -> Message:
+    def _message(self, probe: EdgeChasingProbe) -> Message:
         wait, me = self._wait, self.node
         slot = ("", 0, 0) if wait is None else (str(wait.kind), wait.round, wait.step)
         path = [list(each) for each in (*probe.path, (me.id, slot[1]))]
@@ -198,12 +198,12 @@ class Probing:
         )
 
 
-def _read(message: Message) -> tuple[Probe, Slot]:
+def _read(message: Message) -> tuple[EdgeChasingProbe, KindSlot]:
     """The probe in `message`. Raises KeyError, TypeError, ValueError for nonsense."""
     meta: Any = message.payload.meta
     kind, round, step = meta["slot"]
     path = tuple((int(node), int(own)) for node, own in meta["path"])
     if meta["kind"] not in ("probe", "query", "reply", "sent"):
         raise ValueError(meta["kind"])
-    probe = Probe(meta["kind"], int(meta["initiator"]), int(meta["number"]), message.src, message.dst, path)
+    probe = EdgeChasingProbe(meta["kind"], int(meta["initiator"]), int(meta["number"]), message.src, message.dst, path)
     return probe, (str(kind), int(round), int(step))

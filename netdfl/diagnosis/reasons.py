@@ -16,8 +16,8 @@ from netdfl.diagnosis.snapshot import (
     SILENT,
     TAKEN_FOR_GONE,
     Awaited,
+    AwaitedFate,
     EdgeNow,
-    Fate,
     Snapshot,
     State,
     WaitNow,
@@ -62,17 +62,17 @@ def reason(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Cause | None:
     by_state = dict.fromkeys(DOWN, Cause.UNREACHABLE) | dict.fromkeys(SILENT, Cause.BLOCKED_LOOP)
     if wait_of(snapshot, waiter).what is What.ROOM:
         return by_state.get(giver.state, Cause.FLOW_CONTROL)
-    if awaited.fate is Fate.LOST:
+    if awaited.fate is AwaitedFate.LOST:
         out = awaited.reason in _OUTAGE and not edge.up and (awaited.resent or edge.heals_ns is None)
         unheard = awaited.reason == LOST_BY_GONE and giver.state in DOWN and (awaited.resent or giver.back_ns is None)
         return Cause.UNREACHABLE if out or unheard else Cause.LOST_MESSAGE
     if not edge.up:
         return Cause.UNREACHABLE
     known = {
-        Fate.HELD: Cause.FLOW_CONTROL,
-        Fate.IN_FLIGHT: Cause.STRAGGLER,
-        Fate.MISSED: Cause.UNREACHABLE,
-        Fate.NEVER: Cause.DEADLOCK,
+        AwaitedFate.HELD: Cause.FLOW_CONTROL,
+        AwaitedFate.IN_FLIGHT: Cause.STRAGGLER,
+        AwaitedFate.MISSED: Cause.UNREACHABLE,
+        AwaitedFate.NEVER: Cause.DEADLOCK,
     }
     return known.get(awaited.fate) or (by_state | {State.RUNNING: Cause.STRAGGLER}).get(giver.state)
 
@@ -134,7 +134,7 @@ def _kind(snapshot: Snapshot, pair: Edge) -> tuple[int, Hashable]:
     """What makes reasons one clause: one kind of outage, with one end; and its place in the sentence."""
     cause, giver, edge = reason(snapshot, *pair) or Cause.DEADLOCK, snapshot.nodes[pair[1]], edge_of(snapshot, pair)
     awaited = awaited_of(snapshot, pair)
-    if cause is Cause.UNREACHABLE and awaited.fate is Fate.MISSED:
+    if cause is Cause.UNREACHABLE and awaited.fate is AwaitedFate.MISSED:
         return 2, "missed"
     if cause is Cause.UNREACHABLE and giver.state in DOWN and (edge.up or awaited.reason == LOST_BY_GONE):
         return 0, (giver.state.value, giver.back_ns is None, giver.back_ns or 0)
@@ -214,7 +214,7 @@ def _cause_of_loss(snapshot: Snapshot, pair: Edge, *, many: bool) -> str:
 
 
 def _unreachable_words(snapshot: Snapshot, culprits: Sequence[NodeId], pairs: Sequence[Edge]) -> str:
-    if awaited_of(snapshot, pairs[0]).fate is Fate.MISSED:
+    if awaited_of(snapshot, pairs[0]).fate is AwaitedFate.MISSED:
         return f"which crashed and, since {'their' if len(culprits) > 1 else 'its'} return, " + (
             "are past that round" if len(culprits) > 1 else "is past that round"
         )

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from netdfl.core.types import Kind, NodeId
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.outgoing import Sent
+from netdfl.diagnosis.outgoing import SentKey
 from netdfl.diagnosis.snapshot import Snapshot, What
 
 OnStall: TypeAlias = Literal["stop", "skip", "resend"]
@@ -35,12 +35,12 @@ class Resend:
     kind: Kind = Kind.DATA
 
     @property
-    def sent(self) -> Sent:
+    def sent(self) -> SentKey:
         """What `src` calls the message."""
         return self.dst, self.round, self.step, self.kind
 
 
-Step: TypeAlias = Skip | Resend
+RecoveryStep: TypeAlias = Skip | Resend
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Recovery:
     can_send_again: Callable[[Resend], bool]
     resent: Counter[Resend] = field(default_factory=Counter)
 
-    def steps(self, finding: Finding, snapshot: Snapshot) -> list[Step]:
+    def steps(self, finding: Finding, snapshot: Snapshot) -> list[RecoveryStep]:
         """What ends `finding`; empty where nothing does, so that the run has to stop."""
         if not finding.permanent or finding.suspected:
             return []
@@ -59,13 +59,13 @@ class Recovery:
             return self._skips(finding, snapshot)
         return self._resends(finding, snapshot) if self.choice == "resend" else []
 
-    def _skips(self, finding: Finding, snapshot: Snapshot) -> list[Step]:
+    def _skips(self, finding: Finding, snapshot: Snapshot) -> list[RecoveryStep]:
         waits = {root: snapshot.nodes[root].wait for root in finding.roots}
         if any(wait is None or wait.what is What.ROOM for wait in waits.values()):
             return []
         return [Skip(root, frozenset(s for node, s in finding.witness if node == root)) for root in finding.roots]
 
-    def _resends(self, finding: Finding, snapshot: Snapshot) -> list[Step]:
+    def _resends(self, finding: Finding, snapshot: Snapshot) -> list[RecoveryStep]:
         if finding.cause is not Cause.LOST_MESSAGE:
             return []
         steps = [_lost(snapshot, root, culprit) for root, culprit in finding.witness]

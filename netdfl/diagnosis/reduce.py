@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.snapshot import DOWN, Awaited, Fate, NodeNow, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import DOWN, Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow, What
 
 
 class Supply(Enum):
@@ -28,12 +28,12 @@ def supply(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) ->
     awaited, giver = wait.awaited[source], snapshot.nodes[source]
     edge = snapshot.edge(*(awaited.edge or (source, waiter)))
     cut_for_good = not edge.up and edge.heals_ns is None and wait.what is not What.ROOM
-    if awaited.fate is Fate.IN_FLIGHT:
+    if awaited.fate is AwaitedFate.IN_FLIGHT:
         return Supply.SURE
-    if awaited.fate is Fate.HELD:
+    if awaited.fate is AwaitedFate.HELD:
         return Supply.NEVER if cut_for_good else Supply.SURE
-    lost = awaited.fate is Fate.LOST and not (awaited.resent or awaited.replaced)
-    if awaited.fate in (Fate.NEVER, Fate.MISSED) or lost or cut_for_good:
+    lost = awaited.fate is AwaitedFate.LOST and not (awaited.resent or awaited.replaced)
+    if awaited.fate in (AwaitedFate.NEVER, AwaitedFate.MISSED) or lost or cut_for_good:
         return Supply.NEVER
     return _from_state(giver, awaited)
 
@@ -43,7 +43,7 @@ def _from_state(giver: NodeNow, awaited: Awaited) -> Supply:
         return Supply.SURE
     if giver.state in DOWN:
         return Supply.NEVER if giver.back_ns is None else Supply.SURE
-    if awaited.fate is Fate.LOST and awaited.resent:
+    if awaited.fate is AwaitedFate.LOST and awaited.resent:
         return Supply.SURE
     return Supply.NEVER if giver.state is State.FINISHED else Supply.IF_RELEASED
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from netdfl.core.types import Edge
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.reasons import awaited_of, edge_of, reason, wait_of
-from netdfl.diagnosis.snapshot import Fate, Snapshot, What
+from netdfl.diagnosis.snapshot import AwaitedFate, Snapshot, What
 
 SKIP = "wait.on_stall: skip"
 RESEND = "wait.on_stall: resend"
@@ -67,7 +67,7 @@ def _for_good(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
             yield RESEND
         if kinds == {What.MESSAGE} and not any(each.notice for each in awaited):
             yield ANSWERED
-    if causes == {Cause.UNREACHABLE} and not any(each.fate is Fate.MISSED for each in awaited):
+    if causes == {Cause.UNREACHABLE} and not any(each.fate is AwaitedFate.MISSED for each in awaited):
         yield from _detected(snapshot, pairs)
     if kinds == {What.REPLY} and causes <= {Cause.DEADLOCK, None}:
         yield HALVES

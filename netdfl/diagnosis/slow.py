@@ -17,7 +17,7 @@ from netdfl.diagnosis.reasons import (
     sentence,
     wait_of,
 )
-from netdfl.diagnosis.snapshot import SILENT, Fate, Snapshot
+from netdfl.diagnosis.snapshot import SILENT, AwaitedFate, Snapshot
 
 
 def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -> list[Finding]:
@@ -43,7 +43,7 @@ def _together(snapshot: Snapshot, cause: Cause, pair: Edge) -> Hashable:
 
 
 def _by_message(snapshot: Snapshot, pair: Edge) -> bool:
-    return awaited_of(snapshot, pair).fate in (Fate.IN_FLIGHT, Fate.LOST)
+    return awaited_of(snapshot, pair).fate in (AwaitedFate.IN_FLIGHT, AwaitedFate.LOST)
 
 
 def _ends(snapshot: Snapshot, start: NodeId, stuck: Collection[NodeId]) -> Iterator[tuple[Cause, Edge]]:

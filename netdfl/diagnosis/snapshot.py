@@ -46,7 +46,7 @@ class What(StrEnum):
     ROOM = "room"
 
 
-class Fate(StrEnum):
+class AwaitedFate(StrEnum):
     """What became of a message that somebody waits for.
 
     `UNSENT`: its sender has not come to it yet. `HELD`: a full mailbox or a link that is down keeps
@@ -79,7 +79,7 @@ class Awaited:
     is the entry of its events that lost it.
     """
 
-    fate: Fate = Fate.UNSENT
+    fate: AwaitedFate = AwaitedFate.UNSENT
     reason: str = ""
     edge: Edge | None = None
     resent: bool = False

@@ -13,7 +13,8 @@ from typing_extensions import TypedDict
 
 from netdfl.fleet.script import Return, find_return
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.record.forms import OPEN, Count, Nanoseconds, Node, Seconds, read_form
+from netdfl.record.forms import OPEN, Count, Nanoseconds, Seconds, read_form
+from netdfl.record.forms import NodeField as Node
 from netdfl.record.run import RunDirectory
 from netdfl.transport.identity import MOST_EPOCH
 

@@ -20,8 +20,10 @@ from netdfl.fleet.by_hand_record import NodeRecord
 from netdfl.fleet.containers_compose import SOCKET
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
-from netdfl.packets.forwarder import Forwarder, Timer
-from netdfl.packets.received import Received, open_received
+from netdfl.packets.forwarder import Forwarder
+from netdfl.packets.forwarder import NanosecondTimer as Timer
+from netdfl.packets.received import HandedOverForwarder as Received
+from netdfl.packets.received import open_received
 from netdfl.record.run import RunDirectory
 from netdfl.scenario.load import loads
 

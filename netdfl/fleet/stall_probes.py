@@ -16,7 +16,8 @@ from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up, unfini
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.keep import keep_stall
 from netdfl.diagnosis.outages import Outages
-from netdfl.diagnosis.recover import Recovery, Resend, Skip, Step
+from netdfl.diagnosis.recover import Recovery, Resend, Skip
+from netdfl.diagnosis.recover import RecoveryStep as Step
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import LEAST_NS, Pace, Watch, Window
 from netdfl.fleet.advice import options_of

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from netdfl.core.clock import Clock, Timer
 from netdfl.core.types import NodeId
 from netdfl.node.worker import settle
-from netdfl.training.service import Outcome, one_by_one
+from netdfl.training.service import CallOutcome as Outcome
+from netdfl.training.service import one_by_one
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from netdfl.links.rules.loss import Bernoulli, Loss
 from netdfl.links.rules.mahimahi import rate_stage
 from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.rounds import ByRound
-from netdfl.links.rules.state import State
-from netdfl.links.rules.tcp import Table, Tcp
+from netdfl.links.rules.state import LinkState
+from netdfl.links.rules.tcp import Tcp, TcpTable
 from netdfl.links.schedule.active_changes import UNSAID, Effective, Piece
 
 _NO_RULE: Mapping[str, Any] = {
@@ -68,7 +68,7 @@ class Maker:
             if key in used:
                 yield self._stage(key, self.value(key, base[key].value), pieces)
 
-    def tcp(self, base: Mapping[str, Effective], used: Collection[str], table: Table) -> Iterator[Stage]:
+    def tcp(self, base: Mapping[str, Effective], used: Collection[str], table: TcpTable) -> Iterator[Stage]:
         """The stages of a link whose units are messages over TCP, where any key is in `used`."""
         if "state" in used:
             yield self._stage("state", self.value("state", base["state"].value), ())
@@ -79,7 +79,7 @@ class Maker:
     def _stage(self, key: str, value: Any, pieces: Sequence[Piece]) -> Stage:
         seed = self.seed(key)
         if key == "state":
-            return State(value, _table(pieces, key, lambda now: None if now.value == "up" else now.value))
+            return LinkState(value, _table(pieces, key, lambda now: None if now.value == "up" else now.value))
         if key == "loss":
             return Loss(value, _table(pieces, key, lambda now: self.value(key, now.value) or _lossless()))
         if key == "duplicate":

@@ -14,21 +14,21 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.building import Maker
 from netdfl.links.path import INSTANT_CHANGES, Path, fuse
-from netdfl.links.rules.base import LinkRule, Outcome
+from netdfl.links.rules.base import LinkRule, StageOutcome
 from netdfl.links.rules.disorder import Checksum, Corrupt
 from netdfl.links.rules.mahimahi import rate_stage
-from netdfl.links.rules.tcp import Table
+from netdfl.links.rules.tcp import TcpTable
 from netdfl.links.schedule.active_changes import ByTarget, Effective, Overlays, by_rounds, effective, few_edges
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec
 
 
-class Step(NamedTuple):
+class ChangedUnit(NamedTuple):
     """What a change does to one unit: an outcome of stage `place` of its path."""
 
     path: Path
     place: int
-    outcome: Outcome
+    outcome: StageOutcome
 
 
 class _Shared:
@@ -61,7 +61,7 @@ class Links:
     )
 
     def __init__(
-        self, spec: LinksSpec, streams: Streams, events: Sequence[CompiledEvent] = (), tcp: Table | None = None
+        self, spec: LinksSpec, streams: Streams, events: Sequence[CompiledEvent] = (), tcp: TcpTable | None = None
     ) -> None:
         """`events` is the compiled schedule: what it will change decides how each path is built.
 
@@ -108,7 +108,7 @@ class Links:
         path = self._paths.get((src, dst))
         return self._build((src, dst)) if path is None else path
 
-    def apply(self, event: CompiledEvent, now_ns: int) -> list[Step]:
+    def apply(self, event: CompiledEvent, now_ns: int) -> list[ChangedUnit]:
         """Make a clocked `set` or `unset`; what becomes of what the stages hold, in order.
 
         Events by round are in the paths from the start, and those on nodes' lives are not the links'
@@ -127,14 +127,15 @@ class Links:
             edges = [edge for edge in self._paths if any(edge in block for block in event.blocks)]
         return [self._paths[edge] for edge in sorted(set(edges)) if edge in self._paths]
 
-    def _change(self, path: Path, now_ns: int) -> list[Step]:
+    def _change(self, path: Path, now_ns: int) -> list[ChangedUnit]:
         edge = path.edge
         values = effective(self._base(edge), self._overlays.on_link(edge))
         change = Maker(self._streams, edge).event(self._values[edge], values)
         self._values[edge] = values
-        return [Step(path, place, outcome) for place, outcome in path.changed(change, now_ns)] if change.changes else []
+        outcomes = path.changed(change, now_ns) if change.changes else ()
+        return [ChangedUnit(path, place, outcome) for place, outcome in outcomes]
 
-    def _change_node(self, node: NodeId, key: str, now_ns: int) -> Iterator[Step]:
+    def _change_node(self, node: NodeId, key: str, now_ns: int) -> Iterator[ChangedUnit]:
         shared = self._shared.get((node, key))
         if shared is None:
             return
@@ -143,7 +144,7 @@ class Links:
         shared.value = value
         for outcome in shared.stage.changed(change, now_ns):
             path = self._paths[outcome.unit.src, outcome.unit.dst]
-            yield Step(path, 0 if key == "uplink" else path.own.stop, outcome)
+            yield ChangedUnit(path, 0 if key == "uplink" else path.own.stop, outcome)
 
     def _base(self, edge: Edge) -> dict[str, Effective]:
         spec = self._spec.link(edge)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from netdfl.links.channel import Links
 from netdfl.links.path import Path
-from netdfl.links.rules.base import Departure, Dropped, Outcome, Transit
+from netdfl.links.rules.base import Departure, Dropped, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import tie_break
 from netdfl.links.schedule.events import CompiledEvent
 
@@ -49,7 +49,7 @@ class Drive:
         """Put `unit` on `path` at `at_ns`, when `run` gets there."""
         self._push(path, -1, Departure(unit, at_ns))
 
-    def take(self, path: Path, place: int, outcome: Outcome, now_ns: int) -> None:
+    def take(self, path: Path, place: int, outcome: StageOutcome, now_ns: int) -> None:
         """Act on an outcome of stage `place`: go on, wait, hold or end."""
         unit = outcome.unit
         unit.pending = None
@@ -97,7 +97,7 @@ class Drive:
         self._arrived(unit, now_ns)
 
 
-class Fate(NamedTuple):
+class UnitEnd(NamedTuple):
     """The end of a unit: it arrived at `at_ns`, or was dropped then for a `reason`."""
 
     at_ns: int
@@ -107,14 +107,16 @@ class Fate(NamedTuple):
 
 def drive(
     links: Links, events: Sequence[CompiledEvent], sent: Iterable[tuple[int, Transit]], seed: int = 0
-) -> list[Fate]:
+) -> list[UnitEnd]:
     """Send each unit at its time through `links` under the clocked `events`; the fates, in order of time.
 
     At one moment, scheduled events come before units. Units that a link holds for ever have no fate.
     """
-    fates: list[Fate] = []
+    fates: list[UnitEnd] = []
     run = Drive(
-        seed, lambda unit, at: fates.append(Fate(at, unit)), lambda unit, why, at: fates.append(Fate(at, unit, why))
+        seed,
+        lambda unit, at: fates.append(UnitEnd(at, unit)),
+        lambda unit, why, at: fates.append(UnitEnd(at, unit, why)),
     )
     for at_ns, unit in sent:
         run.submit(links.path(unit.src, unit.dst), unit, at_ns)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from netdfl.core.types import Edge
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, LinkEvent, LinkRule, Outcome, Stage, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, LinkEvent, LinkRule, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
 
 
@@ -31,7 +31,7 @@ class Fused(Stage):
         self.stages = tuple(stages)
         self._copying = any(isinstance(stage, Duplicate) for stage in self.stages)
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Take `unit` through all stages at once."""
         if self._copying:
             return self._go(unit, now_ns, 0)
@@ -43,7 +43,7 @@ class Fused(Stage):
             at_ns = after_ns
         return (Departure(unit, at_ns),)
 
-    def _go(self, unit: Transit, at_ns: int, first: int) -> Sequence[Outcome]:
+    def _go(self, unit: Transit, at_ns: int, first: int) -> Sequence[StageOutcome]:
         for place in range(first, len(self.stages)):
             stage = self.stages[place]
             if isinstance(stage, Duplicate):
@@ -55,10 +55,10 @@ class Fused(Stage):
             at_ns = after_ns
         return (Departure(unit, at_ns),)
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Change the stages before the first that delays; what they release goes on through the rest."""
         instant = next((p for p, stage in enumerate(self.stages) if not stage.instant), len(self.stages))
-        outcomes: list[Outcome] = []
+        outcomes: list[StageOutcome] = []
         for place in reversed(range(instant)):
             for outcome in self.stages[place].changed(event, now_ns):
                 if isinstance(outcome, Departure):
@@ -96,7 +96,7 @@ class Path:
         self.own = range(len(first), len(first) + len(own))
         self.stages: tuple[LinkRule, ...] = (*first, *own, *(() if downlink is None else (downlink,)), *last)
 
-    def changed(self, event: LinkEvent, now_ns: int) -> list[tuple[int, Outcome]]:
+    def changed(self, event: LinkEvent, now_ns: int) -> list[tuple[int, StageOutcome]]:
         """Change the link's own stages; each outcome with the stage that it comes from.
 
         From the last stage to the first, so that what a stage releases meets the new values behind it.

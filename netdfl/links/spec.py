@@ -24,7 +24,7 @@ from netdfl.links.selectors import Groups, Selector, is_edges, parse_edges, pars
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class LinkKey:
     """One key of a link: its table, the key that chooses in it, the default, and the short form's parameter."""
 
     table: Mapping[str, Callable[..., Any]]
@@ -33,14 +33,14 @@ class Slot:
     short: str
 
 
-_RATE = Slot(RATES, "kind", "serial", "rate")
-SLOTS: Mapping[str, Slot] = {
-    "loss": Slot(LOSSES, "model", "bernoulli", "probability"),
-    "latency": Slot(LATENCIES, "dist", "constant", "delay"),
+_RATE = LinkKey(RATES, "kind", "serial", "rate")
+SLOTS: Mapping[str, LinkKey] = {
+    "loss": LinkKey(LOSSES, "model", "bernoulli", "probability"),
+    "latency": LinkKey(LATENCIES, "dist", "constant", "delay"),
     "rate": _RATE,
-    "duplicate": Slot(DUPLICATES, "kind", "keyed", "probability"),
-    "corrupt": Slot(CORRUPTIONS, "kind", "keyed", "probability"),
-    "reorder": Slot(REORDERINGS, "kind", "keyed", "probability"),
+    "duplicate": LinkKey(DUPLICATES, "kind", "keyed", "probability"),
+    "corrupt": LinkKey(CORRUPTIONS, "kind", "keyed", "probability"),
+    "reorder": LinkKey(REORDERINGS, "kind", "keyed", "probability"),
     "uplink": _RATE,
     "downlink": _RATE,
 }

@@ -117,7 +117,7 @@ def heard(state: GossipState, inbox: Inbox, came: Mapping[int, Tensor]) -> Gossi
 def exchanged(state: GossipState, own: Tensor, inbox: Inbox, view: View) -> tuple[GossipState, Tensor]:
     """x + sum_j W_ij (x_j - x) over the exchanges that are not known to have failed; those that failed are undone."""
     mixed, still_open = own.clone(), dict(state.open)
-    heard = {_exchange(m.dst, m.round, m.step): taken for m, taken in inbox.answers}
+    heard = {_exchange(m.dst, m.round, m.step): taken for m, taken in inbox.acknowledgements}
     for key in sorted(heard.keys() & still_open.keys()):
         change = still_open.pop(key)
         if not heard[key]:

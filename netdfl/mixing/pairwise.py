@@ -17,7 +17,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload, View
 from netdfl.mixing.payloads import pack, vector
 
-Order = Literal["random", "successor"]
+PeerChoice = Literal["random", "successor"]
 
 
 class PairwiseState(NamedTuple):
@@ -33,7 +33,7 @@ class Pairwise:
     `step` says whether a node's local steps count before or after its own exchange of the round.
     """
 
-    order: Order
+    order: PeerChoice
     streams: Streams
     halves: bool = False
     step: Literal["before", "after"] = "before"

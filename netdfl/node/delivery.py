@@ -2,13 +2,13 @@
 
 A request is sent again until its reply is here; who answered it remembers the reply, and a copy moves nothing.
 
-The answer is a message over the reverse link, with that link's faults and bytes. A message's id is (sender,
-epoch, round, step, receiver); whatever its attempt, the receiver takes an id once, and answers every
-copy. Until the answer comes the message is in limbo: neither its sender's nor lost. Time alone never gives it
-back to the sender, who can't know whether it was the message or the answer that was lost: what is given
+An acknowledgement is a message over the reverse link, with that link's faults and bytes. A message's id is (sender,
+epoch, round, step, receiver); whatever its attempt, the receiver takes an id once, and acknowledges
+every copy. Until that comes the message is neither its sender's nor lost. Time alone never gives it back to the
+sender, who can't know whether it was the message or the acknowledgement that was lost: what is given
 back and has arrived all the same would be there twice. Only a refusal gives it back.
 
-A node that may live again from a checkpoint answers what it has read once that is durable: what it
+A node that may live again from a checkpoint acknowledges what it has read once that is durable: what it
 took and had not saved is sent again to its later life.
 """
 
@@ -23,7 +23,7 @@ from statistics import median
 from typing import Literal, TypeAlias
 
 from netdfl.core.clock import Clock, Timer
-from netdfl.core.types import Answer, Kind, Message, NodeId, Payload
+from netdfl.core.types import Acknowledgement, Kind, Message, NodeId, Payload
 from netdfl.transport.base import Fate, Sink, Transport
 
 Id: TypeAlias = tuple[NodeId, int, int, int]
@@ -38,10 +38,10 @@ _REFUSALS = (Fate.LATE, Fate.REFUSED)
 
 @dataclass(frozen=True, kw_only=True)
 class Resending:
-    """How long to wait for an answer, and how many times a message is sent again before it is left in limbo.
+    """How long to wait for an acknowledgement, and how many times a message is sent again without one.
 
     The time doubles with each attempt, five times at most. `auto` is three times the median of the last
-    answers, at least 20 ms; before the first answer half a second.
+    ones, at least 20 ms; before the first half a second.
     """
 
     timeout_ns: int | Literal["auto"] = "auto"
@@ -49,7 +49,7 @@ class Resending:
 
 
 @dataclass(slots=True)
-class _Unanswered:
+class _Unacknowledged:
     message: Message
     sent_ns: list[int]
     timer: Timer | None = None
@@ -61,16 +61,16 @@ class Acknowledged:
     def __init__(self, node: NodeId, epoch: int, inner: Transport, clock: Clock, how: Resending) -> None:
         """Deliver for `node`, which lives for the `epoch`-th time, through `inner`.
 
-        `keeps` (set it where the node's state is saved): an answer waits until what it answers is durable.
-        `gave_up` is told of every message that is not sent again, though nobody answered it.
+        `keeps` (set it where the node's state is saved): a message is acknowledged once it is durable.
+        `gave_up` is told of every message that is not sent again, though nobody acknowledged it.
         """
         self.node, self.epoch, self.inner, self.clock, self.how = node, epoch, inner, clock, how
         self.still: Callable[[], bool] = lambda: False
         self.keeps = False
         self.refused: set[tuple[NodeId, int, int]] = set()
         self.gave_up: Callable[[Message], None] = lambda message: None
-        self._limbo: dict[Id, _Unanswered] = {}
-        self._answers: list[Answer] = []
+        self._unacknowledged: dict[Id, _Unacknowledged] = {}
+        self._acknowledged: list[Acknowledgement] = []
         self._held: dict[tuple[NodeId, int, int], Message] = {}
         self._saved: Mapping[str, int] = {}
         self._took: deque[int] = deque(maxlen=16)
@@ -81,16 +81,16 @@ class Acknowledged:
     # as a transport
 
     def attach(self, sink: Sink) -> None:
-        """Deliver what arrives into `sink`, and answer it."""
+        """Deliver what arrives into `sink`, and acknowledge it."""
         self._sink = sink
         self.inner.attach(self)
 
     async def send(self, messages: Sequence[Message]) -> None:
-        """Hand the messages over; what is data, or a request, stays in limbo until it is answered."""
+        """Hand the messages over; what is data, or a request, is unacknowledged until it is answered."""
         now = self.clock.now_ns()
         data = [message for message in messages if message.kind in (Kind.DATA, Kind.REQUEST)]
         for message in data:
-            self._limbo[_id(message.dst, message)] = _Unanswered(message, [now])
+            self._unacknowledged[_id(message.dst, message)] = _Unacknowledged(message, [now])
         await self.inner.send(messages)
         for message in data:
             self._arm(_id(message.dst, message))
@@ -103,54 +103,54 @@ class Acknowledged:
     def close(self) -> None:
         """Send nothing again from now on."""
         self._closed = True
-        for entry in self._limbo.values():
+        for entry in self._unacknowledged.values():
             if entry.timer is not None:
                 entry.timer.cancel()
 
-    # what is in limbo
+    # what is unacknowledged
 
-    def unanswered(self) -> list[Message]:
-        """The messages that are in limbo, in the order in which they were sent."""
-        return [entry.message for entry in self._limbo.values()]
+    def unacknowledged(self) -> list[Message]:
+        """The unacknowledged messages, in the order in which they were sent."""
+        return [entry.message for entry in self._unacknowledged.values()]
 
     def unsettled(self) -> list[Message]:
-        """What is in limbo, and what was answered since `take_answers`: a later life has to hear of it again.
+        """What is unacknowledged, and what came since `take_acknowledged`: a later life has to hear of it again.
 
         Requests are of this life alone: a later one asks anew.
         """
-        limbo = [message for message in self.unanswered() if message.kind is not Kind.REQUEST]
-        return [*limbo, *(answer.message for answer in self._answers)]
+        open = [message for message in self.unacknowledged() if message.kind is not Kind.REQUEST]
+        return [*open, *(each.message for each in self._acknowledged)]
 
     def asks(self, peer: NodeId) -> bool:
         """Whether a request to `peer` is sent again unless its reply comes first."""
-        entries = self._limbo.values()
+        entries = self._unacknowledged.values()
         return any(e.message.kind is Kind.REQUEST and e.message.dst == peer and e.timer is not None for e in entries)
 
     @property
     def due_again(self) -> tuple[tuple[NodeId, int, int], ...]:
-        """What is sent again unless an answer comes first, as (receiver, round, step)."""
-        waiting = [(id[0], id[2], id[3]) for id, entry in self._limbo.items() if entry.timer is not None]
+        """What is sent again unless it is acknowledged first, as (receiver, round, step)."""
+        waiting = [(id[0], id[2], id[3]) for id, entry in self._unacknowledged.items() if entry.timer is not None]
         return () if self._closed else tuple(waiting)
 
     @property
     def left(self) -> tuple[tuple[NodeId, int, int], ...]:
-        """What is in limbo, as (receiver, round, step): where this life is over, a later one sends it again."""
-        return tuple((id[0], id[2], id[3]) for id in self._limbo)
+        """What is unacknowledged, as (receiver, round, step): where this life is over, a later one sends it again."""
+        return tuple((id[0], id[2], id[3]) for id in self._unacknowledged)
 
-    def take_answers(self) -> list[Answer]:
+    def take_acknowledged(self) -> list[Acknowledgement]:
         """What was said of this node's messages since the last time, once."""
-        answers, self._answers = self._answers, []
-        return answers
+        said, self._acknowledged = self._acknowledged, []
+        return said
 
     def adopt(self, messages: Sequence[Message]) -> None:
-        """Go on with what an earlier life of this node had in limbo; as of this life, for older ones are refused."""
+        """Go on with what an earlier life of this node had unacknowledged, as of this life: older ones are refused."""
         now = self.clock.now_ns()
         for message in (each._replace(epoch=self.epoch) for each in messages):
-            self._limbo[_id(message.dst, message)] = _Unanswered(message, [now])
+            self._unacknowledged[_id(message.dst, message)] = _Unacknowledged(message, [now])
             self._arm(_id(message.dst, message))
 
     def _arm(self, id: Id) -> None:
-        entry = self._limbo.get(id)
+        entry = self._unacknowledged.get(id)
         if entry is None or self._closed:
             return
         attempt = len(entry.sent_ns) - 1
@@ -163,7 +163,7 @@ class Acknowledged:
         return max(LEAST_NS, FACTOR * int(median(self._took))) if self._took else FIRST_NS
 
     def _again(self, id: Id) -> None:
-        entry = self._limbo.get(id)
+        entry = self._unacknowledged.get(id)
         if entry is None or self._closed:
             return
         if self.still():
@@ -192,9 +192,9 @@ class Acknowledged:
             self._sink.when_room(callback)
 
     def deliver(self, message: Message) -> Fate | None:
-        """Take a message and answer it, or take an answer. See `Sink`."""
+        """Take a message and acknowledge it, or take an acknowledgement. See `Sink`."""
         if message.kind is Kind.ACK:
-            return self._answered(message)
+            return self._take(message)
         if message.kind is Kind.REPLY:
             self._replied(message)
         fate = self._sink.deliver(message) if self._sink is not None else None
@@ -205,35 +205,35 @@ class Acknowledged:
             self.refused.add(id)
         meta = {"taken": id not in self.refused, "epoch": message.epoch}
         head = (self.node, message.src, Kind.ACK, self.epoch, message.round, message.step, message.attempt)
-        self._answer(id, Message(*head, Payload(meta=meta)), at_once=fate is Fate.REFUSED)
+        self._acknowledge(id, Message(*head, Payload(meta=meta)), at_once=fate is Fate.REFUSED)
         return fate
 
-    def _answer(self, id: tuple[NodeId, int, int], answer: Message, *, at_once: bool) -> None:
+    def _acknowledge(self, id: tuple[NodeId, int, int], ack: Message, *, at_once: bool) -> None:
         if self._closed:
             return
         if at_once or not self.keeps or _is_in(self._saved, id):
-            self._post(answer)
+            self._post(ack)
         else:
-            self._held[id] = answer
+            self._held[id] = ack
 
     def saved(self, read: Mapping[str, int]) -> None:
-        """What is `read` (see `Mailbox.memory`) is durable: answer it, now and from now on."""
+        """What is `read` (see `Mailbox.memory`) is durable: acknowledge it, now and from now on."""
         self._saved = read
         for id in [each for each in self._held if _is_in(read, each)]:
             self._post(self._held.pop(id))
 
     def _replied(self, reply: Message) -> None:
-        entry = self._limbo.pop((reply.src, self.epoch, reply.round, reply.step), None)
+        entry = self._unacknowledged.pop((reply.src, self.epoch, reply.round, reply.step), None)
         if entry is not None and entry.timer is not None:
             entry.timer.cancel()
         if entry is not None and len(entry.sent_ns) == 1:
             self._took.append(self.clock.now_ns() - entry.sent_ns[0])
 
-    def _answered(self, ack: Message) -> Fate:
+    def _take(self, ack: Message) -> Fate:
         taken, epoch = ack.payload.meta.get("taken"), ack.payload.meta.get("epoch")
         if type(taken) is not bool or type(epoch) is not int:
             return Fate.REFUSED
-        entry = self._limbo.pop((ack.src, epoch, ack.round, ack.step), None)
+        entry = self._unacknowledged.pop((ack.src, epoch, ack.round, ack.step), None)
         if entry is None:
             return Fate.DUPLICATE
         if entry.timer is not None:
@@ -241,7 +241,7 @@ class Acknowledged:
         first = entry.message.attempt + 1 - len(entry.sent_ns)
         if 0 <= ack.attempt - first < len(entry.sent_ns):
             self._took.append(self.clock.now_ns() - entry.sent_ns[ack.attempt - first])
-        self._answers.append(Answer(entry.message, taken))
+        self._acknowledged.append(Acknowledgement(entry.message, taken))
         return Fate.DELIVERED
 
 

@@ -20,9 +20,9 @@ MOST_SAID = 500
 _ASIDE = (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
 _OF_ROUNDS = (Kind.DATA, Kind.NOTICE)
 
-Key: TypeAlias = tuple[str, int, int, int, int]
+MessageKey: TypeAlias = tuple[str, int, int, int, int]
 """What tells the messages of one edge apart: kind, epoch, round, step, attempt."""
-Settled: TypeAlias = tuple[Key, int, int | None, str]
+Settled: TypeAlias = tuple[MessageKey, int, int | None, str]
 """A message whose fate is known: its key, when it was sent and arrived (None: never), its fate."""
 
 
@@ -39,7 +39,7 @@ class EdgeCount:
     delivered: int = 0
     lost: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
-    flying: dict[Key, int] = field(default_factory=dict)
+    flying: dict[MessageKey, int] = field(default_factory=dict)
     last: deque[Settled] = field(default_factory=lambda: deque(maxlen=LAST))
     last_lost: deque[Settled] = field(default_factory=lambda: deque(maxlen=LAST_LOST))
     slots: dict[tuple[str, int], Slots] = field(default_factory=dict)

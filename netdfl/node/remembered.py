@@ -1,7 +1,7 @@
 """What a node must remember beside its algorithm's state, so that a later life takes each message once.
 
 Made at a round's end, together with the state: whose messages it has read, what it refused, and its own
-messages of which it does not know what became. Answers to what it has read leave only once this is durable:
+messages of which it does not know what became. It acknowledges what it has read only once this is durable:
 what it took and had not saved is still its sender's to send again.
 """
 
@@ -22,8 +22,8 @@ _NOBODY = bytes(8)
 _NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
-class Sent(NamedTuple):
-    """A message in limbo: its receiver, and its frame as bytes, shape (n,) of uint8."""
+class Unacknowledged(NamedTuple):
+    """An unacknowledged message: its receiver, and its frame as bytes, shape (n,) of uint8."""
 
     dst: NodeId
     frame: Tensor
@@ -34,7 +34,7 @@ class Remembered(NamedTuple):
 
     read: Mapping[str, int] = _NOTHING
     refused: tuple[tuple[NodeId, int, int], ...] = ()
-    limbo: tuple[Sent, ...] = ()
+    unacknowledged: tuple[Unacknowledged, ...] = ()
 
 
 def remember(node: Node) -> Remembered:
@@ -42,12 +42,12 @@ def remember(node: Node) -> Remembered:
     read = node.mailbox.memory()
     if node.delivery is None:
         return Remembered(read)
-    limbo = tuple(Sent(message.dst, _frame(message)) for message in node.delivery.unsettled())
-    return Remembered(read, tuple(sorted(node.delivery.refused)), limbo)
+    unacknowledged = tuple(Unacknowledged(message.dst, _frame(message)) for message in node.delivery.unsettled())
+    return Remembered(read, tuple(sorted(node.delivery.refused)), unacknowledged)
 
 
 def durable(node: Node, memory: Remembered) -> None:
-    """`memory` can't be lost any more: answer what is read in it."""
+    """`memory` can't be lost any more: acknowledge what is read in it."""
     if node.delivery is not None:
         node.delivery.saved(memory.read)
 
@@ -58,14 +58,14 @@ def recall(node: Node, memory: Remembered) -> None:
     if node.delivery is not None:
         node.delivery.saved(memory.read)
         node.delivery.refused |= set(memory.refused)
-        node.delivery.adopt([_message(node.id, sent) for sent in memory.limbo])
+        node.delivery.adopt([_message(node.id, sent) for sent in memory.unacknowledged])
 
 
 def _frame(message: Message) -> Tensor:
     return torch.frombuffer(bytearray(encode(message, _NOBODY, 0)), dtype=torch.uint8)
 
 
-def _message(src: NodeId, sent: Sent) -> Message:
+def _message(src: NodeId, sent: Unacknowledged) -> Message:
     data = sent.frame.cpu().numpy().tobytes()
     header, payload = decode(data, Limits(max_bytes=len(data)))
     return Message(src, sent.dst, header.kind, header.epoch, header.round, header.step, header.attempt, payload)

@@ -23,7 +23,7 @@ from netdfl.node.mailbox import Mailbox, Slot
 from netdfl.node.not_finite import Screen, not_finite, only_finite
 from netdfl.node.requests import Requests
 from netdfl.node.state_transfer import Joining, StateTransfer
-from netdfl.node.waits import Wait, Waits
+from netdfl.node.waits import OpenWait, Waits
 from netdfl.node.worker import Worker
 from netdfl.record.base import Ended, Recorder, Waited
 from netdfl.training.base import Task, Update
@@ -248,7 +248,7 @@ class Node:
             gone = frozenset(self.waits.gone)
             inbox = await self.gather(self.view_of(awaited, gone), 0, wait) if awaited >= 0 else Inbox()
         early = await self._screened(Inbox(self.mailbox.take_early(last)))
-        return Inbox((*inbox, *early), inbox.missing, inbox.answers)
+        return Inbox((*inbox, *early), inbox.missing, inbox.acknowledgements)
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
         """Hand requests to `answer`, those that came already first; None: keep them for later."""
@@ -297,10 +297,10 @@ class Node:
             )
         inbox = await self._screened(inbox)
         if self.delivery is not None:
-            return Inbox(inbox.messages, inbox.missing, self.delivery.take_answers())
+            return Inbox(inbox.messages, inbox.missing, self.delivery.take_acknowledged())
         return inbox
 
-    def _record(self, wait: Wait, missing: Sequence[NodeId]) -> None:
+    def _record(self, wait: OpenWait, missing: Sequence[NodeId]) -> None:
         """Record a wait that took time: one for which all was there took none."""
         now, since, limit = self.clock.now_ns(), wait.since_ns, wait.deadline_ns
         at_once = wait.ended is Ended.CAME and wait.last_src is None
@@ -336,7 +336,7 @@ class Node:
         if self.mailbox.keep_late:
             figures["weight"] = weight
         if self.delivery is not None:
-            figures |= limbo(self.delivery.unanswered())
+            figures |= unacknowledged(self.delivery.unacknowledged())
         if isinstance(self.algorithm.mixing, Counting):
             figures |= self.algorithm.mixing.figures(state.mixing)
         for name, value in figures.items():
@@ -349,6 +349,6 @@ def _weight_in(message: Message) -> float:
     return weight if isinstance(weight, float) else 0.0
 
 
-def limbo(unanswered: Sequence[Message]) -> dict[str, float]:
-    """How many messages a node has in limbo, and the push-sum weight in them; some of it may have been taken."""
-    return {"limbo": float(len(unanswered)), "limbo_weight": float(sum(map(_weight_in, unanswered)))}
+def unacknowledged(messages: Sequence[Message]) -> dict[str, float]:
+    """How many messages a node has unacknowledged, and the push-sum weight in them; some of it may have been taken."""
+    return {"limbo": float(len(messages)), "limbo_weight": float(sum(map(_weight_in, messages)))}

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 Slot: TypeAlias = tuple[int, int]
 """A round and a step."""
-Run: TypeAlias = tuple[Slot, Slot]
+SlotRun: TypeAlias = tuple[Slot, Slot]
 """The first and the last slot of a run; between them every step of every round was sent that there was."""
 
 MOST_RUNS = 256
@@ -24,7 +24,7 @@ class Slots:
 
     def __init__(self) -> None:
         """Nothing was sent yet."""
-        self._runs: deque[Run] = deque(maxlen=MOST_RUNS)
+        self._runs: deque[SlotRun] = deque(maxlen=MOST_RUNS)
 
     def add(self, slot: Slot) -> None:
         """`slot` is sent; one that is sent again is in already."""
@@ -38,6 +38,6 @@ class Slots:
         self._runs.append((slot, slot))
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[SlotRun, ...]:
         """All that is remembered, in order."""
         return tuple(self._runs)

@@ -1,6 +1,6 @@
 """The one wait primitive: it names the nodes, the round, how many suffice, and the deadline.
 
-Every wait of every algorithm goes through `Waits.messages`. The `Wait` it sets is the node's edge
+Every wait of every algorithm goes through `Waits.messages`. The `OpenWait` it sets is the node's edge
 of the wait-for graph, with its type: all, any, or k of n.
 """
 
@@ -22,7 +22,7 @@ from netdfl.transport.base import Fate
 
 
 @dataclass(slots=True)
-class Wait:
+class OpenWait:
     """What a node waits for now: messages of `kind`.
 
     `have` has come, the last of it at `last_ns` from `last_src`; `silent` is not waited for, though it may still come.
@@ -55,7 +55,7 @@ class Waits:
         """
         self.node, self.mailbox, self.clock, self.asking = node, mailbox, clock, asking
         self.can_ask: Callable[[NodeId], bool] = lambda peer: False
-        self.current: Wait | None = None
+        self.current: OpenWait | None = None
         self.went_on_ns = 0
         self.step = 0
         self.auto = AutoDeadline()
@@ -80,7 +80,7 @@ class Waits:
         sources: frozenset[NodeId] | None,
         policy: WaitPolicy,
         kind: Kind = Kind.DATA,
-    ) -> tuple[Inbox, Wait]:
+    ) -> tuple[Inbox, OpenWait]:
         """Wait for the step's messages from `sources` (None: from whoever sends) as `policy` says.
 
         A node that the failure detector calls gone is not waited for, nor is one whose notice says that
@@ -105,7 +105,9 @@ class Waits:
             timed_out = await self._until(wait)
         return self._end(wait, timed_out)
 
-    def _begin(self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind) -> Wait:
+    def _begin(
+        self, round: int, step: int, sources: frozenset[NodeId] | None, policy: WaitPolicy, kind: Kind
+    ) -> OpenWait:
         now = self.clock.now_ns()
         asks = self._asks(sources, policy, kind)
         limit = self._limit_ns(policy, asks=asks)
@@ -117,7 +119,7 @@ class Waits:
         silent = self.silence.nodes() if quick else frozenset()
         deadline_ns = None if limit is None else now + limit
         self.policy, self.step = policy, step
-        self.current = Wait(round, step, sources, need, now, deadline_ns, set(), silent, kind, asks=asks)
+        self.current = OpenWait(round, step, sources, need, now, deadline_ns, set(), silent, kind, asks=asks)
         return self.current
 
     def _limit_ns(self, policy: WaitPolicy, *, asks: bool) -> int | None:
@@ -131,12 +133,12 @@ class Waits:
             return False
         return sources is not None and all(map(self.can_ask, sources))
 
-    def _learn(self, wait: Wait, number: int, lag_ns: int) -> None:
+    def _learn(self, wait: OpenWait, number: int, lag_ns: int) -> None:
         """What a deadline that can't ask goes by."""
         if self.policy.deadline_ns == "auto" and not wait.asks:
             self.auto.came(number, lag_ns)
 
-    def _satisfied(self, wait: Wait) -> bool:
+    def _satisfied(self, wait: OpenWait) -> bool:
         if len(wait.have) >= wait.need:
             return True
         if wait.sources is None or not (self.gone or wait.silent):
@@ -150,7 +152,7 @@ class Waits:
         policy = self.policy
         return policy.cumulative or (policy.deadline_ns == "auto" and policy.ordered and not policy.resent)
 
-    async def _until(self, wait: Wait) -> bool:
+    async def _until(self, wait: OpenWait) -> bool:
         self._done = done = asyncio.get_running_loop().create_future()
         self._hurry(wait)
         self._set_timer(wait, done)
@@ -167,7 +169,7 @@ class Waits:
                 self.asking.end()
         return wait.unanswered or not self._satisfied(wait)
 
-    def _missing(self, wait: Wait) -> frozenset[NodeId]:
+    def _missing(self, wait: OpenWait) -> frozenset[NodeId]:
         gone = frozenset() if self.policy.essential else self.gone
         return (wait.sources or frozenset()) - wait.have - gone - wait.silent
 
@@ -187,7 +189,7 @@ class Waits:
             wait.unanswered = True
             self._check()
 
-    def _set_timer(self, wait: Wait | None, done: asyncio.Future[None]) -> None:
+    def _set_timer(self, wait: OpenWait | None, done: asyncio.Future[None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
@@ -195,7 +197,7 @@ class Waits:
             name = ("wait", self.node, wait.round, wait.step)
             self._timer = self.clock.call_at(wait.deadline_ns, name, partial(self._expire, done))
 
-    def _hurry(self, wait: Wait) -> bool:
+    def _hurry(self, wait: OpenWait) -> bool:
         """Bring the deadline forward in a first wait of which half has come; say whether it moved."""
         if not self._is_first or wait.asks or wait.last_ns is None or wait.deadline_ns is None:
             return False
@@ -249,7 +251,7 @@ class Waits:
         if self._done is not None and not self._done.done() and self.current and self._satisfied(self.current):
             self._done.set_result(None)
 
-    def _end(self, wait: Wait, timed_out: bool) -> tuple[Inbox, Wait]:
+    def _end(self, wait: OpenWait, timed_out: bool) -> tuple[Inbox, OpenWait]:
         self.current, self.went_on_ns = None, self.clock.now_ns()
         wait.ended = self._how(wait, timed_out)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
@@ -261,7 +263,7 @@ class Waits:
                 self.silence.missed(node)
         return Inbox(messages, missing), wait
 
-    def _how(self, wait: Wait, timed_out: bool) -> Ended:
+    def _how(self, wait: OpenWait, timed_out: bool) -> Ended:
         if timed_out:
             return Ended.DEADLINE
         if len(wait.have) >= wait.need or wait.sources is None:

@@ -22,7 +22,7 @@ from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.netem import Netem, refusals, unfit
 from netdfl.packets.netem import available as netem_available
 from netdfl.packets.netns import new_namespace
-from netdfl.packets.tun import Place, address_of, dropped, open_tun, places
+from netdfl.packets.tun import NamespaceAddress, address_of, dropped, open_tun, places
 from netdfl.scenario.build import build_links, build_network, compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
@@ -34,7 +34,7 @@ class PacketEngine(Protocol):
     """Namespaces with a scenario's links between them."""
 
     name: ClassVar[str]
-    places: Mapping[NodeId, Place]
+    places: Mapping[NodeId, NamespaceAddress]
     ended: bool
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
@@ -63,7 +63,7 @@ class Tun(Forwarder):
         self.namespaces = {node: new_namespace() for node in range(num_nodes)}
         devices = {node: open_tun(namespace, node, tcp) for node, namespace in self.namespaces.items()}
         super().__init__(links, events, devices, address_of)
-        self.places: Mapping[NodeId, Place] = places(self.namespaces)
+        self.places: Mapping[NodeId, NamespaceAddress] = places(self.namespaces)
 
     def counts(self) -> dict[str, Any]:
         """What became of the packets; `unread` were dropped by the kernel, as the forwarder did not come for them."""

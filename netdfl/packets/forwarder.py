@@ -94,7 +94,7 @@ class Forwarder:
         What was sent before the start waits in the devices.
         """
         self._start_ns = start_ns
-        timer = Timer()
+        timer = NanosecondTimer()
         self.calls |= {control: obey, timer.fd: timer.clear}
         with self.poll as poll:
             for fd in (*self.calls, *self._nodes):
@@ -131,7 +131,7 @@ class Forwarder:
             "late_ns": {q: self._late_ns(q / 100) for q in (50, 99)},
         }
 
-    def _rest(self, timer: Timer) -> float:
+    def _rest(self, timer: NanosecondTimer) -> float:
         """How long to wait for packets: not at all where something is due soon, else until the timer."""
         due = [at for at in (self._drive.next_ns(), self._events[0].at_ns if self._events else None) if at is not None]
         if not due:
@@ -213,7 +213,7 @@ def _counts(lanes: Sequence[Lane]) -> dict[str, Any]:
     }
 
 
-class Timer:
+class NanosecondTimer:
     """A descriptor that is readable from a moment of the monotonic clock on, exact to the nanosecond.
 
     epoll's own time-out counts whole milliseconds, and Python has timerfd from 3.13 on only.

@@ -24,7 +24,7 @@ from netdfl.links.schedule.active_changes import Effective, Overlays, effective
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec, choose
 from netdfl.packets.netns import inside, new_namespace
-from netdfl.packets.tun import DEVICE, Place, address_of, configure, offloads_off, places
+from netdfl.packets.tun import DEVICE, NamespaceAddress, address_of, configure, offloads_off, places
 
 LIMIT = 4096
 _ROOT, _SHARED = 0x10000, 0x10001
@@ -132,7 +132,7 @@ class Netem:
         self._events = deque(event for event in events if event.at_ns is not None)
         self._set: dict[Edge, dict[str, Any]] = {}
         self.namespaces = {node: new_namespace() for node in range(num_nodes)}
-        self.places: Mapping[NodeId, Place] = places(self.namespaces)
+        self.places: Mapping[NodeId, NamespaceAddress] = places(self.namespaces)
         self.ended = False
         self._hub = IPRoute()
         self._hub.link("add", ifname="hub", kind="bridge")

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.types import NodeId
-from netdfl.packets.tun import Place
+from netdfl.packets.tun import NamespaceAddress
 
 MOST_LATE_NS = 16_777_216
 """Where one packet in a hundred was later than this, the emulation missed what it promised."""
@@ -35,7 +35,7 @@ class PacketNetwork:
             start_new_session=True,
         )
         self.engine = ""
-        self.places: Mapping[NodeId, Place] = {}
+        self.places: Mapping[NodeId, NamespaceAddress] = {}
         more = {"socket": socket} if socket else {}
         self._tell({"scenario": str(scenario), "directory": str(directory), "trusted": trusted, **more})
 

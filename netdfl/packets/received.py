@@ -17,14 +17,14 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.packets.engines import CAPACITY_BPS, asked_bps
 from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.handover import take_over
-from netdfl.packets.tun import Place, address_of
+from netdfl.packets.tun import NamespaceAddress, address_of
 from netdfl.scenario.build import build_links, compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
 _HANDED_OVER_S = 1.0
 
 
-class Received(Forwarder):
+class HandedOverForwarder(Forwarder):
     """The forwarder with the devices that containers hand over, at any time and again after a restart."""
 
     name: ClassVar[str] = "tun"
@@ -32,7 +32,7 @@ class Received(Forwarder):
     def __init__(self, links: Links, events: Sequence[CompiledEvent], num_nodes: int, listener: socket.socket) -> None:
         """Take devices from `listener`; until then, packets for a node are dropped as `device`."""
         super().__init__(links, events, {}, address_of)
-        self.places: dict[NodeId, Place] = {}
+        self.places: dict[NodeId, NamespaceAddress] = {}
         self.namespaces: dict[NodeId, int] = {}
         self.lines: dict[int, socket.socket] = {}
         self.listener = listener
@@ -71,7 +71,7 @@ class Received(Forwarder):
         self.namespaces[node] = namespace
         self.poll.register(self.devices[node], select.EPOLLIN)
 
-    def take_over(self, other: Received) -> None:
+    def take_over(self, other: HandedOverForwarder) -> None:
         """Go on with the nodes of `other`, which has ended."""
         self.devices, self._nodes, self.namespaces = other.devices, other._nodes, other.namespaces
         self._routes = {device: {} for device in self._nodes}
@@ -87,7 +87,7 @@ class Received(Forwarder):
             line.close()
 
 
-def open_received(scenario: Scenario, path: Path) -> Received:
+def open_received(scenario: Scenario, path: Path) -> HandedOverForwarder:
     """The forwarder for `scenario`, with its socket at `path`. Raises MachineError where it can't carry as much."""
     spec, events = build_links(scenario), compile_schedule(scenario)
     asked = asked_bps(scenario, spec)
@@ -97,7 +97,7 @@ def open_received(scenario: Scenario, path: Path) -> Received:
             f"{CAPACITY_BPS / 1e6:.0f} Mbit/s; ask for lower rates or fewer nodes, or for loss_layer: message"
         )
     links = Links(spec, Streams(scenario.seed), events)
-    return Received(links, events, scenario.num_nodes, listen(path, scenario.num_nodes))
+    return HandedOverForwarder(links, events, scenario.num_nodes, listen(path, scenario.num_nodes))
 
 
 def listen(path: Path, backlog: int) -> socket.socket:

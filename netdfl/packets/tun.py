@@ -31,14 +31,14 @@ _SET_TX_CHECKSUM, _SET_GATHER, _SET_TSO, _SET_GSO, _SET_GRO = 0x17, 0x19, 0x1F, 
 _SET_ADDRESS, _SET_NETMASK, _SET_MTU, _SET_QUEUE = 0x8916, 0x891C, 0x8922, 0x8943
 
 
-class Place(TypedDict):
+class NamespaceAddress(TypedDict):
     """Where a node lives: the path of its namespace for `netns.enter`, and its address there."""
 
     namespace: str
     address: str
 
 
-def places(namespaces: Mapping[NodeId, int]) -> dict[NodeId, Place]:
+def places(namespaces: Mapping[NodeId, int]) -> dict[NodeId, NamespaceAddress]:
     """How other processes find the namespaces that this one holds."""
     own = f"/proc/{os.getpid()}/fd"
     return {node: {"namespace": f"{own}/{fd}", "address": address_of(node)} for node, fd in namespaces.items()}

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from netdfl.core.types import Kind, NodeId
 from netdfl.record.base import Ended
-from netdfl.record.history import History, Round, Waiting, Why
+from netdfl.record.history import EndedRound, History, Waiting, Why
 
 T = TypeVar("T")
 BEHIND = 2
@@ -28,7 +28,7 @@ SLOW = 2.0
 """A local round of more than so many times the median of its round counts, beyond that, as a wait for a slow node."""
 
 
-class Cause(StrEnum):
+class TimeUse(StrEnum):
     """What a part of the run's time was spent on."""
 
     COMPUTE = "compute"
@@ -48,7 +48,7 @@ class Leg(NamedTuple):
     part on links began.
     """
 
-    cause: Cause
+    cause: TimeUse
     seconds: float
     nodes: tuple[NodeId, ...] = ()
     why: Why = Why.UNKNOWN
@@ -59,7 +59,7 @@ class Leg(NamedTuple):
 
 
 Legs: TypeAlias = Generator[Leg, None, T]
-Place: TypeAlias = tuple[float, NodeId]
+Moment: TypeAlias = tuple[float, NodeId]
 
 
 def critical_path(history: History, total_s: float) -> list[Leg]:
@@ -75,7 +75,7 @@ class _Walk:
         self._history = history
         self._usual = history.usual()
         self._final = max((rounds[-1].round + 1 for rounds in history.rounds.values() if rounds), default=0)
-        self._left: dict[tuple[NodeId, Round], float] = {}
+        self._left: dict[tuple[NodeId, EndedRound], float] = {}
         self._seen: set[int] = set()
 
     def legs(self, total_s: float) -> Iterator[Leg]:
@@ -92,7 +92,7 @@ class _Walk:
                 return
             at, node = yield from self._waited(node, wait)
 
-    def _unfinished(self, ends: Sequence[Place], total_s: float) -> Iterator[Leg]:
+    def _unfinished(self, ends: Sequence[Moment], total_s: float) -> Iterator[Leg]:
         """From the last that any node is known to have done to the end of the run: who could still have gone on?"""
         last = ends[0][0]
         if total_s <= last:
@@ -102,21 +102,21 @@ class _Walk:
         node = min(lives, key=lambda each: (rounds[each], each), default=None)
         lag = 0 if node is None else self._final - rounds[node]
         if node is None or lag < BEHIND:
-            yield Leg(Cause.END, total_s - last)
+            yield Leg(TimeUse.END, total_s - last)
         else:
-            yield Leg(Cause.BEHIND, total_s - last, (node,), self._why_behind(node, total_s), lag)
+            yield Leg(TimeUse.BEHIND, total_s - last, (node,), self._why_behind(node, total_s), lag)
 
     def _back(self, node: NodeId) -> bool:
         return self._history.outages[node][-1].end < inf
 
-    def _stragglers(self, ends: Sequence[Place]) -> Legs[Place]:
+    def _stragglers(self, ends: Sequence[Moment]) -> Legs[Moment]:
         """Nodes that were rounds behind when the others had ended: the fleet waits for them as a node would."""
         for (end, node), (others, _) in pairwise(ends):
             lag = self._final - self._history.round_at(node, others)
             why = self._why_behind(node, end)
             if lag < BEHIND or why is Why.UNKNOWN:
                 return end, node
-            yield Leg(Cause.BEHIND, end - others, (node,), why, lag)
+            yield Leg(TimeUse.BEHIND, end - others, (node,), why, lag)
         return ends[-1]
 
     # a node is busy
@@ -128,7 +128,7 @@ class _Walk:
             first, last = max(outage.begin, up), min(outage.end, end)
             if last > first:
                 yield from self._computed(node, up, first)
-                yield Leg(Cause.BEHIND, last - first, (node,), outage.why)
+                yield Leg(TimeUse.BEHIND, last - first, (node,), outage.why)
                 up = last
         yield from self._computed(node, up, end)
 
@@ -150,9 +150,9 @@ class _Walk:
         unended = [] if self._ended(node, end) else [self._history.trained(node, each) for each in rounds]
         took = min(rest, median(unended)) if unended else 0.0
         if took > LEAST_S:
-            yield Leg(Cause.COMPUTE, took)
+            yield Leg(TimeUse.COMPUTE, took)
         if rest - took > LEAST_S:
-            yield Leg(Cause.REST, rest - took)
+            yield Leg(TimeUse.REST, rest - took)
 
     def _ended(self, node: NodeId, at: float) -> bool:
         """Whether what `node` did up to then belongs to a round that it ended."""
@@ -164,13 +164,13 @@ class _Walk:
         """Training that took several times the usual is a wait for a slow node, but for the usual part."""
         usual = self._usual[round]
         slow = took * (1 - usual / trained) if trained > SLOW * usual else 0.0
-        yield Leg(Cause.COMPUTE, took - slow)
+        yield Leg(TimeUse.COMPUTE, took - slow)
         if slow:
-            yield Leg(Cause.BEHIND, slow, (node,), Why.SLOW, times=trained / usual)
+            yield Leg(TimeUse.BEHIND, slow, (node,), Why.SLOW, times=trained / usual)
 
     # a node waits
 
-    def _waited(self, node: NodeId, wait: Waiting) -> Legs[Place]:
+    def _waited(self, node: NodeId, wait: Waiting) -> Legs[Moment]:
         """Say what a wait of `node` was for; return where and when the chain goes on."""
         src, sent, arrived = wait.last_src, wait.last_sent, wait.arrived
         if wait.ended == Ended.CAME and src is not None and sent is not None and arrived is not None:
@@ -180,23 +180,23 @@ class _Walk:
         yield self._missed(wait)
         return wait.since, node
 
-    def _came(self, node: NodeId, wait: Waiting, src: NodeId, sent: float, arrived: float) -> Legs[Place]:
+    def _came(self, node: NodeId, wait: Waiting, src: NodeId, sent: float, arrived: float) -> Legs[Moment]:
         lag = wait.round - self._history.round_at(src, wait.since) if wait.kind == Kind.DATA else 0
         why = self._why_behind(src, arrived)
         if lag >= BEHIND and sent > wait.since and why is not Why.UNKNOWN:
-            yield Leg(Cause.LINKS, arrived - sent, begin=sent)
-            yield Leg(Cause.BEHIND, sent - wait.since, (src,), why, lag)
+            yield Leg(TimeUse.LINKS, arrived - sent, begin=sent)
+            yield Leg(TimeUse.BEHIND, sent - wait.since, (src,), why, lag)
             return wait.since, node
         if id(wait) in self._seen or (wait.kind == Kind.REPLY and not self._kept_waiting(src, wait.since, sent)):
-            yield Leg(Cause.LINKS, arrived - wait.since, begin=wait.since)
+            yield Leg(TimeUse.LINKS, arrived - wait.since, begin=wait.since)
             return wait.since, node
         self._seen.add(id(wait))
         first = sent if wait.first_sent is None else min(sent, wait.first_sent)
         if self._history.outage(src, first, sent) is not None:
             first = sent  # an earlier life had sent it
-        yield Leg(Cause.LINKS, arrived - sent, begin=sent)
+        yield Leg(TimeUse.LINKS, arrived - sent, begin=sent)
         if first < sent:
-            yield Leg(Cause.RESENDING, sent - first, (src,))
+            yield Leg(TimeUse.RESENDING, sent - first, (src,))
         return first, src
 
     def _kept_waiting(self, asked: NodeId, since: float, replied: float) -> bool:
@@ -208,15 +208,15 @@ class _Walk:
         """A wait that ended without messages of some nodes, or with what nobody recorded."""
         seconds = wait.until - wait.since
         if wait.ended == Ended.CAME:
-            return Leg(Cause.LINKS, seconds, begin=wait.since)
+            return Leg(TimeUse.LINKS, seconds, begin=wait.since)
         blamed = {node: self._blame(node, wait) for node in wait.missing}
         if blamed and all(blamed.values()):
             node, (why, lag) = max(
                 ((node, found) for node, found in blamed.items() if found is not None), key=lambda item: item[1][1]
             )
-            return Leg(Cause.BEHIND, seconds, (node,), why, lag, by_deadline=wait.ended == Ended.DEADLINE)
+            return Leg(TimeUse.BEHIND, seconds, (node,), why, lag, by_deadline=wait.ended == Ended.DEADLINE)
         without = tuple(node for node, found in blamed.items() if found is None)
-        return Leg(Cause.DEADLINES if wait.ended == Ended.DEADLINE else Cause.LOST, seconds, without)
+        return Leg(TimeUse.DEADLINES if wait.ended == Ended.DEADLINE else TimeUse.LOST, seconds, without)
 
     def _blame(self, node: NodeId, wait: Waiting) -> tuple[Why, int] | None:
         """Why nothing could come of `node`: it was down, or behind since then, or taken for gone; None: it was none."""

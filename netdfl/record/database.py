@@ -15,10 +15,10 @@ from netdfl.core.fates import Fate
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-Table: TypeAlias = Literal["messages", "metrics", "events", "waits"]
-TABLES: Sequence[Table] = get_args(Table)
+TableName: TypeAlias = Literal["messages", "metrics", "events", "waits"]
+TABLES: Sequence[TableName] = get_args(TableName)
 
-COLUMNS: Mapping[Table, Mapping[str, str]] = {
+COLUMNS: Mapping[TableName, Mapping[str, str]] = {
     "messages": {
         "src": "INTEGER",
         "dst": "INTEGER",
@@ -69,7 +69,7 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
     return database
 
 
-def view(table: Table, files: Iterable[Path], num_nodes: int) -> str:
+def view(table: TableName, files: Iterable[Path], num_nodes: int) -> str:
     """The query whose rows are the table's: those of `files` that are whole, and of nodes below `num_nodes`.
 
     A torn line is read as a row of nulls; so is a number that its column can't hold.
@@ -83,13 +83,13 @@ def view(table: Table, files: Iterable[Path], num_nodes: int) -> str:
     return f"SELECT {_SELECTED[table]} FROM {read} WHERE round IS NOT NULL AND {sound}"
 
 
-_SELECTED: Mapping[Table, str] = {
+_SELECTED: Mapping[TableName, str] = {
     "messages": "* REPLACE (if(abs(arrived_s) <= 1e9, arrived_s, NULL) AS arrived_s)",
     "metrics": "* REPLACE (if(isfinite(value), value, NULL) AS value)",
     "events": "*",
     "waits": "* REPLACE (if(abs(deadline_s) <= 1e9, deadline_s, NULL) AS deadline_s)",
 }
-_SOUND: Mapping[Table, str] = {
+_SOUND: Mapping[TableName, str] = {
     "messages": f"src >= 0 AND src < {{n}} AND dst >= 0 AND dst < {{n}} AND abs(sent_s) <= {MOST_S} "
     f"AND nbytes BETWEEN 0 AND {MOST_NBYTES} AND kind IS NOT NULL "
     f"AND split_part(fate, ':', 1) IN {tuple(fate.value for fate in Fate)} "

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from netdfl.core.errors import InputError
-from netdfl.record.database import TABLES, Table, quoted
+from netdfl.record.database import TABLES, TableName, quoted
 from netdfl.record.run import Run
 
-Format: TypeAlias = Literal["csv", "jsonl", "parquet"]
+ExportFormat: TypeAlias = Literal["csv", "jsonl", "parquet"]
 
-_OPTIONS: Mapping[Format, str] = {
+_OPTIONS: Mapping[ExportFormat, str] = {
     "csv": "FORMAT csv, HEADER true",
     "jsonl": "FORMAT json, ARRAY false",
     "parquet": "FORMAT parquet",
 }
-ORDER: Mapping[Table, str] = {
+ORDER: Mapping[TableName, str] = {
     "messages": "sent_s, src, dst, round, step, attempt",
     "metrics": "at_s, node NULLS FIRST, round, name",
     "events": "at_s, node NULLS FIRST, round, kind",
@@ -25,13 +25,13 @@ ORDER: Mapping[Table, str] = {
 }
 
 
-def export(run: Run, table: Table, format: Format, out: Path | str) -> Path:
+def export(run: Run, table: TableName, format: ExportFormat, out: Path | str) -> Path:
     """Write one table, in order of time, to the file `out`, and return its path.
 
     Raises:
         InputError: no such table or format, or `out` can't be written.
     """
-    for given, known, what in ((table, TABLES, "table"), (format, get_args(Format), "format")):
+    for given, known, what in ((table, TABLES, "table"), (format, get_args(ExportFormat), "format")):
         if given not in known:
             raise InputError(f"{given!r} is no {what} of a run; choose one of {', '.join(known)}")
     import duckdb

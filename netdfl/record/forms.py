@@ -18,30 +18,30 @@ from netdfl.record.database import MOST_NODES, MOST_S
 
 T = TypeVar("T")
 
-Node: TypeAlias = Annotated[NodeId, Field(strict=True, ge=0, lt=MOST_NODES)]
+NodeField: TypeAlias = Annotated[NodeId, Field(strict=True, ge=0, lt=MOST_NODES)]
 Count: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
 Nanoseconds: TypeAlias = Annotated[int, Field(strict=True, ge=-MOST_S * 1e9, le=MOST_S * 1e9)]
 Seconds: TypeAlias = Annotated[float, Field(strict=True, ge=-MOST_S, le=MOST_S, allow_inf_nan=False)]
-Pair: TypeAlias = Annotated[list[Node], Field(min_length=2, max_length=2)]
+Pair: TypeAlias = Annotated[list[NodeField], Field(min_length=2, max_length=2)]
 OPEN = ConfigDict(extra="allow")
 """Of a form that has more fields than those that are read."""
 
 
 @with_config(OPEN)
-class Graph(TypedDict):
+class GraphForm(TypedDict):
     """`graph.json`."""
 
     num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
     edges: list[Pair]
     directed: NotRequired[bool]
-    server: NotRequired[Node | None]
+    server: NotRequired[NodeField | None]
     kind: NotRequired[str]
     redraw_every: NotRequired[Count]
     chosen_anew: NotRequired[bool]
 
 
 @with_config(OPEN)
-class Partition(TypedDict):
+class PartitionForm(TypedDict):
     """`partition.json`: how many samples of each class each client has."""
 
     classes: Annotated[list[str | int], Field(max_length=MOST_NODES)]
@@ -49,7 +49,7 @@ class Partition(TypedDict):
 
 
 @with_config(OPEN)
-class Fleet(TypedDict, total=False):
+class FleetForm(TypedDict, total=False):
     """`fleet.json`, as far as the report of an unfinished run reads it."""
 
     scenario: str
@@ -58,7 +58,7 @@ class Fleet(TypedDict, total=False):
 
 
 @with_config(OPEN)
-class LinkEvent(TypedDict):
+class LinkEventForm(TypedDict):
     """A line of `events.jsonl` about links."""
 
     action: Literal["set", "unset"]
@@ -71,7 +71,7 @@ class LinkEvent(TypedDict):
     change: NotRequired[str]
 
 
-def _within(graph: Graph) -> Graph:
+def _within(graph: GraphForm) -> GraphForm:
     over = [edge for edge in graph["edges"] if max(edge) >= graph["num_nodes"]]
     server = graph.get("server") or 0
     if over or server >= graph["num_nodes"]:
@@ -79,15 +79,15 @@ def _within(graph: Graph) -> Graph:
     return graph
 
 
-def _rectangular(partition: Partition) -> Partition:
+def _rectangular(partition: PartitionForm) -> PartitionForm:
     if any(len(row) != len(partition["classes"]) for row in partition["counts"]):
         raise ValueError(f"each client must have {len(partition['classes'])} counts, one of each class")
     return partition
 
 
-GRAPH: TypeAdapter[Graph] = TypeAdapter(Annotated[Graph, AfterValidator(_within)])
-PARTITION: TypeAdapter[Partition] = TypeAdapter(Annotated[Partition, AfterValidator(_rectangular)])
-FLEET: TypeAdapter[Fleet] = TypeAdapter(Fleet)
+GRAPH: TypeAdapter[GraphForm] = TypeAdapter(Annotated[GraphForm, AfterValidator(_within)])
+PARTITION: TypeAdapter[PartitionForm] = TypeAdapter(Annotated[PartitionForm, AfterValidator(_rectangular)])
+FLEET: TypeAdapter[FleetForm] = TypeAdapter(FleetForm)
 RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 

@@ -38,7 +38,7 @@ class Waiting(NamedTuple):
     arrived: float | None
 
 
-class Round(NamedTuple):
+class EndedRound(NamedTuple):
     """A round that a node ended: when, its number, and what its training took."""
 
     begin: float
@@ -47,7 +47,7 @@ class Round(NamedTuple):
     train: float
 
 
-class Outage(NamedTuple):
+class NodeOutage(NamedTuple):
     """A time in which a node was down, or paused."""
 
     begin: float
@@ -60,8 +60,8 @@ class History:
     """What a run recorded of its nodes, each in order of time."""
 
     waits: Mapping[NodeId, Sequence[Waiting]]
-    rounds: Mapping[NodeId, Sequence[Round]]
-    outages: Mapping[NodeId, Sequence[Outage]]
+    rounds: Mapping[NodeId, Sequence[EndedRound]]
+    outages: Mapping[NodeId, Sequence[NodeOutage]]
 
     def ends(self) -> list[tuple[float, NodeId]]:
         """When each node did the last thing that is known of it, the last node first."""
@@ -84,12 +84,12 @@ class History:
         place = bisect_right(waits, until, key=lambda each: each.until)
         return waits[place - 1] if place else None
 
-    def outage(self, node: NodeId, begin: float, end: float) -> Outage | None:
+    def outage(self, node: NodeId, begin: float, end: float) -> NodeOutage | None:
         """The last outage of `node` that overlaps a time."""
         found = [each for each in self.outages.get(node, ()) if each.begin < end and each.end > begin]
         return found[-1] if found else None
 
-    def trained(self, node: NodeId, round: Round) -> float:
+    def trained(self, node: NodeId, round: EndedRound) -> float:
         """What the training of `round` took, without the time in which the node stood still."""
         still = sum(
             max(0.0, min(each.end, round.end) - max(each.begin, round.begin)) for each in self.outages.get(node, ())

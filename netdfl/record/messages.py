@@ -12,7 +12,7 @@ from netdfl.record.run import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class MessageTotals:
     """A run's messages by class; `why` has the reasons within a class, such as `loss` and `queue` of what was lost.
 
     A late message has the reason `deadline` where its receiver had waited for it up to a deadline, and `went_on`
@@ -32,7 +32,7 @@ def shares(counts: MessageCounts) -> dict[str, float]:
     return {name: getattr(counts, name) / max(1, counts.sent) for name in NOT_DELIVERED}
 
 
-def count_messages(run: Run) -> Messages:
+def count_messages(run: Run) -> MessageTotals:
     """Count what `run` recorded."""
     counts: dict[FateClass, int] = {}
     why: dict[FateClass, dict[str, int]] = {}
@@ -43,7 +43,7 @@ def count_messages(run: Run) -> Messages:
             why.setdefault(name, {})[reason] = number
     if counts.get(FateClass.LATE):
         why[FateClass.LATE] = _why_late(run)
-    return Messages(MessageCounts(sent=sum(counts.values()), **counts), why)
+    return MessageTotals(MessageCounts(sent=sum(counts.values()), **counts), why)
 
 
 def _why_late(run: Run) -> dict[str, int]:

@@ -70,7 +70,7 @@ class Summary(NamedTuple):
     judgement: Judgement
 
 
-class Evaluation(NamedTuple):
+class EvaluatedValue(NamedTuple):
     """One evaluation of a fleet metric; `value` is None where it was not finite."""
 
     round: int
@@ -173,12 +173,12 @@ def _where_it_applies(facts: RunFacts) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def evaluations(run: Run, name: str) -> list[Evaluation]:
+def evaluations(run: Run, name: str) -> list[EvaluatedValue]:
     """Every evaluation of the fleet metric `name` (`test_accuracy`, say), in order of rounds."""
     rows = run.rows(
         "SELECT round, at_s, value FROM metrics WHERE node IS NULL AND name = ? ORDER BY round, at_s", [name]
     )
-    return [Evaluation(*row) for row in rows]
+    return [EvaluatedValue(*row) for row in rows]
 
 
 def find_deaths(run: Run) -> list[dict[str, Any]]:
@@ -222,7 +222,7 @@ def _reason(kind: str, details: Mapping[str, Any]) -> str:
     return "ended early" if code is None else f"exit code {code}"
 
 
-def _digest(accuracy: Sequence[Evaluation]) -> dict[str, float | None]:
+def _digest(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
     """The last value, the best, and the mean of the last five."""
     values = [evaluation.value for evaluation in accuracy if evaluation.value is not None]
     if not values:
@@ -231,7 +231,7 @@ def _digest(accuracy: Sequence[Evaluation]) -> dict[str, float | None]:
     return {"last": values[-1], "best": max(values), "mean_last_5": math.fsum(tail) / len(tail)}
 
 
-def _reach(run: Run, accuracy: Sequence[Evaluation], target: float) -> dict[str, float | int | None]:
+def _reach(run: Run, accuracy: Sequence[EvaluatedValue], target: float) -> dict[str, float | int | None]:
     """Rounds, bytes and seconds until the average model first had the accuracy `target`."""
     for evaluation in accuracy:
         if evaluation.value is not None and evaluation.value >= target:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import PRIVATE, check_plain, read_plain, write_whole
 from netdfl.record.database import MOST_NODES, TABLES, connect, view
-from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, Fleet, Graph, Partition, read_form
+from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, FleetForm, GraphForm, PartitionForm, read_form
 from netdfl.record.plain_json import dump_json
-from netdfl.record.scheduled import Scripted, put_scheduled, put_script, read_script
+from netdfl.record.scheduled import ScheduledChange, put_scheduled, put_script, read_script
 from netdfl.record.store import STORE
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Run:
         return database
 
     @cached_property
-    def _script(self) -> Sequence[Scripted]:
+    def _script(self) -> Sequence[ScheduledChange]:
         return read_script(self.path / EVENTS)
 
     @cached_property
@@ -223,17 +223,17 @@ class Run:
         return read_plain(self.path / "scenario.yaml")
 
     @property
-    def fleet(self) -> Fleet | None:
+    def fleet(self) -> FleetForm | None:
         """The last state of `fleet.json`: every node's process id, address, round; None before the first."""
         return read_form(self.path / "fleet.json", FLEET)
 
     @property
-    def graph(self) -> Graph | None:
+    def graph(self) -> GraphForm | None:
         """`graph.json`: num_nodes, edges [[src, dst], ...], directed, server, kind, weights; None if absent."""
         return read_form(self.path / "graph.json", GRAPH)
 
     @property
-    def partition(self) -> Partition | None:
+    def partition(self) -> PartitionForm | None:
         """`partition.json`: classes [name, ...], counts [client][class]; None if absent."""
         return read_form(self.path / "partition.json", PARTITION)
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from netdfl.core.files import read_plain
-from netdfl.record.forms import LinkEvent
+from netdfl.record.forms import LinkEventForm
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 ENDS = "_ends"
 """What the kind of an event has after the action's name where a change ends: `partition_ends`."""
-_EVENT: TypeAdapter[LinkEvent] = TypeAdapter(LinkEvent)
+_EVENT: TypeAdapter[LinkEventForm] = TypeAdapter(LinkEventForm)
 
 
-class Scripted(NamedTuple):
+class ScheduledChange(NamedTuple):
     """A compiled event on links, as a row of the table `script`."""
 
     at_ns: int | None
@@ -37,7 +37,7 @@ class Scripted(NamedTuple):
     change: str | None
 
 
-def read_script(path: Path) -> list[Scripted]:
+def read_script(path: Path) -> list[ScheduledChange]:
     """The events on links in `events.jsonl`, without lines that are none."""
     if not path.is_file():
         return []
@@ -50,16 +50,16 @@ def read_script(path: Path) -> list[Scripted]:
         at = (event.get("at_ns"), event.get("at_round"), event.get("until_round"))
         ends, name = event["action"] == "unset", event.get("entry", "link")
         kind = name + ENDS if ends else name
-        found.append(Scripted(*at, ends, kind, event["source"], event.get("where", ""), event.get("change")))
+        found.append(ScheduledChange(*at, ends, kind, event["source"], event.get("where", ""), event.get("change")))
     return found
 
 
-def put_script(database: DuckDBPyConnection, script: Sequence[Scripted]) -> None:
+def put_script(database: DuckDBPyConnection, script: Sequence[ScheduledChange]) -> None:
     """Make the table `script` of `database`."""
     columns = "at_ns BIGINT, at_round INTEGER, until_round INTEGER, ends BOOLEAN, kind VARCHAR, entry INTEGER, "
     database.execute(f"CREATE OR REPLACE TEMP TABLE script ({columns} place VARCHAR, change VARCHAR)")
     if script:
-        parts = ", ".join("unnest(?)" for _ in Scripted._fields)
+        parts = ", ".join("unnest(?)" for _ in ScheduledChange._fields)
         database.execute(f"INSERT INTO script SELECT {parts}", [list(column) for column in zip(*script, strict=True)])
 
 

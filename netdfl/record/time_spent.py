@@ -10,9 +10,9 @@ from statistics import median
 from typing import Any
 
 from netdfl.core.types import NodeId
-from netdfl.record.critical_path import Cause, Leg, critical_path
+from netdfl.record.critical_path import Leg, TimeUse, critical_path
 from netdfl.record.forms import read_list
-from netdfl.record.history import History, Outage, Round, Waiting, Why
+from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why
 from netdfl.record.run import Run
 
 LEAST_SHARE = 0.005
@@ -96,10 +96,10 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, Any]
     if not any(length is not None for length in rounds["median_s"]):
         return None
     path = critical_path(history, total_s)
-    spent = {cause: math.fsum(leg.seconds for leg in path if leg.cause is cause) for cause in Cause}
+    spent = {cause: math.fsum(leg.seconds for leg in path if leg.cause is cause) for cause in TimeUse}
     behind: dict[NodeId, Behind] = {}
     for leg in path:
-        if leg.cause is Cause.BEHIND:
+        if leg.cause is TimeUse.BEHIND:
             behind.setdefault(leg.nodes[0], Behind(leg.nodes[0])).add(leg)
     parted_s = _parted(run, path)
     nodes = sorted(behind.values(), key=lambda each: (-each.seconds, each.node))
@@ -114,11 +114,11 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, Any]
 
 
 def _sentence(
-    total_s: float, spent: Mapping[Cause, float], nodes: Sequence[Behind], path: Sequence[Leg], parted_s: float
+    total_s: float, spent: Mapping[TimeUse, float], nodes: Sequence[Behind], path: Sequence[Leg], parted_s: float
 ) -> str:
     least = LEAST_SHARE * total_s
     parted = f" ({seconds(parted_s)} of it while the fleet was parted)" if parted_s > least else ""
-    said = {cause: value for cause, value in spent.items() if value > least and cause is not Cause.BEHIND}
+    said = {cause: value for cause, value in spent.items() if value > least and cause is not TimeUse.BEHIND}
     parts = [(value, f"{seconds(value)} {_what(cause, path, parted)}") for cause, value in said.items()]
     shown = [each for each in nodes[:MOST_NODES] if each.seconds > least]
     parts += [(each.seconds, each.words()) for each in shown]
@@ -135,7 +135,7 @@ def _parted(run: Run, path: Sequence[Leg]) -> float:
     """How much of the path's time on links fell into partitions."""
     rows = run.rows("SELECT at_s, kind = 'partition' FROM events WHERE node IS NULL AND kind LIKE 'partition%'")
     parted, began, depth = 0.0, 0.0, 0
-    legs = [(leg.begin, leg.begin + leg.seconds) for leg in path if leg.cause is Cause.LINKS]
+    legs = [(leg.begin, leg.begin + leg.seconds) for leg in path if leg.cause is TimeUse.LINKS]
     for at_s, begins in [*sorted(rows), (math.inf, False)]:
         if depth > 0:
             parted += math.fsum(max(0.0, min(end, at_s) - max(begin, began)) for begin, end in legs)
@@ -143,18 +143,18 @@ def _parted(run: Run, path: Sequence[Leg]) -> float:
     return parted
 
 
-def _what(cause: Cause, path: Sequence[Leg], parted: str) -> str:
+def _what(cause: TimeUse, path: Sequence[Leg], parted: str) -> str:
     """What a part was spent on, in words."""
     nodes = sorted({node for leg in path if leg.cause is cause for node in leg.nodes})
     whose = "" if not nodes or len(nodes) > 2 else f" of node{'s' * (len(nodes) > 1)} {' and '.join(map(str, nodes))}"
     return {
-        Cause.COMPUTE: "of compute",
-        Cause.LINKS: f"on links{parted}",
-        Cause.RESENDING: "until what was lost was sent again",
-        Cause.DEADLINES: f"until deadlines, for messages{whose} that did not come in time",
-        Cause.LOST: f"until later messages{whose} told that one was lost",
-        Cause.REST: "of anything else",
-        Cause.END: "at the end, in which no node went on",
+        TimeUse.COMPUTE: "of compute",
+        TimeUse.LINKS: f"on links{parted}",
+        TimeUse.RESENDING: "until what was lost was sent again",
+        TimeUse.DEADLINES: f"until deadlines, for messages{whose} that did not come in time",
+        TimeUse.LOST: f"until later messages{whose} told that one was lost",
+        TimeUse.REST: "of anything else",
+        TimeUse.END: "at the end, in which no node went on",
     }[cause]
 
 
@@ -186,9 +186,9 @@ def _history(run: Run) -> tuple[History, dict[int, list[float]]]:
         waits[node].append(Waiting(since, until, round, kind, ended, last_src, _nodes(missing), *sent))
         if deadline_s is not None:
             deadlines[round].append(deadline_s)
-    rounds: defaultdict[NodeId, list[Round]] = defaultdict(list)
+    rounds: defaultdict[NodeId, list[EndedRound]] = defaultdict(list)
     for node, *made in run.rows(_ROUNDS):
-        rounds[node].append(Round(*made))
+        rounds[node].append(EndedRound(*made))
     return History(waits, rounds, _outages(run)), deadlines
 
 
@@ -213,16 +213,16 @@ _ROUNDS = (
 _ENDS = ("restart", "resume")
 
 
-def _outages(run: Run) -> dict[NodeId, list[Outage]]:
+def _outages(run: Run) -> dict[NodeId, list[NodeOutage]]:
     rows = run.rows(
         "SELECT node, kind, at_s FROM events WHERE kind IN ('crash', 'died', 'restart', 'pause', 'resume') "
         "AND node IS NOT NULL ORDER BY at_s"
     )
-    found: dict[NodeId, list[Outage]] = {}
+    found: dict[NodeId, list[NodeOutage]] = {}
     for node, kind, at_s in rows:
         outages = found.setdefault(node, [])
         if outages and outages[-1].end == math.inf:
             outages[-1] = outages[-1]._replace(end=at_s)
         if kind not in _ENDS:
-            outages.append(Outage(at_s, math.inf, Why.PAUSE if kind == "pause" else Why.CRASH))
+            outages.append(NodeOutage(at_s, math.inf, Why.PAUSE if kind == "pause" else Why.CRASH))
     return found

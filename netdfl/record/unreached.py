@@ -9,22 +9,22 @@ from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from netdfl.core.types import NodeId
-from netdfl.record.forms import OPEN, Count, Nanoseconds, Node, read_lines
+from netdfl.record.forms import OPEN, Count, Nanoseconds, NodeField, read_lines
 from netdfl.record.run import Run
 
 
 @with_config(OPEN)
-class Scripted(TypedDict):
+class ScheduledForm(TypedDict):
     """A compiled event, as `events.jsonl` holds it."""
 
     action: str
     source: Count
     at_ns: NotRequired[Nanoseconds]
     at_round: NotRequired[Count]
-    nodes: NotRequired[list[Node]]
+    nodes: NotRequired[list[NodeField]]
 
 
-_SCRIPTED: TypeAdapter[Scripted] = TypeAdapter(Scripted)
+_SCRIPTED: TypeAdapter[ScheduledForm] = TypeAdapter(ScheduledForm)
 
 
 def find_unreached(run: Run) -> dict[str, Any] | None:

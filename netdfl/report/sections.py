@@ -21,7 +21,7 @@ from netdfl.core.units import format_bytes
 from netdfl.diagnosis.keep import Kept, kept_stalls
 from netdfl.links.rules.figures import say
 from netdfl.record.export import ORDER
-from netdfl.record.forms import Graph, read_details
+from netdfl.record.forms import GraphForm, read_details
 from netdfl.record.messages import LinkTraffic, count_by_link, count_messages
 from netdfl.record.result import evaluations, find_deaths
 from netdfl.record.run import Run
@@ -234,7 +234,7 @@ def graph_and_links(run: Run) -> Section | None:
     return Section("Graph and links", figures=figures, tables=tables) if figures else None
 
 
-def _graph_caption(graph: Graph) -> str:
+def _graph_caption(graph: GraphForm) -> str:
     """What is drawn: of a graph that changes, that of round 0."""
     directed = bool(graph.get("directed"))
     count = count_words(graph["num_nodes"], len(graph["edges"]), directed=directed)

@@ -19,7 +19,7 @@ MOST_NODES, MOST_LIFELINES = 40, 8
 WAITING, SOURCE, SEED = COLORS[1], COLORS[0], BAD
 LOST_SHARE = 0.55  # how far the line of a lost message goes
 
-Finding: TypeAlias = Mapping[str, Any]
+FindingJson: TypeAlias = Mapping[str, Any]
 
 
 class Arrow(NamedTuple):
@@ -33,13 +33,13 @@ class Arrow(NamedTuple):
     fate: str
 
 
-def shown_nodes(finding: Finding, most: int) -> list[NodeId]:
+def shown_nodes(finding: FindingJson, most: int) -> list[NodeId]:
     """The nodes of a finding, the roots first, at most `most` of them."""
     order = dict.fromkeys([*finding["roots"], *finding["culprits"], *finding["behind"]])
     return sorted(list(order)[:most])
 
 
-def draw_waits(finding: Finding, waits: Sequence[Edge]) -> str:
+def draw_waits(finding: FindingJson, waits: Sequence[Edge]) -> str:
     """Draw the wait-for graph: an arrow from who waits to whom it waits for, the witness in red."""
     shown = set(shown_nodes(finding, MOST_NODES))
     witness = {tuple(edge) for edge in finding["witness"]}
@@ -87,7 +87,7 @@ def _arrow(axes: Axes, tail: tuple[float, float], head: tuple[float, float], col
 
 
 def draw_messages(
-    finding: Finding,
+    finding: FindingJson,
     arrows: Sequence[Arrow],
     since: Mapping[NodeId, float] = MappingProxyType({}),
     bands: Sequence[Band] = (),

@@ -15,7 +15,7 @@ from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.study.forks import BROKE, FINISHED, UNUSABLE, path_beside
-from netdfl.study.interrupt import Progress, end_forks
+from netdfl.study.interrupt import StudyProgress, end_forks
 from netdfl.study.plan import Cell
 
 
@@ -36,7 +36,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Job:
+class CellJob:
     """A cell that has to run: of which scenario file, in which world, and where its run goes."""
 
     scenario: Path
@@ -45,10 +45,10 @@ class Job:
     world: str
 
 
-def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran], list[Job]]:
+def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran], list[CellJob]]:
     """The cells that have run, or can't be, and those that have to."""
     found: list[Ran] = []
-    waiting: list[Job] = []
+    waiting: list[CellJob] = []
     for cell in cells:
         try:
             loaded = load(scenario, cell.sets)
@@ -58,7 +58,7 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran]
         path = folder / scenario_hash(loaded)[:16]
         ran = finished(cell, path)
         if ran is None:
-            waiting.append(Job(scenario, cell, path, loaded.world.kind))
+            waiting.append(CellJob(scenario, cell, path, loaded.world.kind))
         else:
             found.append(ran)
     return found, waiting
@@ -74,13 +74,13 @@ def finished(cell: Cell, path: Path) -> Ran | None:
     return Ran(cell, path, code, result) if code in FINISHED else None
 
 
-def run_all(waiting: Sequence[Job], jobs: int, done: Callable[[Ran], None], progress: Progress) -> None:
+def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[Ran], None], progress: StudyProgress) -> None:
     """Run these cells, `jobs` at a time, and tell `done` of each. What was interrupted goes on where it can.
 
     A process of its own forks them: a process that has used grpc, or has threads, must not. It has a session of its
     own too, so that Ctrl-C reaches this process alone, which ends it; see `netdfl.study.interrupt`.
     """
-    by_path: dict[str, list[Job]] = {}
+    by_path: dict[str, list[CellJob]] = {}
     for job in waiting:
         by_path.setdefault(str(job.path.resolve()), []).append(job)
     if not by_path:
@@ -107,7 +107,7 @@ def run_all(waiting: Sequence[Job], jobs: int, done: Callable[[Ran], None], prog
         done(Ran(job.cell, job.path, BROKE, None, f"the process that runs the cells ended with {forks.returncode}"))
 
 
-def _order(path: str, job: Job) -> dict[str, Any]:
+def _order(path: str, job: CellJob) -> dict[str, Any]:
     return {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "world": job.world}
 
 
@@ -121,7 +121,7 @@ def _open_forks() -> subprocess.Popen[bytes]:
     )
 
 
-def _log(job: Job) -> str:
+def _log(job: CellJob) -> str:
     try:
         lines = path_beside(job.path, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:

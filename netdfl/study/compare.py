@@ -21,7 +21,7 @@ SCHEMA = "netdfl/reproduction/1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ComparisonRow:
     """One printed number and its measurement; accuracies in percent, `difference` is measured minus published.
 
     `measured` is the mean over the seeds of each run's mean over its last five evaluations, `std` the deviation
@@ -53,10 +53,10 @@ class Row:
     runs: tuple[Mapping[str, Any], ...] = ()
 
 
-def row_of(trial: Trial, ran: Sequence[Ran], rounds_of_paper: int | None = None, why_not: str = "") -> Row:
+def row_of(trial: Trial, ran: Sequence[Ran], rounds_of_paper: int | None = None, why_not: str = "") -> ComparisonRow:
     """The row of `trial`, measured by the runs `ran`, of which there may be none yet."""
     figure = trial.figure
-    row = Row(
+    row = ComparisonRow(
         cell=trial.label,
         dataset=figure.dataset,
         partition=figure.partition,
@@ -74,7 +74,7 @@ def row_of(trial: Trial, ran: Sequence[Ran], rounds_of_paper: int | None = None,
     return _measured(row, ran) if ran else row
 
 
-def _measured(row: Row, ran: Sequence[Ran]) -> Row:
+def _measured(row: ComparisonRow, ran: Sequence[Ran]) -> ComparisonRow:
     notes = [_why_not_counted(each) for each in ran]
     counted = [each for each, note in zip(ran, notes, strict=True) if not note]
     values = {each.cell.seed: _value(row.metric, each.result or {}) for each in counted}
@@ -141,7 +141,7 @@ class Comparison:
     table: str
     rounds: int | None
     sets: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
 
     @property
     def title(self) -> str:
@@ -150,7 +150,7 @@ class Comparison:
         return f"{self.paper} {self.table}" + (f", not as printed: {', '.join(changed)}" if changed else "")
 
     @property
-    def measured(self) -> list[Row]:
+    def measured(self) -> list[ComparisonRow]:
         """The rows that have runs."""
         return [row for row in self.rows if row.runs]
 
@@ -181,7 +181,7 @@ class Comparison:
 
     def _csv(self) -> str:
         out = StringIO()
-        names = [name for name in Row.__dataclass_fields__ if name != "runs"]
+        names = [name for name in ComparisonRow.__dataclass_fields__ if name != "runs"]
         table = csv.writer(out, lineterminator="\n")
         table.writerow(names)
         for row in self.rows:
@@ -203,7 +203,7 @@ TERMINAL = ("cell", "published", "measured", "diff", "seeds", "rounds", "note")
 WORDS = ("cell", "note")
 
 
-def shown(row: Row) -> list[str]:
+def shown(row: ComparisonRow) -> list[str]:
     """A row as text, by `HEADINGS`."""
     digits = 2 if row.metric == "test_acc" else 0
     return [

@@ -25,7 +25,7 @@ Recorded = Mapping[tuple[int, int], float | None]
 """A metric by round and node, or FLEET; None where it was not finite."""
 
 
-class Curve(NamedTuple):
+class MetricCurve(NamedTuple):
     """A metric by round: its median, smallest and largest over nodes and seeds; `whole` unless it broke off."""
 
     rounds: tuple[int, ...]
@@ -35,7 +35,7 @@ class Curve(NamedTuple):
     whole: bool
 
 
-def curve_of(ran: Sequence[Ran], metric: str) -> Curve:
+def curve_of(ran: Sequence[Ran], metric: str) -> MetricCurve:
     """The metric over these runs; it breaks off before a round in which it was infinite, or for which a node died."""
     runs = [_recorded(each.path, metric) for each in ran]
     asked = min(int((each.result or {})["rounds"]) for each in ran)
@@ -48,7 +48,9 @@ def curve_of(ran: Sequence[Ran], metric: str) -> Curve:
                 columns.setdefault(round, []).append(value)
     values = [columns[round] for round in sorted(columns)]
     rounds = tuple(round + 1 for round in sorted(columns))
-    return Curve(rounds, tuple(map(median, values)), tuple(map(min, values)), tuple(map(max, values)), end == asked)
+    return MetricCurve(
+        rounds, tuple(map(median, values)), tuple(map(min, values)), tuple(map(max, values)), end == asked
+    )
 
 
 def follows(ran: Sequence[Ran], y: str, x: str, lag: int) -> tuple[list[float], list[float]]:
@@ -95,9 +97,9 @@ def draw_curves(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
     _save(figure, path)
 
 
-def together(curves: Mapping[str, Curve]) -> dict[Curve, list[str]]:
+def together(curves: Mapping[str, MetricCurve]) -> dict[MetricCurve, list[str]]:
     """The different curves, each with the names of the lines that are it."""
-    names: dict[Curve, list[str]] = {}
+    names: dict[MetricCurve, list[str]] = {}
     for name, curve in curves.items():
         names.setdefault(curve, []).append(name)
     return names

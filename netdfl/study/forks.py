@@ -21,13 +21,13 @@ from netdfl.core.orphans import die_with_parent
 UNUSABLE, BROKE = 2, 4
 FINISHED = (0, 1, 3)
 """Exit codes of a run that needs not run again."""
-Order = dict[str, Any]
+CellOrder = dict[str, Any]
 """A cell: its `scenario` file, what it `sets`, the `path` of its run, its `world`."""
 
 
 def main() -> None:
     """Run what stdin orders."""
-    running: dict[int, Order] = {}
+    running: dict[int, CellOrder] = {}
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
         _end(running)
@@ -47,7 +47,7 @@ def path_beside(run: Path, kind: str) -> Path:
     return run.with_name(f"{run.name}.{kind}")
 
 
-def _run_all(waiting: list[Order], jobs: int, running: dict[int, Order]) -> None:
+def _run_all(waiting: list[CellOrder], jobs: int, running: dict[int, CellOrder]) -> None:
     while waiting or running:
         while waiting and len(running) < jobs:
             order = waiting.pop(0)
@@ -57,7 +57,7 @@ def _run_all(waiting: list[Order], jobs: int, running: dict[int, Order]) -> None
             print(json.dumps([running.pop(pid)["path"], os.waitstatus_to_exitcode(status)]), flush=True)
 
 
-def _end(running: dict[int, Order]) -> None:
+def _end(running: dict[int, CellOrder]) -> None:
     """End every cell at once, whatever it computes, its nodes die with it; but Docker has to be asked to end them."""
     for pid, order in running.items():
         with suppress(ProcessLookupError):
@@ -67,7 +67,7 @@ def _end(running: dict[int, Order]) -> None:
             os.waitpid(pid, 0)
 
 
-def _fork(order: Order, jobs: int) -> int:
+def _fork(order: CellOrder, jobs: int) -> int:
     me = os.getpid()
     pid = os.fork()
     if pid:

@@ -17,7 +17,7 @@ SHOW_CURSOR = b"\x1b[?25h"
 
 
 @dataclass
-class Progress:
+class StudyProgress:
     """How far a study is, and the process that runs its cells while there is one."""
 
     finished: int = 0
@@ -32,12 +32,12 @@ class Progress:
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[Progress]:
+def ended_by_signals() -> Iterator[StudyProgress]:
     """End this process at Ctrl-C and SIGTERM, with exit code 130, when the runs of the study have ended.
 
     It ends in the handler, wherever it is: an exception would get lost in the middle of an import, or be shown.
     """
-    progress = Progress()
+    progress = StudyProgress()
 
     def end(number: int, frame: FrameType | None) -> None:
         for each in before:

@@ -21,7 +21,7 @@ APART = 0.006
 """How far apart lines stand at one value of x, as a share of x's range, so that equal ones show side by side."""
 BESIDE = 0.6
 """How much of a category's place its points take."""
-Lines = dict[str, list[tuple[str, Estimate]]]
+PlotLines = dict[str, list[tuple[str, Estimate]]]
 """By name: the values of x, as text, with what was estimated there."""
 
 
@@ -57,7 +57,7 @@ def figure_of(points: Sequence[Point], drawn: Drawn) -> Figure:
     return canvas
 
 
-def _draw_lines(axes: Axes, lines: Lines, places: Places) -> None:
+def _draw_lines(axes: Axes, lines: PlotLines, places: Places) -> None:
     apart = APART * (max(places.at.values()) - min(places.at.values())) if places.ordered else BESIDE / len(lines)
     for number, (name, line) in enumerate(lines.items()):
         moved = apart * (number - (len(lines) - 1) / 2)
@@ -85,7 +85,7 @@ def _draw_lines(axes: Axes, lines: Lines, places: Places) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _panels(points: Sequence[Point], drawn: Drawn) -> dict[str, Lines]:
+def _panels(points: Sequence[Point], drawn: Drawn) -> dict[str, PlotLines]:
     """By heading, which is a value of what has panels: the lines; all in one without a heading where nothing has."""
     grouped: dict[str, list[Point]] = {}
     for point in points:
@@ -94,9 +94,9 @@ def _panels(points: Sequence[Point], drawn: Drawn) -> dict[str, Lines]:
     return {heading: _lines(each, drawn) for heading, each in grouped.items()}
 
 
-def _lines(points: Sequence[Point], drawn: Drawn) -> Lines:
+def _lines(points: Sequence[Point], drawn: Drawn) -> PlotLines:
     """By name of the line: the values of x with what was estimated there."""
-    lines: Lines = {}
+    lines: PlotLines = {}
     for point in points:
         found = estimates(point, drawn.y, log=drawn.log)
         text = dict(point.values).get(drawn.x)

@@ -17,7 +17,7 @@ _NAMES = {"D-PSGD": "dpsgd", "DynaFed": "dynafed_synonly"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class PublishedFigure:
     """One printed number, with what it was measured on.
 
     `paper` is the paper's number in the collection and its name, `003-FedSynSAM`; `table` is as printed,
@@ -46,20 +46,20 @@ class Figure:
 
 
 @cache
-def figures() -> tuple[Figure, ...]:
+def figures() -> tuple[PublishedFigure, ...]:
     """All printed numbers, in the order of the papers and their tables."""
     text = files("netdfl.study").joinpath("tables.csv").read_text(encoding="utf-8")
     return tuple(_figure(row) for row in csv.DictReader(text.splitlines()))
 
 
-def _figure(row: dict[str, str]) -> Figure:
+def _figure(row: dict[str, str]) -> PublishedFigure:
     value, std = row["value"], row["std"]
     printed = {name: text for name, text in row.items() if name not in ("value", "std")}
     number = float(value.removeprefix(">"))
-    return Figure(value=number, beyond=value.startswith(">"), std=float(std) if std else None, **printed)
+    return PublishedFigure(value=number, beyond=value.startswith(">"), std=float(std) if std else None, **printed)
 
 
-def published(paper: str, table: str) -> tuple[Figure, ...]:
+def published(paper: str, table: str) -> tuple[PublishedFigure, ...]:
     """The numbers of one table: `published("003", "TII")`. The paper's number or its name will do.
 
     Raises InputError, with what there is, for a paper or table that is not known.

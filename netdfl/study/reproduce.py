@@ -17,9 +17,9 @@ from netdfl.core.errors import DatasetError, InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.cells import Job, Ran, finished, look, run_all
-from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, Row, row_of, shown
-from netdfl.study.interrupt import Progress
+from netdfl.study.cells import CellJob, Ran, finished, look, run_all
+from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
+from netdfl.study.interrupt import StudyProgress
 from netdfl.study.plan import Cell
 from netdfl.study.published import published
 from netdfl.study.trials import Trial, scenario_of, select, trials
@@ -29,7 +29,7 @@ SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "papers"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class Reproduction:
     """What is to be reproduced, and how: `rounds` and `sets` change what the paper has."""
 
     paper: str
@@ -59,12 +59,14 @@ class _Work:
     ran: list[Ran] = field(default_factory=list)
 
     @property
-    def row(self) -> Row:
+    def row(self) -> ComparisonRow:
         ran = sorted(self.ran, key=lambda each: each.cell.seed)
         return row_of(self.trial, ran, self.rounds_of_paper, self.why_not)
 
 
-def reproduce(request: Request, out: Path, *, jobs: int = 1, console: Console, far: Progress | None = None) -> int:
+def reproduce(
+    request: Reproduction, out: Path, *, jobs: int = 1, console: Console, far: StudyProgress | None = None
+) -> int:
     """Run what `request` asks for, `jobs` runs at a time; return an exit code.
 
     Below `out` lie `cells/` with the runs, which all tables share, and the table as JSON, CSV and Markdown, written
@@ -82,7 +84,7 @@ def reproduce(request: Request, out: Path, *, jobs: int = 1, console: Console, f
     works = [_work(trial, request) for trial in select(every, request.globs)]
     book = _Book(request, figures[0].paper, figures[0].table, every, works, out)
     book.join()
-    far = far or Progress()
+    far = far or StudyProgress()
     found, waiting = _look(works, request, out / "cells", book)
     far.total = len(found) + len(waiting)
     count = 0
@@ -110,7 +112,7 @@ def reproduce(request: Request, out: Path, *, jobs: int = 1, console: Console, f
     return 2 if not far.total else int(any(ran.failed for work in works for ran in work.ran))
 
 
-def _work(trial: Trial, request: Request) -> _Work:
+def _work(trial: Trial, request: Reproduction) -> _Work:
     """What has to run for `trial`, or why nothing can."""
     work = _Work(trial)
     if trial.why_not:
@@ -130,7 +132,7 @@ def _work(trial: Trial, request: Request) -> _Work:
     return work
 
 
-def _look(works: Sequence[_Work], request: Request, folder: Path, book: _Book) -> tuple[list[Ran], list[Job]]:
+def _look(works: Sequence[_Work], request: Reproduction, folder: Path, book: _Book) -> tuple[list[Ran], list[CellJob]]:
     """The runs of `works` that are there, and those to be made, each once; `book` hears whose they are.
 
     Cells of two scenario files may have the same overrides, and cells of one file the same run.
@@ -168,7 +170,7 @@ def _missing(load_data: Callable[..., Any], params: str, root: Path) -> str:
 class _Book:
     """The table as far as it is known, on disk and here."""
 
-    request: Request
+    request: Reproduction
     paper: str
     table: str
     every: Sequence[Trial]
@@ -213,18 +215,18 @@ class _Book:
         return comparison
 
     @cached_property
-    def _known(self) -> Mapping[str, Row]:
+    def _known(self) -> Mapping[str, ComparisonRow]:
         """The table as the last call left it: rows by their cell."""
         try:
             table = json.loads(self.stem.with_name(f"{self.stem.name}.json").read_text(encoding="utf-8"))
             rows = table["rows"] if table["schema"] == SCHEMA else []
-            found = [Row(**{**row, "seeds": tuple(row["seeds"]), "runs": tuple(row["runs"])}) for row in rows]
+            found = [ComparisonRow(**{**row, "seeds": tuple(row["seeds"]), "runs": tuple(row["runs"])}) for row in rows]
         except (OSError, ValueError, KeyError, TypeError):
             return {}
         return {row.cell: row for row in found}
 
     @cached_property
-    def earlier(self) -> Mapping[str, Row]:
+    def earlier(self) -> Mapping[str, ComparisonRow]:
         """Rows of cells that this call was not asked for, but for those whose scenario has changed since."""
         asked = {work.trial.label for work in self.works}
         rows = {trial: self._known[trial.label] for trial in self.every if trial.label in self._known.keys() - asked}

@@ -12,7 +12,7 @@ from rich.table import Table
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.study.cells import Ran, look, run_all
-from netdfl.study.interrupt import Progress as Far
+from netdfl.study.interrupt import StudyProgress as Far
 from netdfl.study.outcome import PERCENT, WARNED
 from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
 from netdfl.study.summary import Estimate, Point, estimates, points_of, write_cells, write_points

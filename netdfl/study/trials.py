@@ -11,7 +11,7 @@ from typing import Any
 
 from netdfl.core.errors import InputError
 from netdfl.study import papers
-from netdfl.study.published import Figure
+from netdfl.study.published import PublishedFigure
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Trial:
     `label` is `dataset/partition/graph/algorithm/compressor/row`, without what the table has only one of.
     """
 
-    figure: Figure
+    figure: PublishedFigure
     label: str
     file: str = ""
     sets: tuple[str, ...] = ()
     why_not: str = ""
 
 
-def trials(figures: Sequence[Figure]) -> list[Trial]:
+def trials(figures: Sequence[PublishedFigure]) -> list[Trial]:
     """A trial for every number of a table, in its order."""
     parts = [_parts(figure) for figure in figures]
     varies = [len({part[i] for part in parts}) > 1 for i in range(len(parts[0]))]
@@ -37,7 +37,7 @@ def trials(figures: Sequence[Figure]) -> list[Trial]:
     return [_trial(figure, label) for figure, label in zip(figures, labels, strict=True)]
 
 
-def _parts(figure: Figure) -> tuple[str, ...]:
+def _parts(figure: PublishedFigure) -> tuple[str, ...]:
     """What names a cell. Graphs are named where a method could have several."""
     graph = figure.topology.removeprefix("server, ").partition(",")[0].partition(" (")[0]
     graph = graph if figure.topology in _NAMED_GRAPHS else ""
@@ -52,18 +52,18 @@ _NAMED_GRAPHS = frozenset(
 )
 
 
-def _variant(figure: Figure) -> papers.Methods | None:
+def _variant(figure: PublishedFigure) -> papers.Methods | None:
     return papers.VARIANTS.get((figure.table, figure.notes))
 
 
-def _trial(figure: Figure, label: str) -> Trial:
+def _trial(figure: PublishedFigure, label: str) -> Trial:
     try:
         return Trial(figure, label, *_resolve(figure))
     except KeyError as reason:
         return Trial(figure, label, why_not=reason.args[0])
 
 
-def _resolve(figure: Figure) -> tuple[str, tuple[str, ...]]:
+def _resolve(figure: PublishedFigure) -> tuple[str, tuple[str, ...]]:
     """The scenario file and the overrides of a figure. Raises KeyError with the reason why there are none."""
     for known in (papers.NOT_HELD.get(figure.dataset), papers.NOT_MEASURED.get(figure.metric)):
         if known:

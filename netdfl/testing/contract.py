@@ -20,7 +20,7 @@ from torch import Tensor
 from netdfl.algorithms.base import Algorithm, Entry, NodeState
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.wait import WaitPolicy
-from netdfl.compression.identity import Identity
+from netdfl.compression.identity import IdentityCompressor
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId, View
 from netdfl.node.checkpoint import load_state, save_state
@@ -42,7 +42,7 @@ EXCHANGE = Exchange(wait=WaitPolicy(announce=True))
 
 
 @dataclass(frozen=True)
-class Fleet:
+class SmallFleet:
     """A small network and the nodes' tasks on it."""
 
     network: Network
@@ -54,7 +54,7 @@ class Fleet:
         return self.network.server
 
 
-Check = Callable[[Entry], None]
+ContractCheck = Callable[[Entry], None]
 
 
 def network_for(entry: Entry, streams: Streams) -> Network:
@@ -71,19 +71,19 @@ def network_for(entry: Entry, streams: Streams) -> Network:
     return Network(TOPOLOGIES[name](NODES, streams))
 
 
-def consensus_fleet(entry: Entry, seed: int = 0) -> Fleet:
+def consensus_fleet(entry: Entry, seed: int = 0) -> SmallFleet:
     """Nodes that start apart, and that nothing pulls."""
     streams = Streams(seed)
     network = network_for(entry, streams)
-    return Fleet(network, {i: consensus(i, streams, dim=DIM) for i in range(network.num_nodes)})
+    return SmallFleet(network, {i: consensus(i, streams, dim=DIM) for i in range(network.num_nodes)})
 
 
-def quadratic_fleet(entry: Entry, seed: int = 0, noise: float = 0.0) -> Fleet:
+def quadratic_fleet(entry: Entry, seed: int = 0, noise: float = 0.0) -> SmallFleet:
     """Nodes whose quadratics have their optima around 3, started at 0."""
     streams = Streams(seed)
     network = network_for(entry, streams)
     tasks = {i: _around_three(i, streams, noise) for i in range(network.num_nodes)}
-    return Fleet(network, tasks)
+    return SmallFleet(network, tasks)
 
 
 def _around_three(node: NodeId, streams: Streams, noise: float) -> Quadratic:
@@ -146,7 +146,7 @@ def _chosen_matrix(alg: Algorithm, states: States, views: Mapping[NodeId, View])
     return matrix / matrix.sum(0)
 
 
-def _mixes_in_a_round(alg: Algorithm, fleet: Fleet, states: States) -> None:
+def _mixes_in_a_round(alg: Algorithm, fleet: SmallFleet, states: States) -> None:
     if alg.family == "overlap":
         matrix = torch.from_numpy(fleet.network.matrix(0))
     else:
@@ -160,7 +160,7 @@ def _mixes_in_a_round(alg: Algorithm, fleet: Fleet, states: States) -> None:
     assert off <= EXACT, f"a round without gradient differs from M X by {off:.2g}"
 
 
-def _averages_reports(alg: Algorithm, fleet: Fleet, states: States) -> None:
+def _averages_reports(alg: Algorithm, fleet: SmallFleet, states: States) -> None:
     assert fleet.server is not None
     after = play_rounds(alg, states, fleet.tasks, fleet.network.view, 1)
     active = fleet.network.view(fleet.server, 0).out_neighbors
@@ -194,7 +194,7 @@ def identity_changes_nothing(entry: Entry) -> None:
     """Messages compressed by the identity lead where plain ones do; a method may refuse compression."""
     plain = entry.build(EXCHANGE)
     try:
-        compressed = entry.build(replace(EXCHANGE, compressor=Identity()))
+        compressed = entry.build(replace(EXCHANGE, compressor=IdentityCompressor()))
     except ValueError:
         return
     fleet = quadratic_fleet(entry, noise=0.1)
@@ -218,7 +218,7 @@ def same_seed_same_result(entry: Entry) -> None:
     assert not torch.equal(_stack(states), _stack(_run(alg, other, 4))), "another seed gives the same result"
 
 
-CHECKS: Mapping[str, Check] = {
+CHECKS: Mapping[str, ContractCheck] = {
     "agrees_without_gradient": agrees_without_gradient,
     "preserves_the_mean": preserves_the_mean,
     "mixes_as_the_matrix": mixes_as_the_matrix,
@@ -235,11 +235,11 @@ def check_algorithm(entry: Entry) -> None:
         check(entry)
 
 
-def _run(alg: Algorithm, fleet: Fleet, num_rounds: int) -> States:
+def _run(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
     return {i: kept.states[-1] for i, kept in run_fleet(alg, fleet.network.view, fleet.tasks, num_rounds).items()}
 
 
-def _after(alg: Algorithm, fleet: Fleet, num_rounds: int) -> States:
+def _after(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
     """By the loop, or, where nodes may be rounds apart, by hand: so that all are judged in the same round."""
     if in_step(alg):
         return _run(alg, fleet, num_rounds)
@@ -248,7 +248,7 @@ def _after(alg: Algorithm, fleet: Fleet, num_rounds: int) -> States:
     )
 
 
-def _views(fleet: Fleet, round: int) -> dict[NodeId, View]:
+def _views(fleet: SmallFleet, round: int) -> dict[NodeId, View]:
     return {i: fleet.network.view(i, round) for i in fleet.tasks}
 
 
@@ -265,13 +265,13 @@ def _spread(alg: Algorithm, states: States) -> float:
     return float((models - models.mean(0)).norm())
 
 
-def _conserved(alg: Algorithm, fleet: Fleet, states: States) -> tuple[Tensor, float]:
+def _conserved(alg: Algorithm, fleet: SmallFleet, states: States) -> tuple[Tensor, float]:
     if fleet.server is not None:
         return states[fleet.server].x, 1.0
     return _stack(states).sum(0), sum(_weight(alg, s) for s in states.values())
 
 
-def _gap(alg: Algorithm, fleet: Fleet, states: States) -> float:
+def _gap(alg: Algorithm, fleet: SmallFleet, states: States) -> float:
     """How far the mean loss at the average model is above its optimum, the server's quadratic left out."""
     x, w = _conserved(alg, fleet, states)
     tasks = [task for i, task in fleet.tasks.items() if i != fleet.server]

@@ -25,7 +25,7 @@ FleetFactory = Callable[[int, Ledger], AbstractAsyncContextManager[Sequence[Tran
 PATIENCE_S = 60.0
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     """What a ledger was told of one message at the end."""
 
     message: Message
@@ -41,7 +41,7 @@ class KeptLedger:
     def __init__(self) -> None:
         """Begin empty."""
         self.handed: list[Message] = []
-        self.rows: list[Row] = []
+        self.rows: list[LedgerRow] = []
         self.refusals: list[tuple[Edge | None, str, str]] = []
         self._changed = asyncio.Event()
 
@@ -51,7 +51,7 @@ class KeptLedger:
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Keep the row."""
-        self.rows.append(Row(message, nbytes, sent_ns, arrived_ns, fate))
+        self.rows.append(LedgerRow(message, nbytes, sent_ns, arrived_ns, fate))
         self._changed.set()
 
     def refused(self, edge: Edge | None, reason: str, what: str) -> None:

@@ -50,7 +50,7 @@ class Private:
         self.select = among.select
 
 
-class RandomK:
+class RandomNeighbors:
     """Sends to `k` out-neighbors drawn each round from the seed, or to all where there are no more."""
 
     def __init__(self, num_nodes: int, streams: Streams, k: int, known: bool) -> None:
@@ -78,7 +78,7 @@ def everyone(num_nodes: int, streams: Streams, /) -> Selection:
 
 def random_k(num_nodes: int, streams: Streams, /, *, k: PositiveInt = 2, known: bool = True) -> Selection:
     """Send to `k` random out-neighbors a round; with `known: false` receivers can't tell who will send."""
-    return RandomK(num_nodes, streams, k, known)
+    return RandomNeighbors(num_nodes, streams, k, known)
 
 
 Participants: TypeAlias = Callable[[int], tuple[NodeId, ...]]

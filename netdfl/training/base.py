@@ -177,7 +177,7 @@ class Untouched:
         return state
 
 
-class Start(Protocol):
+class RoundStart(Protocol):
     """Where a local round begins: at the mixed vector itself, or moved from it (Ole, FedInit)."""
 
     def init(self, x: Tensor, view: View) -> Any:

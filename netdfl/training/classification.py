@@ -99,10 +99,10 @@ class Classification:
 
     def data(self, round: int) -> LocalData:
         """The client's data, shuffled by the stream of (node, round)."""
-        return Round(self, round)
+        return RoundPass(self, round)
 
 
-class Drawn(NamedTuple):
+class DrawnBatches(NamedTuple):
     """A round's minibatches at once: step s is `x[places[s, :sizes[s]]]`, and `y` likewise. `places` is (S, B)."""
 
     x: Tensor
@@ -111,7 +111,7 @@ class Drawn(NamedTuple):
     sizes: NDArray[np.int64]
 
 
-class Round:
+class RoundPass:
     """One round's pass over a client's data; leaves the mean loss in the task's `last_loss`."""
 
     def __init__(self, task: Classification, round: int) -> None:
@@ -136,7 +136,7 @@ class Round:
         passes = math.inf if epochs is None else epochs * -(-len(self.task.samples) // self.task.batch_size)
         return int(min(passes, math.inf if steps is None else steps))
 
-    def drawn(self, *, epochs: int | None = None, steps: int | None = None) -> Drawn:
+    def drawn(self, *, epochs: int | None = None, steps: int | None = None) -> DrawnBatches:
         """The minibatches of `steps`, drawn in the same order; at least one."""
         task, num = self.task, self.num_steps(epochs=epochs, steps=steps)
         samples, size = task.samples, task.batch_size
@@ -145,14 +145,14 @@ class Round:
             counts = np.array([len(labels) for labels in y])
             starts = np.cumsum(counts) - counts
             index = starts[:, None] + np.minimum(np.arange(size), counts[:, None] - 1)
-            return Drawn(torch.cat(x), torch.cat(y), index, counts)
+            return DrawnBatches(torch.cat(x), torch.cat(y), index, counts)
         per_pass = -(-len(samples) // size)
         index = np.zeros((-(-num // per_pass), per_pass * size), np.int64)
         for row in index:
             row[: len(samples)] = self.rng.permutation(len(samples))
         counts = np.full(per_pass, size)
         counts[-1] = len(samples) - (per_pass - 1) * size
-        return Drawn(samples.x, samples.y, index.reshape(-1, size)[:num], np.tile(counts, len(index))[:num])
+        return DrawnBatches(samples.x, samples.y, index.reshape(-1, size)[:num], np.tile(counts, len(index))[:num])
 
     def _batches(self, epochs: int | None, steps: int | None) -> Iterator[tuple[Tensor, Tensor]]:
         task, samples = self.task, self.task.samples

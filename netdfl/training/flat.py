@@ -18,7 +18,7 @@ from netdfl.training.perceptron import Perceptron
 _COPYING = threading.Lock()
 
 
-class Bound:
+class BoundModule:
     """A module, the vector that its parameters are views of at present, and the mode that it is in."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -54,7 +54,7 @@ class FlatModel:
         self._sizes = [p.numel() for p in self.parameters]
         self.perceptron = Perceptron.of(module)
         self._draws = None if self.perceptron is None else False
-        self._bound: dict[int, Bound] = {}
+        self._bound: dict[int, BoundModule] = {}
 
     def flat(self) -> Tensor:
         """The current parameters as one fresh vector of shape (d,)."""
@@ -69,11 +69,11 @@ class FlatModel:
             bound.at = at
         return bound.turn(training=training)
 
-    def _of_this_thread(self) -> Bound:
+    def _of_this_thread(self) -> BoundModule:
         bound = self._bound.get(threading.get_ident())
         if bound is None:
             with _COPYING:
-                bound = Bound(deepcopy(self.module) if self._bound else self.module)
+                bound = BoundModule(deepcopy(self.module) if self._bound else self.module)
                 self._bound[threading.get_ident()] = bound
         return bound
 

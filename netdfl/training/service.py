@@ -23,14 +23,14 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checka
 import torch
 
 from netdfl.training.base import LocalData
-from netdfl.training.classification import Classification, Round
+from netdfl.training.classification import Classification, RoundPass
 from netdfl.training.sgd import LocalSteps
 from netdfl.training.stacked import likeness, run_stacked, split
 from netdfl.training.stacked_model import StackedModel
 from netdfl.training.step_requests import StepRequests, alone
 
 Batching = Literal["exact", "auto"]
-Outcome: TypeAlias = tuple[Any, Exception | None]
+CallOutcome: TypeAlias = tuple[Any, Exception | None]
 """What a call returned, or the error that it raised."""
 Way = Literal["stacked", "threads", "alone"]
 
@@ -68,7 +68,7 @@ class Open(NamedTuple):
     steps: LocalSteps
 
 
-def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[Outcome]:
+def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[CallOutcome]:
     """Each call by itself, in this thread."""
     return [_outcome(call) for call in calls]
 
@@ -88,10 +88,10 @@ class Service:
         self._pool: ThreadPoolExecutor | None = None
         self._stacked: dict[int, StackedModel | None] = {}
 
-    def compute(self, calls: Sequence[Callable[[], Any]]) -> list[Outcome]:
+    def compute(self, calls: Sequence[Callable[[], Any]]) -> list[CallOutcome]:
         """The outcome of each call, in order. In `exact` batching none depends on the others."""
-        outcomes: dict[int, Outcome] = {}
-        works: dict[Way, list[Callable[[], dict[int, Outcome]]]] = {"stacked": [], "threads": [], "alone": []}
+        outcomes: dict[int, CallOutcome] = {}
+        works: dict[Way, list[Callable[[], dict[int, CallOutcome]]]] = {"stacked": [], "threads": [], "alone": []}
         groups: dict[Hashable, list[Open]] = defaultdict(list)
         for place, call in enumerate(calls):
             way = self._way(call)
@@ -123,7 +123,7 @@ class Service:
 
     def _way(self, call: Callable[[], Any]) -> Way:
         data = call.data if isinstance(call, Divisible) else None
-        if not isinstance(data, Round) or not len(data.task.samples):
+        if not isinstance(data, RoundPass) or not len(data.task.samples):
             return "alone"
         task, on_cpu = data.task, data.task.samples.x.device.type == "cpu"
         if self.batching == "auto" and self._rows(task) is not None:
@@ -148,8 +148,8 @@ class Service:
         place: int,
         requests: StepRequests[Any],
         groups: dict[Hashable, list[Open]],
-        singles: list[Callable[[], dict[int, Outcome]]],
-    ) -> dict[int, Outcome]:
+        singles: list[Callable[[], dict[int, CallOutcome]]],
+    ) -> dict[int, CallOutcome]:
         """Sort what `requests` asks for into the groups of steps alike, or the single ones; or give its outcome."""
         try:
             steps = requests.send(None)  # type: ignore[arg-type]
@@ -164,7 +164,7 @@ class Service:
             groups[like].append(Open(place, requests, steps))
         return {}
 
-    def _in_rows(self, group: list[Open]) -> Iterator[Callable[[], dict[int, Outcome]]]:
+    def _in_rows(self, group: list[Open]) -> Iterator[Callable[[], dict[int, CallOutcome]]]:
         """A group in as many parts as there are threads, and more where a part would not fit."""
         found = split(group[0].steps.data)
         model = self._stacked[id(found[0].task.model)] if found is not None else None
@@ -175,8 +175,8 @@ class Service:
         return (partial(_together, group[part::num], model) for part in range(num))
 
     def _run(
-        self, works: Sequence[Callable[[], dict[int, Outcome]]], *, threaded: bool
-    ) -> Iterator[dict[int, Outcome]]:
+        self, works: Sequence[Callable[[], dict[int, CallOutcome]]], *, threaded: bool
+    ) -> Iterator[dict[int, CallOutcome]]:
         if not threaded or self.threads == 1 or len(works) < 2:
             return (work() for work in works)
         if self._pool is None:
@@ -188,18 +188,18 @@ def _draws(task: Classification) -> bool:
     return task.model.draws(task.initial(), task.samples.x[: task.batch_size])
 
 
-def _outcome(call: Callable[[], Any]) -> Outcome:
+def _outcome(call: Callable[[], Any]) -> CallOutcome:
     try:
         return call(), None
     except Exception as error:
         return None, error
 
 
-def _single(place: int, call: Callable[[], Any]) -> dict[int, Outcome]:
+def _single(place: int, call: Callable[[], Any]) -> dict[int, CallOutcome]:
     return {place: _outcome(call)}
 
 
-def _together(group: Sequence[Open], model: StackedModel) -> dict[int, Outcome]:
+def _together(group: Sequence[Open], model: StackedModel) -> dict[int, CallOutcome]:
     """The outcomes of local rounds alike, computed as rows of one."""
     try:
         found = run_stacked([each.steps for each in group], model)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from netdfl.core.types import View
 from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
-from netdfl.training.step_requests import Ran, Solving, StepRequests
+from netdfl.training.step_requests import Solving, StepRequests, StepResult
 
 TINY = 1e-12
 
@@ -140,7 +140,7 @@ class LocalSteps:
     scale: float
     correction: Tensor | None
 
-    def __call__(self) -> Ran:
+    def __call__(self) -> StepResult:
         """The vector after the steps, and how many there were."""
         sgd, y, velocity, count = self.sgd, self.y, self.velocity, 0
         for gradient in self.data.steps(epochs=sgd.epochs, steps=sgd.steps):
@@ -154,7 +154,7 @@ class LocalSteps:
         return y, count
 
 
-class Plain:
+class PlainStart:
     """The start of every method without one: local training begins at the mixed vector itself."""
 
     def init(self, x: Tensor, view: View) -> NoState:

@@ -13,19 +13,19 @@ from torch import Tensor
 
 from netdfl.core.errors import NotFiniteError
 from netdfl.training.base import Gradient, LocalData
-from netdfl.training.classification import Round
+from netdfl.training.classification import RoundPass
 from netdfl.training.sgd import LocalSteps
 from netdfl.training.stacked_batches import StackedBatches
 from netdfl.training.stacked_model import StackedModel
-from netdfl.training.step_requests import Ran
+from netdfl.training.step_requests import StepResult
 from netdfl.training.wrapped import Rows, Wrapped
 
 
-def split(data: LocalData) -> tuple[Round, Rows | None] | None:
+def split(data: LocalData) -> tuple[RoundPass, Rows | None] | None:
     """The minibatches under `data`, and the wrap around them; None where these can't be stacked."""
-    if type(data) is Round:
+    if type(data) is RoundPass:
         return data, None
-    if type(data) is Wrapped and isinstance(data.wrap, Rows) and type(data.data) is Round:
+    if type(data) is Wrapped and isinstance(data.wrap, Rows) and type(data.data) is RoundPass:
         return data.data, data.wrap
     return None
 
@@ -51,7 +51,7 @@ def likeness(steps: LocalSteps) -> Hashable | None:
     return (id(data.task.model), data.task.batch_size, steps.y.device, steps.sgd, kind, *given)
 
 
-def run_stacked(asked: Sequence[LocalSteps], model: StackedModel) -> list[Ran | NotFiniteError]:
+def run_stacked(asked: Sequence[LocalSteps], model: StackedModel) -> list[StepResult | NotFiniteError]:
     """What each of `asked`, all alike, gives when called, up to rounding; or the error that it raises."""
     sgd = asked[0].sgd
     numbers = [_split(each)[0].num_steps(epochs=sgd.epochs, steps=sgd.steps) for each in asked]
@@ -63,7 +63,7 @@ def run_stacked(asked: Sequence[LocalSteps], model: StackedModel) -> list[Ran | 
     return [found[place] for place in range(len(asked))]
 
 
-def _split(steps: LocalSteps) -> tuple[Round, Rows | None]:
+def _split(steps: LocalSteps) -> tuple[RoundPass, Rows | None]:
     found = split(steps.data)
     assert found is not None, "steps that can't be stacked were"
     return found
@@ -128,13 +128,13 @@ class _Stacked:
 
         return gradient
 
-    def finish(self) -> list[Ran | NotFiniteError]:
+    def finish(self) -> list[StepResult | NotFiniteError]:
         """Each node's vector and number of steps, once its task has its loss and its wrap what moved."""
         if self.wrap is not None:
             self.wrap.settle(self.wraps)
         return [self._finish(row) for row in range(len(self.asked))]
 
-    def _finish(self, row: int) -> Ran | NotFiniteError:
+    def _finish(self, row: int) -> StepResult | NotFiniteError:
         num, given = self.batches.num_steps[row], self.asked[row].velocity
         if given is not None and self.velocity is not None:
             given.copy_(self.velocity[row])

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.training.classification import Drawn
+from netdfl.training.classification import DrawnBatches
 
 
 class StackedBatches:
-    """What `Drawn` is for a node, for n nodes that share a batch size; those with most steps come first."""
+    """What `DrawnBatches` is for a node, for n nodes that share a batch size; those with most steps come first."""
 
-    def __init__(self, drawn: Sequence[Drawn]) -> None:
+    def __init__(self, drawn: Sequence[DrawnBatches]) -> None:
         """Lay all nodes' examples into one store; `drawn` is in order of falling numbers of steps."""
         self.num_steps = [len(each.sizes) for each in drawn]
         self.x, self.y = torch.cat([each.x for each in drawn]), torch.cat([each.y for each in drawn])

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from netdfl.training.base import LocalData, Received, Update
 
 R = TypeVar("R")
-Ran: TypeAlias = "tuple[Tensor, int]"
-StepRequests: TypeAlias = Generator[Callable[[], Ran], Ran, R]
+StepResult: TypeAlias = "tuple[Tensor, int]"
+StepRequests: TypeAlias = Generator[Callable[[], StepResult], StepResult, R]
 """Yields calls that give (vector, number of steps), gets what they gave, returns an R."""
 
 
@@ -49,7 +49,7 @@ class Solving:
         return alone(self.solve(*args))
 
 
-def alone(requests: StepRequests[R], ran: Ran | None = None) -> R:
+def alone(requests: StepRequests[R], ran: StepResult | None = None) -> R:
     """What `requests` returns once all it asks for was computed by itself; `ran` answers what it has asked already."""
     try:
         while True:

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
-from netdfl.links.rules.base import Outcome, Stage, Transit
+from netdfl.links.rules.base import Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
 from netdfl.links.rules.latency import Latency
 from netdfl.links.schedule.events import CompiledEvent
@@ -22,7 +22,7 @@ class FabricLinks(Protocol):
         """The stages from `src` to `dst`."""
         ...
 
-    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, Outcome]]:
+    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, StageOutcome]]:
         """Make a scheduled change; what becomes of what the stages hold."""
         ...
 
@@ -34,7 +34,7 @@ class PerfectLinks:
         """No stages."""
         return Path((src, dst), ())
 
-    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, Outcome]]:
+    def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, StageOutcome]]:
         """There is nothing to change."""
         return ()
 

@@ -26,7 +26,7 @@ from netdfl.links.rules.bit_flips import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.link_header import Carrier, LinkHeader, read_link_header
-from netdfl.transport.receipts import REPORT, Receipts, Sent, report
+from netdfl.transport.receipts import REPORT, Receipts, SentMessage, report
 from netdfl.transport.wire import frame_size
 
 LEAD_NS = 5_000_000
@@ -217,18 +217,18 @@ class Emulated:
         self._lead_ns = max(self._lead_ns, LEAD_NS + LEAD_NS_PER_BYTE * nbytes)
         self._ledger.sent(message, nbytes, now)
         m = message
-        sent = Sent(message, nbytes, now)
+        sent = SentMessage(message, nbytes, now)
         unit = Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, nbytes, content=sent)
         self._entered.add(unit)
         self._up.enter(self._half((m.src, m.dst), False), unit, now)
         return True
 
-    def _open(self, unit: Transit) -> Sent:
+    def _open(self, unit: Transit) -> SentMessage:
         """What `unit` carries; a copy becomes a message of its own here."""
         sent = unit.content
-        assert isinstance(sent, Sent)
+        assert isinstance(sent, SentMessage)
         if unit.copy:
-            sent = Sent(sent.message._replace(), sent.nbytes, sent.sent_ns)
+            sent = SentMessage(sent.message._replace(), sent.nbytes, sent.sent_ns)
             self._ledger.sent(sent.message, 0, sent.sent_ns)
         return sent
 

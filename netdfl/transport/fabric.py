@@ -23,7 +23,7 @@ from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, Outcome, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, StageOutcome, Transit
 from netdfl.links.rules.bit_flips import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
@@ -37,7 +37,7 @@ _MASK = (1 << 64) - 1
 _COPY = 0x9E3779B97F4A7C15
 
 
-_Entry = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]
+_Due = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]
 """(tie, *parcel, departure from a stage, its place)"""
 
 
@@ -55,7 +55,7 @@ class Fabric:
         self._changing = changing
         self._ends: dict[NodeId, End] = {}
         self._times: list[int] = []
-        self._due: dict[int, list[_Entry]] = {}
+        self._due: dict[int, list[_Due]] = {}
         self._in_stages: dict[Transit, EdgeQueue] = {}
         self._running = False
 
@@ -217,7 +217,7 @@ class Fabric:
                 self._come(entry, now_ns)
         self._running = False
 
-    def _come(self, entry: _Entry, now_ns: int) -> None:
+    def _come(self, entry: _Due, now_ns: int) -> None:
         _, queue, message, nbytes, sent_ns, departure, place = entry
         if departure is None:
             if sent_ns == now_ns:
@@ -227,9 +227,9 @@ class Fabric:
             departure.unit.pending = None
             self._go(queue, place + 1, departure.unit, now_ns)
 
-    def _arrive_together(self, entries: Sequence[_Entry], now_ns: int) -> None:
+    def _arrive_together(self, entries: Sequence[_Due], now_ns: int) -> None:
         """Hand each node what comes for it now; order counts between the messages of one node alone."""
-        of_target: dict[End, list[_Entry]] = {}
+        of_target: dict[End, list[_Due]] = {}
         for entry in entries:
             target = entry[1].target
             if target in of_target:
@@ -257,8 +257,8 @@ class Fabric:
         for path, place, outcome in self._links.apply(event, now):
             self._take(self._ends[path.edge[0]].queues[path.edge[1]], place, outcome, now)
 
-    def _new_instant(self, at_ns: int) -> list[_Entry]:
-        entries: list[_Entry] = []
+    def _new_instant(self, at_ns: int) -> list[_Due]:
+        entries: list[_Due] = []
         self._due[at_ns] = entries
         heappush(self._times, at_ns)
         return entries
@@ -290,7 +290,7 @@ class Fabric:
             message = with_bit_flipped(message, self._seed)
         self._arrive(queue, message, unit.nbytes, sent_ns)
 
-    def _take(self, queue: EdgeQueue, place: int, outcome: Outcome, now: int) -> None:
+    def _take(self, queue: EdgeQueue, place: int, outcome: StageOutcome, now: int) -> None:
         unit = outcome.unit
         unit.pending = None
         self._in_stages.pop(unit, None)
@@ -352,18 +352,18 @@ class Fabric:
 _departure = itemgetter(5)
 
 
-def _in_order(entries: list[_Entry]) -> list[_Entry]:
+def _in_order(entries: list[_Due]) -> list[_Due]:
     """Edges by their ties; the entries of one edge keep the order in which they came, as links promise."""
     ordered = sorted(entries, key=itemgetter(0))
     if len(set(map(itemgetter(1), entries))) == len(entries):
         return ordered
-    of_queue: dict[EdgeQueue, deque[_Entry]] = {}
+    of_queue: dict[EdgeQueue, deque[_Due]] = {}
     for entry in entries:
         of_queue.setdefault(entry[1], deque()).append(entry)
     return [of_queue[entry[1]].popleft() for entry in ordered]
 
 
-def _void(entry: _Entry) -> bool:
+def _void(entry: _Due) -> bool:
     departure = entry[5]
     return departure is not None and departure.unit.pending is not departure
 

@@ -40,7 +40,7 @@ _FATES = {
 }
 
 
-class _Entry(NamedTuple):
+class _Queued(NamedTuple):
     message: Message
     header: bytes
     nbytes: int
@@ -72,7 +72,7 @@ class Outlet:
         self._ledger = ledger
         self._options = options
         self._deadline_s = options.call_deadline / NS_PER_S
-        self._queue: deque[_Entry] = deque()
+        self._queue: deque[_Queued] = deque()
         self._queued_bytes = 0
         self._worker: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -116,7 +116,7 @@ class Outlet:
         if self._closed_as:
             self._ledger.settled(message, nbytes, now, None, self._closed_as)
             return
-        self._queue.append(_Entry(message, header, nbytes, now, link_header))
+        self._queue.append(_Queued(message, header, nbytes, now, link_header))
         self._queued_bytes += nbytes
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
@@ -164,7 +164,7 @@ class Outlet:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def _hand_over(self, entry: _Entry) -> tuple[str, int | None]:
+    async def _hand_over(self, entry: _Queued) -> tuple[str, int | None]:
         while True:
             just_greeted = not self._greeted
             if just_greeted and (refusal := await self._greet()):
@@ -177,7 +177,7 @@ class Outlet:
                 told = receipt.fate, receipt.arrived_ns
                 return told if may_be_told(*told) else (BROKEN_CALL, None)
 
-    async def _call(self, entry: _Entry) -> bytes:
+    async def _call(self, entry: _Queued) -> bytes:
         payload = entry.message.payload
         if entry.nbytes > self._options.frame_max:
             pieces = split(entry.header, wire.body_parts(payload), self._options.chunk)

@@ -20,7 +20,7 @@ REPORT = b""
 
 
 @dataclass(slots=True, eq=False)
-class Sent:
+class SentMessage:
     """A message of this node that has not ended. `there`: its receiver holds it."""
 
     message: Message
@@ -39,17 +39,17 @@ class Receipts:
         """Settle in `ledger`; `epoch` keeps the serials of a node's lives apart."""
         self._ledger = ledger
         self._serial = epoch << 40
-        self._open: dict[int, Sent] = {}
+        self._open: dict[int, SentMessage] = {}
         self._serials: dict[int, int] = {}
 
-    def add(self, sent: Sent) -> int:
+    def add(self, sent: SentMessage) -> int:
         """Expect news of a message that the carrier takes now; return the number that its report will name."""
         self._serial += 1
         self._open[self._serial] = sent
         self._serials[id(sent.message)] = self._serial
         return self._serial
 
-    def settle(self, sent: Sent, arrived_ns: int | None, fate: str) -> None:
+    def settle(self, sent: SentMessage, arrived_ns: int | None, fate: str) -> None:
         """Write the row of a message that has ended."""
         self._ledger.settled(sent.message, sent.nbytes, sent.sent_ns, arrived_ns, fate)
 

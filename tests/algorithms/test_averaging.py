@@ -17,7 +17,7 @@ from netdfl.mixing.payloads import mass, vector
 from netdfl.testing.rounds import first_states, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.network import Network
-from netdfl.topology.selection import RandomK
+from netdfl.topology.selection import RandomNeighbors
 from netdfl.topology.spectrum import eigenvalues, psi
 
 MANY = 30
@@ -194,7 +194,7 @@ def test_oles_limit_is_that_of_the_graph_and_its_weights(kind: str, n: int, weig
 
 def test_ole_has_no_limit_of_one_graph_where_graphs_change() -> None:
     topology = TOPOLOGIES["small_world"](12, STREAMS)
-    drawn = Network(topology, WEIGHTS["uniform"], RandomK(12, STREAMS, 2, known=True))
+    drawn = Network(topology, WEIGHTS["uniform"], RandomNeighbors(12, STREAMS, 2, known=True))
     for net in (network("random_sym", neighbors=2), drawn):
         assert not list(ole_is_stable({"beta": 0.99}, net, 10))
 

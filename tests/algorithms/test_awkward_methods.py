@@ -19,7 +19,7 @@ from netdfl.algorithms.parts import (
     GossipThenStep,
     MultiGossip,
     Ole,
-    Plain,
+    PlainStart,
     PushSum,
     QuasiGlobal,
     gossip,
@@ -170,7 +170,7 @@ def test_scaffold_reaches_the_optimum_where_clients_curve_differently_and_fedavg
     total = sum(tasks[i].curvature for i in range(N))
     best = sum(tasks[i].curvature * tasks[i].center for i in range(N)) / total
     plain = Algorithm(
-        family="server", start=Plain(), local=sgd(lr=LR), mixing=ControlAveraging().averaging, wait=EXCHANGE.wait
+        family="server", start=PlainStart(), local=sgd(lr=LR), mixing=ControlAveraging().averaging, wait=EXCHANGE.wait
     )
     net = network("star")
     off = {

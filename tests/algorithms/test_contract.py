@@ -12,7 +12,7 @@ from algorithm_fleets import SMALL
 from netdfl.algorithms.base import Algorithm, Entry
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
-from netdfl.compression.identity import Identity
+from netdfl.compression.identity import IdentityCompressor
 from netdfl.core.types import Inbox, View
 from netdfl.mixing.base import Mixed
 from netdfl.mixing.gossip import Gossip, GossipState
@@ -62,7 +62,7 @@ def test_which_methods_refuse_compression() -> None:
     refuse = set()
     for name, entry in ALGORITHMS.items():
         try:
-            entry.build(Exchange(compressor=Identity()))
+            entry.build(Exchange(compressor=IdentityCompressor()))
         except ValueError:
             refuse.add(name)
     assert refuse == {"lian_dpsgd", "overlap_sgp", "asyng", "dispfl", "slowmo", "ad_psgd"}

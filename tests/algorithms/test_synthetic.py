@@ -17,7 +17,7 @@ from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.wait import WaitPolicy
-from netdfl.compression.identity import Identity
+from netdfl.compression.identity import IdentityCompressor
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array, Inbox, Kind, Message, Payload
 from netdfl.mixing.payloads import pack
@@ -51,7 +51,7 @@ class Log:
         return {i: [r for r, _, _, dst, carries in self.seen if carries and dst == i] for i in range(N)}
 
 
-@pytest.mark.parametrize("exchange", [EXCHANGE, Exchange(compressor=Identity())], ids=["as_is", "compressed"])
+@pytest.mark.parametrize("exchange", [EXCHANGE, Exchange(compressor=IdentityCompressor())], ids=["as_is", "compressed"])
 def test_every_client_gets_the_examples_once_at_its_first_chance(exchange: Exchange) -> None:
     net, log = network("star", participation=0.5), Log()
     kept = run_fleet(method("fedsynsam", exchange), net.view, quadratics(N + 1), 10, lost=log)

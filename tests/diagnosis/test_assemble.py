@@ -11,7 +11,7 @@ from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import assemble
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.outages import Outages
-from netdfl.diagnosis.snapshot import Fate, State, What
+from netdfl.diagnosis.snapshot import AwaitedFate, State, What
 
 ROUND = 5
 LOST = ((Kind.DATA, 0, ROUND, 0, 0), 90, None, "dropped:loss")
@@ -39,7 +39,7 @@ def edge(*settled: Any) -> EdgeAccount:
     return EdgeAccount(sent=len(settled), delivered=0, dropped={}, in_flight=0, last=settled, lost=lost)
 
 
-def fate(receiver: Account, sender: Account) -> tuple[Fate, bool, bool]:
+def fate(receiver: Account, sender: Account) -> tuple[AwaitedFate, bool, bool]:
     """The fate of what node 3 awaits of node 2, whether it comes again, and whether node 3 is stuck."""
     snapshot = assemble(1000, {2: sender, 3: receiver}, {}, Outages(()))
     wait = snapshot.nodes[3].wait
@@ -51,15 +51,15 @@ def fate(receiver: Account, sender: Account) -> tuple[Fate, bool, bool]:
 @pytest.mark.parametrize(
     ("settled", "again", "expected"),
     [
-        ((LOST,), (), (Fate.LOST, False, True)),
-        ((LOST,), ((3, ROUND, 0),), (Fate.LOST, True, False)),
-        ((LOST,), ((3, ROUND - 1, 0),), (Fate.LOST, False, True)),
-        ((), (), (Fate.NEVER, False, True)),
-        ((), ((3, ROUND, 0),), (Fate.IN_FLIGHT, False, False)),
+        ((LOST,), (), (AwaitedFate.LOST, False, True)),
+        ((LOST,), ((3, ROUND, 0),), (AwaitedFate.LOST, True, False)),
+        ((LOST,), ((3, ROUND - 1, 0),), (AwaitedFate.LOST, False, True)),
+        ((), (), (AwaitedFate.NEVER, False, True)),
+        ((), ((3, ROUND, 0),), (AwaitedFate.IN_FLIGHT, False, False)),
     ],
 )
 def test_what_its_sender_sends_again_is_under_way(
-    settled: tuple[Any, ...], again: tuple[tuple[int, int, int], ...], expected: tuple[Fate, bool, bool]
+    settled: tuple[Any, ...], again: tuple[tuple[int, int, int], ...], expected: tuple[AwaitedFate, bool, bool]
 ) -> None:
     """Even where the sender's short memory of what was lost does not hold it any more."""
     sender = waits(2, 3, ROUND + 1, edges={3: edge(*settled)} if settled else {}, again=again)
@@ -69,11 +69,13 @@ def test_what_its_sender_sends_again_is_under_way(
 @pytest.mark.parametrize(
     ("epoch", "born_ns", "expected"),
     [
-        (0, 0, (Fate.IN_FLIGHT, False, False)),
-        (1, 105, (Fate.IN_FLIGHT, False, False)),
-        (1, 115, (Fate.LOST, False, True)),
+        (0, 0, (AwaitedFate.IN_FLIGHT, False, False)),
+        (1, 105, (AwaitedFate.IN_FLIGHT, False, False)),
+        (1, 115, (AwaitedFate.LOST, False, True)),
     ],
 )
-def test_what_an_earlier_life_took_with_it_is_lost(epoch: int, born_ns: int, expected: tuple[Fate, bool, bool]) -> None:
+def test_what_an_earlier_life_took_with_it_is_lost(
+    epoch: int, born_ns: int, expected: tuple[AwaitedFate, bool, bool]
+) -> None:
     sender = waits(2, 3, ROUND + 1, edges={3: edge(TAKEN)})
     assert fate(waits(3, 2, ROUND, epoch=epoch, born_ns=born_ns), sender) == expected

@@ -13,7 +13,7 @@ from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.finding import Cause, Finding, by_verdict
 from netdfl.diagnosis.reduce import reduce
-from netdfl.diagnosis.snapshot import Awaited, EdgeNow, Fate, NodeNow, Snapshot, State, What
+from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
 
 SECOND = 10**9
 
@@ -50,7 +50,7 @@ def test_a_request_that_was_lost_is_not_blamed_on_who_was_asked() -> None:
 
 
 def test_a_request_on_its_way_is_told_apart_from_a_message_on_its_way() -> None:
-    flying = Awaited(Fate.IN_FLIGHT, edge=(1, 2))
+    flying = Awaited(AwaitedFate.IN_FLIGHT, edge=(1, 2))
     found = only(fleet(waits(1, {2: flying}, round=3, what=What.REPLY), is_(2, State.RUNNING)))
     assert found.what == "node 1 waits in round 3 for node 2, to which its request is still on its way over 1->2"
 
@@ -230,7 +230,7 @@ def test_two_equal_snapshots_confirm_what_one_suspects(first: Snapshot, suspecte
 
 
 def test_what_is_held_by_a_link_that_is_down_comes_when_it_heals() -> None:
-    held = Awaited(Fate.HELD)
+    held = Awaited(AwaitedFate.HELD)
     nodes = waits(0, {1: held}), waits(1, [0])
     assert only(fleet(*nodes, edges={(1, 0): EdgeNow(up=False)})).permanent
     healing = only(fleet(*nodes, edges={(1, 0): EdgeNow(up=False, heals_ns=9 * SECOND)}))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wait_graphs import plain_waits
 
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.probes import AndDetector, OrDetector, Probe
+from netdfl.diagnosis.probes import AndDetector, EdgeChasingProbe, OrDetector
 from netdfl.diagnosis.reduce import reduce
 from netdfl.diagnosis.snapshot import Snapshot
 
@@ -27,9 +27,9 @@ def detectors(snapshot: Snapshot, kind: type[AndDetector] | type[OrDetector]) ->
 
 def run(all_: Detectors, starts: list[NodeId], order: random.Random) -> None:
     """Deliver probes in any order but one edge's own, as the algorithms demand."""
-    queues: dict[tuple[NodeId, NodeId], list[Probe]] = {}
+    queues: dict[tuple[NodeId, NodeId], list[EdgeChasingProbe]] = {}
 
-    def send(probes: list[Probe]) -> None:
+    def send(probes: list[EdgeChasingProbe]) -> None:
         for probe in probes:
             queues.setdefault((probe.src, probe.dst), []).append(probe)
 

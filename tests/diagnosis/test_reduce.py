@@ -10,18 +10,18 @@ from wait_graphs import FLYING, fleet, fleets, is_, lost, plain_waits, waits
 
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.reduce import hopeless, reduce
-from netdfl.diagnosis.snapshot import DOWN, Awaited, EdgeNow, Fate, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import DOWN, Awaited, AwaitedFate, EdgeNow, Snapshot, State, WaitNow, What
 
 
 def can_give(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId, free: frozenset[NodeId]) -> bool:
     """Written anew from the rules, for fleets as `fleets` draws them."""
     given, now, edge = wait.awaited[source], snapshot.nodes[source], snapshot.edge(source, waiter)
-    if given.fate is Fate.IN_FLIGHT:
+    if given.fate is AwaitedFate.IN_FLIGHT:
         return True
-    if given.fate is Fate.NEVER or (wait.what is What.MESSAGE and not edge.up and edge.heals_ns is None):
+    if given.fate is AwaitedFate.NEVER or (wait.what is What.MESSAGE and not edge.up and edge.heals_ns is None):
         return False
     alive = now.state not in DOWN or now.back_ns is not None
-    if given.fate is Fate.LOST:
+    if given.fate is AwaitedFate.LOST:
         follows = given.replaced and now.state is not State.FINISHED and (now.wait is None or source in free)
         return alive and (given.resent or follows)
     return alive and now.state is not State.FINISHED and (now.wait is None or source in free)
@@ -138,7 +138,7 @@ def test_what_came_counts() -> None:
 
 def test_a_lost_message_is_for_good_unless_it_is_sent_again() -> None:
     assert reduce(fleet(waits(0, {1: lost(1, 0)}), is_(1, State.RUNNING))) == {0}
-    again = Awaited(Fate.LOST, "loss", (1, 0), resent=True)
+    again = Awaited(AwaitedFate.LOST, "loss", (1, 0), resent=True)
     assert reduce(fleet(waits(0, {1: again}), is_(1, State.RUNNING))) == frozenset()
 
 

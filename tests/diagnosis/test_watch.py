@@ -18,11 +18,11 @@ from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import is_over, unfinished
 from netdfl.diagnosis.finding import Cause
-from netdfl.diagnosis.outages import Outage, Outages
+from netdfl.diagnosis.outages import EdgeState, Outages
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.recover import MOST_RESENDS, Recovery, Resend, Skip
 from netdfl.diagnosis.slow import find_slow
-from netdfl.diagnosis.snapshot import Awaited, Fate, NodeNow, State, What
+from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, State, What
 from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, Pace, Watch
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block
@@ -58,7 +58,7 @@ def edge(
     )
 
 
-def fate_of(giver: Account | None) -> Fate:
+def fate_of(giver: Account | None) -> AwaitedFate:
     accounts = {0: account(0, State.WAITING, wait=wait([1]))} | ({} if giver is None else {1: giver})
     gone = {1: Down(State.CRASHED, 3, 0)} if giver is None else {}
     now = assemble(SECOND, accounts, gone, Outages([])).nodes[0].wait
@@ -69,16 +69,16 @@ def fate_of(giver: Account | None) -> Fate:
 @pytest.mark.parametrize(
     ("giver", "fate"),
     [
-        (account(1), Fate.UNSENT),
-        (account(1, round=4), Fate.NEVER),
-        (account(1, State.FINISHED), Fate.NEVER),
-        (account(1, edges={0: edge(flying="yes")}), Fate.IN_FLIGHT),
-        (account(1, round=4, edges={0: edge(came=True)}), Fate.IN_FLIGHT),
-        (account(1, edges={0: edge(lost=0)}), Fate.LOST),
-        (account(1, epoch=1, edges={0: edge(lost=0)}), Fate.UNSENT),
-        (account(1, epoch=1, round=4, edges={0: edge(lost=0)}), Fate.LOST),
-        (account(1, epoch=1, round=4), Fate.MISSED),
-        (None, Fate.UNSENT),
+        (account(1), AwaitedFate.UNSENT),
+        (account(1, round=4), AwaitedFate.NEVER),
+        (account(1, State.FINISHED), AwaitedFate.NEVER),
+        (account(1, edges={0: edge(flying="yes")}), AwaitedFate.IN_FLIGHT),
+        (account(1, round=4, edges={0: edge(came=True)}), AwaitedFate.IN_FLIGHT),
+        (account(1, edges={0: edge(lost=0)}), AwaitedFate.LOST),
+        (account(1, epoch=1, edges={0: edge(lost=0)}), AwaitedFate.UNSENT),
+        (account(1, epoch=1, round=4, edges={0: edge(lost=0)}), AwaitedFate.LOST),
+        (account(1, epoch=1, round=4), AwaitedFate.MISSED),
+        (None, AwaitedFate.UNSENT),
     ],
     ids=[
         "not yet",
@@ -93,7 +93,7 @@ def fate_of(giver: Account | None) -> Fate:
         "crashed",
     ],
 )
-def test_the_fate_of_an_awaited_message(giver: Account | None, fate: Fate) -> None:
+def test_the_fate_of_an_awaited_message(giver: Account | None, fate: AwaitedFate) -> None:
     assert fate_of(giver) is fate
 
 
@@ -108,12 +108,12 @@ def test_a_lost_message_that_its_sender_will_send_again_holds_nobody_for_good() 
 @pytest.mark.parametrize(
     ("giver", "asked", "fate"),
     [
-        (account(1, serves=True), {}, Fate.IN_FLIGHT),
-        (account(1, State.WAITING, wait=wait([0])), {}, Fate.UNSENT),
-        (account(1, edges={0: edge(lost=0, kind=Kind.REPLY)}), {}, Fate.LOST),
-        (account(1), {1: edge(lost=0, kind=Kind.REQUEST)}, Fate.LOST),
-        (account(1), {1: edge(came=True, kind=Kind.REQUEST)}, Fate.UNSENT),
-        (account(1), {1: edge(flying="yes", kind=Kind.REQUEST)}, Fate.IN_FLIGHT),
+        (account(1, serves=True), {}, AwaitedFate.IN_FLIGHT),
+        (account(1, State.WAITING, wait=wait([0])), {}, AwaitedFate.UNSENT),
+        (account(1, edges={0: edge(lost=0, kind=Kind.REPLY)}), {}, AwaitedFate.LOST),
+        (account(1), {1: edge(lost=0, kind=Kind.REQUEST)}, AwaitedFate.LOST),
+        (account(1), {1: edge(came=True, kind=Kind.REQUEST)}, AwaitedFate.UNSENT),
+        (account(1), {1: edge(flying="yes", kind=Kind.REQUEST)}, AwaitedFate.IN_FLIGHT),
     ],
     ids=[
         "who serves answers",
@@ -124,7 +124,7 @@ def test_a_lost_message_that_its_sender_will_send_again_holds_nobody_for_good() 
         "request flying",
     ],
 )
-def test_the_fate_of_a_reply(giver: Account, asked: dict[int, EdgeAccount], fate: Fate) -> None:
+def test_the_fate_of_a_reply(giver: Account, asked: dict[int, EdgeAccount], fate: AwaitedFate) -> None:
     asking = account(0, State.WAITING, wait=wait([1], what=What.REPLY), edges=asked)
     now = assemble(SECOND, {0: asking, 1: giver}, {}, Outages([])).nodes[0].wait
     assert now is not None
@@ -156,9 +156,9 @@ def cut(at_ns: int, state: str | None, cause: int = 0) -> CompiledEvent:
 def test_outages_tell_when_a_link_heals() -> None:
     outages = Outages([cut(10, "down_drop"), cut(30, "down_hold", 1), cut(40, None), cut(50, None, 1)])
     states = [outages.edge((1, 0), at_ns) for at_ns in (5, 10, 35, 45, 50)]
-    assert states == [Outage(), *(Outage(False, 50, hold, 0) for hold in (False, False, True)), Outage()]
-    assert outages.edge((0, 1), 35) == Outage()
-    assert Outages([cut(10, "down_hold")]).edge((1, 0), 20) == Outage(False, None, True, 0)
+    assert states == [EdgeState(), *(EdgeState(False, 50, hold, 0) for hold in (False, False, True)), EdgeState()]
+    assert outages.edge((0, 1), 35) == EdgeState()
+    assert Outages([cut(10, "down_hold")]).edge((1, 0), 20) == EdgeState(False, None, True, 0)
 
 
 def test_pace_follows_the_median_node() -> None:
@@ -246,13 +246,13 @@ def test_a_run_in_which_no_node_runs_is_not_over_by_that_as_one_may_return() -> 
 
 
 def test_a_run_is_over_when_clients_wait_in_vain_for_a_server_that_has_finished() -> None:
-    def client(fate: Fate = Fate.LOST, **more: Any) -> NodeNow:
+    def client(fate: AwaitedFate = AwaitedFate.LOST, **more: Any) -> NodeNow:
         return replace(waits(0, {1: Awaited(fate)}, essential=True, deadline_ns=9 * SECOND), **more)
 
     done, paused = is_(1, State.FINISHED), is_(2, State.PAUSED)
     assert is_over([], fleet(client(), done), [0])
     assert is_over([], fleet(client(), done, paused), [0, 2])
-    for more in (client(early=1), client(Fate.IN_FLIGHT), is_(0, State.RUNNING)):
+    for more in (client(early=1), client(AwaitedFate.IN_FLIGHT), is_(0, State.RUNNING)):
         assert not is_over([], fleet(more, done), [0])
     assert not is_over([], fleet(client(), is_(1, State.RUNNING)), [0])
     assert not is_over([], fleet(client(), done, is_(2, State.PAUSED, back_ns=SECOND)), [0, 2])

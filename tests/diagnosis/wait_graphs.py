@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from netdfl.core.types import Edge, NodeId
-from netdfl.diagnosis.snapshot import Awaited, EdgeNow, Fate, NodeNow, Snapshot, State, WaitNow, What
+from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, WaitNow, What
 
 
 def waits(
@@ -57,10 +57,10 @@ def fleet(
 
 
 def lost(src: NodeId, dst: NodeId, reason: str = "loss") -> Awaited:
-    return Awaited(Fate.LOST, reason, (src, dst))
+    return Awaited(AwaitedFate.LOST, reason, (src, dst))
 
 
-FLYING = Awaited(Fate.IN_FLIGHT)
+FLYING = Awaited(AwaitedFate.IN_FLIGHT)
 
 
 @st.composite
@@ -75,7 +75,8 @@ def fleets(draw: st.DrawFn, most: int = 6, states: Collection[State] = tuple(Sta
             nodes.append(is_(node, state, back_ns=back, ends_ns=draw(ends)))
             continue
         others = draw(st.sets(st.integers(0, size - 1).filter(lambda n, own=node: n != own), min_size=1))
-        fates = st.sampled_from([Fate.UNSENT, Fate.UNSENT, Fate.UNSENT, Fate.IN_FLIGHT, Fate.LOST, Fate.NEVER])
+        usual = [AwaitedFate.UNSENT] * 3
+        fates = st.sampled_from([*usual, AwaitedFate.IN_FLIGHT, AwaitedFate.LOST, AwaitedFate.NEVER])
         flags = st.sampled_from([{}, {"resent": True}, {"replaced": True}])
         on = {other: Awaited(draw(fates), **draw(flags)) for other in sorted(others)}
         gone, undecided = (draw(st.sets(st.sampled_from(sorted(on)), max_size=1)) for _ in range(2))

@@ -20,7 +20,7 @@ from netdfl.fleet.testbed import known_of, write_testbed
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.packets.handover import hand_over, open_namespace, take_over
-from netdfl.packets.received import Received, listen
+from netdfl.packets.received import HandedOverForwarder, listen
 from netdfl.packets.tun import address_of
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.model.plugins import files_beside
@@ -184,7 +184,7 @@ class Fleet:
 
     def __init__(self, tmp_path: Path) -> None:
         self.path = tmp_path / "socket"
-        self.forwarder = Received(Links(LinksSpec({}, {}, 2), Streams(0)), [], 2, listen(self.path, 8))
+        self.forwarder = HandedOverForwarder(Links(LinksSpec({}, {}, 2), Streams(0)), [], 2, listen(self.path, 8))
         self.read, self.write = os.pipe()
         self.thread = threading.Thread(target=self.forwarder.serve, args=(0, self.read, self.end))
         self.thread.start()

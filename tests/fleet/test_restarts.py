@@ -46,7 +46,7 @@ def test_acknowledged_mass_survives_crashes_at_any_moment(seed: int, tmp_path: P
     assert [len(lives(finished, node)) for node in (1, 4, 0)] == [3, 2, 1]
 
 
-def test_in_processes_a_node_rejoins_with_its_limbo_and_no_mass_is_lost(tmp_path: Path) -> None:
+def test_in_processes_a_node_rejoins_with_what_is_unacknowledged_and_no_mass_is_lost(tmp_path: Path) -> None:
     events = "{at_round: 4, crash: 2, restart_after: 300ms, state: kept}"
     finished = fleet(tmp_path / "run", events)
     assert finished.result["verdict"] in WELL, finished.result["reasons"]

@@ -16,7 +16,7 @@ from netdfl.links.rules.disorder import Checksum, Corrupt, Duplicate, Reorder, c
 from netdfl.links.rules.latency import Delay, Latency, constant, exponential, lognormal
 from netdfl.links.rules.loss import Bernoulli, GilbertElliott, Loss
 from netdfl.links.rules.rate import Rate, serial
-from netdfl.links.rules.state import State
+from netdfl.links.rules.state import LinkState
 
 MS = 10**6
 MB = 10**6
@@ -91,7 +91,7 @@ class Recipe:
         model = GilbertElliott(2, p=self.loss, r=0.4) if self.bursty else Bernoulli(2, probability=self.loss)
         damage = Corrupt(4, corrupt(probability=self.damage))
         own: list[Stage] = [
-            State(),
+            LinkState(),
             Loss(model),
             Duplicate(3, duplicate(probability=self.copies)),
             damage,
@@ -150,7 +150,7 @@ def test_a_fused_link_is_the_chain(recipe, script):
     )
 )
 def test_holding_loses_nothing_whatever_else_changes(script):
-    own = [State(), Rate(serial(rate=8e6)), Latency(0, lognormal(mean=5 * MS, jitter=4 * MS))]
+    own = [LinkState(), Rate(serial(rate=8e6)), Latency(0, lognormal(mean=5 * MS, jitter=4 * MS))]
     path, log, now, sent = Path((0, 9), own), Log(), 0, []
     for t, (gap, step) in enumerate([*script, (1, "up"), (0, "fast")]):
         now += gap
@@ -172,7 +172,7 @@ def test_holding_loses_nothing_whatever_else_changes(script):
 
 def test_a_reset_drops_all_that_the_link_holds_and_nothing_else():
     uplink = Rate(serial(rate=8e6))
-    own = [State(), Rate(serial(rate=8e6)), Latency(0, constant(delay=1500 * MS))]
+    own = [LinkState(), Rate(serial(rate=8e6)), Latency(0, constant(delay=1500 * MS))]
     path, log = Path((0, 9), own, uplink=uplink), Log()
     for t in range(5):
         log.drive.enter(path, unit(t), 0)

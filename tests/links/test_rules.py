@@ -17,8 +17,8 @@ from netdfl.links.rules.disorder import Corrupt, Duplicate, Reorder, corrupt, du
 from netdfl.links.rules.latency import LATENCIES, Latency, constant, empirical, lognormal, normal, pareto, uniform
 from netdfl.links.rules.loss import Bernoulli, DropList, GilbertElliott, Loss, Match, Trace
 from netdfl.links.rules.mahimahi import Opportunities, TraceRate, mahimahi
-from netdfl.links.rules.rate import Messages, Rate, serial
-from netdfl.links.rules.state import State
+from netdfl.links.rules.rate import MessageLimit, Rate, serial
+from netdfl.links.rules.state import LinkState
 
 MS = 10**6
 SETTINGS = settings(max_examples=60, deadline=None)
@@ -130,7 +130,7 @@ def test_loss_trace_is_cyclic_and_counts_data_apart(tmp_path):
         lambda: duplicate(probability=2.0),
         lambda: reorder(probability=0.1, delay=0),
         lambda: corrupt(probability=-1.0),
-        lambda: State("sideways"),  # type: ignore[arg-type]
+        lambda: LinkState("sideways"),  # type: ignore[arg-type]
     ],
 )
 def test_parameters_out_of_range_are_refused(build):
@@ -246,7 +246,7 @@ def test_queue_bounds_drop_the_tail_but_never_what_finds_the_link_idle():
     fates = [type(stage.enter(unit(t, 1000), 0)[0]).__name__ for t in range(4)]
     assert fates == ["Departure", "Departure", "Dropped", "Dropped"]
     assert leaves(stage, unit(9, 10**6), 2 * MS) == 1002 * MS
-    counted = Rate(serial(rate=8e6, queue=Messages(2)))
+    counted = Rate(serial(rate=8e6, queue=MessageLimit(2)))
     fates = [type(counted.enter(unit(t, 1000), 0)[0]).__name__ for t in range(5)]
     assert fates == ["Departure"] * 3 + ["Dropped"] * 2
 
@@ -315,7 +315,7 @@ def test_duplicates_corruption_and_reordering_come_at_their_probability():
 @SETTINGS
 @given(script=st.lists(st.sampled_from(["send", "up", "down_hold"]), max_size=60))
 def test_down_hold_loses_nothing_and_keeps_order(script):
-    stage, sent, left = State(), [], []
+    stage, sent, left = LinkState(), [], []
     for now, step in enumerate([*script, "up"]):
         if step == "send":
             sent.append(each := unit(now))
@@ -330,7 +330,7 @@ def test_down_hold_loses_nothing_and_keeps_order(script):
 
 
 def test_down_drop_drops_what_enters_and_what_is_held():
-    stage = State("down_hold")
+    stage = LinkState("down_hold")
     assert not stage.enter(unit(0), 0)
     assert [o.reason for o in stage.changed(set_(state="down_drop"), 1)] == ["down"]
     assert [o.reason for o in stage.enter(unit(1), 2)] == ["down"]

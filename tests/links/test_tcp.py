@@ -16,12 +16,12 @@ from netdfl.links.rules.base import DROPPED, Departure, Dropped, LinkEvent, Tran
 from netdfl.links.rules.latency import constant
 from netdfl.links.rules.loss import Bernoulli, DropList, Match
 from netdfl.links.rules.rate import serial
-from netdfl.links.rules.tcp import HEADERS, SEGMENT, Table, Tcp, default_table
+from netdfl.links.rules.tcp import HEADERS, SEGMENT, Tcp, TcpTable, default_table
 from netdfl.links.spec import LinksSpec
 
 MS = 10**6
 DEAD = -1
-TABLE = Table(
+TABLE = TcpTable(
     sizes=(1000, 100_000, 1_000_000),
     losses=(0.0, 0.1, 0.2),
     rtts_ns=(40 * MS, 100 * MS),

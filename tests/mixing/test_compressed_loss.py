@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netdfl.core.errors import MalformedMessage, TrainingError
-from netdfl.core.types import Answer, Inbox, Kind, Message, Payload, View
+from netdfl.core.types import Acknowledgement, Inbox, Kind, Message, Payload, View
 from netdfl.mixing.compressed.choco import Choco
 from netdfl.mixing.compressed.copies import Heard, Reference
 from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
@@ -402,8 +402,8 @@ def test_what_a_receiver_refuses_is_the_senders_again() -> None:
             taken_x, taken_w = state.sent[1].vector * share, share
         else:
             refused.append(message)
-        answers = [Answer(message, False) for message in refused] if round == 3 else []
-        mixed = EDGE.mix(state, current, Inbox(answers=answers), 0, now)
+        answers = [Acknowledgement(message, False) for message in refused] if round == 3 else []
+        mixed = EDGE.mix(state, current, Inbox(acknowledgements=answers), 0, now)
         state, current = mixed.state, mixed.update
     torch.testing.assert_close(current.x + taken_x, x, rtol=0, atol=1e-14)
     assert state.weight + taken_w == pytest.approx(1.0, abs=1e-14)

@@ -116,19 +116,19 @@ class Fleet:
             for t in range(self.rounds)
         ]
 
-    def in_limbo(self) -> list[Message]:
+    def unacknowledged(self) -> list[Message]:
         """What belongs to nobody at the end: sent and not taken, or taken and not yet mixed."""
         under_way = [m for node in self.nodes for m in self._deliveries(node) if not self._taken(m)]
         unmixed = [m for node in self.nodes for m in node.mailbox.late]
         refused = [
-            a.message for node in self.nodes if node.delivery for a in node.delivery.take_answers() if not a.taken
+            a.message for node in self.nodes if node.delivery for a in node.delivery.take_acknowledged() if not a.taken
         ]
         return [*under_way, *unmixed, *refused]
 
     @staticmethod
     def _deliveries(node: Node) -> Sequence[Message]:
         assert node.delivery is not None
-        return node.delivery.unanswered()
+        return node.delivery.unacknowledged()
 
     def _taken(self, m: Message) -> bool:
         return self.nodes[m.dst].mailbox._has_seen(m.src, (m.round, m.step))
@@ -147,8 +147,8 @@ class Fleet:
         return total
 
     def mass(self) -> tuple[Tensor, float]:
-        """The sums of x and of w over all nodes and what is in limbo, at the end."""
-        limbo, like = self.in_limbo(), self.start[0]
+        """The sums of x and of w over all nodes and what is unacknowledged, at the end."""
+        open, like = self.unacknowledged(), self.start[0]
         x = torch.stack([k.states[-1].x for k in self.kept]).sum(0)
-        x = x + sum((vector(m, like) for m in limbo), torch.zeros_like(like))
-        return x, sum(k.weights[-1] for k in self.kept) + sum(mass(m, "w") for m in limbo)
+        x = x + sum((vector(m, like) for m in open), torch.zeros_like(like))
+        return x, sum(k.weights[-1] for k in self.kept) + sum(mass(m, "w") for m in open)

@@ -14,7 +14,7 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
 from netdfl.node.asking import FIRST_NS, SILENT_NS, TRIES, AnswerTime, Asking
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.waits import Wait, Waits
+from netdfl.node.waits import OpenWait, Waits
 from netdfl.transport.base import Fate
 
 
@@ -29,7 +29,7 @@ class Desk:
         self.waits = Waits(9, self.mailbox, self.clock, self.asking)
         self.waits.can_ask = lambda peer: True
 
-    def start(self, *sources: NodeId, round: int = 0, **policy: Any) -> asyncio.Task[tuple[Inbox, Wait]]:
+    def start(self, *sources: NodeId, round: int = 0, **policy: Any) -> asyncio.Task[tuple[Inbox, OpenWait]]:
         return asyncio.create_task(self.waits.messages(round, 0, frozenset(sources), WaitPolicy(**policy)))
 
     def arrive(self, *sources: NodeId, round: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Acknowledged delivery: an id is taken once, mass is with a node or in limbo, and only a refusal returns it."""
+"""Acknowledged delivery: an id is taken once, mass is with a node or unacknowledged, and only a refusal returns it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_shares_that_come_rounds_late_are_mixed_once(deadline_ns: int) -> None:
     torch.testing.assert_close(x, fleet.start.sum(0), rtol=0, atol=1e-9)
 
 
-def test_after_its_last_attempt_a_message_stays_in_limbo() -> None:
+def test_after_its_last_attempt_a_message_stays_unacknowledged() -> None:
     def lost(m: Message) -> bool:
         return m.kind is Kind.DATA and (m.src, m.round) == (0, 2)
 
@@ -61,9 +61,9 @@ def test_after_its_last_attempt_a_message_stays_in_limbo() -> None:
     fleet = Fleet(random_push(0, 6), 30, lost, resending=how, deadline_ns=20 * MS)
     delivery = fleet.nodes[0].delivery
     assert delivery is not None
-    assert len(delivery.unanswered()) == 4
+    assert len(delivery.unacknowledged()) == 4
     assert delivery.due_again == ()
-    assert {(m.round, m.attempt) for m in delivery.unanswered()} == {(2, 3)}
+    assert {(m.round, m.attempt) for m in delivery.unacknowledged()} == {(2, 3)}
     assert fleet.mass()[1] == pytest.approx(6, abs=1e-12)
     assert sum(k.weights[-1] for k in fleet.kept) < 6 - 0.1
 

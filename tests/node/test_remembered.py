@@ -1,4 +1,4 @@
-"""What a node remembers over a restart: nothing is read twice, and answers wait for the disk."""
+"""What a node remembers over a restart: nothing is read twice, and acknowledgements wait for the disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Living:
         self.delivery.attach(self.mailbox)
 
     @property
-    def answers(self) -> list[tuple[int, int, bool]]:
+    def acks(self) -> list[tuple[int, int, bool]]:
         acks = [m for m in self.wire.sent if m.kind is Kind.ACK]
         return [(m.dst, m.round, bool(m.payload.meta["taken"])) for m in acks]
 
@@ -56,28 +56,28 @@ async def settle(node: Living) -> None:
         await next(iter(node.delivery._tasks))
 
 
-async def test_an_answer_waits_until_what_it_answers_is_durable() -> None:
+async def test_an_acknowledgement_waits_until_what_it_is_about_is_durable() -> None:
     node = Living(0)
     assert node.wire.sink.deliver(data(1, 0, 0)) is Fate.DELIVERED
     assert node.wire.sink.deliver(data(2, 0, 1)) is Fate.DELIVERED
     node.mailbox.close((0, 0))
     memory = remember(node)  # type: ignore[arg-type]
     await settle(node)
-    assert node.answers == []
+    assert node.acks == []
     durable(node, memory)  # type: ignore[arg-type]
     await settle(node)
-    assert node.answers == [(1, 0, True)]  # what is early is not read yet
+    assert node.acks == [(1, 0, True)]  # what is early is not read yet
     node.wire.sink.deliver(data(1, 0, 0))
     await settle(node)
-    assert node.answers == [(1, 0, True)] * 2
+    assert node.acks == [(1, 0, True)] * 2
     node.delivery.close()
 
 
-async def test_a_later_life_reads_nothing_twice_and_goes_on_with_the_limbo(tmp_path: Path) -> None:
+async def test_a_later_life_reads_nothing_twice_and_goes_on_with_what_is_unacknowledged(tmp_path: Path) -> None:
     first = Living(0)
     await first.delivery.send([data(0, 4, 0), data(0, 5, 0)])
     first.wire.sink.deliver(Message(5, 0, Kind.ACK, 0, 0, 0, 0, Payload(meta={"taken": True, "epoch": 0})))
-    first.delivery.take_answers()
+    first.delivery.take_acknowledged()
     first.wire.sink.deliver(data(1, 0, 0))
     first.mailbox.close((0, 0))
     save_state(remember(first), tmp_path / "memory")  # type: ignore[arg-type]
@@ -88,8 +88,8 @@ async def test_a_later_life_reads_nothing_twice_and_goes_on_with_the_limbo(tmp_p
     assert second.wire.sink.deliver(data(1, 0, 0)) is Fate.DUPLICATE
     assert second.wire.sink.deliver(data(2, 0, 0)) is Fate.DELIVERED
     await settle(second)
-    assert second.answers == [(1, 0, True)]
-    (kept,) = second.delivery.unanswered()
+    assert second.acks == [(1, 0, True)]
+    (kept,) = second.delivery.unacknowledged()
     assert (kept.dst, kept.round, kept.epoch) == (4, 0, 1)
     assert torch.equal(vector(kept, torch.zeros(3)), torch.arange(3.0))
     assert mass(kept, "w") == 0.25

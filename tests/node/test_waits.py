@@ -13,7 +13,7 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
 from netdfl.node.deadline import AutoDeadline
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.waits import Wait, Waits
+from netdfl.node.waits import OpenWait, Waits
 
 MS = 1_000_000
 Need = Literal["all", "any", "none"] | int
@@ -72,7 +72,7 @@ class Desk:
         round: int = 0,
         step: int = 0,
         unknown: bool = False,
-    ) -> asyncio.Task[tuple[Inbox, Wait]]:
+    ) -> asyncio.Task[tuple[Inbox, OpenWait]]:
         policy = WaitPolicy(need=need, deadline_ns=deadline_ns)
         awaited = None if unknown else frozenset(sources)
         return asyncio.create_task(self.waits.messages(round, step, awaited, policy))

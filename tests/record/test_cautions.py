@@ -71,7 +71,7 @@ def test_deadlines_that_ended_more_than_a_tenth_of_the_waits_are_told() -> None:
     [
         ({"weight": 0.64, "messages": LOSSY}, True),
         ({"weight": 0.64}, False),  # all is under way
-        ({"weight": 0.64, "messages": LOSSY, "plain": False}, False),  # in counters and in limbo
+        ({"weight": 0.64, "messages": LOSSY, "plain": False}, False),  # in counters and unacknowledged
         ({"weight": 0.9, "messages": LOSSY, "plain": False, "gave_up": 0.05}, True),
         ({"weight": 0.995, "messages": LOSSY}, False),
         ({"weight": None, "messages": LOSSY}, False),

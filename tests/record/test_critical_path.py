@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from netdfl.record.critical_path import Cause, Leg, critical_path
-from netdfl.record.history import History, Outage, Round, Waiting, Why
+from netdfl.record.critical_path import Leg, TimeUse, critical_path
+from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why
 
 
 def waiting(since: float, until: float, src: int | None, sent: float | None, **more: object) -> Waiting:
@@ -15,29 +15,29 @@ def waiting(since: float, until: float, src: int | None, sent: float | None, **m
     return row._replace(**more)  # type: ignore[arg-type]
 
 
-def total(path: list[Leg], cause: Cause) -> float:
+def total(path: list[Leg], cause: TimeUse) -> float:
     return math.fsum(leg.seconds for leg in path if leg.cause is cause)
 
 
 def test_clocks_that_disagree_end_in_a_path_that_adds_up() -> None:
     """Each message seems to be sent after it arrived: the chain must not go round in circles."""
     waits = {0: [waiting(1.0, 2.0, 1, 2.5)], 1: [waiting(1.0, 2.0, 0, 2.5)]}
-    rounds = {node: [Round(0.0, 2.0, 0, 1.0)] for node in (0, 1)}
+    rounds = {node: [EndedRound(0.0, 2.0, 0, 1.0)] for node in (0, 1)}
     path = critical_path(History(waits, rounds, {}), 2.0)
     assert math.fsum(leg.seconds for leg in path) == pytest.approx(2.0)
-    assert total(path, Cause.COMPUTE) == 1.0
+    assert total(path, TimeUse.COMPUTE) == 1.0
 
 
 def test_a_message_that_nobody_recorded_counts_as_links() -> None:
-    path = critical_path(History({0: [waiting(1.0, 3.0, 1, None)]}, {0: [Round(0.0, 3.0, 0, 1.0)]}, {}), 3.0)
-    assert [(leg.cause, leg.seconds) for leg in path] == [(Cause.LINKS, 2.0), (Cause.COMPUTE, 1.0)]
+    path = critical_path(History({0: [waiting(1.0, 3.0, 1, None)]}, {0: [EndedRound(0.0, 3.0, 0, 1.0)]}, {}), 3.0)
+    assert [(leg.cause, leg.seconds) for leg in path] == [(TimeUse.LINKS, 2.0), (TimeUse.COMPUTE, 1.0)]
 
 
 def test_a_crash_between_two_sendings_is_no_resending() -> None:
     waits = {0: [waiting(1.0, 9.5, 1, 9.0, first_sent=1.0)]}
-    rounds = {0: [Round(0.0, 9.5, 0, 1.0)], 1: [Round(8.0, 9.0, 0, 1.0)]}
-    path = critical_path(History(waits, rounds, {1: [Outage(1.5, 8.0, Why.CRASH)]}), 9.5)
-    assert (total(path, Cause.LINKS), total(path, Cause.RESENDING), total(path, Cause.BEHIND)) == (0.5, 0.0, 6.5)
+    rounds = {0: [EndedRound(0.0, 9.5, 0, 1.0)], 1: [EndedRound(8.0, 9.0, 0, 1.0)]}
+    path = critical_path(History(waits, rounds, {1: [NodeOutage(1.5, 8.0, Why.CRASH)]}), 9.5)
+    assert (total(path, TimeUse.LINKS), total(path, TimeUse.RESENDING), total(path, TimeUse.BEHIND)) == (0.5, 0.0, 6.5)
 
 
 def test_a_run_without_an_ended_round_has_no_path() -> None:
@@ -45,7 +45,7 @@ def test_a_run_without_an_ended_round_has_no_path() -> None:
 
 
 def test_a_round_that_most_nodes_stood_through_names_nobody_slow() -> None:
-    rounds = {node: [Round(0.0, 2.0, 0, 2.0)] for node in range(3)}
-    outages = {node: [Outage(0.0, 2.0, Why.PAUSE)] for node in (0, 1)}
+    rounds = {node: [EndedRound(0.0, 2.0, 0, 2.0)] for node in range(3)}
+    outages = {node: [NodeOutage(0.0, 2.0, Why.PAUSE)] for node in (0, 1)}
     path = critical_path(History({}, rounds, outages), 2.0)
-    assert [(leg.cause, leg.seconds) for leg in path] == [(Cause.COMPUTE, 2.0)]
+    assert [(leg.cause, leg.seconds) for leg in path] == [(TimeUse.COMPUTE, 2.0)]

@@ -14,8 +14,8 @@ from netdfl.core.errors import InputError, RunError
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.record import Run, RunDirectory, StoreWriter, export, open_run
 from netdfl.record.base import Ended, Waited
-from netdfl.record.database import COLUMNS, Table
-from netdfl.record.export import Format
+from netdfl.record.database import COLUMNS, TableName
+from netdfl.record.export import ExportFormat
 
 
 def started(tmp_path: Path) -> RunDirectory:
@@ -83,7 +83,7 @@ def test_a_run_just_begun_has_empty_tables_and_no_result(tmp_path: Path) -> None
     StoreWriter(directory.path, "000").close()
     (directory.path / "store/messages-001.jsonl").touch()
     run = open_run(directory.path)
-    for table in get_args(Table):
+    for table in get_args(TableName):
         relation = run.query(f"FROM {table}")
         assert relation.columns == list(COLUMNS[table])
         assert relation.fetchall() == []
@@ -136,10 +136,10 @@ def run(tmp_path: Path) -> Run:
     return open_run(directory.path)
 
 
-@pytest.mark.parametrize("table", get_args(Table))
-@pytest.mark.parametrize("format", get_args(Format))
+@pytest.mark.parametrize("table", get_args(TableName))
+@pytest.mark.parametrize("format", get_args(ExportFormat))
 def test_an_export_reads_back_as_the_table_in_order_of_time(
-    run: Run, tmp_path: Path, table: Table, format: Format
+    run: Run, tmp_path: Path, table: TableName, format: ExportFormat
 ) -> None:
     path = export(run, table, format, tmp_path / f"it's.{format}")
     reader = {"csv": duckdb.read_csv, "jsonl": duckdb.read_json, "parquet": duckdb.read_parquet}[format]

@@ -14,7 +14,7 @@ from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.keep import keep_stall
-from netdfl.diagnosis.snapshot import Awaited, Fate, NodeNow, Snapshot, State, WaitNow
+from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow
 from netdfl.record import Run, RunDirectory, StoreWriter, open_run
 from netdfl.record.result import RunFacts, summarize
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
@@ -66,7 +66,7 @@ def fabricate_run(path: Path, nodes: int = 16, rounds: int = 50, dead: int | Non
 
 def _keep_a_stall(directory: RunDirectory) -> Finding:
     """Node 1 waited for a message of node 0 that was lost, and was let go."""
-    wait = WaitNow(round=3, need=1, awaited={0: Awaited(Fate.LOST, "loss", (0, 1))}, since_ns=SECOND)
+    wait = WaitNow(round=3, need=1, awaited={0: Awaited(AwaitedFate.LOST, "loss", (0, 1))}, since_ns=SECOND)
     nodes = {0: NodeNow(node=0, state=State.RUNNING), 1: NodeNow(node=1, state=State.WAITING, round=3, wait=wait)}
     snapshot = Snapshot(at_ns=2 * SECOND, nodes=nodes)
     (found,) = find_stuck(snapshot)

@@ -12,7 +12,7 @@ from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.keep import MOST_KEPT, keep_stall, kept_stalls
-from netdfl.diagnosis.snapshot import Awaited, Fate, NodeNow, Snapshot, State, WaitNow
+from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow
 from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.record.store import StoreWriter
 from netdfl.report.sections import stalls
@@ -23,7 +23,7 @@ MS = 10**6
 
 def stalled() -> tuple[Finding, Snapshot]:
     """Node 3 of a ring waits for a lost message of node 2; node 4 waits for node 3."""
-    lost = {2: Awaited(Fate.LOST, "loss", (2, 3))}
+    lost = {2: Awaited(AwaitedFate.LOST, "loss", (2, 3))}
     waits = {3: WaitNow(round=5, need=1, awaited=lost, since_ns=80 * MS)}
     waits[4] = WaitNow(round=6, need=1, awaited={3: Awaited()}, since_ns=95 * MS)
     nodes = {n: NodeNow(node=n, state=State.WAITING, round=w.round, wait=w) for n, w in waits.items()}

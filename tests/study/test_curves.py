@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from netdfl.study.cells import Ran
-from netdfl.study.curves import Curve, curve_of, draw_curves, draw_points, follows, sent
+from netdfl.study.curves import MetricCurve, curve_of, draw_curves, draw_points, follows, sent
 from netdfl.study.outcome import figures_of
 from netdfl.study.plan import Cell, Drawn
 from netdfl.study.sweep import sweep
@@ -76,7 +76,7 @@ def test_a_metric_stands_against_the_bytes_of_all_nodes_up_to_its_round(tmp_path
 
 def test_a_curve_is_the_median_and_the_range_over_nodes_and_seeds(tmp_path: Path) -> None:
     runs = [recorded(tmp_path / "a", [[1, 2], [5, 6]]), recorded(tmp_path / "b", [[3, 9], [7, 8]])]
-    assert curve_of(runs, "train_loss") == Curve((1, 2), (2.5, 6.5), (1, 5), (9, 8), whole=True)
+    assert curve_of(runs, "train_loss") == MetricCurve((1, 2), (2.5, 6.5), (1, 5), (9, 8), whole=True)
 
 
 @pytest.mark.parametrize(("values", "died"), [([[1, 2], [3, None], [4, 5]], None), ([[1, 2], [3, 3], [4, 5]], 1)])
@@ -107,7 +107,7 @@ def test_metrics_of_nodes_are_read_where_each_node_wrote_its_own(tmp_path: Path)
     (run.path / "store" / "metrics-fleet.jsonl").write_text(json.dumps(error) + "\n")
     both = Ran(run.cell, run.path, 0, {"rounds": 2})
     assert sent(both, "error") == ([40.0], [0.5])
-    assert curve_of([both], "train_loss") == Curve((1, 2), (1.5, 2.5), (1, 2), (2, 3), whole=True)
+    assert curve_of([both], "train_loss") == MetricCurve((1, 2), (1.5, 2.5), (1, 2), (2, 3), whole=True)
     assert follows([both], "train_loss", "train_loss", 1) == ([1, 2], [2, 3])
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.study.published import Figure, figures, published
+from netdfl.study.published import PublishedFigure, figures, published
 
 
-def one(paper: str, table: str, **wanted: str) -> Figure:
+def one(paper: str, table: str, **wanted: str) -> PublishedFigure:
     (found,) = [f for f in published(paper, table) if all(getattr(f, k) == v for k, v in wanted.items())]
     return found
 
 
 def test_all_rows_are_there_and_no_cell_twice() -> None:
-    cells = [tuple(getattr(f, k) for k in Figure.__slots__ if k not in ("value", "std", "beyond")) for f in figures()]
+    cells = [
+        tuple(getattr(f, k) for k in PublishedFigure.__slots__ if k not in ("value", "std", "beyond"))
+        for f in figures()
+    ]
     assert len(cells) == len(set(cells)) == 1007
 
 
@@ -66,7 +69,7 @@ def test_percentages_are_percentages() -> None:
 
 
 def test_gaps_are_differences_but_where_the_notes_say_so() -> None:
-    def cell(figure: Figure) -> tuple[str, ...]:
+    def cell(figure: PublishedFigure) -> tuple[str, ...]:
         return figure.paper, figure.table, figure.dataset, figure.partition, figure.topology, figure.algorithm
 
     shown = {(cell(f), f.metric): f.value for f in figures()}

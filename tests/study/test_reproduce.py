@@ -25,7 +25,7 @@ from netdfl.study.cells import Ran
 from netdfl.study.compare import row_of
 from netdfl.study.plan import Cell
 from netdfl.study.published import figures, published
-from netdfl.study.reproduce import SCENARIOS, Request, parse_seeds, reproduce
+from netdfl.study.reproduce import SCENARIOS, Reproduction, parse_seeds, reproduce
 from netdfl.study.trials import Trial, scenario_of, select, trials
 
 TABLES = list(dict.fromkeys((figure.paper, figure.table) for figure in figures()))
@@ -159,7 +159,7 @@ def test_other_seeds_are_refused(text: str) -> None:
 
 
 def test_two_cells_run_resume_and_stand_beside_what_is_printed(stand_in: Path) -> None:
-    request = Request(
+    request = Reproduction(
         paper="004",
         table="T1",
         globs=("MNIST/IID/DFedAvg", "MNIST/IID/DFedSGPSM"),
@@ -204,7 +204,7 @@ def test_rows_of_an_earlier_call_stay_while_their_scenario_is_the_same(stand_in:
     sets = (*TINY, "nodes=4", "algorithm.local_steps=1", "topology={kind: full}")
 
     def cells_after(glob: str) -> list[str]:
-        request = Request(paper="004", table="T1", globs=(glob,), rounds=1, sets=sets, scenarios=Path("scenarios"))
+        request = Reproduction(paper="004", table="T1", globs=(glob,), rounds=1, sets=sets, scenarios=Path("scenarios"))
         assert reproduce(request, Path("out"), console=quiet()) == 0
         (table,) = Path("out").glob("*.json")
         return [row["cell"] for row in json.loads(table.read_text())["rows"]]
@@ -232,7 +232,7 @@ def test_what_has_finished_stands_in_the_table_before_anything_else_runs(
     both = ["*-*/Path(1)/10 clients/FedAvg/QSGD-4bit"]
 
     def ask(globs: list[str]) -> dict[str, dict[str, Any]]:
-        request = Request(paper="003", table="TII", globs=globs, rounds=1, sets=SMALL)
+        request = Reproduction(paper="003", table="TII", globs=globs, rounds=1, sets=SMALL)
         with suppress(KeyboardInterrupt):
             reproduce(request, stand_in / "out", console=quiet())
         return rows_of(stand_in / "out")
@@ -260,7 +260,9 @@ def test_seeds_of_earlier_calls_stay_while_their_runs_hold(stand_in: Path) -> No
 
     def seeds_after(*seeds: int) -> list[int]:
         scenarios = Path("scenarios")
-        request = Request(paper="004", table="T1", globs=(name,), seeds=seeds, rounds=1, sets=sets, scenarios=scenarios)
+        request = Reproduction(
+            paper="004", table="T1", globs=(name,), seeds=seeds, rounds=1, sets=sets, scenarios=scenarios
+        )
         assert reproduce(request, Path("out"), console=quiet()) == 0
         row = rows_of(Path("out"))[name]
         accuracies = [100 * run["test_accuracy"]["average_model"]["mean_last_5"] for run in row["runs"]]
@@ -279,7 +281,7 @@ def test_seeds_of_earlier_calls_stay_while_their_runs_hold(stand_in: Path) -> No
 def test_data_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETDFL_DATA", str(tmp_path / "empty"))
     console = Console(width=200, file=StringIO())
-    request = Request(paper="004", table="T1", globs=("MNIST/IID/*",), rounds=1)
+    request = Reproduction(paper="004", table="T1", globs=("MNIST/IID/*",), rounds=1)
     assert reproduce(request, tmp_path, console=console) == 2
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "not measured: dataset mnist is not in" in text
@@ -291,7 +293,7 @@ def test_data_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_dataset_that_netdfl_does_not_know_is_named(tmp_path: Path) -> None:
-    assert reproduce(Request(paper="003", table="TIII"), tmp_path, console=quiet()) == 2
+    assert reproduce(Reproduction(paper="003", table="TIII"), tmp_path, console=quiet()) == 2
     assert "Not measured, netdfl has no dataset CINIC-10" in (tmp_path / "003-TIII.md").read_text()
 
 
@@ -305,13 +307,13 @@ def test_the_command_passes_on_what_it_is_told(tmp_path: Path) -> None:
 
 
 def test_without_the_papers_scenarios_it_says_where_to_name_them(tmp_path: Path) -> None:
-    request = Request(paper="004", table="T1", scenarios=tmp_path / "none")
+    request = Reproduction(paper="004", table="T1", scenarios=tmp_path / "none")
     with pytest.raises(InputError, match="name that of the papers' scenarios with --scenarios"):
         reproduce(request, tmp_path, console=quiet())
 
 
 def test_an_override_that_a_cell_can_not_have_is_its_reason(tmp_path: Path) -> None:
-    request = Request(paper="004", table="T1", globs=("MNIST/IID/DFedAvg",), sets=("algorithm.rho=0.1",))
+    request = Reproduction(paper="004", table="T1", globs=("MNIST/IID/DFedAvg",), sets=("algorithm.rho=0.1",))
     assert reproduce(request, tmp_path, console=quiet()) == 2
     (table,) = tmp_path.glob("*.json")
     assert "algorithm.rho" in json.loads(table.read_text())["rows"][0]["note"]

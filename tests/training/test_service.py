@@ -16,7 +16,7 @@ from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.base import Gradient, LocalData, Received, Update
-from netdfl.training.classification import Classification, Round, Samples
+from netdfl.training.classification import Classification, RoundPass, Samples
 from netdfl.training.control import CONTROL, MOMENTUM, Blended, Controlled
 from netdfl.training.dynamic import Dynamic
 from netdfl.training.fixed_point import FixedPoint
@@ -248,7 +248,7 @@ def test_a_train_of_ones_own_is_what_is_called() -> None:
     assert all(map(torch.equal, got, expected))
 
 
-class Halved(Round):
+class Halved(RoundPass):
     """A node's data whose gradients are halved."""
 
     def steps(self, **length: Any) -> Iterator[Gradient]:

@@ -16,7 +16,7 @@ from netdfl.training.base import Gradient, Received
 from netdfl.training.catalog import quadratic
 from netdfl.training.ole import Ole
 from netdfl.training.quasi_global import QuasiGlobal
-from netdfl.training.sgd import LocalSgd, NoState, Plain, clip, sam
+from netdfl.training.sgd import LocalSgd, NoState, PlainStart, clip, sam
 
 DIM = 7
 VIEW = View(0, 3, 1, (), (), 1.0, {}, {})
@@ -227,4 +227,4 @@ def test_ole_moves_past_the_mixed_vector(beta: float) -> None:
 
 
 def test_the_plain_start_is_the_mixed_vector_itself() -> None:
-    assert Plain().begin(NoState(), START, VIEW)[1] is START
+    assert PlainStart().begin(NoState(), START, VIEW)[1] is START

@@ -20,7 +20,7 @@ from netdfl.links.channel import Links
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
-from netdfl.testing.transports import TRANSPORT_CHECKS, FleetFactory, KeptLedger, KeptSink, Row, data_message
+from netdfl.testing.transports import TRANSPORT_CHECKS, FleetFactory, KeptLedger, KeptSink, LedgerRow, data_message
 from netdfl.transport.base import Ledger
 from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
@@ -57,7 +57,7 @@ def play(
     *,
     num_nodes: int = 4,
     sinks: Mapping[int, KeptSink] | None = None,
-) -> list[Row]:
+) -> list[LedgerRow]:
     """Send each message at its time over links with `rules` under `events`; every message's row."""
     schedule = compile_events(events, Facts(num_nodes, Streams(0)))
     loop, ledger = VirtualLoop(), KeptLedger()
@@ -83,7 +83,7 @@ def play(
     return ledger.rows
 
 
-def arrivals(rows: Sequence[Row]) -> dict[tuple[int, int, int], int | None]:
+def arrivals(rows: Sequence[LedgerRow]) -> dict[tuple[int, int, int], int | None]:
     """When the message of (src, dst, round) arrived."""
     return {(row.message.src, row.message.dst, row.message.round): row.arrived_ns for row in rows}
 

@@ -29,7 +29,7 @@ from netdfl.transport.grpc_in import Inlet
 from netdfl.transport.grpc_out import SERVICE
 from netdfl.transport.identity import MOST_EPOCH, Identity
 from netdfl.transport.link_header import LinkHeader, read_link_header
-from netdfl.transport.receipts import Receipts, Sent, report
+from netdfl.transport.receipts import Receipts, SentMessage, report
 from netdfl.transport.rendezvous import Line, Rendezvous
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 from netdfl.transport.v1.meeting_pb2 import Answer, Call
@@ -306,7 +306,7 @@ def test_any_message_has_a_receipt(
 def test_any_report_is_taken_or_malformed(fates: Any) -> None:
     ledger = KeptLedger()
     receipts = Receipts(ledger, 0)
-    receipts.add(Sent(data_message((0, 1), 0, vector_payload(np.zeros(3))), 60, 0, there=True))
+    receipts.add(SentMessage(data_message((0, 1), 0, vector_payload(np.zeros(3))), 60, 0, there=True))
     try:
         receipts.take_report(report(1, 0, 0, fates))
     except MalformedMessage:

@@ -71,7 +71,7 @@ class Held:
     unit: Transit
 
 
-Outcome = Departure | Dropped | Held
+StageOutcome = Departure | Dropped | Held
 
 DROPPED = -(1 << 62)
 HELD = -(1 << 63)
@@ -87,11 +87,11 @@ class LinkEvent:
 class LinkRule(Protocol):
     """One stage of a path. Its parameters are validated where it is built."""
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Take `unit` at `now_ns`; say what leaves and when. Empty: held until `changed` says more."""
         ...
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Apply a scheduled change; say what becomes of what the stage holds."""
         ...
 
@@ -113,13 +113,13 @@ class Stage:
         """The time at which `unit` leaves, `DROPPED` or `HELD`."""
         raise NotImplementedError
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Take `unit` at `now_ns`; say what leaves and when."""
         at_ns = self.advance(unit, now_ns)
         if at_ns >= now_ns:
             return (Departure(unit, at_ns),)
         return (Dropped(unit, self.reason),) if at_ns == DROPPED else ()
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Apply a scheduled change; say what becomes of what the stage holds."""
         return ()

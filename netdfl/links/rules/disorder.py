@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from netdfl.core.units import Probability, TimeNs
-from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.in_flight import Flight
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.state import resets
@@ -89,11 +89,11 @@ class Duplicate(Stage):
         )
         return (unit, copy)
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Pass `unit`, and a copy behind it with the probability."""
         return [Departure(each, now_ns) for each in self.copies(unit)]
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `duplicate`."""
         for name, value in event.changes:
             if name == "duplicate":
@@ -117,7 +117,7 @@ class Corrupt(Stage):
             unit.corrupted = True
         return now_ns
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `corrupt`."""
         for name, value in event.changes:
             if name == "corrupt":
@@ -157,14 +157,14 @@ class Reorder(Stage):
         config = self.config
         return now_ns + config.delay_ns if unit_uniform(self.seed, unit) < config.probability else now_ns
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Pass `unit`, or hold it back."""
         at_ns = self.advance(unit, now_ns)
         if at_ns > now_ns:
             self._flight.add(unit, at_ns, now_ns)
         return (Departure(unit, at_ns),)
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `reorder`; drop what is held back at a reset."""
         for name, value in event.changes:
             if name == "reorder":

@@ -12,13 +12,13 @@ from statistics import NormalDist
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
-from netdfl.links.rules.base import Departure, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.base import Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.in_flight import Flight
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.rounds import ByRound
 from netdfl.links.rules.state import resets
 
-Order: TypeAlias = Literal["fifo", "free"]
+ArrivalOrder: TypeAlias = Literal["fifo", "free"]
 _z = NormalDist().inv_cdf
 _cdf = NormalDist().cdf
 _pdf = NormalDist().pdf
@@ -60,7 +60,7 @@ def _uniform(low: int, high: int, u: float) -> float:
     return low + (high - low) * u
 
 
-def uniform(*, low: TimeNs, high: TimeNs, order: Order = "fifo") -> Delay:
+def uniform(*, low: TimeNs, high: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
     """Any delay from `low` to `high`, equally likely."""
     _non_negative(low=low, high=high)
     if low > high:
@@ -72,7 +72,7 @@ def _normal(mean: int, jitter: int, below_zero: float, u: float) -> float:
     return max(0.0, mean + jitter * _z(below_zero + (1 - below_zero) * u))
 
 
-def normal(*, mean: TimeNs, jitter: TimeNs, order: Order = "fifo") -> Delay:
+def normal(*, mean: TimeNs, jitter: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
     """A normal delay truncated at 0: `mean` and `jitter` (standard deviation) are those before truncation."""
     _non_negative(mean=mean)
     _positive(jitter=jitter)
@@ -85,7 +85,7 @@ def _lognormal(mu: float, sigma: float, u: float) -> float:
     return math.exp(mu + sigma * _z(u))
 
 
-def lognormal(*, mean: TimeNs, jitter: TimeNs, order: Order = "fifo") -> Delay:
+def lognormal(*, mean: TimeNs, jitter: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
     """A lognormal delay: `mean` and `jitter` are the mean and standard deviation of the delay itself."""
     _positive(mean=mean, jitter=jitter)
     variance = math.log1p((jitter / mean) ** 2)
@@ -97,7 +97,7 @@ def _exponential(mean: int, u: float) -> float:
     return -mean * math.log1p(-u)
 
 
-def exponential(*, mean: TimeNs, order: Order = "fifo") -> Delay:
+def exponential(*, mean: TimeNs, order: ArrivalOrder = "fifo") -> Delay:
     """An exponential delay of the given mean."""
     _positive(mean=mean)
     return Delay(order == "fifo", quantile=partial(_exponential, mean), mean_ns=mean)
@@ -107,7 +107,7 @@ def _pareto(minimum: int, power: float, u: float) -> float:
     return float(minimum * (1 - u) ** power)
 
 
-def pareto(*, minimum: TimeNs, shape: Annotated[float, Bound(gt=1)], order: Order = "fifo") -> Delay:
+def pareto(*, minimum: TimeNs, shape: Annotated[float, Bound(gt=1)], order: ArrivalOrder = "fifo") -> Delay:
     """A heavy tail: P(delay > d) = (minimum / d) ** shape; its mean is minimum shape / (shape - 1)."""
     _positive(minimum=minimum)
     if shape <= 1:
@@ -120,7 +120,7 @@ def _empirical(delays: tuple[int, ...], u: float) -> float:
     return delays[int(u * len(delays))]
 
 
-def empirical(*, file: str, order: Order = "fifo") -> Delay:
+def empirical(*, file: str, order: ArrivalOrder = "fifo") -> Delay:
     """Measured delays, each equally likely: the first column of a CSV file.
 
     A cell is a time with its unit (`20ms`), or a number where the header names it (`delay_ms`).
@@ -200,13 +200,13 @@ class Latency(Stage):
         delay, scale = piece
         return (self.delay, self.scale * scale) if delay is None else (delay, scale)
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Take `unit` at `now_ns`; it leaves when its delay is over."""
         at_ns = self.advance(unit, now_ns)
         self._flight.add(unit, at_ns, now_ns)
         return (Departure(unit, at_ns),)
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `latency` or `latency_scale`; drop what is under way at a reset."""
         for name, value in event.changes:
             if name == "latency":

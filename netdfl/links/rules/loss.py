@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 from netdfl.core.types import Kind
 from netdfl.core.units import NonNegativeInt, Probability
-from netdfl.links.rules.base import DROPPED, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.base import DROPPED, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import count_uniform, unit_uniform
 from netdfl.links.rules.rounds import ByRound
 
@@ -211,7 +211,7 @@ class Loss(Stage):
             model = self.rounds.at(unit.round) or model
         return DROPPED if model is not None and model.lost(unit) else now_ns
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `loss` model."""
         for name, value in event.changes:
             if name == "loss":

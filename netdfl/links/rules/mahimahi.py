@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from netdfl.core.units import SizeBytes
-from netdfl.links.rules.base import DROPPED, Dropped, LinkEvent, Outcome, Stage, Transit
-from netdfl.links.rules.rate import Messages, Rate, Shape, serial
+from netdfl.links.rules.base import DROPPED, Dropped, LinkEvent, Stage, StageOutcome, Transit
+from netdfl.links.rules.rate import MessageLimit, Rate, Shape, serial
 from netdfl.links.rules.state import resets
 
 OPPORTUNITY_BYTES = 1500
@@ -51,10 +51,10 @@ def read_mahimahi(file: str) -> tuple[int, ...]:
         raise ValueError(f"Mahimahi trace {file}: {exc}; expected one whole number of ms on each line") from exc
 
 
-def mahimahi(*, file: str, queue: SizeBytes | Messages | None = None) -> Opportunities:
+def mahimahi(*, file: str, queue: SizeBytes | MessageLimit | None = None) -> Opportunities:
     """Carry 1500 bytes at each moment of a Mahimahi trace, over and over; `queue` as in `serial`."""
     times = read_mahimahi(file)
-    if isinstance(queue, Messages):
+    if isinstance(queue, MessageLimit):
         return Opportunities(times, queue_messages=queue.messages)
     return Opportunities(times, queue_bytes=queue)
 
@@ -106,7 +106,7 @@ class TraceRate(Stage):
             return False
         return self._waiting - self._queue[0][1].nbytes + nbytes > bound.queue_bytes
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Drop what is held at a reset; refuse a change of the rate."""
         if any(name in ("rate", "rate_scale") for name, _ in event.changes):
             raise ValueError("a rate from a trace can't be changed by an event; give the link a plain rate instead")

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from netdfl.core.units import PositiveInt, RateBps, SizeBytes
-from netdfl.links.rules.base import DROPPED, HELD, Departure, Dropped, Held, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.base import DROPPED, HELD, Departure, Dropped, Held, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.rounds import ByRound
 from netdfl.links.rules.state import resets
 
@@ -18,7 +18,7 @@ _FINE = 2**32  # parts of a nanosecond that a re-timed backlog is kept in, so th
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class MessageLimit:
     """A queue's bound as a number of messages."""
 
     messages: PositiveInt
@@ -34,7 +34,7 @@ class Shape:
     queue_messages: int | None = None
 
 
-def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | Messages | None = None) -> Shape:
+def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLimit | None = None) -> Shape:
     """Serialize units one after another at `rate` bits per second; 0 holds them.
 
     `burst` is a token bucket: that many bytes pass at once after a pause. `queue` bounds what waits
@@ -43,7 +43,7 @@ def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | Messages |
     """
     if rate < 0 or burst < 0:
         raise ValueError(f"rate = {rate} bit/s, burst = {burst} bytes: expected 0 or more; write a rate like 10Mbit")
-    if isinstance(queue, Messages):
+    if isinstance(queue, MessageLimit):
         return Shape(rate, burst, queue_messages=queue.messages)
     if queue is not None and queue < 0:
         raise ValueError(f"queue = {queue} bytes is negative; expected a size like 100KiB, or {{messages: 50}}")
@@ -142,7 +142,7 @@ class Rate(Stage):
         self._backlog.append((ahead + unit.nbytes, unit.nbytes, unit))
         self._waiting += unit.nbytes
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `rate` (a `Shape`) or `rate_scale`, and re-time the queue; empty it at a reset."""
         shape, scale = self.shape, self.scale
         for name, value in event.changes:
@@ -169,7 +169,7 @@ class Rate(Stage):
         self._waiting = 0
         self._end = -(1 << 80)
 
-    def _retime(self, shape: Shape, scale: float, now_ns: int) -> Sequence[Outcome]:
+    def _retime(self, shape: Shape, scale: float, now_ns: int) -> Sequence[StageOutcome]:
         now = now_ns * self._den
         left = list(self._backlog)
         debt = Fraction(0)  # bytes that the bucket still owes, beside the queue's
@@ -186,7 +186,7 @@ class Rate(Stage):
             return [Held(unit) for _, _, unit in left]
         start = now_ns * self._den
         self._end = start - int(-debt * self._num // 1)
-        outcomes: list[Outcome] = []
+        outcomes: list[StageOutcome] = []
         for work, nbytes, unit in left:
             end = start - int(-work * self._num // 1)
             self._queue.append((end, nbytes, unit))

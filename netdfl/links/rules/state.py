@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias, get_args
 
-from netdfl.links.rules.base import DROPPED, HELD, Departure, Dropped, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.base import DROPPED, HELD, Departure, Dropped, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.rounds import ByRound
 
 StateName: TypeAlias = Literal["up", "down_hold", "down_drop", "down_reset"]
@@ -18,7 +18,7 @@ def resets(event: LinkEvent) -> bool:
     return ("state", "down_reset") in event.changes
 
 
-class State(Stage):
+class LinkState(Stage):
     """The first stage of a link.
 
     - `up`: units pass.
@@ -53,7 +53,7 @@ class State(Stage):
             return HELD
         return DROPPED
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `state`; release or drop what was held."""
         for name, value in event.changes:
             if name == "state":

@@ -18,7 +18,7 @@ from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, ClassVar
 
-from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Outcome, Stage, Transit
+from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.in_flight import Flight
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.latency import Delay
@@ -32,7 +32,7 @@ _NS_BITS = 8 * 10**9
 
 
 @dataclass(frozen=True)
-class Table:
+class TcpTable:
     """Excess times as they were measured, in microseconds: means over slices of each distribution.
 
     `excess_us` holds, for each (size, loss, round-trip time, rate) in order, the mean excess of the
@@ -62,7 +62,7 @@ class Table:
     dead_ns: int
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Table:
+    def of(cls, data: Mapping[str, Any]) -> TcpTable:
         """Read what `packets.calibration.fit.write` wrote."""
         plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
         return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
@@ -120,9 +120,9 @@ def _weights(axis: Sequence[float], x: float) -> list[tuple[int, float]]:
 
 
 @cache
-def default_table() -> Table:
+def default_table() -> TcpTable:
     """The table that is shipped."""
-    return Table.of(json.loads(TABLE.read_text(encoding="utf-8")))
+    return TcpTable.of(json.loads(TABLE.read_text(encoding="utf-8")))
 
 
 class Tcp(Stage):
@@ -136,7 +136,7 @@ class Tcp(Stage):
     reason: ClassVar[str] = "dead"
     instant: ClassVar[bool] = False
 
-    def __init__(self, seed: int, table: Table, loss: object, rate: object, delay: Delay) -> None:
+    def __init__(self, seed: int, table: TcpTable, loss: object, rate: object, delay: Delay) -> None:
         """`seed` is the edge's. Raises ValueError for a loss or a rate that comes from a trace."""
         self.seed = seed
         self._table = table
@@ -183,7 +183,7 @@ class Tcp(Stage):
         slices, coming = curve
         return slices[bisect_right(self._table.levels, u / coming) - 1] if u < coming else math.inf
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[Outcome]:
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Take `unit` at `now_ns`; it leaves when its last byte has come."""
         outcomes = super().enter(unit, now_ns)
         for outcome in outcomes:
@@ -191,7 +191,7 @@ class Tcp(Stage):
                 self._flight.add(unit, outcome.at_ns, now_ns)
         return outcomes
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[Outcome]:
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take new parameters; drop what is under way at a reset."""
         self._take(dict(event.changes))
         if not resets(event):

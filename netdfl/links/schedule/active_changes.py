@@ -18,7 +18,7 @@ from netdfl.links.selectors import Block
 from netdfl.links.spec import choose
 
 T = TypeVar("T")
-Place: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]
+Where: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Overlays:
         self._count = 0
         self._links: ByTarget[tuple[int, CompiledEvent]] = ByTarget()
         self._nodes: list[tuple[int, CompiledEvent]] = []
-        self._windows: dict[tuple[int, Place], tuple[int, CompiledEvent]] = {}
+        self._windows: dict[tuple[int, Where], tuple[int, CompiledEvent]] = {}
 
     def apply(self, event: CompiledEvent) -> None:
         """Take in a `set` or an `unset`."""

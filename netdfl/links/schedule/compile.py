@@ -36,7 +36,7 @@ class ScheduleError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _ReadEntry:
     index: int
     action: str
     written: Mapping[str, Any]
@@ -51,7 +51,7 @@ def compile_events(entries: Sequence[Mapping[str, Any]], facts: Facts) -> list[C
     does not fit the others.
     """
     problems: list[tuple[int, str]] = []
-    read: list[_Entry] = []
+    read: list[_ReadEntry] = []
     for index, entry in enumerate(entries):
         try:
             read.append(_read(index, entry, facts))
@@ -64,7 +64,7 @@ def compile_events(entries: Sequence[Mapping[str, Any]], facts: Facts) -> list[C
     return sorted((event for entry in read for event in entry.events), key=lambda event: event.order)
 
 
-def _read(index: int, entry: Mapping[str, Any], facts: Facts) -> _Entry:
+def _read(index: int, entry: Mapping[str, Any], facts: Facts) -> _ReadEntry:
     timing, written = split(entry)
     actions = [key for key in written if key in ACTIONS]
     if len(actions) != 1:
@@ -78,7 +78,7 @@ def _read(index: int, entry: Mapping[str, Any], facts: Facts) -> _Entry:
     events = tuple(replace(event, entry=action) for event in compiled)
     if len(events) > _MOST:
         raise ValueError(f"{action} makes more than {_MOST} events here; let it last less long, or change less often")
-    return _Entry(index, action, written, when, events)
+    return _ReadEntry(index, action, written, when, events)
 
 
 def _parameters(action: str, written: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _parameters(action: str, written: Mapping[str, Any]) -> dict[str, Any]:
     return read_parameters(ACTIONS[action], written, action)
 
 
-def _conflicts(entries: Sequence[_Entry], facts: Facts) -> Iterable[tuple[int, str]]:
+def _conflicts(entries: Sequence[_ReadEntry], facts: Facts) -> Iterable[tuple[int, str]]:
     yield from _contradictions([entry for entry in entries if entry.action == "partition"], facts)
     events = sorted((event for entry in entries for event in entry.events), key=lambda event: event.order)
     yield from _heals_of_nothing(entries, events)
@@ -98,7 +98,7 @@ def _conflicts(entries: Sequence[_Entry], facts: Facts) -> Iterable[tuple[int, s
     yield from _random_lives(entries)
 
 
-def _contradictions(partitions: Sequence[_Entry], facts: Facts) -> Iterable[tuple[int, str]]:
+def _contradictions(partitions: Sequence[_ReadEntry], facts: Facts) -> Iterable[tuple[int, str]]:
     for first, second in combinations(partitions, 2):
         if not any(a.overlaps(b) for a in first.when for b in second.when):
             continue
@@ -130,7 +130,7 @@ def _meet(first: Block, second: Block) -> bool:
     return bool(sources and targets) and (len(sources | targets) > 1)
 
 
-def _cross(first: _Entry, second: _Entry, facts: Facts) -> bool:
+def _cross(first: _ReadEntry, second: _ReadEntry, facts: Facts) -> bool:
     """True where each partition keeps together a pair of nodes that the other one parts."""
     if first.written.get("one_way") or second.written.get("one_way"):
         return False
@@ -147,7 +147,7 @@ def _members(group: NodesText, facts: Facts) -> frozenset[NodeId]:
     return parse_nodes(group, facts.groups, facts.num_nodes)
 
 
-def _heals_of_nothing(entries: Sequence[_Entry], events: Sequence[CompiledEvent]) -> Iterable[tuple[int, str]]:
+def _heals_of_nothing(entries: Sequence[_ReadEntry], events: Sequence[CompiledEvent]) -> Iterable[tuple[int, str]]:
     heals = {entry.index for entry in entries if entry.action == "heal"}
     broken: list[CompiledEvent] = []
     for event in events:
@@ -191,7 +191,7 @@ def _covers(later: CompiledEvent, event: CompiledEvent) -> bool:
     )
 
 
-def _random_lives(entries: Sequence[_Entry]) -> Iterable[tuple[int, str]]:
+def _random_lives(entries: Sequence[_ReadEntry]) -> Iterable[tuple[int, str]]:
     """Entries that crash or restart nodes while another one lets them crash and return at random times."""
     lives = [entry for entry in entries if entry.action in ("churn", "crash", "restart")]
     for first, second in combinations(lives, 2):
@@ -204,7 +204,7 @@ def _random_lives(entries: Sequence[_Entry]) -> Iterable[tuple[int, str]]:
             yield other.index, f"{what}; give one of them other nodes or times"
 
 
-def _lasting(entry: _Entry) -> Sequence[Span]:
+def _lasting(entry: _ReadEntry) -> Sequence[Span]:
     """When `entry` has its nodes down; a restart is a moment."""
     moments = [event.at_ns for event in entry.events if event.at_ns is not None]
     return entry.when if entry.action == "churn" else [Span(at_ns, at_ns + 1) for at_ns in moments]

@@ -12,7 +12,7 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import NodesText
 
-NodeState: TypeAlias = Literal["kept", "lost"]
+StateAfterCrash: TypeAlias = Literal["kept", "lost"]
 RejoinWeight: TypeAlias = Literal[0, 1]
 Rejoin: TypeAlias = Literal["catch_up", "replay"]
 
@@ -25,7 +25,7 @@ def crash(
     *,
     crash: NodesText,
     restart_after: TimeNs | None = None,
-    state: NodeState = "kept",
+    state: StateAfterCrash = "kept",
     rejoin_weight: RejoinWeight | None = None,
     rejoin: Rejoin | None = None,
 ) -> Compiled:
@@ -50,7 +50,7 @@ def restart(
     /,
     *,
     restart: NodesText,
-    state: NodeState = "kept",
+    state: StateAfterCrash = "kept",
     rejoin_weight: RejoinWeight | None = None,
     rejoin: Rejoin | None = None,
 ) -> Compiled:
@@ -60,7 +60,7 @@ def restart(
         yield CompiledEvent("restart", source, at_ns=span.start, nodes=nodes, parameters=back)
 
 
-def _return(state: NodeState, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, Any]:
+def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, Any]:
     """What a restart's event says of the state. Raises ValueError for what is said of the other kind of state."""
     if rejoin is not None:
         if state == "lost":
@@ -101,7 +101,7 @@ def churn(
     churn: NodesText,
     up: TimeNs,
     down: TimeNs,
-    state: NodeState = "kept",
+    state: StateAfterCrash = "kept",
     rejoin_weight: RejoinWeight | None = None,
     rejoin: Rejoin | None = None,
 ) -> Compiled:

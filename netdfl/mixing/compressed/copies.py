@@ -23,7 +23,7 @@ class Reference(NamedTuple):
     mark: int = 0
 
 
-class Share(NamedTuple):
+class PushShare(NamedTuple):
     """What a message of push-sum moves: `x` times the sender's reference, and `w` of weight."""
 
     x: float = 1.0
@@ -34,7 +34,7 @@ class Came(NamedTuple):
     """A sender's reference at the moment of one of its messages, and the share that goes with it."""
 
     vector: Tensor
-    share: Share
+    share: PushShare
 
 
 class Pending(NamedTuple):
@@ -44,7 +44,7 @@ class Pending(NamedTuple):
     after: int
     mark: int
     difference: Tensor
-    share: Share
+    share: PushShare
 
 
 class Hole(NamedTuple):
@@ -102,7 +102,7 @@ class Heard(NamedTuple):
     tally: Tally = Tally()
 
 
-class Step(NamedTuple):
+class CopyStep(NamedTuple):
     """What one message does to a copy."""
 
     copy: Copy
@@ -116,7 +116,7 @@ def holding(copy: Copy, waiting: Pending) -> Copy:
     return copy._replace(pending=tuple(sorted((*copy.pending, waiting), key=lambda each: each.version)))
 
 
-def catch_up(copy: Copy, kept: int) -> Step:
+def catch_up(copy: Copy, kept: int) -> CopyStep:
     """Decode what waited for the copy's version, as far as none is missing; forget holes that are long past.
 
     What waited for the same version of an earlier life is lost.
@@ -136,7 +136,7 @@ def catch_up(copy: Copy, kept: int) -> Step:
     lowest = min((hole.floor for hole in holes), default=copy.version)
     lost += weight_of(each for each in behind if each.version <= lowest)
     behind, copy = tuple(each for each in behind if each.version > lowest), copy._replace(holes=holes)
-    return Step(copy._replace(pending=(*behind, *waiting), asked=copy.asked if waiting else 0), tuple(came), lost)
+    return CopyStep(copy._replace(pending=(*behind, *waiting), asked=copy.asked if waiting else 0), tuple(came), lost)
 
 
 def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
@@ -148,7 +148,7 @@ def split(holes: Iterable[Hole], below: Hole) -> tuple[Hole, ...]:
     return tuple(found)
 
 
-def settle(copy: Copy) -> Step:
+def settle(copy: Copy) -> CopyStep:
     """Walk back from holes through the differences that waited, h_(v-1) = h_v - C_v, to the next missing one."""
     came: list[Came] = []
     waiting, holes = [*copy.pending], list[Hole]()
@@ -159,7 +159,7 @@ def settle(copy: Copy) -> Step:
             came.append(Came(at.vector, last.share))
             at = Hole(at.vector - last.difference, at.version - 1, last.after, at.floor)
         holes += [at] * (at.version > at.floor)
-    return Step(copy._replace(pending=tuple(waiting), holes=tuple(holes)), tuple(came))
+    return CopyStep(copy._replace(pending=tuple(waiting), holes=tuple(holes)), tuple(came))
 
 
 def follows(copy: Copy, waiting: Pending) -> bool:

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import ByShares, Mixed
-from netdfl.mixing.compressed.copies import Came, Heard, Reference, Share
+from netdfl.mixing.compressed.copies import Came, Heard, PushShare, Reference
 from netdfl.mixing.compressed.references import (
     FULL,
     Differences,
@@ -80,7 +80,7 @@ class Referenced(ByShares, ABC, Generic[S]):
         """What node `j` knows, or will once it has heard all, of this node."""
 
     @abstractmethod
-    def share(self, state: S, j: NodeId, view: View) -> Share:
+    def share(self, state: S, j: NodeId, view: View) -> PushShare:
         """How much of the reference, and of w, is given to `j` in a round."""
 
     def figures(self, state: S) -> Mapping[str, float]:
@@ -122,10 +122,10 @@ class QuantizedPushSum(Referenced[QuantizedState]):
         """x^, for every node the same."""
         return state.own
 
-    def share(self, state: QuantizedState, j: NodeId, view: View) -> Share:
+    def share(self, state: QuantizedState, j: NodeId, view: View) -> PushShare:
         """gamma P_ji of x^ and of w."""
         part = state.step.gamma * view.out_weights[j]
-        return Share(part, part * state.weight)
+        return PushShare(part, part * state.weight)
 
     def outgoing(self, state: QuantizedState, update: Update, step: int, view: View) -> tuple[QuantizedState, Outbox]:
         """x^ <- x^ + C(x - x^); a share of x^ and of w for each out-neighbor; equal shares are one payload."""
@@ -156,10 +156,10 @@ class EdgePushSum(Referenced[EdgeState]):
         """h of the edge to `j`."""
         return state.sent[j]
 
-    def share(self, state: EdgeState, j: NodeId, view: View) -> Share:
+    def share(self, state: EdgeState, j: NodeId, view: View) -> PushShare:
         """gamma P_ji w of h, and of 1."""
         part = state.step.gamma * view.out_weights[j] * state.weight
-        return Share(part, part)
+        return PushShare(part, part)
 
     def outgoing(self, state: EdgeState, update: Update, step: int, view: View) -> tuple[EdgeState, Outbox]:
         """h <- h + C(z - h) on each edge, and the share of w that goes with h."""

@@ -37,12 +37,12 @@ from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, V
 from netdfl.mixing.compressed.copies import (
     Came,
     Copy,
+    CopyStep,
     Heard,
     Hole,
     Pending,
+    PushShare,
     Reference,
-    Share,
-    Step,
     catch_up,
     follows,
     holding,
@@ -149,21 +149,21 @@ class Differences:
             asks += [message.src] * step.ask
         return Heard(heard.start, copies, _unique(asks), _unique(owed), tally), came
 
-    def _follow(self, copy: Copy, message: Message, like: Tensor) -> Step:
+    def _follow(self, copy: Copy, message: Message, like: Tensor) -> CopyStep:
         version, share = natural(message, "version"), share_of(message)
         if FULL in message.payload.arrays:
             return self._full(copy, message, version, share, like)
         if message.epoch < copy.epoch:
-            return Step(copy, lost_w=share.w)
+            return CopyStep(copy, lost_w=share.w)
         marks = natural(message, "after"), natural(message, "mark")
         waiting = Pending(version, *marks, encoded_vector(message, self.compressor, like), share)
         if follows(copy, waiting):
             return catch_up(copy._replace(epoch=message.epoch, pending=(waiting, *copy.pending)), self.kept)
         if message.epoch == copy.epoch and version <= copy.version:
-            return settle(holding(copy, waiting)) if copy.holes else Step(copy, lost_w=share.w)
+            return settle(holding(copy, waiting)) if copy.holes else CopyStep(copy, lost_w=share.w)
         return self._wait(copy, message.epoch, waiting)
 
-    def _wait(self, copy: Copy, epoch: int, waiting: Pending) -> Step:
+    def _wait(self, copy: Copy, epoch: int, waiting: Pending) -> CopyStep:
         """Keep a difference whose reference is not known; ask again where an answer should have come."""
         gone = 0.0
         if epoch != copy.epoch:
@@ -172,29 +172,29 @@ class Differences:
         ask = not copy.asked or waiting.version >= copy.asked + 2
         copy = copy._replace(asked=waiting.version if ask else copy.asked)
         if not self.mass:
-            return Step(copy, ask=ask)
+            return CopyStep(copy, ask=ask)
         kept = holding(copy, waiting)
         dropped = max(0, len(kept.pending) - self.kept)
         gone += weight_of(kept.pending[:dropped])
-        return Step(kept._replace(pending=kept.pending[dropped:]), lost_w=gone, ask=ask)
+        return CopyStep(kept._replace(pending=kept.pending[dropped:]), lost_w=gone, ask=ask)
 
-    def _full(self, copy: Copy, message: Message, version: int, share: Share, like: Tensor) -> Step:
+    def _full(self, copy: Copy, message: Message, version: int, share: PushShare, like: Tensor) -> CopyStep:
         base = vector(message, like, FULL)
         newer = (message.epoch, version) > (copy.epoch, copy.version)
         if self.lossless(like.numel()):
-            return Step(Copy(base.clone(), version, epoch=message.epoch) if newer else copy, (Came(base, share),))
+            return CopyStep(Copy(base.clone(), version, epoch=message.epoch) if newer else copy, (Came(base, share),))
         now = base + encoded_vector(message, self.compressor, like)
         same = message.epoch == copy.epoch
         below = Hole(base, version - 1, natural(message, "after"), max(copy.version, 0) if same else 0)
         if not newer:
-            late = settle(copy._replace(holes=split(copy.holes, below))) if same else Step(copy)
+            late = settle(copy._replace(holes=split(copy.holes, below))) if same else CopyStep(copy)
             return late._replace(came=(Came(now, share), *late.came))
         pending, holes = (copy.pending, copy.holes) if same else ((), ())
         holes = (*holes, *(below,) * self.mass)
         back = settle(Copy(now, version, natural(message, "mark"), message.epoch, pending, holes=holes))
         after = catch_up(back.copy, self.kept)
         lost = weight_of(copy.pending) - weight_of(pending) + after.lost_w
-        return Step(after.copy, (*back.came, Came(now, share), *after.came), lost)
+        return CopyStep(after.copy, (*back.came, Came(now, share), *after.came), lost)
 
 
 def _mark(after: int, said: Payload) -> int:
@@ -260,10 +260,10 @@ def ask_others(heard: Heard, outbox: Outbox) -> tuple[Heard, Outbox]:
     return heard._replace(asks=()), {**outbox, **others}
 
 
-def share_of(message: Message) -> Share:
+def share_of(message: Message) -> PushShare:
     """The share that goes with a message's reference. Raises MalformedMessage."""
     meta = message.payload.meta
-    return Share(mass(message, "share") if "share" in meta else 1.0, mass(message, "w") if "w" in meta else 0.0)
+    return PushShare(mass(message, "share") if "share" in meta else 1.0, mass(message, "w") if "w" in meta else 0.0)
 
 
 def _unique(nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:

@@ -44,7 +44,7 @@ class StepSize(NamedTuple):
     distance: float = -1.0
 
 
-class Trial(NamedTuple):
+class CompressionTrial(NamedTuple):
     """What a compressor makes of one normal vector.
 
     `kept` is omega = 1 - |x - C(x)|^2 / |x|^2, negative where more energy is added than kept. `part` is the a for
@@ -62,19 +62,19 @@ def sample_size(compressor: Compressor, dim: int) -> int:
     return min(dim, _SAMPLE) if alike else dim
 
 
-def trial(compressor: Compressor, dim: int) -> Trial:
+def trial(compressor: Compressor, dim: int) -> CompressionTrial:
     """Compress one normal vector that stands for vectors of `dim` numbers; the same in every call."""
     size = max(1, sample_size(compressor, dim))
     return _known(compressor, size) if isinstance(compressor, Hashable) else _trial(compressor, size)
 
 
-def _trial(compressor: Compressor, size: int) -> Trial:
+def _trial(compressor: Compressor, size: int) -> CompressionTrial:
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.standard_normal(size, np.float64 if size <= _SAMPLE else np.float32))
     said = compressor.decompress(compressor.compress(x, rng)).to(x.dtype)
     lost, energy = float((said - x).square().sum()), float(said.square().sum())
     along = float((said * x).sum())
-    return Trial(1.0 - lost / float(x.square().sum()), along / energy if along > 0 else 1.0)
+    return CompressionTrial(1.0 - lost / float(x.square().sum()), along / energy if along > 0 else 1.0)
 
 
 _known = lru_cache(maxsize=64)(_trial)

@@ -17,8 +17,8 @@ from netdfl.links.rules.base import Transit
 from netdfl.links.rules.latency import constant
 from netdfl.links.rules.loss import Bernoulli
 from netdfl.links.rules.rate import serial
-from netdfl.links.rules.tcp import Table, Tcp, on_the_line_ns
-from netdfl.packets.calibration.measure import GIVE_UP_S, LOSSES, RATES_BPS, RTTS_NS, SIZES, Cell, Times
+from netdfl.links.rules.tcp import Tcp, TcpTable, on_the_line_ns
+from netdfl.packets.calibration.measure import GIVE_UP_S, LOSSES, RATES_BPS, RTTS_NS, SIZES, Setting, Times
 
 T = TypeVar("T")
 LEVELS = (*(round(0.01 * step, 2) for step in range(100)), 0.995, 0.999)
@@ -33,30 +33,30 @@ MEAN_NEEDS = 30
 _DRAWS = 40_000
 
 
-def fit(times: Times) -> Table:
+def fit(times: Times) -> TcpTable:
     """The table of the whole grid."""
     dead_ns = int(GIVE_UP_S * NS_PER_S)
 
-    def latest_first(*cells: Cell) -> list[float]:
+    def latest_first(*cells: Setting) -> list[float]:
         found = (each for cell in cells for each in _excess_ns(cell, _all(times[cell])))
         return sorted((min(each, 2 * dead_ns) for each in found), reverse=True)
 
     rows, dead = [], []
-    for cell in (Cell(*each) for each in product(SIZES, LOSSES, RTTS_NS, RATES_BPS)):
+    for cell in (Setting(*each) for each in product(SIZES, LOSSES, RTTS_NS, RATES_BPS)):
         found = latest_first(cell)
         came = [each for each in found if each <= dead_ns]
         rows.append(_slices(came or found, [1 - level for level in LEVELS]))
         dead.append(round(1 - len(came) / len(found), 6))
     singles = [
         _slices(
-            latest_first(*(Cell(SIZES[0], loss, rtt_ns, rate) for rate in RATES_BPS)),
+            latest_first(*(Setting(SIZES[0], loss, rtt_ns, rate) for rate in RATES_BPS)),
             [loss**depth for depth in DEPTHS],
         )
         for loss, rtt_ns in product(LOSSES[1:], RTTS_NS)
     ]
     first, second = (_timeout_ns(times, rtt_ns) for rtt_ns in RTTS_NS)
     rtts = (second - first) / (RTTS_NS[1] - RTTS_NS[0])
-    return Table(
+    return TcpTable(
         sizes=SIZES,
         losses=LOSSES,
         rtts_ns=RTTS_NS,
@@ -85,7 +85,7 @@ def _slices(latest_first: Sequence[float], later: Sequence[float]) -> tuple[int,
     )
 
 
-def write(table: Table, file: Path) -> None:
+def write(table: TcpTable, file: Path) -> None:
     """Write `table` as `links.tcp` reads it."""
     data = asdict(table)
     rows = {key: data.pop(key) for key in ("excess_us", "single_us")}
@@ -96,7 +96,7 @@ def write(table: Table, file: Path) -> None:
     file.write_text(json.dumps(data)[:-1] + ",\n" + ",\n".join(lists) + "}\n", encoding="utf-8")
 
 
-class Share(NamedTuple):
+class ComparedShare(NamedTuple):
     """A share of messages, measured and predicted, and the standard error of the difference of two such measurements.
 
     Messages of one connection resemble each other, so the `error` comes from how its connections differ. It
@@ -109,7 +109,7 @@ class Share(NamedTuple):
     least: float
 
     @classmethod
-    def of(cls, connections: Sequence[Sequence[bool]], predicted: float) -> Share:
+    def of(cls, connections: Sequence[Sequence[bool]], predicted: float) -> ComparedShare:
         """Of what holds for each message measured on each connection, and the share for which it should."""
         shares = [fmean(each) for each in connections]
         measured, count = fmean(_all(connections)), len(_all(connections))
@@ -124,20 +124,20 @@ class Share(NamedTuple):
         return abs(self.measured - self.predicted) <= 3 * self.error
 
 
-class Row(NamedTuple):
+class FitRow(NamedTuple):
     """One cell: measured and predicted seconds, and shares.
 
     `late` are the messages that met a time-out, `dead` those that never came. Means are of the `came`
     measured messages that came.
     """
 
-    cell: Cell
+    cell: Setting
     messages: int
     came: int
     median_s: tuple[float, float]
     mean_s: tuple[float, float]
-    late: Share
-    dead: Share
+    late: ComparedShare
+    dead: ComparedShare
 
     @property
     def jump(self) -> bool:
@@ -160,7 +160,7 @@ class Row(NamedTuple):
         )
 
     @property
-    def alone(self) -> Row:
+    def alone(self) -> FitRow:
         """The row as it were if messages of one connection were independent of each other."""
         late, dead = (share._replace(error=share.least) for share in (self.late, self.dead))
         return self._replace(late=late, dead=dead)
@@ -173,22 +173,22 @@ def _off(measured: float, predicted: float) -> float:
     return abs(predicted / measured - 1)
 
 
-def compare(table: Table, times: Times) -> list[Row]:
+def compare(table: TcpTable, times: Times) -> list[FitRow]:
     """What `table` predicts against what was measured, cell by cell. A median is dead where half are."""
     return [_row(table, cell, connections) for cell, connections in times.items()]
 
 
-def _row(table: Table, cell: Cell, connections: Sequence[Sequence[float]]) -> Row:
+def _row(table: TcpTable, cell: Setting, connections: Sequence[Sequence[float]]) -> FitRow:
     measured, predicted = _all(connections), predict(table, cell)
     came, coming = ([each for each in times if math.isfinite(each)] for times in (measured, predicted))
-    return Row(
+    return FitRow(
         cell,
         len(measured),
         len(came),
         (median(measured), median(predicted)),
         (fmean(came) if came else math.inf, fmean(coming) if coming else math.inf),
-        Share.of([_late(table, cell, some) for some in connections], fmean(_late(table, cell, predicted))),
-        Share.of([list(map(math.isinf, some)) for some in connections], fmean(map(math.isinf, predicted))),
+        ComparedShare.of([_late(table, cell, some) for some in connections], fmean(_late(table, cell, predicted))),
+        ComparedShare.of([list(map(math.isinf, some)) for some in connections], fmean(map(math.isinf, predicted))),
     )
 
 
@@ -196,7 +196,7 @@ def _all(connections: Sequence[Sequence[T]]) -> list[T]:
     return [each for some in connections for each in some]
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[FitRow]) -> str:
     """The comparison as a table of a page, and what it comes to."""
     lines = [
         "| size | loss | RTT | rate | messages | median, s | model | mean, s | model | late | model | dead | model | |",
@@ -210,7 +210,7 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _line(row: Row) -> str:
+def _line(row: FitRow) -> str:
     cell = row.cell
     what = f"{cell.nbytes >> 10} KiB | {cell.loss:.0%} | {cell.rtt_ns // 10**6} ms | {cell.rate_bps / 1e6:g} Mbit/s"
     times = " | ".join(f"{each:.3f}" if each < math.inf else "dead" for each in (*row.median_s, *row.mean_s))
@@ -229,7 +229,7 @@ def put(text: str, page: Path) -> None:
     page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
-def predict(table: Table, cell: Cell, count: int = _DRAWS) -> list[float]:
+def predict(table: TcpTable, cell: Setting, count: int = _DRAWS) -> list[float]:
     """Seconds that `count` messages of `cell` take in the simulated world, each on an idle link."""
     shape, delay = serial(rate=cell.rate_bps), constant(delay=cell.rtt_ns // 2)
     stage = Tcp(1, table, Bernoulli(0, probability=cell.loss), shape, delay)
@@ -241,12 +241,12 @@ def predict(table: Table, cell: Cell, count: int = _DRAWS) -> list[float]:
     return times
 
 
-def _excess_ns(cell: Cell, times: Sequence[float]) -> list[float]:
+def _excess_ns(cell: Setting, times: Sequence[float]) -> list[float]:
     least_ns = cell.rtt_ns // 2 + on_the_line_ns(cell.nbytes, cell.rate_bps)
     return [max(0.0, each * NS_PER_S - least_ns) for each in times]
 
 
-def _late(table: Table, cell: Cell, times: Sequence[float]) -> list[bool]:
+def _late(table: TcpTable, cell: Setting, times: Sequence[float]) -> list[bool]:
     """Which messages met a time-out: their excess is (but for a tenth) as long as one."""
     timeout_ns = table.timeout_ns + table.timeout_rtts * cell.rtt_ns
     return [each > 0.9 * timeout_ns for each in _excess_ns(cell, times)]

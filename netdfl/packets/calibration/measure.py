@@ -53,7 +53,7 @@ links:
 """
 
 
-class Cell(NamedTuple):
+class Setting(NamedTuple):
     """What one row of the table is about; `rtt_ns` is twice the one-way latency."""
 
     nbytes: int
@@ -63,7 +63,7 @@ class Cell(NamedTuple):
 
 
 GRID = tuple(
-    Cell(nbytes, loss, rtt_ns, rate_bps)
+    Setting(nbytes, loss, rtt_ns, rate_bps)
     for rate_bps, rtt_ns, nbytes, loss in product(RATES_BPS, RTTS_NS, SIZES, LOSSES)
 )
 _PLAN = {
@@ -76,14 +76,14 @@ _PLAN = {
 tails are heavy where losses repeat; on as many connections as make all cells end within some minutes, and
 not more: with twice as many at 1 to 10 % the forwarder falls behind, and its lateness is measured instead."""
 
-Times = Mapping[Cell, Sequence[Sequence[float]]]
+Times = Mapping[Setting, Sequence[Sequence[float]]]
 """Seconds that messages of a cell took, by connection; infinite where one died."""
 
 
 def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> Times:
     """What `measure` finds for the whole grid, kept in `file`; or what an earlier call kept there."""
     if file is not None and file.exists():
-        return {Cell(*cell): some for cell, some in json.loads(file.read_text(encoding="utf-8"))}
+        return {Setting(*cell): some for cell, some in json.loads(file.read_text(encoding="utf-8"))}
     times = measure(GRID, seed, scale)
     if file is not None:
         rows = [json.dumps([cell, [[round(each, 6) for each in one] for one in some]]) for cell, some in times.items()]
@@ -92,12 +92,12 @@ def measured(seed: int, scale: float = 1.0, file: Path | None = None) -> Times:
     return times
 
 
-def measure(cells: Sequence[Cell], seed: int, scale: float = 1.0, note: Callable[[str], None] = print) -> Times:
+def measure(cells: Sequence[Setting], seed: int, scale: float = 1.0, note: Callable[[str], None] = print) -> Times:
     """Time the messages of some cells; `scale` multiplies their number on each connection.
 
     Raises MachineError where namespaces can't be made, RunError where packets came too late for true times.
     """
-    times: dict[Cell, list[list[float]]] = {}
+    times: dict[Setting, list[list[float]]] = {}
     for lossy in (False, True):
         spread = [
             (cell, math.ceil(count * scale))
@@ -111,7 +111,7 @@ def measure(cells: Sequence[Cell], seed: int, scale: float = 1.0, note: Callable
     return {cell: times[cell] for cell in cells}
 
 
-def _measure(spread: Sequence[tuple[Cell, int]], seed: int, note: Callable[[str], None]) -> list[list[float]]:
+def _measure(spread: Sequence[tuple[Setting, int]], seed: int, note: Callable[[str], None]) -> list[list[float]]:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with tempfile.TemporaryDirectory() as directory:
@@ -135,13 +135,15 @@ def _measure(spread: Sequence[tuple[Cell, int]], seed: int, note: Callable[[str]
     return found
 
 
-def _entries(src: int, cell: Cell) -> str:
+def _entries(src: int, cell: Setting) -> str:
     rules = f"latency: {cell.rtt_ns // 2}ns, loss: {cell.loss}"
     data = f"{rules}, rate: {cell.rate_bps:.0f}bit"
     return f'  "{src}->{src + 1}": {{{data}}}\n  "{src + 1}->{src}": {{{rules}}}'
 
 
-def _all(network: PacketNetwork, spread: Sequence[tuple[Cell, int]], note: Callable[[str], None]) -> list[list[float]]:
+def _all(
+    network: PacketNetwork, spread: Sequence[tuple[Setting, int]], note: Callable[[str], None]
+) -> list[list[float]]:
     found: dict[int, list[float]] = {}
 
     def one(place: int) -> None:

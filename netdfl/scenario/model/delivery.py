@@ -48,13 +48,13 @@ class Plain(Choice):
 
 
 class AcknowledgedDelivery(Choice):
-    """Receivers answer over the reverse link; what is not answered is sent again, and in limbo meanwhile."""
+    """Receivers acknowledge over the reverse link; what is not acknowledged is sent again."""
 
     kind: Literal["acknowledged"] = "acknowledged"
-    timeout: Timeout = Field("auto", description="How long to wait for an answer at first; auto adapts to the answers.")
-    attempts: int = Field(
-        20, ge=0, le=200, description="How many times a message is sent again before it is left in limbo."
+    timeout: Timeout = Field(
+        "auto", description="How long to wait for an acknowledgement at first; auto adapts to them."
     )
+    attempts: int = Field(20, ge=0, le=200, description="How many times an unacknowledged message is sent again.")
 
 
 class RunningSumsDelivery(Choice):

