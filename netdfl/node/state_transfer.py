@@ -8,24 +8,26 @@ Where none does, the node begins with its initial vector, and says why.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from netdfl.algorithms.base import NodeState
+from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.algorithms.families import joining_state
-from netdfl.core.clock import NS_PER_S
+from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MalformedMessage
-from netdfl.core.types import Kind, Message, NodeId, Payload
+from netdfl.core.types import Kind, Message, NodeId, Payload, View
 from netdfl.mixing.payloads import pack, vector
-from netdfl.transport.base import Fate
-
-if TYPE_CHECKING:
-    from netdfl.node.runtime import Node
+from netdfl.node.ledger import NodeLedger
+from netdfl.node.mailbox import Mailbox
+from netdfl.node.waits import Waits
+from netdfl.record.base import Recorder
+from netdfl.training.base import Task
+from netdfl.transport.base import Fate, Transport
 
 ASKS = 8
 FIRST_NS = NS_PER_S // 2
@@ -56,10 +58,36 @@ class Fetched(NamedTuple):
     reason: str = ""
 
 
+class Member(Protocol):
+    """What a `Node` shows of itself to its state transfer."""
+
+    id: NodeId
+    epoch: int
+    num_rounds: int
+    algorithm: Algorithm
+    task: Task
+    latest: NodeState | None
+    transport: Transport
+    clock: Clock
+    recorder: Recorder
+    ledger: NodeLedger
+    mailbox: Mailbox
+    waits: Waits
+
+    @property
+    def view_of(self) -> Callable[[int, frozenset[NodeId]], View]:
+        """What the node knows of a round; the set holds the nodes that it believes gone."""
+        ...
+
+    def post(self, message: Message) -> None:
+        """Send a message beside whatever the node does now."""
+        ...
+
+
 class StateTransfer:
     """Gives a node's model to whoever asks for it, and asks for others' when the node has lost its own."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Member) -> None:
         """Answer for `node` from now on."""
         self._node = node
         self._like: Tensor | None = None
