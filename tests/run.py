@@ -1,7 +1,8 @@
 """Run all that CI runs: checks of the code, the README's first command, then pytest, twice.
 
-Most tests ask nothing of the wall clock: these go first, a worker for each core. Those of real fleets, links and
-containers follow, one at a time, so that what they measure of the machine is theirs.
+Most tests measure nothing of the machine: these go first, a worker for each core, real fleets among them. Those of
+namespaces and containers follow, one at a time, because what they measure and the networks that they make are the
+machine's.
 
 `sh nodes/start.sh test` calls it. `test checks` stops after the checks; any other arguments are pytest's,
 and then only pytest runs.
@@ -26,10 +27,9 @@ LAYERS = "import sys; from importlinter.cli import lint_imports_command as check
 Done = list[tuple[str, subprocess.CompletedProcess[str], float]]
 FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
 
-TIMELESS = (
-    *("algorithms", "compression", "links", "mixing", "node", "record", "report", "scenario"),
-    *("simulated", "study", "supervisor", "topology", "training"),
-)
+ALONE = ("tests/namespaces", "tests/containers")
+TOGETHER = ("-n", "auto", "--dist", "worksteal")
+SLOWEST = "--durations=20"
 
 CHECKS = {
     "lint": [PYTHON, "-m", "ruff", "check", "."],
@@ -103,8 +103,8 @@ def first_command() -> list[str]:
 
 def everything() -> int:
     """Run all tests. Returns pytest's exit code, of the first part where both failed."""
-    timeless = [f"tests/{name}" for name in TIMELESS]
-    codes = [pytest(["-n", "auto", *timeless]), pytest([f"--ignore={path}" for path in timeless])]
+    others = [f"--ignore={path}" for path in ALONE]
+    codes = [pytest([*TOGETHER, SLOWEST, *others]), pytest([SLOWEST, *ALONE])]
     return next(filter(None, codes), 0)
 
 
