@@ -88,7 +88,7 @@ def explain(
     except ValueError as exc:
         raise InputError(f"{scenario}: {exc}") from exc
     if format is Format.JSON:
-        _print_json(found)
+        _print_json(found.to_json())
     else:
         from rich.console import Console
 

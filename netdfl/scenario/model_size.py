@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from netdfl.scenario.model.task import Train
+
+if TYPE_CHECKING:
+    from netdfl.training.data.dataset import Dataset
 
 
 def num_parameters(task: Train) -> int:
@@ -17,8 +20,9 @@ def num_parameters(task: Train) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def load_dataset(task: Train) -> Any:
+def load_dataset(task: Train) -> Dataset:
     """The task's dataset from the data root. Raises DatasetError."""
     from netdfl.training.data.dataset import data_root
 
-    return task.dataset.build(data_root())
+    data: Dataset = task.dataset.build(data_root())
+    return data

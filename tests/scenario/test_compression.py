@@ -62,7 +62,9 @@ def test_auto(algorithm: str, topology: str, scheme: str) -> None:
 def test_the_memory_of_references(algorithm: str, topology: str, compression: str, vectors: int) -> None:
     loaded = scenario(algorithm, topology, compression)
     assert vectors_kept(loaded, build_network(loaded)) == vectors
-    assert explain(loaded)["compression"]["bytes_kept"] == vectors * 1000 * 8 // (2 if _is_float32(loaded) else 1)
+    found = explain(loaded).compression
+    assert found is not None
+    assert found.bytes_kept == vectors * 1000 * 8 // (2 if _is_float32(loaded) else 1)
 
 
 def _is_float32(loaded: Scenario) -> bool:
@@ -173,9 +175,11 @@ def test_graphs_that_are_redrawn_seldom_are_counted_to_the_end() -> None:
 def test_more_graphs_than_are_counted_are_said_to_be_more() -> None:
     graph = "{kind: random_push, out_neighbors: 1, redraw_every: 1}"
     loaded = scenario("osgp", graph, "qsgd", nodes=200, rounds=300)
-    assert explain(loaded)["compression"]["counts_all"] is False
+    found = explain(loaded)
+    assert found.compression is not None
+    assert not found.compression.counts_all
     console = Console(width=150, record=True, file=StringIO())
-    show(explain(loaded), console)
+    show(found, console)
     assert "at least" in console.export_text()
 
 

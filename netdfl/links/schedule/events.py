@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,21 +71,3 @@ class CompiledEvent:
 
 
 _ENDS = ("unset", "restart", "resume")
-
-
-def from_json(data: Mapping[str, Any]) -> CompiledEvent:
-    """The event that `to_json` wrote."""
-    links: Sequence[Sequence[Sequence[int]]] = data.get("links", ())
-    return CompiledEvent(
-        action=data["action"],
-        source=data["source"],
-        at_ns=data.get("at_ns"),
-        at_round=data.get("at_round"),
-        until_round=data.get("until_round"),
-        after_ns=data.get("after_ns", 0),
-        cause=data.get("cause", STANDING),
-        blocks=tuple(Block(frozenset(src), frozenset(dst)) for src, dst in links),
-        nodes=tuple(data.get("nodes", ())),
-        parameters=data.get("parameters", {}),
-        entry=data.get("entry", ""),
-    )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from netdfl.core.errors import InputError
 from netdfl.scenario.build import build_topology, drawn
 from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.model.algorithm import algorithms
 from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.tables import algorithms
 from netdfl.scenario.model.task import Train
 from netdfl.scenario.model_size import num_parameters
 from netdfl.scenario.schemes import GOSSIP, PUSH, SERVER, is_literal, is_push, is_static, scheme_of

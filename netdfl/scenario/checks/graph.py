@@ -8,8 +8,8 @@ import numpy as np
 
 from netdfl.scenario.build import build_network, build_topology, drawn
 from netdfl.scenario.checks.finding import Finding
+from netdfl.scenario.model.algorithm import ALGORITHMS, algorithms
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.tables import ALGORITHMS, algorithms
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
 

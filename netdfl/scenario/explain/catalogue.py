@@ -7,15 +7,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from netdfl.algorithms.base import Entry
 from netdfl.core.errors import InputError
+from netdfl.scenario.model.algorithm import ALGORITHMS
 from netdfl.scenario.model.choices import Choices, nearest
 from netdfl.scenario.model.delivery import DELIVERY
 from netdfl.scenario.model.links import link_choices
-from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY
-from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.network import COMPRESSION, SELECTIONS, TOPOLOGY, WEIGHTS
+from netdfl.scenario.model.parts import Part, builder
 from netdfl.scenario.model.signatures import about, summary
-from netdfl.scenario.model.tables import ALGORITHMS, AUGMENTATIONS, MODELS, PARTITIONS, SELECTIONS, WEIGHTS
-from netdfl.scenario.model.task import DATASETS, TASK
+from netdfl.scenario.model.task import AUGMENTATIONS, DATASETS, MODELS, PARTITIONS, TASK
 from netdfl.scenario.model.world import DETECTOR, WORLD
 
 CATALOGUE: Mapping[str, Choices] = {
@@ -50,25 +51,25 @@ def rows(what: str) -> list[dict[str, Any]]:
     return [_row(kind, entry, choices.model(kind)) for kind, entry in choices.table().items()]
 
 
-def _row(kind: str, entry: Any, model: type[BaseModel]) -> dict[str, Any]:
-    part = getattr(entry, "build", entry)
-    row: dict[str, Any] = {"name": kind, "help": summary(part)}
-    if hasattr(entry, "family"):
+def _row(kind: str, entry: object, model: type[BaseModel]) -> dict[str, object]:
+    part = builder(entry)
+    row: dict[str, object] = {"name": kind, "help": summary(part)}
+    if isinstance(entry, Entry):
         row |= {"family": entry.family, "needs": sorted(entry.needs), "source": entry.source}
     return row | {"parameters": _parameters(model), "about": about(part)}
 
 
-def _parameters(model: type[BaseModel]) -> dict[str, Any]:
+def _parameters(model: type[BaseModel]) -> dict[str, object]:
     """Each parameter's default as the scenario would write it; `required` where there is none."""
     names = model.parameters.values() if issubclass(model, Part) else set(model.model_fields) - {"kind"}
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, field in model.model_fields.items():
         if name in names:
             found[field.alias or name] = "required" if field.is_required() else _written(model, name)
     return found
 
 
-def _written(model: type[BaseModel], name: str) -> Any:
+def _written(model: type[BaseModel], name: str) -> object:
     default = model.model_fields[name].get_default()
     dumped = model.model_construct(**{name: default}).model_dump(mode="json", include={name}, warnings=False)
     return dumped.get(name, default)

@@ -1,18 +1,22 @@
-"""A fleet before it runs: its graph, weights, traffic, data and events, as plain values."""
+"""A fleet before it runs: its graph, weights, traffic, data and events."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Array, Kind, Message, Payload
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.scenario.build import build_network, compile_schedule
 from netdfl.scenario.checks.compression import warnings
 from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.explain.memory import counts_all, vectors_kept
-from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train
 from netdfl.scenario.model_size import load_dataset, num_parameters
@@ -21,158 +25,251 @@ from netdfl.topology.network import Network
 from netdfl.topology.spectrum import psi, spectral_gap, stochasticity
 from netdfl.transport.wire import frame_size
 
+if TYPE_CHECKING:
+    from netdfl.compression.base import Encoded
+
 _ROUNDS = 8
 _SPECTRUM_NODES = 1500
 
 
-def explain(scenario: Scenario) -> dict[str, Any]:
-    """Everything that `netdfl explain` shows, as JSON takes it.
+@dataclass(frozen=True)
+class Spread:
+    """The least, the mean and the most of some numbers."""
+
+    min: int
+    mean: float
+    max: int
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.integer]) -> Spread:
+        """The spread of `numbers`."""
+        return cls(int(numbers.min()), round(float(numbers.mean()), 3), int(numbers.max()))
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """The graph of round 0, and whether others follow."""
+
+    kind: str
+    directed: bool
+    redraw_every: int
+    chosen_anew: bool
+    receivers_know: bool
+    nodes: int
+    edges: int
+    links: int
+    out_degree: Spread
+    in_degree: Spread
+    out_neighbors: Mapping[int, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class WeightFacts:
+    """The matrix of round 0; for graphs that change, the product over a few rounds says how fast they agree."""
+
+    kind: str
+    stochastic: str
+    symmetric: bool | None = None
+    spectral_gap: float | None = None
+    psi: float | None = None
+    psi_per_round: float | None = None
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What is computed, on how many numbers of which type."""
+
+    kind: str
+    parameters: int
+    dtype: str
+    dataset: str | None = None
+    partition: str | None = None
+    model: str | None = None
+    batch_size: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The size of a model."""
+        return self.parameters * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class TrafficFacts:
+    """What is sent, where nothing is lost."""
+
+    message_bytes: int
+    messages_per_round: float
+    bytes_per_round: float
+    bytes_in_all: float
+
+
+@dataclass(frozen=True)
+class CompressionFacts:
+    """How messages are compressed, and what a node keeps for it."""
+
+    kind: str
+    params: Mapping[str, object]
+    scheme: str
+    gamma: float | str
+    vectors_kept: int
+    counts_all: bool
+    bytes_kept: int
+    warnings: Sequence[str]
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """Training samples of each class at each client."""
+
+    dataset: str
+    classes: int
+    counts: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that `netdfl explain` shows."""
+
+    scenario: Scenario
+    graph: GraphFacts
+    weights: WeightFacts
+    task: TaskFacts
+    traffic: TrafficFacts
+    compression: CompressionFacts | None
+    links: Sequence[Mapping[str, Any]]
+    data: LabelTable | None
+    events: Sequence[CompiledEvent]
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values, as JSON takes them."""
+        scenario, traits = self.scenario, self.scenario.algorithm.traits
+        row = {"family": traits.family, "source": traits.source, "needs": sorted(traits.needs)}
+        return {
+            "name": scenario.name,
+            "seed": scenario.seed,
+            "nodes": scenario.nodes,
+            "server": scenario.has_server,
+            "rounds": scenario.rounds,
+            "world": scenario.world.kind,
+            "algorithm": {"name": scenario.algorithm.kind, **row, "params": scenario.algorithm.params},
+            "graph": asdict(self.graph),
+            "weights": _said(self.weights),
+            "task": _said(self.task),
+            "traffic": asdict(self.traffic),
+            "compression": self.compression and asdict(self.compression),
+            "links": self.links,
+            "data": self.data and asdict(self.data),
+            "events": [event.to_json() for event in self.events],
+        }
+
+
+def _said(facts: WeightFacts | TaskFacts) -> dict[str, object]:
+    return {name: value for name, value in asdict(facts).items() if value is not None}
+
+
+def explain(scenario: Scenario) -> Explanation:
+    """Find it all.
 
     Raises:
         InputError: The data is not there.
         ValueError: The data can't be shared out as the scenario says, or the model does not fit it.
     """
     network = build_network(scenario)
-    return {
-        "name": scenario.name,
-        "seed": scenario.seed,
-        "nodes": scenario.nodes,
-        "server": scenario.has_server,
-        "rounds": scenario.rounds,
-        "world": scenario.world.kind,
-        "algorithm": {"name": scenario.algorithm.kind, **_algorithm(scenario)},
-        "graph": _graph(scenario, network),
-        "weights": _weights(scenario, network),
-        "task": _task(scenario),
-        "traffic": _traffic(scenario, network),
-        "compression": _compression(scenario, network),
-        "links": link_rules(scenario, network),
-        "data": label_table(scenario),
-        "events": [event.to_json() for event in compile_schedule(scenario)],
-    }
+    rounds = range(min(_ROUNDS, scenario.rounds) if network.varies else 1)
+    task = _task(scenario)
+    return Explanation(
+        scenario,
+        _graph(scenario, network),
+        _weights(scenario, network, rounds),
+        task,
+        _traffic(scenario, network, rounds, task),
+        _compression(scenario, network, task),
+        link_rules(scenario, network),
+        _labels(scenario),
+        compile_schedule(scenario),
+    )
 
 
-def _algorithm(scenario: Scenario) -> dict[str, Any]:
-    traits, params = scenario.algorithm.traits, scenario.algorithm.params
-    return {"family": traits.family, "source": traits.source, "needs": sorted(traits.needs), "params": params}
-
-
-def _rounds(scenario: Scenario, network: Network) -> range:
-    return range(min(_ROUNDS, scenario.rounds) if network.varies else 1)
-
-
-def _graph(scenario: Scenario, network: Network) -> dict[str, Any]:
+def _graph(scenario: Scenario, network: Network) -> GraphFacts:
     first = network.graph(0)
-    return {
-        "kind": scenario.topology.kind,
-        "directed": not first.is_symmetric,
-        "redraw_every": network.topology.redraw_every,
-        "chosen_anew": network.varies and not network.topology.time_varying,
-        "receivers_know": network.receivers_know,
-        "nodes": network.num_nodes,
-        "edges": first.num_edges // 2 if first.is_symmetric else first.num_edges,
-        "links": first.num_edges,
-        "out_degree": _spread(first.out_degrees),
-        "in_degree": _spread(first.in_degrees),
-        "out_neighbors": {node: list(first.out_neighbors(node)) for node in range(first.num_nodes)},
-    }
+    return GraphFacts(
+        kind=scenario.topology.kind,
+        directed=not first.is_symmetric,
+        redraw_every=network.topology.redraw_every,
+        chosen_anew=network.varies and not network.topology.time_varying,
+        receivers_know=network.receivers_know,
+        nodes=network.num_nodes,
+        edges=first.num_edges // 2 if first.is_symmetric else first.num_edges,
+        links=first.num_edges,
+        out_degree=Spread.of(first.out_degrees),
+        in_degree=Spread.of(first.in_degrees),
+        out_neighbors={node: list(first.out_neighbors(node)) for node in range(first.num_nodes)},
+    )
 
 
-def _spread(numbers: Any) -> dict[str, float]:
-    return {"min": int(numbers.min()), "mean": round(float(numbers.mean()), 3), "max": int(numbers.max())}
-
-
-def _weights(scenario: Scenario, network: Network) -> dict[str, Any]:
-    """The matrix of round 0; for graphs that change, the product over a few rounds says how fast they agree."""
+def _weights(scenario: Scenario, network: Network, rounds: range) -> WeightFacts:
+    name = scenario.topology.weights.kind
     if scenario.has_server or network.num_nodes > _SPECTRUM_NODES:
-        return {
-            "kind": scenario.topology.weights.kind,
-            "stochastic": "server" if scenario.has_server else "not computed",
-        }
+        return WeightFacts(name, "server" if scenario.has_server else "not computed")
     matrix = network.matrix(0)
-    kind = stochasticity(matrix)
-    found: dict[str, Any] = {
-        "kind": scenario.topology.weights.kind,
-        "stochastic": kind.kind,
-        "symmetric": kind.symmetric,
-        "spectral_gap": spectral_gap(matrix),
-        "psi": psi(matrix),
-    }
-    rounds = _rounds(scenario, network)
-    if len(rounds) > 1 and kind.kind == "doubly":
+    found, per_round = stochasticity(matrix), None
+    if len(rounds) > 1 and found.kind == "doubly":
         product = np.linalg.multi_dot([network.matrix(round) for round in reversed(rounds)])
-        found["psi_per_round"] = psi(product) ** (1 / len(rounds))
-    return found
+        per_round = psi(product) ** (1 / len(rounds))
+    return WeightFacts(name, found.kind, found.symmetric, spectral_gap(matrix), psi(matrix), per_round)
 
 
-def _task(scenario: Scenario) -> dict[str, Any]:
+def _task(scenario: Scenario) -> TaskFacts:
     task = scenario.task
     if not isinstance(task, Train):
-        params = getattr(task, "params", {})
-        return {"kind": task.kind, "parameters": params.get("dim"), "dtype": params.get("dtype", "float32")}
-    return {
-        "kind": "train",
-        "dataset": task.dataset.kind,
-        "partition": task.dataset.partition.kind,
-        "model": task.model.kind,
-        "parameters": num_parameters(task),
-        "dtype": "float32",
-        "batch_size": task.batch_size,
-    }
+        return TaskFacts(task.kind, task.params.get("dim") or 0, task.params.get("dtype", "float32"))
+    data = task.dataset
+    size = num_parameters(task)
+    return TaskFacts("train", size, "float32", data.kind, data.partition.kind, task.model.kind, task.batch_size)
 
 
-def _traffic(scenario: Scenario, network: Network) -> dict[str, Any]:
-    edges = [network.graph(round).num_edges for round in _rounds(scenario, network)]
-    messages = sum(edges) / len(edges)
-    nbytes = message_bytes(scenario)
-    return {
-        "message_bytes": nbytes,
-        "messages_per_round": messages,
-        "bytes_per_round": messages * nbytes,
-        "bytes_in_all": messages * nbytes * scenario.rounds,
-    }
+def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFacts) -> TrafficFacts:
+    messages = sum(network.graph(round).num_edges for round in rounds) / len(rounds)
+    nbytes = _message_bytes(scenario, task)
+    return TrafficFacts(nbytes, messages, messages * nbytes, messages * nbytes * scenario.rounds)
 
 
-def message_bytes(scenario: Scenario) -> int:
+def _message_bytes(scenario: Scenario, task: TaskFacts) -> int:
     """The frame of one model, as the wire carries it; the loss of what a method adds beside the model is small."""
-    task = _task(scenario)
-    dim, dtype = int(task["parameters"] or 0), str(task["dtype"])
-    arrays = {"x": Array(dtype, (dim,), memoryview(np.zeros(dim, dtype).tobytes()))}
+    arrays = {"x": Array(task.dtype, (task.parameters,), memoryview(bytes(task.nbytes)))}
     if scenario.compression is not None:
-        arrays = _compressed(scenario.compression, dim)
+        arrays = _compressed(scenario.compression, task.parameters)
     payload = Payload(arrays, {"w": 1.0} if is_push(scenario) else {})
     return frame_size(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload))
 
 
-def _compression(scenario: Scenario, network: Network) -> dict[str, Any] | None:
-    """How messages are compressed, and what a node keeps for it; None where they are not."""
-    compression: Any = scenario.compression
-    if compression is None:
-        return None
-    kept, task = vectors_kept(scenario, network), _task(scenario)
-    return {
-        "kind": compression.kind,
-        "params": compression.params,
-        "scheme": scheme_of(scenario, network.topology),
-        "gamma": compression.gamma,
-        "vectors_kept": kept,
-        "counts_all": counts_all(scenario, network, kept),
-        "bytes_kept": kept * int(task["parameters"] or 0) * np.dtype(str(task["dtype"])).itemsize,
-        "warnings": list(warnings(scenario)),
-    }
-
-
-def _compressed(compression: Choice, dim: int) -> dict[str, Array]:
+def _compressed(compression: CompressionPart, dim: int) -> dict[str, Array]:
     import torch
 
     rng = np.random.default_rng(0)
     vector = torch.from_numpy(rng.standard_normal(dim).astype(np.float32))
-    encoded: Any = compression.build().compress(vector, rng)  # type: ignore[attr-defined]
+    encoded: Encoded = compression.build().compress(vector, rng)
     return dict(encoded.arrays)
 
 
-def label_table(scenario: Scenario) -> dict[str, Any] | None:
-    """Training samples of each class at each client; None where the task has no data."""
+def _compression(scenario: Scenario, network: Network, task: TaskFacts) -> CompressionFacts | None:
+    compression = scenario.compression
+    if compression is None:
+        return None
+    kept = vectors_kept(scenario, network)
+    return CompressionFacts(
+        kind=compression.kind,
+        params=compression.params,
+        scheme=scheme_of(scenario, network.topology),
+        gamma=compression.gamma,
+        vectors_kept=kept,
+        counts_all=counts_all(scenario, network, kept),
+        bytes_kept=kept * task.nbytes,
+        warnings=list(warnings(scenario)),
+    )
+
+
+def _labels(scenario: Scenario) -> LabelTable | None:
     from netdfl.training.data.partitions import label_counts
 
     task = scenario.task
@@ -180,5 +277,4 @@ def label_table(scenario: Scenario) -> dict[str, Any] | None:
         return None
     data = load_dataset(task)
     parts = task.dataset.partition.build(data.train_y, scenario.nodes, Streams(scenario.seed))
-    counts = label_counts(data.train_y, parts, data.num_classes)
-    return {"dataset": task.dataset.kind, "classes": data.num_classes, "counts": counts.tolist()}
+    return LabelTable(task.dataset.kind, data.num_classes, label_counts(data.train_y, parts, data.num_classes).tolist())

@@ -1,8 +1,8 @@
-"""`netdfl explain` on a terminal: what `explain` found, as tables."""
+"""`netdfl explain` and `netdfl list` on a terminal: what was found, as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rich.console import Console
@@ -13,26 +13,50 @@ from netdfl.core.graph_words import count_words, redrawn_words
 from netdfl.core.units import format_bytes, format_time
 from netdfl.links.rules.figures import say
 from netdfl.links.schedule.changes import link_changes
-from netdfl.links.schedule.events import CompiledEvent, from_json
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.places import name_change, name_place
+from netdfl.scenario.explain.explain import (
+    CompressionFacts,
+    Explanation,
+    GraphFacts,
+    LabelTable,
+    Spread,
+    TaskFacts,
+    WeightFacts,
+)
 
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40
 
 
-def show(found: Mapping[str, Any], console: Console) -> None:
-    """Print everything that `explain` returned."""
+def show(found: Explanation, console: Console) -> None:
+    """Print everything that `explain` found."""
     console.print(_overview(found))
-    if found["links"]:
-        console.print(_links(found["links"]))
-    if found["data"] is not None:
-        console.print(_labels(found["data"]))
-    if found["events"]:
-        console.print(_events(found["events"]))
+    if found.links:
+        title, columns = "rules of links, in the long run", ("of", "links", "what", "rule", "comes to", "by")
+        console.print(_table(title, columns, list(map(_link_row, found.links))))
+    if found.data is not None:
+        console.print(_labels(found.data))
+    if found.events:
+        rows = [cells for _, *cells in sorted(_event_rows(found.events), key=lambda row: row[0])]
+        console.print(_table("scripted events, in order", ("when", "what", "on", "to", "entry"), rows))
 
 
-def _overview(found: Mapping[str, Any]) -> Table:
-    table = Table(title=f"{found['name']}, seed {found['seed']}", show_header=False, title_justify="left")
+def _table(title: str, columns: Sequence[str], rows: Sequence[Iterable[str | Text]]) -> Table:
+    """The rows under their columns, the first of them where there are many."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right" if column in ("client", "samples") else "left")
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    if len(rows) > _MOST_ROWS:
+        table.add_row("...", f"{len(rows) - _MOST_ROWS} more")
+    return table
+
+
+def _overview(found: Explanation) -> Table:
+    title = f"{found.scenario.name}, seed {found.scenario.seed}"
+    table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()
     for name, value in _rows(found):
@@ -40,95 +64,77 @@ def _overview(found: Mapping[str, Any]) -> Table:
     return table
 
 
-def _rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    graph, weights, traffic, task = found["graph"], found["weights"], found["traffic"], found["task"]
-    who = f"{found['nodes']} clients and a server" if found["server"] else f"{found['nodes']} nodes"
-    algorithm = found["algorithm"]
+def _rows(found: Explanation) -> list[tuple[str, str]]:
+    scenario, traffic = found.scenario, found.traffic
+    who = f"{scenario.nodes} clients and a server" if scenario.has_server else f"{scenario.nodes} nodes"
+    algorithm = scenario.algorithm
     return [
-        ("fleet", f"{who}, {found['rounds']} rounds, world {found['world']}"),
-        ("algorithm", f"{algorithm['name']} ({algorithm['family']}) {_params(algorithm['params'])}".rstrip()),
-        ("task", _task(task)),
-        ("graph", _graph(graph, found["server"])),
-        ("degrees", f"out {_spread(graph['out_degree'])}, in {_spread(graph['in_degree'])}"),
-        ("weights", _weights(weights)),
-        *_compression(found["compression"]),
-        ("a message", format_bytes(traffic["message_bytes"])),
-        ("a round", f"{traffic['messages_per_round']:g} messages, {format_bytes(traffic['bytes_per_round'])}"),
-        ("in all", format_bytes(traffic["bytes_in_all"])),
+        ("fleet", f"{who}, {scenario.rounds} rounds, world {scenario.world.kind}"),
+        ("algorithm", f"{algorithm.kind} ({algorithm.traits.family}) {_params(algorithm.params)}".rstrip()),
+        ("task", _task(found.task)),
+        ("graph", _graph(found.graph, scenario.has_server)),
+        ("degrees", f"out {_spread(found.graph.out_degree)}, in {_spread(found.graph.in_degree)}"),
+        ("weights", _weights(found.weights)),
+        *(_compression(found.compression) if found.compression else ()),
+        ("a message", format_bytes(traffic.message_bytes)),
+        ("a round", f"{traffic.messages_per_round:g} messages, {format_bytes(traffic.bytes_per_round)}"),
+        ("in all", format_bytes(traffic.bytes_in_all)),
     ]
 
 
-def _compression(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    if found is None:
-        return []
-    kept = f"{found['vectors_kept']} references or memories of the model's size, {format_bytes(found['bytes_kept'])}"
-    how = f"{found['kind']} {_params(found['params'])}"
-    return [
-        ("compression", f"{how}, scheme {found['scheme']}, gamma {found['gamma']}"),
-        ("a node keeps", f"up to {kept}" if found["counts_all"] else f"at least {kept} (the first 256 graphs)"),
-    ]
+def _compression(found: CompressionFacts) -> Iterator[tuple[str, str]]:
+    how = f"{found.kind} {_params(found.params)}"
+    yield "compression", f"{how}, scheme {found.scheme}, gamma {found.gamma}"
+    kept = f"{found.vectors_kept} references or memories of the model's size, {format_bytes(found.bytes_kept)}"
+    yield "a node keeps", f"up to {kept}" if found.counts_all else f"at least {kept} (the first 256 graphs)"
 
 
-def _params(params: Mapping[str, Any]) -> str:
+def _params(params: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in params.items() if value is not None)
 
 
-def _task(task: Mapping[str, Any]) -> str:
-    size = f"{task['parameters']:,} numbers of {task['dtype']}"
-    if task["kind"] != "train":
-        return f"{task['kind']}, {size}"
-    return f"{task['model']} on {task['dataset']}, shared out by {task['partition']}, {size}"
+def _task(task: TaskFacts) -> str:
+    size = f"{task.parameters:,} numbers of {task.dtype}"
+    if task.kind != "train":
+        return f"{task.kind}, {size}"
+    return f"{task.model} on {task.dataset}, shared out by {task.partition}, {size}"
 
 
-def _graph(graph: Mapping[str, Any], server: bool) -> str:
-    counted = count_words(graph["nodes"], graph["links"], directed=graph["directed"])
-    redrawn = redrawn_words(graph["redraw_every"], chosen=graph["chosen_anew"], server=server)
+def _graph(graph: GraphFacts, server: bool) -> str:
+    counted = count_words(graph.nodes, graph.links, directed=graph.directed)
+    redrawn = redrawn_words(graph.redraw_every, chosen=graph.chosen_anew, server=server)
     of_first = "" if redrawn == "static" else " in round 0"
-    known = "" if graph["receivers_know"] else ", receivers do not know who will send"
-    return f"{graph['kind']}, {counted}{of_first}, {redrawn}{known}"
+    known = "" if graph.receivers_know else ", receivers do not know who will send"
+    return f"{graph.kind}, {counted}{of_first}, {redrawn}{known}"
 
 
-def _spread(spread: Mapping[str, float]) -> str:
-    low, high = spread["min"], spread["max"]
-    return f"{low:g}" if low == high else f"{low:g} to {high:g} (mean {spread['mean']:g})"
+def _spread(spread: Spread) -> str:
+    low, high = spread.min, spread.max
+    return f"{low:g}" if low == high else f"{low:g} to {high:g} (mean {spread.mean:g})"
 
 
-def _weights(weights: Mapping[str, Any]) -> str:
-    text = f"{weights['kind']}, {weights['stochastic']}"
-    if "psi" not in weights:
+def _weights(weights: WeightFacts) -> str:
+    text = f"{weights.kind}, {weights.stochastic}"
+    if weights.psi is None:
         return text
-    symmetric = ", symmetric" if weights["symmetric"] else ""
-    numbers = f"spectral gap {weights['spectral_gap']:.4g}, psi {weights['psi']:.4g}"
-    over = f", {weights['psi_per_round']:.4g} per round over several" if "psi_per_round" in weights else ""
+    symmetric = ", symmetric" if weights.symmetric else ""
+    numbers = f"spectral gap {weights.spectral_gap:.4g}, psi {weights.psi:.4g}"
+    over = "" if weights.psi_per_round is None else f", {weights.psi_per_round:.4g} per round over several"
     return f"{text} stochastic{symmetric}, {numbers}{over}"
 
 
-def _links(rules: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="rules of links, in the long run", title_justify="left")
-    for column in ("of", "links", "what", "rule", "comes to", "by"):
-        table.add_column(column)
-    for rule in rules[:_MOST_ROWS]:
-        by = "links" if rule["event"] is None else f"events[{rule['event']}]"
-        links = "" if rule["links"] is None else str(rule["links"])
-        table.add_row(*map(Text, (rule["of"], links, rule["key"], rule["rule"], say(rule["figures"]), by)))
-    if len(rules) > _MOST_ROWS:
-        table.add_row("...", f"{len(rules) - _MOST_ROWS} more", "", "", "", "")
-    return table
+def _link_row(rule: Mapping[str, Any]) -> tuple[str, ...]:
+    by = "links" if rule["event"] is None else f"events[{rule['event']}]"
+    links = "" if rule["links"] is None else str(rule["links"])
+    return rule["of"], links, rule["key"], rule["rule"], say(rule["figures"]), by
 
 
-def _labels(data: Mapping[str, Any]) -> Table:
-    counts: Sequence[Sequence[int]] = data["counts"]
-    table = Table(title=f"training samples of {data['dataset']} by client and class", title_justify="left")
-    table.add_column("client", justify="right")
-    table.add_column("classes 0 to " + str(data["classes"] - 1))
-    table.add_column("samples", justify="right")
-    largest = max(max(row) for row in counts)
-    for client, row in enumerate(counts[:_MOST_ROWS]):
-        cells = "".join(_shade(count, largest) for count in row) if len(row) > 20 else _numbers(row, largest)
-        table.add_row(str(client), cells, str(sum(row)))
-    if len(counts) > _MOST_ROWS:
-        table.add_row("...", f"{len(counts) - _MOST_ROWS} more", "")
-    return table
+def _labels(data: LabelTable) -> Table:
+    largest = max(max(row) for row in data.counts)
+    cells = (_shades(row, largest) if len(row) > 20 else _numbers(row, largest) for row in data.counts)
+    rows = [(str(client), cell, str(sum(data.counts[client]))) for client, cell in enumerate(cells)]
+    title = f"training samples of {data.dataset} by client and class"
+    return _table(title, ("client", f"classes 0 to {data.classes - 1}", "samples"), rows)
 
 
 def _numbers(row: Sequence[int], largest: int) -> Text:
@@ -139,44 +145,27 @@ def _numbers(row: Sequence[int], largest: int) -> Text:
     return text
 
 
-def _shade(count: int, largest: int) -> str:
-    return _SHADES[-(-count * (len(_SHADES) - 1) // largest)] if largest else " "
-
-
-def _events(events: Sequence[Mapping[str, Any]]) -> Table:
-    """Events on nodes one by one, what changes links with its end; an entry that changes links often is one row."""
-    table = Table(title="scripted events, in order", title_justify="left")
-    for column in ("when", "what", "on", "to", "entry"):
-        table.add_column(column)
-    rows = sorted(_event_rows([from_json(event) for event in events]), key=lambda row: row[0])
-    for _, *cells in rows[:_MOST_ROWS]:
-        table.add_row(*map(Text, cells))
-    if len(rows) > _MOST_ROWS:
-        table.add_row("...", f"{len(rows) - _MOST_ROWS} more", "", "", "")
-    return table
+def _shades(row: Sequence[int], largest: int) -> Text:
+    return Text("".join(_SHADES[-(-count * (len(_SHADES) - 1) // largest)] if largest else " " for count in row))
 
 
 _EventRow: TypeAlias = tuple[tuple[bool, int, int], str, str, str, str, str]
 
 
 def _event_rows(events: Sequence[CompiledEvent]) -> Iterator[_EventRow]:
-    """The rows, each behind what it is sorted by."""
+    """Events on nodes one by one, what changes links with its end, each behind what it is sorted by.
+
+    An entry that changes links often is one row.
+    """
     for change in link_changes(events):
         often = f", {change.times:,} times" if change.times > 1 else ""
         order = (change.by_round, change.begin, change.source)
         yield order, change.when + often, change.entry, change.where, change.what, f"events[{change.source}]"
     for event in events:
         if event.action not in ("set", "unset"):
-            by_round, moment = event.order[:2]
+            order = (*event.order[:2], event.source)
             place, change_to = name_place((), event.nodes), name_change(event.parameters)
-            yield (
-                (by_round, moment, event.source),
-                _when(event),
-                event.action,
-                place,
-                change_to,
-                f"events[{event.source}]",
-            )
+            yield order, _when(event), event.action, place, change_to, f"events[{event.source}]"
 
 
 def _when(event: CompiledEvent) -> str:
@@ -198,5 +187,5 @@ def show_parts(parts: Sequence[Mapping[str, Any]], console: Console) -> None:
     console.print(table)
 
 
-def _default(value: Any) -> str:
+def _default(value: object) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

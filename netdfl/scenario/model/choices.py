@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -205,6 +206,11 @@ class Choices:
         if kind != self.default and self.key in schema["properties"] and self.key not in schema.get("required", []):
             schema["required"] = [*schema.get("required", []), self.key]
         return schema
+
+
+def listed(module: str, name: str) -> Callable[[], Table]:
+    """The table `name` of `module`, which is imported when it is asked for."""
+    return lambda: getattr(importlib.import_module(module), name)
 
 
 def inlined(schema: JsonSchemaValue, known: Mapping[str, JsonSchemaValue] = MappingProxyType({})) -> JsonSchemaValue:

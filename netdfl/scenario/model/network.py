@@ -9,10 +9,12 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Wi
 from netdfl.algorithms.exchange import ExtrasTravel, Scheme
 from netdfl.algorithms.wait import OnNotFinite
 from netdfl.core.units import format_time, parse_time_ns
-from netdfl.scenario.model.choices import Choices
+from netdfl.scenario.model.choices import Choices, listed
 from netdfl.scenario.model.fields import Strict, parse_nodes
 from netdfl.scenario.model.parts import Part
-from netdfl.scenario.model.tables import SELECTIONS, WEIGHTS, listed
+
+WEIGHTS = Choices("weights", listed("netdfl.topology.catalog", "WEIGHTS"), default="auto")
+SELECTIONS = Choices("selection", listed("netdfl.topology.catalog", "SELECTIONS"), default="all")
 
 
 class TopologyPart(Part):

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from netdfl.record.judge import FIGURES, SHARES
+from netdfl.scenario.model.algorithm import ALGORITHMS, AlgorithmPart
 from netdfl.scenario.model.choices import refused
 from netdfl.scenario.model.delivery import DELIVERY, Delivery
 from netdfl.scenario.model.events import EVENT
@@ -22,7 +23,6 @@ from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.signatures import Record
-from netdfl.scenario.model.tables import ALGORITHMS, AlgorithmPart
 from netdfl.scenario.model.task import TASK, Train
 from netdfl.scenario.model.world import DETECTOR, WORLD, FailureDetector, WorldOptions
 from netdfl.transport.options import GrpcOptions

@@ -6,10 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from netdfl.scenario.model.choices import Choices
+from netdfl.scenario.model.choices import Choices, listed
 from netdfl.scenario.model.fields import Choice
 from netdfl.scenario.model.parts import Part
-from netdfl.scenario.model.tables import AUGMENTATIONS, MODELS, PARTITIONS, listed
 
 
 def _device(value: str) -> str:
@@ -17,6 +16,11 @@ def _device(value: str) -> str:
     if value not in ("auto", "cpu", "cuda") and not (name == "cuda" and colon and number.isdigit()):
         raise ValueError(f"{value!r} is no device; write auto, cpu, cuda or cuda:N")
     return value
+
+
+PARTITIONS = Choices("partition", listed("netdfl.training.data.partitions", "PARTITIONS"), default="iid")
+AUGMENTATIONS = Choices("augmentation", listed("netdfl.training.data.augmentations", "AUGMENTATIONS"), default="none")
+MODELS = Choices("model", listed("netdfl.training.models.catalog", "MODELS"), "name")
 
 
 class DatasetPart(Part):

@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from netdfl.scenario.model.choices import Choices
+from netdfl.scenario.model.choices import Choices, listed
 from netdfl.scenario.model.fields import QUANTITIES, Choice, Duration, Strict
 from netdfl.scenario.model.network import Nodes
 from netdfl.scenario.model.parts import Part
-from netdfl.scenario.model.tables import listed
 
 _S = 10**9
 Size = Annotated[int, *QUANTITIES["size"], Field(ge=64 << 20)]

@@ -1,0 +1,29 @@
+"""The algorithm, as a scenario names it and as its row in the catalog describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from netdfl.algorithms.base import Entry
+from netdfl.scenario.model.choices import Choices, listed
+from netdfl.scenario.model.parts import Part
+
+
+class AlgorithmPart(Part):
+    """The algorithm and its parameters."""
+
+    @property
+    def traits(self) -> Entry:
+        """What its row says of it; a user's plain function is gossip that needs nothing of the graph."""
+        entry, function = type(self).entry, type(self).function
+        assert function is not None
+        return entry if isinstance(entry, Entry) else Entry(function, "gossip", frozenset(), "")
+
+
+def algorithms() -> Mapping[str, Entry]:
+    """The rows of the catalog of algorithms."""
+    return cast(Mapping[str, Entry], ALGORITHMS.table())
+
+
+ALGORITHMS = Choices("algorithm", listed("netdfl.algorithms.catalog", "ALGORITHMS"), "name", base=AlgorithmPart)
