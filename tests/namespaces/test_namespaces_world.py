@@ -110,19 +110,6 @@ def _child(parent: int, name: str) -> int:
     raise LookupError(name)
 
 
-def test_an_interrupt_ends_everything(tmp_path: Path) -> None:
-    mark = f"test-{os.getpid()}"
-    run = start(tmp_path, "--on=namespaces", rounds=100_000, env=os.environ | {leftovers.MARK: mark})
-    while not any(node["round"] > 2 for node in _nodes(tmp_path)):
-        assert run.poll() is None, run.communicate()
-        time.sleep(0.05)
-    run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
-    assert run.returncode == 130
-    assert leftovers.marked(mark) == []
-    assert not (tmp_path / "run" / "control.sock").exists()
-
-
 @pytest.mark.parametrize("number", [0, 1], ids=leftovers.ENDS)
 def test_nothing_is_left_after_a_run(number: int) -> None:
     assert namespaces_cleanup.trial(Random(number + 5), number) is None

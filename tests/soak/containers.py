@@ -6,11 +6,11 @@ python -m tests.soak.containers --count 50
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from random import Random
 
-from netdfl.fleet.containers import LAUNCHER, sweep
+from netdfl.fleet.containers import sweep
 from netdfl.fleet.containers_docker import Docker
+from netdfl.testing.leftovers import containers
 from tests.soak.leftovers import ENDS, LATEST_S, run_and_look
 from tests.soak.tally import main
 
@@ -35,25 +35,12 @@ def trial(rng: Random, number: int) -> str | None:
     end = ENDS[number % 2]
     scenario = SCENARIO.format(rounds=20 if end == "finish" else 1_000_000, links=LINKS[number // 2 % 2])
     delay_s = rng.uniform(0.5, LATEST_S)
-    return run_and_look(scenario, end, delay_s, "--no-page", after_kill=lambda: asyncio.run(_sweep()), more=_labelled)
+    return run_and_look(scenario, end, delay_s, "--no-page", after_kill=lambda: asyncio.run(_sweep()), more=containers)
 
 
 async def _sweep() -> None:
     """What the next run does first."""
     await sweep(await Docker.find(), print)
-
-
-def _labelled() -> dict[str, str]:
-    """The containers and networks that a launcher made."""
-    labelled = ["--quiet", "--filter", f"label={LAUNCHER}"]
-    return {
-        "containers": _said("docker", "ps", "--all", *labelled),
-        "networks": _said("docker", "network", "ls", *labelled),
-    }
-
-
-def _said(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,95 @@
+"""What a run may leave behind: processes, files, sockets, threads, and what it made on this machine's network."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+MARK = "NETDFL_TEST_MARK"
+"""A variable of the environment, by whose value the processes that a test started are known."""
+MOST_S = 10.0
+"""How long what has ended may take to go away."""
+
+GRPCS = "_poll_wrapper"
+SOCKETS_OF_POLLING = 2
+
+Found = Mapping[str, set[str]]
+Look = Callable[[], Found]
+
+_DOCKERS = re.compile(r"docker0|br-[0-9a-f]{12}|veth[0-9a-f]{7}")
+
+
+def left_over(look: Look, before: Found) -> dict[str, set[str]]:
+    """What `look` still finds ten seconds from now that was not there `before`; nothing as soon as that is so."""
+    until = time.monotonic() + MOST_S
+    while left := _new(look(), before):
+        if time.monotonic() > until:
+            break
+        time.sleep(0.05)
+    return left
+
+
+def _new(now: Found, before: Found) -> dict[str, set[str]]:
+    new = {what: found - before.get(what, set()) for what, found in now.items()}
+    return {what: found for what, found in new.items() if found}
+
+
+def marked(mark: str) -> set[int]:
+    """The processes that were started with `MARK=mark` in their environment, themselves or those they come from."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.add(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+def network() -> dict[str, set[str]]:
+    """What stands on this machine's network: devices, named namespaces, routes; but for what is Docker's."""
+    named = Path("/run/netns")
+    return {
+        "devices": {name for name in os.listdir("/sys/class/net") if not _DOCKERS.match(name)},
+        "named namespaces": set(os.listdir(named)) if named.is_dir() else set(),
+        "routes": {line for line in Path("/proc/net/route").read_text().splitlines() if not _DOCKERS.match(line)},
+    }
+
+
+def containers() -> dict[str, set[str]]:
+    """The containers and networks that runs made, by the label that all of them have."""
+    labelled = ["--filter", "label=netdfl.launcher", "--format"]
+    listed = {
+        "containers": ["docker", "ps", "--all", *labelled, "{{.Names}}"],
+        "networks": ["docker", "network", "ls", *labelled, "{{.Name}}"],
+    }
+    return {
+        what: set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+        for what, command in listed.items()
+    }
+
+
+def own() -> dict[str, set[str]]:
+    """What this process holds: threads and sockets, but for one thread of gRPC's, which it keeps for all runs."""
+    names = [each.name for each in threading.enumerate()]
+    polling = [name for name in names if GRPCS in name]
+    sockets = sum(name.startswith("socket:") for name in _open_files())
+    return {
+        "threads": {*names} - {*polling[:1]},
+        "sockets": {f"one more than {number}" for number in range(sockets - SOCKETS_OF_POLLING * len(polling))},
+    }
+
+
+def _open_files() -> set[str]:
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(os.readlink(path))
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,227 @@
+"""Where the suite of worlds runs its fleets: each once, however many checks look at it, and some at once.
+
+It knows what every user knows: `netdfl.run`, the command line, and run directories.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import netdfl
+from netdfl.core.types import NodeId
+from netdfl.fleet.run import Finished
+from netdfl.record.run import Run
+from netdfl.testing.leftovers import MARK, Found, left_over, marked, own
+
+PATIENCE_S = 240.0
+Keys: TypeAlias = dict[str, Any]
+
+
+class Said(NamedTuple):
+    """A run of the command line that ended: its exit code, what it said, its run directory."""
+
+    code: int
+    text: str
+    path: Path
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The contents of `result.json`."""
+        return netdfl.open_run(self.path).result
+
+
+class Running(NamedTuple):
+    """A run of the command line that goes on."""
+
+    process: subprocess.Popen[str]
+    path: Path
+
+    def until_round(self, round: int) -> None:
+        """Return once every node is in `round` or later."""
+        until(lambda: min(rounds_of(self.path), default=-1) >= round, lambda: self.process.poll() is not None)
+
+    def end(self, how: signal.Signals) -> Said:
+        """Send a signal to the command alone, and wait for its end."""
+        self.process.send_signal(how)
+        return self.wait()
+
+    def wait(self) -> Said:
+        """Wait for its end."""
+        text, _ = self.process.communicate(timeout=PATIENCE_S)
+        return Said(self.process.returncode, text, self.path)
+
+
+def kill_process(path: Path, node: NodeId) -> None:
+    """Kill the process of a node, as `fleet.json` names it."""
+    (pid,) = (each["pid"] for each in nodes_of(path) if each["node"] == node)
+    os.kill(pid, signal.SIGKILL)
+
+
+def nothing_more() -> Found:
+    """No more to look for than on any machine."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How fleets are run in one world.
+
+    `world` is the section of that name in every scenario, with `on_messages` where links must lose whole messages.
+    `fleets_at_once`: one process may run two fleets at a time. A fleet of small models takes seconds for
+    `rounds_of_seconds` rounds. `kill` kills a node from outside, `look` finds what runs of this world may leave.
+    """
+
+    world: Keys
+    on_messages: Keys = field(default_factory=dict)
+    fleets_at_once: bool = True
+    rounds_of_seconds: int = 60
+    kill: Callable[[Path, NodeId], None] = kill_process
+    look: Callable[[], Found] = nothing_more
+
+
+class Bench:
+    """Runs fleets in one world. `with Bench(...) as bench`; what they leave is found in `left`."""
+
+    def __init__(self, options: Options) -> None:
+        """Run fleets as `options` say."""
+        self.options, self.world = options, dict(options.world)
+        self.folder = Path(tempfile.mkdtemp(prefix="netdfl-worlds-"))
+        self.left: dict[str, dict[str, set[str]]] = {}
+        self._mark = uuid.uuid4().hex
+        self._fleets: dict[str, Future[Finished]] = {}
+        self._environment = {MARK: self._mark, "TMPDIR": str(self.folder / "tmp")}
+
+    def __enter__(self) -> Self:
+        """Mark what is started from now on."""
+        (self.folder / "tmp").mkdir()
+        self._outside = {name: os.environ.get(name) for name in self._environment}, tempfile.tempdir
+        os.environ.update(self._environment)
+        tempfile.tempdir = self._environment["TMPDIR"]
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Remove everything."""
+        environment, tempfile.tempdir = self._outside
+        for name, value in environment.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        for pid in marked(self._mark):
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # fleets by netdfl.run
+
+    def fleets(self, plays: Mapping[str, Keys]) -> dict[str, Finished]:
+        """Run scenarios, at once where a process may; each only the first time it is asked for."""
+        due = {name: keys for name, keys in plays.items() if name not in self._fleets}
+        threads = len(due) if self.options.fleets_at_once else 1
+        if due:
+            with self.looking(" and ".join(due)), ThreadPoolExecutor(threads) as pool:
+                self._fleets |= {name: pool.submit(self._play, name, keys) for name, keys in due.items()}
+        return {name: self._fleets[name].result() for name in plays}
+
+    @contextmanager
+    def going(self, plays: Mapping[str, Keys]) -> Iterator[dict[str, Future[Finished]]]:
+        """Run scenarios at once while the caller does something to them."""
+        with self.looking(" and ".join(plays)), ThreadPoolExecutor(len(plays)) as pool:
+            yield {name: pool.submit(self._play, name, keys) for name, keys in plays.items()}
+
+    def _play(self, name: str, keys: Keys) -> Finished:
+        return netdfl.run(self.scenario(name, keys), out=self.folder / name, page=False)
+
+    def scenario(self, name: str, keys: Keys) -> dict[str, Any]:
+        """A scenario in this world."""
+        return {"schema": "netdfl/1", "name": name, "world": self.world, **keys}
+
+    # fleets by the command line
+
+    def file(self, name: str, keys: Keys) -> Path:
+        """Write a scenario in this world to a file."""
+        file = self.folder / f"{name}.yaml"
+        file.write_text(json.dumps(self.scenario(name, keys)), encoding="utf-8")
+        return file
+
+    def start(self, name: str, file: Path, *options: str, out: Path | None = None) -> Running:
+        """Begin to run a scenario file by the command line."""
+        path = out or self.folder / name
+        command = [sys.executable, "-m", "netdfl", "run", str(file), f"--out={path}", *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return Running(process, path)
+
+    # what is left
+
+    @contextmanager
+    def looking(self, name: str) -> Iterator[None]:
+        """Note under `name` what is there after the block and was not before."""
+        look = (
+            self._found if self.left else self._found_outside
+        )  # what a first run leaves in this process is kept for all
+        before = look()
+        try:
+            yield
+        finally:
+            self.left[name] = left_over(look, before)
+
+    def _found(self) -> Found:
+        return {**self._found_outside(), **own()}
+
+    def _found_outside(self) -> Found:
+        processes = {str(pid) for pid in marked(self._mark)}
+        files = {path.name for path in (self.folder / "tmp").iterdir() if not path.name.startswith("torchinductor")}
+        sockets = {str(path) for path in self.folder.rglob("*") if path.is_socket()}
+        return {
+            "processes": processes,
+            "temporary files": files,
+            "socket files": sockets,
+            **own(),
+            **self.options.look(),
+        }
+
+
+def until(met: Callable[[], object], ended: Callable[[], bool]) -> None:
+    """Return when `met`. Raises AssertionError when the run has `ended` before, or after minutes."""
+    latest = time.monotonic() + PATIENCE_S
+    while not met():
+        assert not ended(), "the run ended before anything could happen to it"
+        assert time.monotonic() < latest, "nothing came of it"
+        time.sleep(0.02)
+
+
+def nodes_of(path: Path) -> Sequence[Mapping[str, Any]]:
+    """What `fleet.json` says of each node; nothing before there is one."""
+    file = path / "fleet.json"
+    found: Sequence[Mapping[str, Any]] = json.loads(file.read_text())["nodes"] if file.exists() else []
+    return found
+
+
+def rounds_of(path: Path) -> list[int]:
+    """The round in which each node is, as `fleet.json` says."""
+    return [node["round"] for node in nodes_of(path)]
+
+
+def events(run: Run, *kinds: str) -> list[tuple[str, NodeId | None, int, dict[str, Any]]]:
+    """(kind, node, round, details) of the recorded events of these kinds, in order of time."""
+    rows = run.rows("SELECT kind, node, round, details FROM events ORDER BY at_s")
+    return [(kind, node, round, json.loads(details)) for kind, node, round, details in rows if kind in kinds]
+
+
+def rounds_played(run: Run, node: NodeId) -> list[int]:
+    """The rounds that a node has finished, in order of time."""
+    rows = run.rows("SELECT round FROM metrics WHERE name = 'round_s' AND node = ? ORDER BY at_s", [node])
+    return [round for (round,) in rows]

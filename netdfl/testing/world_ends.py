@@ -1,0 +1,208 @@
+"""What every world must do alike in a run as a whole: results, the record, interrupts, resumption, a full disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import SkipTest
+
+import netdfl
+from netdfl.core.errors import InputError
+from netdfl.fleet.evaluation import read_snapshot
+from netdfl.fleet.run import resume
+from netdfl.record.judge import WELL, ExitCode
+from netdfl.record.run import Run
+from netdfl.testing.world_bench import Bench, Keys, events, nodes_of, rounds_played
+from netdfl.testing.world_faults import GOSSIP, PUSH
+
+QUICKSTART: Keys = {
+    "nodes": 4,
+    "rounds": 3,
+    "task": {"dataset": {"name": "digits", "partition": {"kind": "dirichlet", "alpha": 0.3}}, "model": "mlp"},
+    "algorithm": {"name": "dfedavg", "lr": 0.1, "local_epochs": 2},
+    "topology": {"kind": "random_sym", "neighbors": 2},
+    "wait": {"deadline": "none"},
+    "evaluation": {"every": 1, "keep_models": True},
+    "expect": {"test_accuracy": {"at_least": 0.4}},
+}
+"""The scenario of the README, with fewer nodes and rounds."""
+LEARNING: Mapping[str, Keys] = {
+    "quickstart": QUICKSTART,
+    "push-sum": QUICKSTART
+    | {"algorithm": {"name": "osgp", "lr": 0.1}, "topology": {"kind": "random_push", "out_neighbors": 2}},
+    "a-server": QUICKSTART
+    | {"algorithm": {"name": "fedavg", "lr": 0.1}, "topology": {"kind": "star", "participation": 0.5}},
+}
+NUMBERS = "SELECT node, round, name, value FROM metrics WHERE name NOT LIKE '%\\_s' ESCAPE '\\' ORDER BY ALL"
+LONG: Keys = GOSSIP | {"rounds": 1_000_000, "evaluation": {"every": 1_000_000}}
+RESUMED: Keys = PUSH | {
+    "delivery": {"kind": "acknowledged", "timeout": "300ms"},
+    "wait": {"deadline": "none"},
+    "links": {"default": {"latency": "30ms"}},
+    "checkpoint": {"every": 1},
+    "evaluation": {"every": 10},
+}
+
+
+def quickstart(bench: Bench) -> None:
+    """The README's first scenario, made small, learns, and is judged by what it expects."""
+    ended = bench.fleets(LEARNING)["quickstart"]
+    assert (ended.exit_code, ended.result["verdict"]) == (ExitCode.PASS, "pass"), ended.result["reasons"]
+    assert ended.result["world"] == bench.world["kind"]
+
+
+def same_numbers_as_simulated(bench: Bench) -> None:
+    """Over links without faults it computes what the simulated world computes, bit for bit: figures and models."""
+    for name, finished in bench.fleets(LEARNING).items():
+        path, keys = finished.path, LEARNING[name] | {"world": {"kind": "simulated"}}
+        expected = netdfl.run(bench.scenario(name, keys), out=bench.folder / f"{name}-simulated", page=False).path
+        ours, theirs = (netdfl.open_run(each).rows(NUMBERS) for each in (path, expected))
+        assert len(ours) > 10
+        assert ours == theirs, f"{name}: the figures differ"
+        assert _models(path) == _models(expected), f"{name}: the models differ"
+
+
+def repeats_itself(bench: Bench) -> None:
+    """The same scenario again gives the same event log."""
+    for name, finished in bench.fleets(LEARNING).items():
+        again = netdfl.run(bench.scenario(name, LEARNING[name]), out=bench.folder / f"{name}-again", page=False)
+        assert finished.result["event_log_hash"] == again.result["event_log_hash"]
+
+
+def whole_record(bench: Bench) -> None:
+    """The run directory tells all: the scenario, the graph, every message, round and event, where each node ended."""
+    run = bench.fleets(LEARNING)["quickstart"].run
+    assert netdfl.load(run.path / "scenario.yaml").name == "quickstart"
+    assert run.graph is not None
+    assert run.graph["num_nodes"] == 4
+    assert run.partition is not None
+    assert [each["phase"] for each in nodes_of(run.path)] == ["finished"] * 4
+    assert [(kind, details) for kind, _, _, details in events(run, "start")] == [("start", {"nodes": 4})]
+    assert len(events(run, "finish")) == 1
+    assert [rounds_played(run, node) for node in range(4)] == [[0, 1, 2]] * 4
+    assert sorted(run.rows("SELECT count(*), fate FROM messages GROUP BY fate"))[-1] == (24, "delivered")
+    assert run.result["messages"]["sent"] == run.result["messages"]["delivered"] == 24
+    assert (run.path / "store").is_dir()
+    assert not (run.path / "snapshots").exists()
+
+
+def two_at_once(bench: Bench) -> None:
+    """Fleets of one process that run at the same time do not disturb each other."""
+    ended = bench.fleets(LEARNING)
+    assert all(each.result["verdict"] in WELL for each in ended.values())
+    assert all(each.result["died"] == each.result["unfinished"] == [] for each in ended.values())
+
+
+def interrupt(bench: Bench) -> None:
+    """The first Ctrl-C ends the run in good order: what was recorded is kept and judged, the exit code is 130."""
+    with bench.looking("interrupted"):
+        running = bench.start("interrupted", bench.file("interrupted", LONG), "--no-page")
+        running.until_round(3)
+        ended = running.end(signal.SIGINT)
+    assert ended.code == ExitCode.INTERRUPTED, ended.text
+    assert "Traceback" not in ended.text
+    assert (ended.result["verdict"], ended.result["reasons"][0]) == ("unknown", "the run was interrupted")
+    assert ended.result["messages"]["delivered"] > 0
+
+
+def resume_of_a_killed_run(bench: Bench) -> None:
+    """A run that was killed leaves no process behind, and goes on to the end that it would have had."""
+    path = _killed(bench)
+    with bench.looking("resumed"):
+        finished = resume(path, page=False)
+    rounds = bench.options.rounds_of_seconds
+    assert finished.exit_code == ExitCode.PASS, finished.result["reasons"]
+    assert all(set(rounds_played(finished.run, node)) == set(range(rounds)) for node in range(4))
+    assert abs(finished.result["weight_sum"] - 1) < 1e-12
+    assert finished.result["consensus_distance"] < 1e-4
+    _check_lives(finished.run, rounds)
+    assert "has ended with verdict done" in _refusal(path)
+
+
+def replay_of_a_killed_run(bench: Bench) -> None:
+    """Resumed, it comes to the event log of a run that was left alone."""
+    resume_of_a_killed_run(bench)
+    undisturbed = bench.fleets({"killed-undisturbed": _resumed(bench)})["killed-undisturbed"]
+    resumed = netdfl.open_run(bench.folder / "killed").result
+    assert resumed["event_log_hash"] == undisturbed.result["event_log_hash"]
+
+
+def refuses_to_resume(bench: Bench) -> None:
+    """Where runs can't be resumed, the refusal says so."""
+    assert "can be resumed" in _refusal(_killed(bench))
+
+
+def full_disk(bench: Bench) -> None:
+    """A full disk breaks the run with its reason; what was recorded is kept, the exit code is 4."""
+    with _small_disk(bench.folder / "disk") as disk, bench.looking("full-disk"):
+        file = bench.file("full-disk", LONG)
+        ended = bench.start("full-disk", file, "--no-page", out=disk / "run").wait()
+        kept = sum(path.stat().st_size for path in (disk / "run" / "store").iterdir())
+    assert ended.code == ExitCode.BROKE, ended.text
+    assert "No space left on device" in ended.text
+    assert "Traceback" not in ended.text
+    assert kept > 0
+
+
+def nothing_left(bench: Bench) -> None:
+    """Of no run, however it ended, is a process, a socket, a temporary file or anything on the network left."""
+    bench.fleets(LEARNING)
+    left = {name: left for name, left in bench.left.items() if left}
+    assert not left, f"left behind: {left}"
+    ended = [path.parent for path in bench.folder.glob("*/result.json")]
+    assert len(ended) >= len(LEARNING)
+    assert not [path for run in ended for path in run.rglob("*") if path.is_socket()]
+
+
+def _models(path: Path) -> dict[str, tuple[float, list[float]]]:
+    """Every model that was kept: its weight and its numbers."""
+    read = {file.name: read_snapshot(file) for file in sorted((path / "models").iterdir())}
+    assert len(read) >= 4
+    return {name: (snapshot.weight, snapshot.x.tolist()) for name, snapshot in read.items()}
+
+
+def _killed(bench: Bench) -> Path:
+    """A run whose command was killed in its middle."""
+    with bench.looking("killed"):
+        running = bench.start("killed", bench.file("killed", _resumed(bench)), "--no-page")
+        running.until_round(6)
+        ended = running.end(signal.SIGKILL)
+    assert not (ended.path / "result.json").exists()
+    return ended.path
+
+
+def _resumed(bench: Bench) -> Keys:
+    return RESUMED | {"rounds": bench.options.rounds_of_seconds}
+
+
+def _check_lives(run: Run, rounds: int) -> None:
+    """Where nodes went on in a second life, each did after its own last round."""
+    for resumed in run.result.get("resumed", ()):
+        for node, own in resumed["rounds"].items():
+            assert own >= 5
+            sent = run.rows("SELECT DISTINCT round FROM messages WHERE epoch = 1 AND kind = 'data' AND src = ?", [node])
+            assert {round for (round,) in sent} >= set(range(own, rounds))
+
+
+def _refusal(path: Path) -> str:
+    try:
+        resume(path, page=False)
+    except InputError as error:
+        return str(error)
+    raise AssertionError("the run was resumed")
+
+
+@contextmanager
+def _small_disk(disk: Path) -> Iterator[Path]:
+    """A disk that is full soon. Raises SkipTest where nobody may mount one."""
+    disk.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk]).returncode:
+        raise SkipTest("mounting a small disk needs root on Linux")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", disk], check=True)

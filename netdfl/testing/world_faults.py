@@ -1,0 +1,221 @@
+"""What every world must do alike where nodes fail: checks of the suite of worlds, and the scenarios that they read.
+
+The scenarios are small: four nodes that agree on a number of numbers, for what is proved is what becomes of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from netdfl.core.types import NodeId
+from netdfl.fleet.run import Finished
+from netdfl.record.judge import WELL, ExitCode
+from netdfl.testing.world_bench import Bench, Keys, events, nodes_of, rounds_played, until
+
+GOSSIP: Keys = {
+    "nodes": 4,
+    "rounds": 8,
+    "task": {"kind": "consensus", "dim": 10},
+    "algorithm": "dpsgd",
+    "topology": "full",
+    "evaluation": {"every": 8},
+}
+PUSH: Keys = GOSSIP | {
+    "rounds": 14,
+    "algorithm": "sgp",
+    "topology": {"kind": "random_push", "out_neighbors": 2},
+    "delivery": {"kind": "acknowledged", "timeout": "150ms"},
+    "failure_detector": {"kind": "none"},
+}
+RING: Keys = GOSSIP | {
+    "topology": "ring",
+    "links": {"default": {"latency": "5ms"}},
+    "wait": {"for": "all", "deadline": "none"},
+    "events": [{"at_round": 3, "for_rounds": 1, "link": "2->3", "loss": 1}],
+}
+SERVER: Keys = GOSSIP | {
+    "algorithm": "fedavg",
+    "topology": "star",
+    "links": {"default": {"latency": "1ms"}},
+    "wait": {"deadline": "none"},
+}
+KEPT = {"state": "kept", "restart_after": "300ms"}
+
+CRASHES: Mapping[str, Keys] = {
+    "crashes": GOSSIP
+    | {
+        "wait": {"deadline": "300ms"},
+        "events": [
+            {"at_round": 2, "crash": 1},
+            {"at_round": 4, "crash": 2, "rejoin": "replay", **KEPT},
+            {"at_round": 5, "for": "100ms", "pause": 0},
+            {"at_round": 5, "slow_down": 3, "factor": 2.0},
+        ],
+    },
+    "after-the-last-round": GOSSIP
+    | {
+        "wait": {"deadline": "100ms"},
+        "events": [
+            {"at_round": 4, "pause": 0, "for": "2s"},
+            {"at": "1500ms", "crash": 1},
+            {"at": "1500ms", "crash": 2, **KEPT},
+        ],
+    },
+}
+RETURNS: Mapping[str, Keys] = {
+    "kept": PUSH
+    | {
+        "wait": {"deadline": "none"},
+        "links": {"default": {"latency": "10ms", "loss": 0.2}},
+        "events": [{"at_round": 4, "crash": 2, **KEPT}],
+    },
+    "lost": PUSH
+    | {
+        "wait": {"deadline": "3s"},
+        "events": [{"at_round": 4, "crash": 3, "restart_after": "300ms", "state": "lost", "rejoin_weight": 1}],
+    },
+}
+SERVERS: Mapping[str, Keys] = {
+    "server-crashed": SERVER | {"events": [{"at_round": 3, "crash": 4}]},
+    "server-returned": SERVER | {"events": [{"at_round": 3, "crash": 4, **KEPT}]},
+}
+STALLS: Mapping[str, Keys] = {
+    "lost-message": RING | {"expect": {"stall": "some"}},
+    "skipped": RING | {"wait": {"for": "all", "deadline": "none", "on_stall": "skip"}},
+    "deadlock": RING
+    | {
+        "algorithm": {"name": "ad_psgd", "order": "successor", "bipartite": False},
+        "events": [],
+        "expect": {"deadlock": "some"},
+    },
+}
+LONG: Keys = GOSSIP | {"rounds": 100, "links": {"default": {"latency": "20ms"}}, "evaluation": {"every": 1000}}
+KILLED: Mapping[str, Keys] = {
+    "told": LONG | {"wait": {"deadline": "none"}, "failure_detector": {"kind": "oracle"}},
+    "untold": LONG | {"wait": {"deadline": "60ms"}, "failure_detector": {"kind": "none"}},
+}
+
+
+def crash_is_no_death(bench: Bench) -> None:
+    """A scripted crash ends its node alone; the oracle tells the others, and the run ends well."""
+    crashed = bench.fleets(CRASHES)["crashes"]
+    assert crashed.exit_code == ExitCode.PASS, crashed.result["reasons"]
+    assert crashed.result["died"] == []
+    assert events(crashed.run, "died", "failed") == []
+    assert [(node, round) for _, node, round, _ in events(crashed.run, "crash")] == [(1, 2), (2, 4)]
+    phases = {each["node"]: each["phase"] for each in nodes_of(crashed.path)}
+    assert phases == {0: "finished", 1: "crashed", 2: "finished", 3: "finished"}
+    assert rounds_played(crashed.run, 1) == [0, 1]
+    assert rounds_played(crashed.run, 0) == rounds_played(crashed.run, 3) == list(range(8))
+    told = {(node, details["peer"]) for _, node, _, details in events(crashed.run, "gone")}
+    assert told >= {(0, 1), (2, 1), (3, 1), (0, 2), (3, 2)}
+
+
+def crash_and_return_with_kept_state(bench: Bench) -> None:
+    """A node returns after the last round that it finished, sends what nobody had acknowledged, and no mass is lost."""
+    replayed = bench.fleets(CRASHES)["crashes"].run
+    assert [(node, details) for _, node, _, details in events(replayed, "restart")] == [(2, {"epoch": 1})]
+    assert rounds_played(replayed, 2) == list(range(8))
+    lives = replayed.rows("SELECT DISTINCT round, epoch FROM messages WHERE src = 2")
+    assert {(round, epoch) for round, epoch in lives if round < 4} == {(round, 0) for round in range(4)}
+    assert {epoch for round, epoch in lives if round >= 4} <= {1}
+    kept = bench.fleets(_lossy(bench, RETURNS))["kept"]
+    assert kept.result["verdict"] in WELL, kept.result["reasons"]
+    sent = kept.run.rows("SELECT epoch, round FROM messages WHERE src = 2 AND kind = 'data'")
+    assert {round for epoch, round in sent if epoch == 0} >= set(range(4))
+    assert {round for epoch, round in sent if epoch == 1} >= set(range(4, 14))
+    assert abs(kept.result["weight_sum"] - 1) < 1e-12
+
+
+def crash_and_return_with_lost_state(bench: Bench) -> None:
+    """A node returns with a neighbor's model; the mass that it lost, and the mass that is new, are counted."""
+    lost = bench.fleets(_lossy(bench, RETURNS))["lost"]
+    (restart,) = lost.result["restarts"]
+    assert restart["model_of"] in (0, 1, 2)
+    assert restart["rejoined_in"] < 14
+    left = 4 - restart["lost_weight"] + restart["new_weight"]
+    limbo = lost.run.rows("SELECT sum(value) FROM metrics WHERE name = 'limbo_weight' AND round = 13")[0][0] or 0
+    assert left - limbo - 1e-9 <= 4 * lost.result["weight_sum"] <= left + 1e-9
+
+
+def crash_after_the_last_round(bench: Bench) -> None:
+    """Nodes that crash when they have finished, for good or not, have finished: nothing is missing."""
+    late = bench.fleets(CRASHES)["after-the-last-round"]
+    assert late.exit_code == ExitCode.PASS, late.result["reasons"]
+    assert late.result["died"] == late.result["unfinished"] == []
+    assert {node for _, node, _, _ in events(late.run, "crash")} == {1, 2}
+    assert [node for _, node, _, _ in events(late.run, "restart")] == [2]
+    assert all(rounds_played(late.run, node) == list(range(8)) for node in range(4))
+
+
+def crash_of_the_server(bench: Bench) -> None:
+    """A server that returns goes on; clients of one that does not are named, and the run ends."""
+    ended = bench.fleets(SERVERS)
+    returned, crashed = ended["server-returned"], ended["server-crashed"]
+    assert returned.exit_code == ExitCode.PASS, returned.result["reasons"]
+    assert all(rounds_played(returned.run, node) == list(range(8)) for node in range(5))
+    assert crashed.exit_code == ExitCode.FAIL
+    assert _causes(crashed) == [("unreachable", [0, 1, 2, 3], [4])]
+
+
+def pause_and_resume(bench: Bench) -> None:
+    """A paused node goes on when its pause ends, and finishes; one that slows down says so."""
+    crashed = bench.fleets(CRASHES)["crashes"]
+    found = [(kind, node) for kind, node, _, _ in events(crashed.run, "pause", "resume", "slow_down")]
+    assert sorted(found) == [("pause", 0), ("resume", 0), ("slow_down", 3)]
+    assert found.index(("pause", 0)) < found.index(("resume", 0))
+    (since_s,), (until_s,) = crashed.run.rows("SELECT at_s FROM events WHERE kind IN ('pause', 'resume') ORDER BY at_s")
+    assert until_s - since_s > 0.099
+    assert rounds_played(crashed.run, 0) == list(range(8))
+
+
+def kill_of_a_node(bench: Bench) -> None:
+    """A node that is killed from outside is a death with its signal; the others finish, told or not."""
+    with bench.going(KILLED) as ending:
+        for name, each in ending.items():
+            path = bench.folder / name
+            until(partial(_runs, path, 1), each.done)
+            bench.options.kill(path, 1)
+    for each in ending.values():
+        killed = each.result()
+        assert killed.exit_code == ExitCode.FAIL, killed.result["reasons"]
+        (death,) = killed.result["died"]
+        assert death["node"] == 1
+        assert "SIGKILL" in death["reason"]
+        assert all(rounds_played(killed.run, node) == list(range(100)) for node in (0, 2, 3))
+
+
+def stall_named_and_ended(bench: Bench) -> None:
+    """A stall is named by its cause, root and culprit, kept with the nodes' stacks, and ends the run."""
+    ended = bench.fleets(_lossy(bench, STALLS))
+    lost, deadlock = ended["lost-message"], ended["deadlock"]
+    assert _causes(lost) == [("lost_message", [3], [2])]
+    assert (lost.path / "stalls" / "000.json").exists()
+    assert _causes(deadlock) == [("deadlock", [0, 1, 2, 3], [0, 1, 2, 3])]
+    assert [each.result["verdict"] for each in (lost, deadlock)] == ["pass", "pass"]
+
+
+def stall_skipped(bench: Bench) -> None:
+    """Where the scenario skips what stalls, the nodes go on without it, and finish."""
+    skipped = bench.fleets(_lossy(bench, STALLS))["skipped"]
+    assert skipped.exit_code == ExitCode.PASS, skipped.result["reasons"]
+    assert _causes(skipped) == []
+    assert {details["cause"] for _, _, _, details in events(skipped.run, "recovered")} == {"lost_message"}
+    assert all(rounds_played(skipped.run, node) == list(range(8)) for node in range(4))
+
+
+def _lossy(bench: Bench, plays: Mapping[str, Keys]) -> Mapping[str, Keys]:
+    """The same with links that lose whole messages, whatever this world's links act on by itself."""
+    return {name: keys | {"world": bench.world | bench.options.on_messages} for name, keys in plays.items()}
+
+
+def _runs(path: Path, node: NodeId) -> bool:
+    own = [each for each in nodes_of(path) if each["node"] == node]
+    return any(each["phase"] == "running" and each["round"] >= 1 for each in own)
+
+
+def _causes(finished: Finished) -> list[tuple[str, list[NodeId], list[NodeId]]]:
+    found = [*finished.result["deadlocks"], *finished.result["stalls"]]
+    return [(each["cause"], each["roots"], each["culprits"]) for each in found if not each["over"]]
