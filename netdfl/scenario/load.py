@@ -45,33 +45,20 @@ def load(
         ScenarioError: With every mistake that was found.
     """
     if isinstance(scenario, Scenario):
-        return _again(scenario, sets, on)
-    if isinstance(scenario, Mapping):
-        return _of_values(scenario, sets, on)
-    if not isinstance(scenario, str | Path):
+        if sets or on is not None:
+            what, remedy = "a scenario that is loaded is not changed", "give its file or mapping with the overrides"
+            raise ScenarioError([Problem(what, "", remedy)])
+        return scenario
+    if not isinstance(scenario, str | Path | Mapping):
         what = f"{str(scenario)[:80]!r} is no scenario"
         raise ScenarioError([Problem(what, "expected a file's path, a mapping, or what netdfl.load gave")])
-    return _of_file(scenario, sets, on)
-
-
-def _again(scenario: Scenario, sets: Sequence[str], on: str | None) -> Scenario:
-    if sets or on is not None:
-        raise ScenarioError(
-            [Problem("a scenario that is loaded is not changed", "", "give its file or mapping with the overrides")]
-        )
-    return scenario
-
-
-def _of_values(values: Mapping[str, object], sets: Sequence[str], on: str | None) -> Scenario:
-    document = Document("scenario", _plain(values))
-    found = _read(document, sets, on, ".")
-    _try_on_data(found, document)
-    return found
-
-
-def _try_on_data(scenario: Scenario, document: Document) -> None:
-    if problems := find_problems_with_data(scenario, document):
+    file = None if isinstance(scenario, Mapping) else Path(scenario)
+    document = Document("scenario", _plain(scenario)) if file is None else parse(_text(file), str(scenario))
+    found = _read(document, sets, on, "." if file is None else str(file.parent))
+    if problems := find_problems_with_data(found, document):
         raise ScenarioError(problems)
+    found._file = file and file.resolve()
+    return found
 
 
 def _plain(value: object) -> object:
@@ -83,20 +70,14 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def _of_file(path: str | Path, sets: Sequence[str], on: str | None) -> Scenario:
-    file = Path(path)
+def _text(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except OSError as exc:
         remedy = "check the path" if isinstance(exc, FileNotFoundError) else ""
-        raise ScenarioError([Problem(f"can't be read: {exc.strerror}", "", remedy, str(path))]) from exc
+        raise ScenarioError([Problem(f"can't be read: {exc.strerror}", "", remedy, str(file))]) from exc
     except UnicodeDecodeError as exc:
-        raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(path))]) from exc
-    document = parse(text, str(path))
-    scenario = _read(document, sets, on, str(file.parent))
-    _try_on_data(scenario, document)
-    scenario._file = file.resolve()
-    return scenario
+        raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(file))]) from exc
 
 
 def loads(

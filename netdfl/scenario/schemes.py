@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from netdfl.algorithms.exchange import Delivery, Scheme
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.base import Topology
@@ -11,7 +12,7 @@ PUSH = ("edge", "push_sum")
 SERVER = ("plain", "ef14", "ef21")
 
 
-def scheme_of(scenario: Scenario, topology: Topology | None = None) -> str:
+def scheme_of(scenario: Scenario, topology: Topology | None = None) -> Scheme:
     """The scheme that is written, or that `auto` stands for. Raises ValueError where the graph can't be drawn."""
     if scenario.compression is not None and scenario.compression.scheme != "auto":
         return scenario.compression.scheme
@@ -22,6 +23,12 @@ def scheme_of(scenario: Scenario, topology: Topology | None = None) -> str:
     if own := scenario.algorithm.traits.scheme:
         return own
     return "choco" if is_static(scenario, topology or build_topology(scenario)) else "deepsqueeze"
+
+
+def delivery_of(scenario: Scenario) -> Delivery:
+    """What becomes of a lost message; loading settles what `auto` is."""
+    kind = scenario.delivery.kind
+    return "plain" if kind == "auto" else kind
 
 
 def is_push(scenario: Scenario) -> bool:

@@ -41,7 +41,7 @@ def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[
 
 def keep_order(scenario: Scenario) -> bool:
     """Whether no message ever overtakes an earlier one of its link, by whatever links and events say."""
-    if getattr(scenario.world, "loss_layer", "message") == "packet":
+    if scenario.world.loss_layer == "packet":
         return True  # packets may overtake each other, but TCP hands messages over in order
     entries = (*block(scenario.links).values(), *scenario.events)
     return not any(_reorders(key, entry[key]) for entry in entries for key in ("latency", "reorder") if key in entry)

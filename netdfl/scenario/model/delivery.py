@@ -4,34 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import Field
 
-from netdfl.core.units import format_time, parse_time_ns
 from netdfl.scenario.model.choices import Choices
-from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.model.fields import Choice, by_kind, parse_time_or, plain, written_time
 
 
 def _timeout(value: object) -> int | Literal["auto"]:
-    if value == "auto":
-        return "auto"
-    try:
-        timeout_ns = parse_time_ns(value)
-    except ValueError as exc:
-        raise ValueError(f"{exc}, or auto") from exc
-    if timeout_ns <= 0:
-        raise ValueError(f"a timeout of {value} would send without end; write a time above 0, or auto")
-    return timeout_ns
-
-
-def _written(value: int | str) -> str:
-    return format_time(value) if isinstance(value, int) else value
+    what = f"a timeout of {value} would send without end; write a time above 0, or auto"
+    return "auto" if value == "auto" else parse_time_or(value, "auto", what)
 
 
 Timeout = Annotated[
-    int | Literal["auto"],
-    PlainValidator(_timeout),
-    PlainSerializer(_written, when_used="json"),
-    WithJsonSchema({"type": "string", "examples": ["auto", "200ms"]}),
+    int | Literal["auto"], *plain(_timeout, written_time, {"type": "string", "examples": ["auto", "200ms"]})
 ]
 
 
@@ -64,10 +49,5 @@ class RunningSumsDelivery(Choice):
 
 
 Delivery = Automatic | Plain | AcknowledgedDelivery | RunningSumsDelivery
-DELIVERIES = {
-    "auto": Automatic,
-    "plain": Plain,
-    "acknowledged": AcknowledgedDelivery,
-    "running_sums": RunningSumsDelivery,
-}
+DELIVERIES = by_kind(Automatic, Plain, AcknowledgedDelivery, RunningSumsDelivery)
 DELIVERY = Choices("delivery", lambda: DELIVERIES, default="auto")

@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     PlainSerializer,
+    PlainValidator,
     ValidationInfo,
     WithJsonSchema,
     create_model,
@@ -31,7 +32,7 @@ from netdfl.core.units import (
 
 Function: TypeAlias = Callable[..., Any]
 """What makes a part of a table, or a user's own: its keyword parameters are the scenario's."""
-Mark: TypeAlias = BeforeValidator | PlainSerializer | WithJsonSchema
+Mark: TypeAlias = BeforeValidator | PlainValidator | PlainSerializer | WithJsonSchema
 Definition: TypeAlias = tuple[object, object]
 """A field of a model that is made from something else: its type, and pydantic's `Field`."""
 T = TypeVar("T")
@@ -57,6 +58,11 @@ class Choice(Strict):
 
     key: ClassVar[str] = "kind"
     kind: str
+
+
+def by_kind(*models: type[Choice]) -> dict[str, type[Choice]]:
+    """The models by the kind that each stands for."""
+    return {model.model_fields["kind"].default: model for model in models}
 
 
 def make_model(name: str, base: type[Model], help: str | None, fields: Mapping[str, Definition]) -> type[Model]:
@@ -95,6 +101,27 @@ QUANTITIES: dict[str, tuple[Mark, ...]] = {
     "probability": quantity(parse_probability, float, _PROBABILITY_SCHEMA),
 }
 """How each `Quantity` of `core.units` is read and written, by its name."""
+
+
+def plain(parse: Callable[[object], T], write: Callable[[T], object], schema: JsonSchemaValue) -> tuple[Mark, ...]:
+    """The pydantic marks of a value of several types, such as a time or a word."""
+    return (PlainValidator(parse), PlainSerializer(write, when_used="json"), WithJsonSchema(schema))
+
+
+def parse_time_or(value: object, words: str, without_end: str) -> int:
+    """A time above 0. Raises ValueError that names the `words` that would do too, or, of one of 0, `without_end`."""
+    try:
+        time_ns = parse_time_ns(value)
+    except ValueError as exc:
+        raise ValueError(f"{exc}, or {words}") from exc
+    if time_ns <= 0:
+        raise ValueError(without_end)
+    return time_ns
+
+
+def written_time(value: int | str | None) -> str:
+    """A time, or the word in its place; None is `none`."""
+    return format_time(value) if isinstance(value, int) else value or "none"
 
 
 def parse_share(value: object) -> float:

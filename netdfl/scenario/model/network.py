@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from netdfl.algorithms.exchange import ExtrasTravel, Scheme
 from netdfl.algorithms.wait import OnNotFinite
-from netdfl.core.units import format_time, parse_time_ns
 from netdfl.scenario.model.choices import Choices, listed
-from netdfl.scenario.model.fields import Strict, parse_nodes
+from netdfl.scenario.model.fields import Strict, parse_nodes, parse_time_or, plain, written_time
 from netdfl.scenario.model.parts import Part
 
 WEIGHTS = Choices("weights", listed("netdfl.topology.catalog", "WEIGHTS"), default="auto")
@@ -67,42 +66,23 @@ def _written_need(value: str | int) -> str | dict[str, int]:
 def _deadline(value: object) -> int | Literal["auto"] | None:
     if value in ("auto", "none", None):
         return "auto" if value == "auto" else None
-    try:
-        deadline_ns = parse_time_ns(value)
-    except ValueError as exc:
-        raise ValueError(f"{exc}, or auto, or none") from exc
-    if deadline_ns <= 0:
-        raise ValueError(f"a deadline of {value} never waits; write a time above 0, auto, or none")
-    return deadline_ns
+    what = f"a deadline of {value} never waits; write a time above 0, auto, or none"
+    return parse_time_or(value, "auto, or none", what)
 
 
-def _written_deadline(value: int | str | None) -> str:
-    return format_time(value) if isinstance(value, int) else value or "none"
-
-
+_QUORUM = {
+    "type": "object",
+    "properties": {"quorum": {"type": "integer", "minimum": 1}},
+    "required": ["quorum"],
+    "additionalProperties": False,
+}
 Need = Annotated[
     Literal["all", "any", "none"] | int,
-    PlainValidator(_need),
-    PlainSerializer(_written_need, when_used="json"),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["all", "any", "none"]},
-                {
-                    "type": "object",
-                    "properties": {"quorum": {"type": "integer", "minimum": 1}},
-                    "required": ["quorum"],
-                    "additionalProperties": False,
-                },
-            ]
-        }
-    ),
+    *plain(_need, _written_need, {"anyOf": [{"enum": ["all", "any", "none"]}, _QUORUM]}),
 ]
 Deadline = Annotated[
     int | Literal["auto"] | None,
-    PlainValidator(_deadline),
-    PlainSerializer(_written_deadline, when_used="json"),
-    WithJsonSchema({"type": ["string", "null"], "examples": ["auto", "none", "5s"]}),
+    *plain(_deadline, written_time, {"type": ["string", "null"], "examples": ["auto", "none", "5s"]}),
 ]
 
 

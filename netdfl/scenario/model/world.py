@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from netdfl.scenario.model.choices import Choices, listed
-from netdfl.scenario.model.fields import QUANTITIES, Choice, Duration, Strict
+from netdfl.scenario.model.fields import QUANTITIES, Choice, Duration, Strict, by_kind
 from netdfl.scenario.model.network import Nodes
 from netdfl.scenario.model.parts import Part
 
@@ -121,14 +121,9 @@ class NoDetector(Choice):
     kind: Literal["none"] = "none"
 
 
-WORLDS = {
-    "processes": ProcessesOptions,
-    "simulated": SimulatedOptions,
-    "namespaces": NamespacesOptions,
-    "containers": ContainersOptions,
-}
+WORLDS = by_kind(ProcessesOptions, SimulatedOptions, NamespacesOptions, ContainersOptions)
 FailureDetector = Oracle | Heartbeat | NoDetector
-DETECTORS = {"oracle": Oracle, "heartbeat": Heartbeat, "none": NoDetector}
+DETECTORS = by_kind(Oracle, Heartbeat, NoDetector)
 
 WORLD = Choices("world", lambda: WORLDS, default="processes")
 DETECTOR = Choices("failure detector", lambda: DETECTORS, default="oracle")
