@@ -5,6 +5,7 @@ The scenarios are small: four nodes that agree on a number of numbers, for what 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -192,7 +193,8 @@ def stall_named_and_ended(bench: Bench) -> None:
     ended = bench.fleets(_lossy(bench, STALLS))
     lost, deadlock = ended["lost-message"], ended["deadlock"]
     assert _causes(lost) == [("lost_message", [3], [2])]
-    assert (lost.path / "stalls" / "000.json").exists()
+    kept = json.loads((lost.path / "stalls" / "000.json").read_text(encoding="utf-8"))
+    assert "waits.py" in kept["nodes"][3]["stack"]
     assert _causes(deadlock) == [("deadlock", [0, 1, 2, 3], [0, 1, 2, 3])]
     assert [each.result["verdict"] for each in (lost, deadlock)] == ["pass", "pass"]
 

@@ -37,22 +37,6 @@ def causes(result: dict[str, Any]) -> list[tuple[str, list[int], list[int]]]:
     return [(f["cause"], f["roots"], f["culprits"]) for f in found if not f["over"]]
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("rendezvous_ring", ("deadlock", list(range(8)), list(range(8)))),
-        ("lost_message", ("lost_message", [3], [2])),
-        ("crash", ("unreachable", [3, 5], [4])),
-    ],
-)
-def test_a_planted_stall_is_named(name: str, expected: tuple[str, list[int], list[int]], tmp_path: Path) -> None:
-    result = run(FAULTS / f"{name}.yaml", tmp_path / "run")
-    assert causes(result) == [expected]
-    assert result["verdict"] in WELL, result["reasons"]
-    kept = json.loads((tmp_path / "run" / "stalls" / "000.json").read_text())
-    assert "waits.py" in kept["nodes"][expected[1][0]]["stack"]
-
-
 IN_PROCESSES = (
     "quick heartbeats, dead both ways",
     "a client's broadcast lost, a quorum",

@@ -103,19 +103,6 @@ def test_without_weights_it_begins_with_a_neighbors_model(algorithm: str, tmp_pa
     assert "mass" not in "".join(remarks(finished.result))
 
 
-def test_in_processes_too(tmp_path: Path) -> None:
-    """The others wait for the node, however long it takes to start; what is unacknowledged at the end is nobody's."""
-    sets = ["world={kind: processes}", "rounds=12", "nodes=4", "events.0.restart_after=0.3s", "links={}"]
-    sets += ["failure_detector=none", "wait.deadline=3s", "delivery.timeout=100ms"]
-    finished = fleet(tmp_path, *sets, "events.0.rejoin_weight=1")
-    restart = restart_of(finished)
-    assert restart["model_of"] in (0, 1, 2)
-    assert restart["rejoined_in"] < 12
-    left = 4 - restart["lost_weight"] + restart["new_weight"]
-    open = finished.run.rows("SELECT sum(value) FROM metrics WHERE name = 'limbo_weight' AND round = 11")[0][0]
-    assert left - open - 1e-9 <= 4 * finished.result["weight_sum"] <= left + 1e-9
-
-
 REFUSED = {
     "a weight for a kept state": (["events.0.state=kept", "events.0.rejoin_weight=1"], "add state: lost"),
     "a weight where there are none": (

@@ -46,16 +46,6 @@ def test_acknowledged_mass_survives_crashes_at_any_moment(seed: int, tmp_path: P
     assert [len(lives(finished, node)) for node in (1, 4, 0)] == [3, 2, 1]
 
 
-def test_in_processes_a_node_rejoins_with_what_is_unacknowledged_and_no_mass_is_lost(tmp_path: Path) -> None:
-    events = "{at_round: 4, crash: 2, restart_after: 300ms, state: kept}"
-    finished = fleet(tmp_path / "run", events)
-    assert finished.result["verdict"] in WELL, finished.result["reasons"]
-    first, second = lives(finished, 2)
-    assert set(range(4)) <= set(first)
-    assert set(range(4, 14)) <= set(second)
-    assert finished.result["weight_sum"] == pytest.approx(1, abs=1e-12)
-
-
 def test_plain_push_sum_rejoins_too_and_says_what_mass_it_lost(tmp_path: Path) -> None:
     events = "{at_round: 4, crash: 2, restart_after: 300ms, state: kept}"
     sets = ["delivery=plain", "wait.deadline=400ms", "links={}", "expect={}"]

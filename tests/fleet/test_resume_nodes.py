@@ -68,21 +68,6 @@ def data_rounds(out: Path, node: int, epoch: int) -> list[int]:
     return [round for (round,) in open_run(out).rows(sql)]
 
 
-def test_with_acknowledgements_nothing_is_missing(tmp_path: Path) -> None:
-    out = killed(tmp_path, "delivery: {kind: acknowledged, timeout: 300ms}\n", after_round=8)
-    finished = resume(out)
-    assert finished.exit_code == ExitCode.PASS, finished.result["reasons"]
-    (resumed,) = finished.result["resumed"]
-    for node in range(4):
-        own = resumed["rounds"][str(node)]
-        assert own >= 6
-        assert set(data_rounds(out, node, 1)) >= set(range(own, 30))
-    assert finished.result["weight_sum"] == pytest.approx(1, abs=1e-12)
-    assert finished.result["consensus_distance"] < 1e-4
-    with pytest.raises(InputError, match="has ended with verdict done"):
-        resume(out)
-
-
 def test_what_plain_push_sum_lost_is_named_and_nodes_that_crashed_for_good_stay_down(tmp_path: Path) -> None:
     out = killed(tmp_path, "", "events=[{at_round: 3, crash: 1}]", "failure_detector=oracle", after_round=8)
     finished = resume(out)

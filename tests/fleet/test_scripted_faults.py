@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from netdfl.fleet.run import Finished, run
 from netdfl.record.judge import ExitCode
 from netdfl.scenario.load import loads
@@ -39,50 +37,6 @@ def events(finished: Finished, *kinds: str) -> list[tuple[Any, ...]]:
 def rounds_of(finished: Finished, node: int) -> list[int]:
     rows = finished.run.rows(f"SELECT round FROM metrics WHERE name = 'round_s' AND node = {node} ORDER BY at_s")
     return [round for (round,) in rows]
-
-
-CRASHES = """
-events:
-  - {at_round: 2, crash: 1}
-  - {at_round: 4, crash: 2, restart_after: 200ms, state: kept, rejoin: replay}
-  - {at_round: 5, for: 100ms, pause: 0}
-  - {at_round: 5, slow_down: 3, factor: 2.0}
-"""
-
-
-@pytest.fixture(scope="module")
-def crashed(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    return fleet(tmp_path_factory.mktemp("crashes") / "run", CRASHES)
-
-
-def test_a_planned_crash_is_no_death_and_the_run_passes(crashed: Finished) -> None:
-    assert crashed.exit_code == ExitCode.PASS
-    assert crashed.result["died"] == []
-    assert events(crashed, "died", "failed") == []
-    assert [(node, round) for _, node, round, _ in events(crashed, "crash")] == [(1, 2), (2, 4)]
-    phases = {each["node"]: each["phase"] for each in crashed.run.fleet["nodes"]}
-    assert phases == {0: "finished", 1: "crashed", 2: "finished", 3: "finished"}
-
-
-def test_a_crash_ends_its_node_alone_and_the_oracle_tells_the_others(crashed: Finished) -> None:
-    assert rounds_of(crashed, 1) == [0, 1]
-    assert rounds_of(crashed, 0) == rounds_of(crashed, 3) == list(range(8))
-    told = {(node, details["peer"]) for _, node, _, details in events(crashed, "gone")}
-    assert told >= {(0, 1), (2, 1), (3, 1), (0, 2), (3, 2)}
-
-
-def test_a_restart_with_its_state_goes_on_after_the_last_round_that_it_finished(crashed: Finished) -> None:
-    assert [(node, details) for _, node, _, details in events(crashed, "restart")] == [(2, {"epoch": 1})]
-    assert rounds_of(crashed, 2) == list(range(8))
-    epochs = crashed.run.rows("SELECT DISTINCT round, epoch FROM messages WHERE src = 2 ORDER BY round, epoch")
-    assert {(round, epoch) for round, epoch in epochs if round < 4} == {(round, 0) for round in range(4)}
-    assert {epoch for round, epoch in epochs if round >= 4} <= {1}
-
-
-def test_pauses_and_slow_downs_happen_to_their_node(crashed: Finished) -> None:
-    found = [(kind, node) for kind, node, _, _ in events(crashed, "pause", "resume", "slow_down")]
-    assert sorted(found) == [("pause", 0), ("resume", 0), ("slow_down", 3)]
-    assert found.index(("pause", 0)) < found.index(("resume", 0))
 
 
 def test_of_nodes_that_share_a_process_only_the_crashed_one_ends(tmp_path: Path) -> None:

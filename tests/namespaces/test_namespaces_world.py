@@ -10,11 +10,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from random import Random
 
 import pytest
-
-from tests.soak import leftovers, namespaces_cleanup
 
 FLEET = """
 schema: netdfl/1
@@ -108,8 +105,3 @@ def _child(parent: int, name: str) -> int:
         except OSError:
             continue
     raise LookupError(name)
-
-
-@pytest.mark.parametrize("number", [0, 1], ids=leftovers.ENDS)
-def test_nothing_is_left_after_a_run(number: int) -> None:
-    assert namespaces_cleanup.trial(Random(number + 5), number) is None

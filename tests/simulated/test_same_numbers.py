@@ -13,12 +13,10 @@ from torch import Tensor
 from netdfl.core.types import NodeId
 from netdfl.fleet.build import Blueprint
 from netdfl.fleet.compute import constant
-from netdfl.fleet.evaluation import read_snapshot
-from netdfl.fleet.run import Silent, run
+from netdfl.fleet.run import Silent
 from netdfl.fleet.simulated import SimulatedFleet, exact_arithmetic
 from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
 from netdfl.record.event_log import EventLog
-from netdfl.record.judge import WELL
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.scenario.model.schema import Scenario
@@ -33,7 +31,6 @@ FAMILIES = {
     "push_sum": ("algorithm={name: osgp, lr: 0.1, local_epochs: 1}", "topology={kind: random_push, out_neighbors: 2}"),
     "server": ("algorithm={name: fedavg, lr: 0.1, local_epochs: 1}", "topology={kind: star, participation: 0.5}"),
 }
-NUMBERS = "SELECT node, round, name, value FROM metrics WHERE name NOT LIKE '%\\_s' ESCAPE '\\' ORDER BY ALL"
 
 
 def simulated_models(scenario: Scenario, out: Path) -> dict[NodeId, Tensor]:
@@ -68,22 +65,3 @@ def test_the_simulated_world_equals_function_calls(family: str, tmp_path: Path) 
         ours, theirs = simulated_models(scenario, tmp_path), loopback_models(scenario)
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[i], theirs[i]) for i in ours)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_simulated_world_equals_real_processes(family: str, tmp_path: Path) -> None:
-    numbers, models = [], []
-    for world in ("simulated", "processes"):
-        sets = (*DIGITS, *FAMILIES[family], f"world.kind={world}", "evaluation.keep_models=true")
-        finished = run(small(*sets), out=tmp_path / world)
-        assert finished.result["verdict"] in WELL, finished.result["reasons"]
-        numbers.append(finished.run.rows(NUMBERS))
-        files = sorted((finished.path / "models").iterdir())
-        models.append({path.name: read_snapshot(path) for path in files})
-    assert len(numbers[0]) > 10
-    assert numbers[0] == numbers[1]
-    assert models[0].keys() == models[1].keys()
-    assert len(models[0]) == (5 if family == "server" else 4)
-    for one, other in zip(models[0].values(), models[1].values(), strict=True):
-        assert one.weight == other.weight
-        assert torch.equal(one.x, other.x)
