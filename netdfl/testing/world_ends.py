@@ -126,7 +126,7 @@ def resume_of_a_killed_run(bench: Bench) -> None:
 def replay_of_a_killed_run(bench: Bench) -> None:
     """Resumed, it comes to the event log of a run that was left alone."""
     resume_of_a_killed_run(bench)
-    undisturbed = bench.fleets({"killed-undisturbed": _resumed(bench)})["killed-undisturbed"]
+    undisturbed = bench.fleets({"left-alone": _resumed(bench) | {"checkpoint": {}}})["left-alone"]
     resumed = netdfl.open_run(bench.folder / "killed").result
     assert resumed["event_log_hash"] == undisturbed.result["event_log_hash"]
 

@@ -92,7 +92,7 @@ _BY_MESSAGE: Keys = {"loss_layer": "message"}
 OWN_WORLDS = (
     TestedWorld(
         "simulated",
-        Options(world={"kind": "simulated", "compute": "10ms"}, fleets_at_once=False, rounds_of_seconds=250),
+        Options(world={"kind": "simulated", "compute": "10ms"}, fleets_at_once=False, rounds_of_seconds=120),
         {
             ends.same_numbers_as_simulated: Differs(
                 "it is the measure of the others, and repeats itself to the hash of its event log", ends.repeats_itself
