@@ -54,9 +54,9 @@ class NodeState(NamedTuple):
 
     round: int
     x: Tensor
-    start: Any
-    local: Any
-    mixing: Any
+    start: object
+    local: object
+    mixing: object
     received: Received
     z: Tensor | None = None
 
@@ -146,7 +146,7 @@ class RoundContext(Protocol):
         """Run a server's own work on its model, which may be long, off the event loop."""
         ...
 
-    async def do(self, function: Callable[..., T], *args: Any) -> T:
+    async def do(self, function: Callable[..., T], *args: object) -> T:
         """Run a piece of maths: inline where it is short, off the event loop where it would block it."""
         ...
 

@@ -7,23 +7,26 @@ saved. The loop of the family calls them; nothing here awaits.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.training.base import Extras, Objective, Received, Update
+from netdfl.training.base import Extras, Objective, Received, S, Update
+
+T = TypeVar("T", contravariant=True, default=Any)
 
 
-class Mixed(NamedTuple):
+class Mixed(NamedTuple, Generic[S]):
     """What one step of mixing gives: the new state, the update carried on, and news for the solver."""
 
-    state: Any
+    state: S
     update: Update
     received: Received = Received()
 
 
-class Mixing(Protocol):
+class Mixing(Protocol[S]):
     """How a node's vector meets its neighbors' vectors. The state is a NamedTuple.
 
     `push` says that the matrix in use is the senders' (columns sum to 1: shares of mass), so a late
@@ -35,11 +38,11 @@ class Mixing(Protocol):
         """True for push-sum methods."""
         ...
 
-    def init(self, x: Tensor, view: View) -> Any:
+    def init(self, x: Tensor, view: View) -> S:
         """The state before round 0 at parameters `x`, shape (d,)."""
         ...
 
-    def weight(self, state: Any) -> float:
+    def weight(self, state: S) -> float:
         """The push-sum weight w; 1 for every other method."""
         ...
 
@@ -47,11 +50,11 @@ class Mixing(Protocol):
         """Exchanges in this round: 1; Q for multiple gossip; 0 for a round without communication."""
         ...
 
-    def outgoing(self, state: Any, update: Update, step: int, view: View) -> tuple[Any, Outbox]:
+    def outgoing(self, state: S, update: Update, step: int, view: View) -> tuple[S, Outbox]:
         """What to send in `step`. Payloads are snapshots: later writes to `update` don't reach them."""
         ...
 
-    def mix(self, state: Any, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+    def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> Mixed[S]:
         """Mix what came in `step`; what did not is in `inbox.missing`. `update`'s vectors stay as they are."""
         ...
 
@@ -61,7 +64,7 @@ class ByRows:
 
     push = False
 
-    def weight(self, state: Any) -> float:
+    def weight(self, state: object) -> float:
         """Always 1."""
         return 1.0
 
@@ -89,19 +92,19 @@ class ByShares:
         return 1
 
 
-class Refinement(Protocol):
+class Refinement(Protocol[S]):
     """What a server does with its model by itself, once it has aggregated: long work, off the event loop."""
 
     def alone(self, view: View) -> bool:
         """Whether it is all that happens in the view's round: nobody sends anything."""
         ...
 
-    def refine(self, state: Any, x: Tensor, objective: Objective, view: View) -> tuple[Any, Tensor]:
+    def refine(self, state: S, x: Tensor, objective: Objective, view: View) -> tuple[S, Tensor]:
         """The server's new state (its aggregation's) and model."""
         ...
 
 
-class Aggregation(Protocol):
+class Aggregation(Protocol[S]):
     """How a server and its clients exchange models: the two ends of one round."""
 
     @property
@@ -114,15 +117,15 @@ class Aggregation(Protocol):
         """Whether y_i - w goes to 0 for every client where the method settles; then those that came stand for all."""
         ...
 
-    def init_server(self, x: Tensor, view: View) -> Any:
+    def init_server(self, x: Tensor, view: View) -> S:
         """The server's state before round 0."""
         ...
 
-    def broadcast(self, state: Any, x: Tensor, view: View) -> Outbox:
+    def broadcast(self, state: S, x: Tensor, view: View) -> Outbox:
         """What the server sends to the round's participants."""
         ...
 
-    def aggregate(self, state: Any, x: Tensor, inbox: Inbox, view: View) -> tuple[Any, Tensor]:
+    def aggregate(self, state: S, x: Tensor, inbox: Inbox, view: View) -> tuple[S, Tensor]:
         """The server's new state and model from the reports that came."""
         ...
 
@@ -136,20 +139,18 @@ class Aggregation(Protocol):
 
 
 @runtime_checkable
-class Remembering(Protocol):
+class Remembering(Protocol[S]):
     """An `Aggregation` whose clients keep something between their reports (error feedback)."""
 
-    def init_client(self, x: Tensor, view: View) -> Any:
+    def init_client(self, x: Tensor, view: View) -> S:
         """A client's state before round 0."""
         ...
 
-    def notice(self, state: Any, inbox: Inbox, view: View) -> Any:
+    def notice(self, state: S, inbox: Inbox, view: View) -> S:
         """A client's state once the broadcast came."""
         ...
 
-    def report_from(
-        self, state: Any, update: Update, received: Received, view: View
-    ) -> tuple[Any, Outbox, Tensor, Extras]:
+    def report_from(self, state: S, update: Update, received: Received, view: View) -> tuple[S, Outbox, Tensor, Extras]:
         """A client's new state, what it sends back, and how the server will read that.
 
         The last two are the client's model as the server sees it, shape (d,), and what it will miss of the extras.
@@ -158,9 +159,9 @@ class Remembering(Protocol):
 
 
 @runtime_checkable
-class Counting(Protocol):
+class Counting(Protocol[T]):
     """A mixing that counts what is worth recording every round, beside what all record."""
 
-    def figures(self, state: Any) -> Mapping[str, float]:
+    def figures(self, state: T) -> Mapping[str, float]:
         """Figures by the names of the record's metrics, counted from the start."""
         ...

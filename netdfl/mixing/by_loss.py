@@ -16,16 +16,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Mixed, Mixing
 from netdfl.topology.network import without
-from netdfl.training.base import Update
+from netdfl.training.base import S, Update
 
 BOARD = "board"
 _LARGEST = 1e300
@@ -38,17 +40,17 @@ class Posted(NamedTuple):
     loss: float
 
 
-class ByLossState(NamedTuple):
+class ByLossState(NamedTuple, Generic[S]):
     """The wrapped mixing's state, the newest losses known, one's own by round, and whom this round's shares go to."""
 
-    inner: Any
+    inner: S
     board: Mapping[NodeId, Posted]
     own: Mapping[int, float]
     chosen: tuple[NodeId, ...]
 
 
 def draw_by_loss(
-    apart: Mapping[NodeId, float], candidates: Sequence[NodeId], k: int, temperature: float, noise: Any
+    apart: Mapping[NodeId, float], candidates: Sequence[NodeId], k: int, temperature: float, noise: NDArray[np.float64]
 ) -> tuple[NodeId, ...]:
     """Choose `k` of `candidates` without replacement, or all where there are no more.
 
@@ -80,7 +82,7 @@ class ByLoss:
         """As the wrapped mixing."""
         return self.inner.push
 
-    def init(self, x: Any, view: View) -> ByLossState:
+    def init(self, x: Tensor, view: View) -> ByLossState:
         """Nobody's loss is known."""
         return ByLossState(self.inner.init(x, view), {}, {}, ())
 

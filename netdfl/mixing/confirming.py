@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 from torch import Tensor
 
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Aggregation
-from netdfl.training.base import Received, Update
+from netdfl.training.base import Received, S, Update
 
 UNREAD = "unread"
 
 
-class ConfirmingState(NamedTuple):
+class ConfirmingState(NamedTuple, Generic[S]):
     """The wrapped aggregation's state, and by client the last round it was asked in and the last that was read."""
 
-    inner: Any
+    inner: S
     asked: Mapping[NodeId, int]
     read: Mapping[NodeId, int]
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch import Tensor
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.base import ByRows, Counting, Mixed, Mixing
 from netdfl.mixing.payloads import pack, to_all, vector
-from netdfl.training.base import Update
+from netdfl.training.base import S, Update
 
 OnMissing = Literal["self", "renormalise", "last", "undo"]
 NOTHING_OPEN: Mapping[str, Tensor] = MappingProxyType({})
@@ -159,10 +159,10 @@ class GossipThenStep(Gossip):
 
 
 @dataclass(frozen=True)
-class MultiGossip:
+class MultiGossip(Generic[S]):
     """Q sequential exchanges a round: X+ = W^Q X (DFedSAM-MGS). Wraps any mixing."""
 
-    inner: Mixing
+    inner: Mixing[S]
     num: int
 
     @property
@@ -170,15 +170,15 @@ class MultiGossip:
         """As the wrapped mixing."""
         return self.inner.push
 
-    def init(self, x: Tensor, view: View) -> Any:
+    def init(self, x: Tensor, view: View) -> S:
         """As the wrapped mixing."""
         return self.inner.init(x, view)
 
-    def weight(self, state: Any) -> float:
+    def weight(self, state: S) -> float:
         """As the wrapped mixing."""
         return self.inner.weight(state)
 
-    def figures(self, state: Any) -> Mapping[str, float]:
+    def figures(self, state: S) -> Mapping[str, float]:
         """As the wrapped mixing, where it counts."""
         return self.inner.figures(state) if isinstance(self.inner, Counting) else {}
 
@@ -186,10 +186,10 @@ class MultiGossip:
         """Q times the wrapped mixing's."""
         return self.num * self.inner.num_steps(round, view)
 
-    def outgoing(self, state: Any, update: Update, step: int, view: View) -> tuple[Any, Outbox]:
+    def outgoing(self, state: S, update: Update, step: int, view: View) -> tuple[S, Outbox]:
         """As the wrapped mixing."""
         return self.inner.outgoing(state, update, step, view)
 
-    def mix(self, state: Any, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+    def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """As the wrapped mixing."""
         return self.inner.mix(state, update, inbox, step, view)

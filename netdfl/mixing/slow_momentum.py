@@ -17,19 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.base import Mixed, Mixing
-from netdfl.training.base import Update
+from netdfl.training.base import S, Update
 
 
-class SlowState(NamedTuple):
+class SlowState(NamedTuple, Generic[S]):
     """The base's state, u, and x_0, both of shape (d,)."""
 
-    inner: Any
+    inner: S
     momentum: Tensor
     anchor: Tensor
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,18 +24,18 @@ from netdfl.core.types import Array, Inbox, Message, Outbox, Payload, View
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Refinement
 from netdfl.mixing.payloads import EXTRA, scalar
-from netdfl.training.base import Objective, Received, Update
+from netdfl.training.base import Objective, Received, S, Update
 from netdfl.training.distill import Distiller, Examples, Tuning
 from netdfl.training.guided import HOLDS, INPUTS, LABELS
 
 
-class SyntheticState(NamedTuple):
+class SyntheticState(NamedTuple, Generic[S]):
     """The exchange's own state, the models until they are distilled, D_syn from then on.
 
     `holders`, shape (n,), is 1 for each client that said it holds D_syn.
     """
 
-    inner: Any
+    inner: S
     trajectory: tuple[Tensor, ...]
     synthetic: Mapping[str, Tensor]
     holders: Tensor
@@ -162,6 +162,18 @@ class TunedSynthesis(Synthesis):
         return state, self.tuning.tune(x, objective, examples, view)
 
 
+class _Wrapping(Protocol):
+    """The state of an aggregation around another."""
+
+    @property
+    def inner(self) -> object: ...
+
+    def _replace(self, *, inner: object) -> Self: ...
+
+
+W = TypeVar("W", bound=_Wrapping)
+
+
 @dataclass(frozen=True)
 class Beneath:
     """A refinement of an aggregation that another one wraps: its state is `inner` in the wrapper's."""
@@ -172,7 +184,7 @@ class Beneath:
         """As the refinement says."""
         return self.refinement.alone(view)
 
-    def refine(self, state: Any, x: Tensor, objective: Objective, view: View) -> tuple[Any, Tensor]:
+    def refine(self, state: W, x: Tensor, objective: Objective, view: View) -> tuple[W, Tensor]:
         """Work on the inner state."""
         inner, x = self.refinement.refine(state.inner, x, objective, view)
         return state._replace(inner=inner), x

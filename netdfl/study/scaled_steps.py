@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Generic
 
 from torch import Tensor
 
@@ -15,22 +15,22 @@ from netdfl.algorithms.fitness import chooses
 from netdfl.algorithms.parameters import Momentum, Radius, Sgd, flat
 from netdfl.core.types import View
 from netdfl.core.units import PositiveFloat, PositiveInt
-from netdfl.training.base import LocalData, LocalSolver, Received, Untouched, Update
+from netdfl.training.base import LocalData, LocalSolver, Received, S, Untouched, Update
 
 
 @dataclass(frozen=True)
-class ScaledByWeight(Untouched):
+class ScaledByWeight(Untouched, Generic[S]):
     """A local solver that trains z = x / w itself, so that its steps are as long however small w is."""
 
-    inner: LocalSolver
+    inner: LocalSolver[S]
 
-    def init(self, x: Tensor, view: View) -> Any:
+    def init(self, x: Tensor, view: View) -> S:
         """As the wrapped solver."""
         return self.inner.init(x, view)
 
     def train(
-        self, state: Any, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[Any, Update]:
+        self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[S, Update]:
         """Train z with weight 1, and give back the numerator."""
         state, update = self.inner.train(state, y / weight, received, 1.0, data, view)
         return state, Update(y, update.x * weight)

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from math import nan
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import View
 
-S = TypeVar("S")
+S = TypeVar("S", default=Any)
+"""The state of a part: a NamedTuple of its own."""
 Extras: TypeAlias = Mapping[str, Tensor]
 NO_EXTRAS: Extras = MappingProxyType({})
 
@@ -146,16 +148,16 @@ class Task(Protocol):
         ...
 
 
-class LocalSolver(Protocol):
+class LocalSolver(Protocol[S]):
     """What a node does between two exchanges. Its state is a NamedTuple of tensors and numbers."""
 
-    def init(self, x: Tensor, view: View) -> Any:
+    def init(self, x: Tensor, view: View) -> S:
         """The state before round 0 at parameters `x`."""
         ...
 
     def train(
-        self, state: Any, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> tuple[Any, Update]:
+        self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[S, Update]:
         """Run the local steps from `y` and return the new state and the update.
 
         `weight` is the push-sum weight w: gradients are taken at y / w, steps are made on y. `y` stays
@@ -164,7 +166,7 @@ class LocalSolver(Protocol):
         """
         ...
 
-    def after_mix(self, state: Any, before: Tensor, after: Tensor, received: Received, view: View) -> Any:
+    def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
         """The state once mixing has turned `before` (the round's start) into `after`."""
         ...
 
@@ -177,17 +179,17 @@ class Untouched:
         return state
 
 
-class RoundStart(Protocol):
+class RoundStart(Protocol[S]):
     """Where a local round begins: at the mixed vector itself, or moved from it (Ole, FedInit)."""
 
-    def init(self, x: Tensor, view: View) -> Any:
+    def init(self, x: Tensor, view: View) -> S:
         """The state before round 0."""
         ...
 
-    def begin(self, state: Any, x: Tensor, view: View) -> tuple[Any, Tensor]:
+    def begin(self, state: S, x: Tensor, view: View) -> tuple[S, Tensor]:
         """The vector that the local round starts from: `x` itself, or a new one; `x` stays as it is."""
         ...
 
-    def trained(self, state: Any, update: Update, view: View) -> Any:
+    def trained(self, state: S, update: Update, view: View) -> S:
         """The state once the local round is done."""
         ...

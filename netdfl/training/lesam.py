@@ -10,22 +10,22 @@ the first time has none. Source: FedLESAM (Fan et al. 2024); its published code 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, Update
+from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, S, Update
 from netdfl.training.sgd import along
 from netdfl.training.step_requests import Solving, StepRequests, requested
 from netdfl.training.wrapped import Rows, Wrapped
 
 
-class LesamState(NamedTuple):
+class LesamState(NamedTuple, Generic[S]):
     """The wrapped solver's state, and the server's model of the client's last active round, shape (d,)."""
 
-    inner: Any
+    inner: S
     previous: Tensor | None
 
 

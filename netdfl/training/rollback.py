@@ -8,20 +8,20 @@ and the fleet's optimum with them. The server says whose report it did not read 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import LocalData, LocalSolver, Received, Update
+from netdfl.training.base import LocalData, LocalSolver, Received, S, Update
 from netdfl.training.step_requests import Solving, StepRequests, requested
 
 
-class RollbackState(NamedTuple):
+class RollbackState(NamedTuple, Generic[S]):
     """The wrapped solver's state, the one before the last report, and the round of that; -1: no report yet."""
 
-    inner: Any
-    before: Any
+    inner: S
+    before: S
     round: int
 
 

@@ -18,10 +18,11 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import torch
 
+from netdfl.core.types import Scalar
 from netdfl.training.base import LocalData
 from netdfl.training.classification import Classification, RoundPass
 from netdfl.training.sgd import LocalSteps
@@ -30,7 +31,7 @@ from netdfl.training.stacked_model import StackedModel
 from netdfl.training.step_requests import StepRequests, alone
 
 Batching = Literal["exact", "auto"]
-CallOutcome: TypeAlias = tuple[Any, Exception | None]
+CallOutcome: TypeAlias = tuple[object, Exception | None]
 """What a call returned, or the error that it raised."""
 Way = Literal["stacked", "threads", "alone"]
 
@@ -51,11 +52,11 @@ class Divisible(Protocol):
         """What it trains on."""
         ...
 
-    def __call__(self) -> Any:
+    def __call__(self) -> object:
         """Compute it by itself."""
         ...
 
-    def solve(self) -> StepRequests[Any]:
+    def solve(self) -> StepRequests[object]:
         """The same, with its steps asked for."""
         ...
 
@@ -64,11 +65,11 @@ class Open(NamedTuple):
     """A local round that waits for its steps: its place in the batch, who asks, and what for."""
 
     place: int
-    requests: StepRequests[Any]
+    requests: StepRequests[object]
     steps: LocalSteps
 
 
-def one_by_one(calls: Sequence[Callable[[], Any]]) -> list[CallOutcome]:
+def one_by_one(calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
     """Each call by itself, in this thread."""
     return [_outcome(call) for call in calls]
 
@@ -88,7 +89,7 @@ class Service:
         self._pool: ThreadPoolExecutor | None = None
         self._stacked: dict[int, StackedModel | None] = {}
 
-    def compute(self, calls: Sequence[Callable[[], Any]]) -> list[CallOutcome]:
+    def compute(self, calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
         """The outcome of each call, in order. In `exact` batching none depends on the others."""
         outcomes: dict[int, CallOutcome] = {}
         works: dict[Way, list[Callable[[], dict[int, CallOutcome]]]] = {"stacked": [], "threads": [], "alone": []}
@@ -110,7 +111,7 @@ class Service:
                 outcomes |= found
         return [outcomes[place] for place in range(len(calls))]
 
-    def summary(self) -> Mapping[str, Any]:
+    def summary(self) -> Mapping[str, Scalar]:
         """What was chosen, to be recorded."""
         return {"batching": self.batching, "threads": self.threads, "ways": sorted(self.ways)}
 
@@ -121,7 +122,7 @@ class Service:
 
     # how
 
-    def _way(self, call: Callable[[], Any]) -> Way:
+    def _way(self, call: Callable[[], object]) -> Way:
         data = call.data if isinstance(call, Divisible) else None
         if not isinstance(data, RoundPass) or not len(data.task.samples):
             return "alone"
@@ -146,7 +147,7 @@ class Service:
     def _ask(
         self,
         place: int,
-        requests: StepRequests[Any],
+        requests: StepRequests[object],
         groups: dict[Hashable, list[Open]],
         singles: list[Callable[[], dict[int, CallOutcome]]],
     ) -> dict[int, CallOutcome]:
@@ -188,14 +189,14 @@ def _draws(task: Classification) -> bool:
     return task.model.draws(task.initial(), task.samples.x[: task.batch_size])
 
 
-def _outcome(call: Callable[[], Any]) -> CallOutcome:
+def _outcome(call: Callable[[], object]) -> CallOutcome:
     try:
         return call(), None
     except Exception as error:
         return None, error
 
 
-def _single(place: int, call: Callable[[], Any]) -> dict[int, CallOutcome]:
+def _single(place: int, call: Callable[[], object]) -> dict[int, CallOutcome]:
     return {place: _outcome(call)}
 
 

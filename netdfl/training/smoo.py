@@ -12,13 +12,13 @@ Source: FedSMOO (Sun et al. 2023) and its public code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, Update
+from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, S, Update
 from netdfl.training.sgd import along
 from netdfl.training.step_requests import Solving, StepRequests, requested
 from netdfl.training.wrapped import Rows, Wrapped
@@ -26,10 +26,10 @@ from netdfl.training.wrapped import Rows, Wrapped
 PERTURBATION, DUAL = "perturbation", "dual"
 
 
-class SmooState(NamedTuple):
+class SmooState(NamedTuple, Generic[S]):
     """The wrapped solver's state, the client's dual mu_i, and s_K where that is taken from it; of shape (d,)."""
 
-    inner: Any
+    inner: S
     dual: Tensor
     last: Tensor | None
 

@@ -8,45 +8,51 @@ many steps it took, and returns its state and update. Computed by itself, or bes
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from netdfl.core.types import View
-    from netdfl.training.base import LocalData, Received, Update
+    from netdfl.training.base import LocalData, LocalSolver, Received, Update
 
 R = TypeVar("R")
+S = TypeVar("S", default=Any)
 StepResult: TypeAlias = "tuple[Tensor, int]"
 StepRequests: TypeAlias = Generator[Callable[[], StepResult], StepResult, R]
 """Yields calls that give (vector, number of steps), gets what they gave, returns an R."""
 
 
 @runtime_checkable
-class RequestsSteps(Protocol):
+class RequestsSteps(Protocol[S]):
     """A local solver that asks for its steps. See `LocalSolver`."""
 
     def solve(
-        self, state: Any, y: Tensor, received: Received, weight: float, data: LocalData, view: View
-    ) -> StepRequests[tuple[Any, Update]]:
+        self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> StepRequests[tuple[S, Update]]:
         """As `LocalSolver.train`."""
         ...
 
 
-def requested(solver: Any, *args: Any) -> StepRequests[tuple[Any, Update]]:
-    """What `solver.train(*args)` gives; its steps are asked for, where it asks and has no `train` of its own."""
+def requested(
+    solver: LocalSolver[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+) -> StepRequests[tuple[S, Update]]:
+    """What `solver.train` gives; its steps are asked for, where it asks and has no `train` of its own."""
     if isinstance(solver, RequestsSteps) and getattr(type(solver), "train", Solving.train) is Solving.train:
-        return (yield from solver.solve(*args))
-    trained: tuple[Any, Update] = solver.train(*args)
-    return trained
+        return (yield from solver.solve(state, y, received, weight, data, view))
+    return solver.train(state, y, received, weight, data, view)
 
 
 class Solving:
     """Gives a solver that asks the `train` that every solver has."""
 
-    def train(self: RequestsSteps, *args: Any) -> tuple[Any, Update]:
+    def train(
+        self: RequestsSteps[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[S, Update]:
         """Compute by itself whatever `solve` asks for."""
-        return alone(self.solve(*args))
+        return alone(self.solve(state, y, received, weight, data, view))
 
 
 def alone(requests: StepRequests[R], ran: StepResult | None = None) -> R:

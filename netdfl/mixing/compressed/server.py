@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,17 +27,17 @@ from netdfl.mixing.base import Aggregation
 from netdfl.mixing.compressed.copies import Heard, Reference
 from netdfl.mixing.compressed.references import Differences, address, compress
 from netdfl.mixing.payloads import CODE, EXTRA, MODEL, encoded_vector, pack, some_nodes, to_all, unpack_encoded
-from netdfl.training.base import Extras, Received, Update
+from netdfl.training.base import Extras, Received, S, Update
 
 Feedback = Literal["plain", "ef14", "ef21"]
 UP = 1
 SAID = "said."
 
 
-class HubState(NamedTuple):
+class HubState(NamedTuple, Generic[S]):
     """The wrapped aggregation's state, and what is known of the clients' references (EF21)."""
 
-    inner: Any
+    inner: S
     heard: Heard
 
 
