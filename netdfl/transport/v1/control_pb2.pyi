@@ -49,22 +49,22 @@ class Order(_message.Message):
     def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., recover: _Optional[_Union[Recover, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("node_id", "role", "pid", "address", "scenario_hash", "protocol_version", "epoch")
-    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("node", "role", "pid", "address", "scenario_hash", "protocol_version", "epoch")
+    NODE_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     SCENARIO_HASH_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    node_id: int
+    node: int
     role: str
     pid: int
     address: str
     scenario_hash: str
     protocol_version: int
     epoch: int
-    def __init__(self, node_id: _Optional[int] = ..., role: _Optional[str] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ..., scenario_hash: _Optional[str] = ..., protocol_version: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, node: _Optional[int] = ..., role: _Optional[str] = ..., pid: _Optional[int] = ..., address: _Optional[str] = ..., scenario_hash: _Optional[str] = ..., protocol_version: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Progress(_message.Message):
     __slots__ = ("round", "ended", "train_loss", "at_ns", "bytes_sent", "messages")
@@ -149,12 +149,12 @@ class Crashed(_message.Message):
     def __init__(self, at_ns: _Optional[int] = ..., round: _Optional[int] = ..., source: _Optional[int] = ..., at_round: _Optional[int] = ..., state: _Optional[str] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class Evaluated(_message.Message):
-    __slots__ = ("round", "json")
+    __slots__ = ("round", "figures")
     ROUND_FIELD_NUMBER: _ClassVar[int]
-    JSON_FIELD_NUMBER: _ClassVar[int]
+    FIGURES_FIELD_NUMBER: _ClassVar[int]
     round: int
-    json: str
-    def __init__(self, round: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
+    figures: str
+    def __init__(self, round: _Optional[int] = ..., figures: _Optional[str] = ...) -> None: ...
 
 class Bye(_message.Message):
     __slots__ = ("reason",)
@@ -163,12 +163,12 @@ class Bye(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class ProbeReply(_message.Message):
-    __slots__ = ("id", "json")
+    __slots__ = ("id", "account")
     ID_FIELD_NUMBER: _ClassVar[int]
-    JSON_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
     id: int
-    json: str
-    def __init__(self, id: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
+    account: str
+    def __init__(self, id: _Optional[int] = ..., account: _Optional[str] = ...) -> None: ...
 
 class Peers(_message.Message):
     __slots__ = ("addresses",)
@@ -192,22 +192,22 @@ class Start(_message.Message):
     def __init__(self, start_ns: _Optional[int] = ..., catch_up: _Optional[int] = ...) -> None: ...
 
 class Gone(_message.Message):
-    __slots__ = ("node_id", "reason")
-    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("node", "reason")
+    NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    node_id: int
+    node: int
     reason: str
-    def __init__(self, node_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, node: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Returned(_message.Message):
-    __slots__ = ("node_id", "address", "epoch")
-    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("node", "address", "epoch")
+    NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    node_id: int
+    node: int
     address: str
     epoch: int
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Evaluate(_message.Message):
     __slots__ = ("round", "paths")
