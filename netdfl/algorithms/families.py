@@ -112,7 +112,7 @@ def joining_state(initial: Tensor, z: Tensor, weight: int | None, alg: Algorithm
     return state._replace(x=z.new_zeros(z.shape), mixing=_without_mass(mixing), z=z)
 
 
-def _without_mass(mixing: Any) -> Any:
+def _without_mass(mixing: Any) -> object:
     """A push-sum state with w = 0; one that wraps another holds it as `inner`."""
     if "weight" in mixing._fields:
         return mixing._replace(weight=0.0)

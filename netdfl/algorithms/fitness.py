@@ -25,11 +25,11 @@ class Misfit(NamedTuple):
     remedy: str
 
 
-Fits: TypeAlias = Callable[[Mapping[str, Any], Network, int], Iterator[Misfit]]
+Fits: TypeAlias = Callable[[Mapping[str, object], Network, int], Iterator[Misfit]]
 """(parameters, network, number of rounds): every reason why they do not go together."""
 
 
-Warns: TypeAlias = Callable[[Mapping[str, Any], int], Iterator[str]]
+Warns: TypeAlias = Callable[[Mapping[str, object], int], Iterator[str]]
 """(parameters, number of rounds): what a run would do that nobody wants, a sentence each, parameter first."""
 
 
@@ -79,13 +79,13 @@ def ends_apart(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
         yield f"algorithm.every: {what} after the last exact average, so the nodes end with models of their own"
 
 
-def nesterov_acts(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
+def nesterov_acts(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
     """Nesterov's form is asked for together with momentum."""
     if params["nesterov"] and not params["momentum"]:
         yield "algorithm.nesterov: it is a form of momentum, and momentum is 0: give momentum, like 0.9"
 
 
-def slow_rounds(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
+def slow_rounds(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
     """What `ends_apart` and `nesterov_acts` say."""
     yield from ends_apart(params, num_rounds)
     yield from nesterov_acts(params, num_rounds)
@@ -118,7 +118,7 @@ def chooses(params: Mapping[str, Any], network: Network, num_rounds: int) -> Ite
     yield Misfit("neighbors", f"nothing is left to choose: no node has more than {most} out-neighbors", remedy)
 
 
-def pairs_can_meet(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
+def pairs_can_meet(params: Mapping[str, object], network: Network, num_rounds: int) -> Iterator[Misfit]:
     """Links work both ways, and those inside a half are left out on purpose alone."""
     topology = network.topology
     for round in range(min(num_rounds, ROUNDS) if topology.time_varying else 1):

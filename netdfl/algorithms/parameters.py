@@ -62,7 +62,7 @@ def flat(function: Callable[..., T]) -> Callable[..., T]:
     records: dict[str, Any] = {name: p.default for name, p in signature.parameters.items() if is_dataclass(p.default)}
 
     @wraps(function)
-    def build(*context: Any, **given: Any) -> T:
+    def build(*context: object, **given: object) -> T:
         for name, record in records.items():
             own = {field.name: given.pop(field.name) for field in fields(record) if field.name in given}
             given[name] = replace(record, **replaced(own))
@@ -78,7 +78,7 @@ def flat(function: Callable[..., T]) -> Callable[..., T]:
     return build
 
 
-def replaced(given: Mapping[str, Any]) -> dict[str, Any]:
+def replaced(given: Mapping[str, object]) -> dict[str, object]:
     """`given`, and None for each default that something in it replaces."""
     return {**{other: None for name, other in REPLACES.items() if given.get(name) is not None}, **given}
 

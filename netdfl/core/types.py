@@ -13,7 +13,10 @@ NodeId: TypeAlias = int
 Edge: TypeAlias = tuple[NodeId, NodeId]
 Scalar: TypeAlias = "int | float | str | bool | Sequence[Scalar] | Mapping[str, Scalar] | None"
 
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
+Json: TypeAlias = Mapping[str, Any]
+"""A JSON object that is read by its keys: its writer knows its form."""
+
+_EMPTY: Json = MappingProxyType({})
 
 
 class Kind(StrEnum):

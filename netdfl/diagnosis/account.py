@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self, TypeAlias
 
-from netdfl.core.types import Kind, NodeId
+from netdfl.core.types import Json, Kind, NodeId
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
 from netdfl.node.ledger import EdgeCount, MessageKey, NodeLedger, Settled
@@ -92,12 +92,12 @@ class Account:
     edges: Mapping[NodeId, EdgeAccount] = field(default_factory=dict)
     stack: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
+    def from_json(cls, data: Json) -> Self:
         """What `to_json` gave, through JSON or not."""
         wait = data["wait"]
         edges = {int(dst): EdgeAccount(**_edge(edge)) for dst, edge in data["edges"].items()}
@@ -106,13 +106,13 @@ class Account:
         return cls(**own | {"wait": None if wait is None else WaitAccount(**_wait(wait))})
 
 
-def _wait(data: Mapping[str, Any]) -> dict[str, Any]:
+def _wait(data: Json) -> Json:
     tuples = {key: tuple(data[key]) for key in ("have", "left_out", "undecided")}
     sources = None if data["sources"] is None else tuple(data["sources"])
     return dict(data) | tuples | {"what": What(data["what"]), "sources": sources}
 
 
-def _edge(data: Mapping[str, Any]) -> dict[str, Any]:
+def _edge(data: Json) -> Json:
     flying = tuple((tuple(key), sent_ns) for key, sent_ns in data["flying"])
     runs = tuple((kind, epoch, tuple((tuple(a), tuple(b)) for a, b in runs)) for kind, epoch, runs in data["slots"])
     settled = {name: tuple((tuple(key), *rest) for key, *rest in data[name]) for name in ("last", "lost")}

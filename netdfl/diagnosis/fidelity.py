@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from netdfl.core.clock import NS_PER_S, Clock
-from netdfl.core.types import NodeId, Scalar
+from netdfl.core.types import Json, NodeId, Scalar
 from netdfl.record.run import Run
 
 EVENT = "fidelity"
@@ -105,7 +105,7 @@ class Meter:
 class FidelityVerdict(NamedTuple):
     """What goes into `result.json`, and, in a sentence, what was past the bound; empty where nothing was."""
 
-    summary: dict[str, Any] | None
+    summary: Json | None
     missed: str
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.types import Edge, NodeId
+from netdfl.core.types import Edge, Json, NodeId
 from netdfl.diagnosis import words
 
 DEADLINE = "wait.deadline: auto"
@@ -103,7 +103,7 @@ class Finding:
             "text": self.text,
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """What `result.json` holds of it."""
         return {
             "text": self.text,
@@ -124,7 +124,7 @@ class Finding:
         }
 
 
-def by_verdict(findings: Mapping[Any, Finding] | list[Finding]) -> dict[str, list[dict[str, Any]]]:
+def by_verdict(findings: Mapping[Any, Finding] | list[Finding]) -> dict[str, list[Json]]:
     """Findings as `result.json` lists them: confirmed `deadlocks`, and all other `stalls`."""
     listed = list(findings.values()) if isinstance(findings, Mapping) else findings
     deadlocks = [f.to_json() for f in listed if f.cause is Cause.DEADLOCK and not f.suspected and not f.over]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from netdfl.core.types import Json
 from netdfl.record.run import Run
 
 MOST_MESSAGES = 12
 
 
-def with_messages(run: Run, findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def with_messages(run: Run, findings: Sequence[Json]) -> list[Json]:
     """Each of `findings` with the last messages on the edges of its witness, both ways, before it was found."""
     return [{**finding, "messages": _last(run, finding)} for finding in findings]
 
 
-def _last(run: Run, finding: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _last(run: Run, finding: Json) -> list[Json]:
     edges = [way for a, b in finding["witness"] for way in ((a, b), (b, a))]
     if not edges:
         return []

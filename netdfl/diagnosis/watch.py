@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.diagnosis.finding import Finding, by_verdict
 from netdfl.diagnosis.snapshot import Snapshot
 
@@ -118,7 +117,7 @@ class Watch:
         """Everything found, in the order in which it was found."""
         return sorted([*self.closed, *self.open], key=lambda finding: finding.found_ns)
 
-    def to_result(self) -> Mapping[str, list[dict[str, Any]]]:
+    def to_result(self) -> Mapping[str, list[Json]]:
         """`deadlocks` and `stalls` of `result.json`."""
         return by_verdict(self.findings)
 

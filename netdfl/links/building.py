@@ -18,7 +18,7 @@ from netdfl.links.rules.state import LinkState
 from netdfl.links.rules.tcp import Tcp, TcpTable
 from netdfl.links.schedule.active_changes import UNSAID, Effective, Piece
 
-_NO_RULE: Mapping[str, Any] = {
+_NO_RULE: Mapping[str, object] = {
     "loss": None,
     "latency": constant(delay=0),
     "rate": Shape(None),
@@ -92,7 +92,7 @@ class Maker:
             return Latency(seed, value, rounds=_table(pieces, key, self._delay))
         return Reorder(seed, value)
 
-    def _delay(self, now: Effective) -> tuple[Any, float]:
+    def _delay(self, now: Effective) -> tuple[object, float]:
         return (None if now.value is UNSAID else self.value("latency", now.value), now.scale)
 
 
@@ -114,7 +114,7 @@ def _speed(now: Effective) -> tuple[float | None, float]:
     return (None if now.value is UNSAID else now.value.build().rate_bps, now.scale)
 
 
-def _table(pieces: Sequence[Piece], key: str, read: Callable[[Effective], Any]) -> ByRound[Any] | None:
+def _table(pieces: Sequence[Piece], key: str, read: Callable[[Effective], object]) -> ByRound[Any] | None:
     if not any(key in piece.values for piece in pieces):
         return None
     return ByRound([(piece.start, read(piece.values[key]) if key in piece.values else None) for piece in pieces])

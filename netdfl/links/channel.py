@@ -95,7 +95,7 @@ class Links:
                     seen.add((event.blocks, keys))
                     self._changing.add(event.blocks, keys)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = {name: getattr(self, name) for name in self.__slots__}
         return {**state, "_streams": self._streams.seed}
 

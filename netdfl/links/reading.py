@@ -20,7 +20,7 @@ def nearest(name: str, names: Sequence[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"choose one of {', '.join(sorted(names)) or '(none is defined)'}"
 
 
-def read_parameters(function: Callable[..., Any], written: Mapping[str, Any], what: str) -> dict[str, Any]:
+def read_parameters(function: Callable[..., object], written: Mapping[str, object], what: str) -> dict[str, Any]:
     """The keyword arguments for `function`, in base units.
 
     A quantity is read from its string; a bare number is taken to be in base units already. Raises
@@ -39,7 +39,7 @@ def read_parameters(function: Callable[..., Any], written: Mapping[str, Any], wh
     return {name: read_value(hints[name], value, f"{what} {name.rstrip('_')}") for name, value in written.items()}
 
 
-def read_value(annotation: Any, value: Any, what: str) -> Any:
+def read_value(annotation: object, value: object, what: str) -> object:
     """`value` as `annotation` says. Raises ValueError that begins with `what`."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
@@ -59,7 +59,7 @@ def read_value(annotation: Any, value: Any, what: str) -> Any:
     return _read_plain(annotation, value, what)
 
 
-def _read_plain(kind: Any, value: Any, what: str) -> Any:
+def _read_plain(kind: Any, value: Any, what: str) -> object:
     if isinstance(kind, type) and issubclass(kind, StrEnum) and value in list(kind):
         return kind(value)
     accepted = (int, float) if kind is float else kind
@@ -70,7 +70,7 @@ def _read_plain(kind: Any, value: Any, what: str) -> Any:
     return value
 
 
-def _read_marked(kind: Any, marks: Sequence[Any], value: Any, what: str) -> Any:
+def _read_marked(kind: object, marks: Sequence[object], value: Any, what: str) -> object:
     quantity = next((mark for mark in marks if isinstance(mark, Quantity)), None)
     if quantity is not None and (isinstance(value, str) or quantity.name == "probability"):
         try:
@@ -96,7 +96,7 @@ def _check_bound(bound: Bound, value: float, what: str) -> None:
             raise ValueError(f"{what} = {value} must be {words} {limit:g}")
 
 
-def _read_union(kinds: Sequence[Any], value: Any, what: str) -> Any:
+def _read_union(kinds: Sequence[object], value: object, what: str) -> object:
     mistakes = []
     for kind in kinds:
         try:

@@ -27,7 +27,7 @@ from netdfl.links.selectors import Groups, Selector, is_edges, parse_edges, pars
 class LinkKey:
     """One key of a link: its table, the key that chooses in it, the default, and the short form's parameter."""
 
-    table: Mapping[str, Callable[..., Any]]
+    table: Mapping[str, Callable[..., object]]
     key: str
     default: str
     short: str
@@ -52,7 +52,7 @@ LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
 class Buildable(Protocol):
     """A chosen part, as a scenario's own model of it."""
 
-    def build(self, *context: Any) -> Any:
+    def build(self, *context: object) -> object:
         """Call the part with `context` and the parameters that the scenario wrote."""
         ...
 
@@ -66,10 +66,10 @@ class Chosen:
 
     slot: str
     means: object
-    make: Callable[..., Any] = field(compare=False, repr=False)
-    shared: Any = field(compare=False, repr=False)
+    make: Callable[..., object] = field(compare=False, repr=False)
+    shared: object = field(compare=False, repr=False)
 
-    def build(self, *context: Any) -> Any:
+    def build(self, *context: object) -> object:
         """The part; for a loss model, `context` is the link's seed."""
         return self.make(*context) if self.slot == "loss" else self.shared
 
@@ -88,7 +88,7 @@ def choose(slot: str, value: object) -> Chosen | None:
     return Chosen(slot, means, make, make(0) if slot == "loss" else make())
 
 
-def _read_part(slot: str, value: object) -> tuple[object, Callable[..., Any]]:
+def _read_part(slot: str, value: object) -> tuple[object, Callable[..., object]]:
     table = SLOTS[slot]
     written = dict(value) if isinstance(value, Mapping) else {table.short: value}
     name = str(written.pop(table.key, table.default))
@@ -125,12 +125,12 @@ class LinksSpec:
 
     __slots__ = ("_links", "_nodes", "groups", "num_nodes")
 
-    def __init__(self, block: Mapping[str, Mapping[str, Any]], groups: Groups, num_nodes: int) -> None:
+    def __init__(self, block: Mapping[str, Mapping[str, object]], groups: Groups, num_nodes: int) -> None:
         """Read all of `block`. Raises ValueError that begins with the entry's selector."""
         self.groups = groups
         self.num_nodes = num_nodes
-        self._links: list[tuple[Selector, dict[str, Any]]] = []
-        self._nodes: list[tuple[int, frozenset[NodeId], dict[str, Any]]] = []
+        self._links: list[tuple[Selector, dict[str, object]]] = []
+        self._nodes: list[tuple[int, frozenset[NodeId], dict[str, object]]] = []
         for text, entry in block.items():
             try:
                 self._read(text, entry)
@@ -139,7 +139,7 @@ class LinksSpec:
         self._links.sort(key=lambda item: item[0].rank)
         self._nodes.sort(key=lambda item: item[0])
 
-    def _read(self, text: str, entry: Mapping[str, Any]) -> None:
+    def _read(self, text: str, entry: Mapping[str, object]) -> None:
         default, edges = text == "default", is_edges(text)
         allowed = LINK_KEYS + NODE_KEYS if default else LINK_KEYS if edges else NODE_KEYS
         for key in entry:
@@ -176,7 +176,7 @@ class LinksSpec:
         return NodeSpec(**values)
 
 
-def _read_key(key: str, value: Any) -> Any:
+def _read_key(key: str, value: object) -> object:
     if key != "state":
         part = choose(key, value)
         if part is not None and SLOTS[key] is _RATE and getattr(part.build(), "rate_bps", None) == 0:
@@ -187,6 +187,6 @@ def _read_key(key: str, value: Any) -> Any:
     return value
 
 
-def resolve(block: Mapping[str, Mapping[str, Any]], groups: Groups, num_nodes: int, edge: Edge) -> LinkSpec:
+def resolve(block: Mapping[str, Mapping[str, object]], groups: Groups, num_nodes: int, edge: Edge) -> LinkSpec:
     """The rules of `edge` by the parsed `links:` block."""
     return LinksSpec(block, groups, num_nodes).link(edge)

@@ -24,7 +24,7 @@ S = TypeVar("S")
 HEADER = "netdfl-state/1"
 
 
-def save_state(state: Any, path: str | Path) -> None:
+def save_state(state: object, path: str | Path) -> None:
     """Write `state` to `path`, durably and at once.
 
     A state is made of NamedTuples, tuples, lists, dicts with int or str keys, tensors, numbers,
@@ -37,7 +37,7 @@ def save_state(state: Any, path: str | Path) -> None:
     write_whole(Path(path), save(arrays, {HEADER: json.dumps(structure)}), durable=True)
 
 
-def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> Any:
+def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> object:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, Tensor):
@@ -92,7 +92,7 @@ class _Reader:
     def __init__(self, path: str, tensors: list[Tensor], types: dict[str, Any]) -> None:
         self.path, self.tensors, self.types = path, tensors, types
 
-    def restore(self, node: Any, like: Any, where: str) -> Any:
+    def restore(self, node: object, like: object, where: str) -> Any:
         if not isinstance(node, dict):
             return node
         if "tensor" in node:
@@ -107,12 +107,12 @@ class _Reader:
         read = [self.restore(v, alike[i], f"{where}[{i}]") for i, v in enumerate(items)]
         return tuple(read) if kind == "tuple" else read
 
-    def _tensor(self, tensor: Tensor, like: Any, where: str) -> Tensor:
+    def _tensor(self, tensor: Tensor, like: object, where: str) -> Tensor:
         if isinstance(like, Tensor) and (tensor.shape, tensor.dtype) != (like.shape, like.dtype):
             raise self._mismatch(where, f"{like.dtype} {list(like.shape)}", f"{tensor.dtype} {list(tensor.shape)}")
         return tensor
 
-    def _named(self, name: str, fields: dict[str, Any], like: Any, where: str) -> Any:
+    def _named(self, name: str, fields: dict[str, object], like: Any, where: str) -> object:
         kind = self.types.get(name) or self._beside(name)
         expected = type(like) if _is_named(like) else kind
         if kind is None or kind is not expected or set(kind._fields) != set(fields):
@@ -135,7 +135,7 @@ class _Reader:
         )
 
 
-def _is_named(value: Any) -> bool:
+def _is_named(value: object) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
@@ -143,11 +143,11 @@ def _name(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _types(like: Any) -> dict[str, Any]:
+def _types(like: object) -> dict[str, object]:
     return {_name(type(part)): type(part) for part in _parts(like) if _is_named(part)}
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _parts(value: object) -> Iterator[object]:
     yield value
     if isinstance(value, tuple | list):
         for item in value:

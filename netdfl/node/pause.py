@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from typing import Any
 
 
 class Gate:
@@ -14,10 +13,10 @@ class Gate:
     def __init__(self) -> None:
         """Begin open."""
         self.closed = False
-        self.coroutine: Coroutine[Any, Any, None] | None = None
+        self.coroutine: Coroutine[object, None, None] | None = None
         self._opened: asyncio.Future[None] | None = None
 
-    async def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    async def run(self, coroutine: Coroutine[object, None, None]) -> None:
         """Run `coroutine`; while the gate is closed, what it waits for may come, but it does not go on."""
         self.coroutine = coroutine
         await _Steps(self, coroutine)
@@ -32,7 +31,7 @@ class Gate:
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
 
-    def until_open(self) -> Generator[Any, None, None]:
+    def until_open(self) -> Generator[object, None, None]:
         """Wait, as `yield from`, until the gate is open."""
         while self.closed:
             self._opened = asyncio.get_running_loop().create_future()
@@ -42,11 +41,11 @@ class Gate:
 class _Steps(Awaitable[None]):
     """A coroutine, driven step by step through a gate."""
 
-    def __init__(self, gate: Gate, coroutine: Coroutine[Any, Any, None]) -> None:
+    def __init__(self, gate: Gate, coroutine: Coroutine[object, None, None]) -> None:
         self.gate, self.coroutine = gate, coroutine
 
-    def __await__(self) -> Generator[Any, None, None]:
-        step: Callable[[], Any] = partial(self.coroutine.send, None)
+    def __await__(self) -> Generator[object, None, None]:
+        step: Callable[[], object] = partial(self.coroutine.send, None)
         ending = False
         while True:
             try:

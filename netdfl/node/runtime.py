@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from netdfl.algorithms.base import Algorithm, LocalRound, NodeState
 from netdfl.algorithms.families import FAMILIES, first_state
@@ -192,7 +192,7 @@ class Node:
             return state
         return await self.worker.run("refine", state.refine, alg, self.task.objective, view)
 
-    async def do(self, function: Callable[..., T], *args: Any) -> T:
+    async def do(self, function: Callable[..., T], *args: object) -> T:
         """Inline where the vector is short, in the worker where it would block the loop.
 
         A message of the inbox that turns out to be malformed is refused, and the rest is mixed.
@@ -205,7 +205,7 @@ class Node:
             except MessageError as error:
                 args = self._refuse(error, args)
 
-    def _refuse(self, error: MessageError, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _refuse(self, error: MessageError, args: tuple[object, ...]) -> tuple[object, ...]:
         inbox = next((arg for arg in args if isinstance(arg, Inbox)), Inbox())
         culprit = next((message for message in inbox if message is error.message), None)
         if culprit is None:

@@ -11,14 +11,14 @@ from threading import Thread
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
-Compute: TypeAlias = Callable[[Sequence[Callable[[], Any]]], Sequence[tuple[Any, BaseException | None]]]
+Compute: TypeAlias = Callable[[Sequence[Callable[[], object]]], Sequence[tuple[object, BaseException | None]]]
 """Gives what each of some calls returned, or the error that it raised."""
 
 
 class Worker(Protocol):
     """Runs functions for a node. `what` names the work, for the model of its time."""
 
-    async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
+    async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
         """Run `function(*args)` and return its result."""
         ...
 
@@ -39,7 +39,7 @@ class ThreadWorker:
         self._threads: list[Thread] = []
         self._under_way = 0
 
-    async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
+    async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
         """Run in a thread, in order of submission."""
         if self._under_way >= len(self._threads) < self._most:
             thread = Thread(target=self._work, name="train", daemon=True)
@@ -94,7 +94,7 @@ class BatchWorker(ThreadWorker):
             self._jobs.put(None)
         return jobs
 
-    def _outcomes(self, jobs: Sequence[_Job]) -> Sequence[tuple[Any, BaseException | None]]:
+    def _outcomes(self, jobs: Sequence[_Job]) -> Sequence[tuple[object, BaseException | None]]:
         try:
             return self._compute([job.function for job in jobs])
         except BaseException as error:
@@ -106,16 +106,16 @@ class _Job:
 
     __slots__ = ("done", "function", "loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, function: Callable[[], Any]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
         self.loop, self.function, self.done = loop, function, loop.create_future()
 
-    def end(self, result: Any, error: BaseException | None) -> None:
+    def end(self, result: object, error: BaseException | None) -> None:
         """Tell the loop, from the thread."""
         with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
             self.loop.call_soon_threadsafe(settle, self.done, result, error)
 
 
-def settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def settle(done: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
     """Give a future its outcome, unless it has one: whoever waited may have been cancelled."""
     if done.done():
         return
@@ -125,7 +125,7 @@ def settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) 
         done.set_exception(error)
 
 
-def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def _outcome(function: Callable[[], object]) -> tuple[object, BaseException | None]:
     try:
         return function(), None
     except BaseException as error:

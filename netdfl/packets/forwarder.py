@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heappush
 from typing import Any, cast
 
-from netdfl.core.types import Edge, Kind, NodeId
+from netdfl.core.types import Edge, Json, Kind, NodeId
 from netdfl.links.channel import Links
 from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path
@@ -201,7 +201,7 @@ class Forwarder:
         return 0
 
 
-def _counts(lanes: Sequence[Lane]) -> dict[str, Any]:
+def _counts(lanes: Sequence[Lane]) -> Json:
     dropped: Counter[str] = Counter()
     for lane in lanes:
         dropped.update(lane.dropped)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from netdfl.core.errors import MachineError, RunError
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.packets.tun import NamespaceAddress
 
 MOST_LATE_NS = 16_777_216
@@ -74,7 +74,7 @@ class PacketNetwork:
         if self.process.stdout is not None:
             self.process.stdout.close()
 
-    def _tell(self, command: Mapping[str, Any]) -> None:
+    def _tell(self, command: Json) -> None:
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(command).encode() + b"\n")
@@ -82,12 +82,12 @@ class PacketNetwork:
         except (BrokenPipeError, ValueError):
             raise RunError("the process that carries the packets ended; its own words are above") from None
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self) -> Json:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             raise RunError("the process that carries the packets ended; its own words are above")
-        answer: dict[str, Any] = json.loads(line)
+        answer: Json = json.loads(line)
         return answer
 
     def __enter__(self) -> Self:

@@ -27,6 +27,7 @@ from typing import Any
 
 from netdfl.core.errors import InputError
 from netdfl.core.orphans import follow_parent
+from netdfl.core.types import Json
 
 
 def main() -> None:
@@ -59,7 +60,7 @@ def main() -> None:
     engine.close()
 
 
-def _open(plan: dict[str, Any]) -> Any:
+def _open(plan: Json) -> Any:
     from netdfl.packets.engines import open_engine
     from netdfl.packets.netns import leave_host
     from netdfl.scenario.load import loads
@@ -84,7 +85,7 @@ def _hurry() -> None:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
 
 
-def _commands() -> Iterator[dict[str, Any]]:
+def _commands() -> Iterator[Json]:
     """The launcher's lines; read unbuffered, so that poll sees what is left."""
     rest = b""
     while data := os.read(0, 1 << 16):
@@ -92,7 +93,7 @@ def _commands() -> Iterator[dict[str, Any]]:
         yield from (json.loads(line) for line in lines)
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _say(answer: Json) -> None:
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

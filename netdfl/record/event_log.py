@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby, zip_longest
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from xxhash import xxh3_64_intdigest, xxh3_128
 
@@ -25,7 +25,7 @@ _message = "message {}->{} {} {}.{}.{}.{}".format
 _end = "{} {} {} {} {}".format
 _metric = "metric {} {} {}".format
 _MESSAGE_FIELDS = 7
-_Entry: TypeAlias = tuple[int, tuple[Any, ...], tuple[Any, ...]]
+_Entry: TypeAlias = tuple[int, tuple[object, ...], tuple[object, ...]]
 """(when, what it is about, the rest), not yet as text: most of that is made in one go."""
 _at = itemgetter(0)
 

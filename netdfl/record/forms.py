@@ -88,7 +88,7 @@ def _rectangular(partition: PartitionForm) -> PartitionForm:
 GRAPH: TypeAdapter[GraphForm] = TypeAdapter(Annotated[GraphForm, AfterValidator(_within)])
 PARTITION: TypeAdapter[PartitionForm] = TypeAdapter(Annotated[PartitionForm, AfterValidator(_rectangular)])
 FLEET: TypeAdapter[FleetForm] = TypeAdapter(FleetForm)
-RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, object])
 
 
 _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
@@ -118,7 +118,7 @@ def read_details(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_list(text: str | None) -> list[Any]:
+def read_list(text: str | None) -> list[object]:
     """A list in a column; an empty one where there is none."""
     try:
         found = from_json(text) if text else []

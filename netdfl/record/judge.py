@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from netdfl.core.errors import InputError
 from netdfl.core.fates import NOT_DELIVERED
@@ -85,7 +85,7 @@ class Judgement(NamedTuple):
     exit_code: ExitCode
 
 
-def judge(findings: Findings, expect: Mapping[str, Any]) -> Judgement:
+def judge(findings: Findings, expect: Mapping[str, object]) -> Judgement:
     """Judge a run by its defaults and by `expect`, an entry of which replaces its default.
 
     What ends well is `pass` where anything is expected, and `done` where nothing is: nobody said what would be good.
@@ -113,7 +113,7 @@ def judge(findings: Findings, expect: Mapping[str, Any]) -> Judgement:
     return Judgement("pass" if expect else "done", [], ExitCode.PASS)
 
 
-def _unmet(findings: Findings, expect: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _unmet(findings: Findings, expect: Mapping[str, object]) -> tuple[list[str], list[str]]:
     """What does not hold: by crash, deadlock or loss, which no missed fidelity excuses; and otherwise."""
     not_finite = expect.get("not_finite", "none")
     met = findings.not_finite if not_finite == "none" else [*findings.not_finite, *findings.refused_not_finite]

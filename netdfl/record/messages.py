@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts, class_of, reason_of
 from netdfl.core.types import Edge
@@ -22,7 +21,7 @@ class MessageTotals:
     counts: MessageCounts
     why: Mapping[FateClass, Mapping[str, int]]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """What `result.json` has under `messages`."""
         return asdict(self.counts) | {"why": {name.value: dict(reasons) for name, reasons in self.why.items()}}
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """Copy `value` as dicts, lists and scalars, with None for a float that is not finite."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
@@ -21,7 +20,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def dump_json(value: Any, *, indent: int | None = None) -> str:
+def dump_json(value: object, *, indent: int | None = None) -> str:
     """Return `value` as strict JSON text; compact unless `indent` is given."""
     separators = (",", ": ") if indent else (",", ":")
     return json.dumps(plain(value), indent=indent, separators=separators, ensure_ascii=False, allow_nan=False)

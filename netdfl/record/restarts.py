@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from netdfl.core.types import NodeId
 from netdfl.record.forms import read_details
 from netdfl.record.run import Run
@@ -11,7 +9,7 @@ from netdfl.record.run import Run
 _KINDS = ("crash", "died", "restart", "rejoin")
 
 
-def find_restarts(run: Run) -> list[dict[str, Any]]:
+def find_restarts(run: Run) -> list[dict[str, object]]:
     """Every restart in order of time: node, when it crashed and returned (s), and with which state.
 
     Where its state was lost: `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None:
@@ -21,9 +19,9 @@ def find_restarts(run: Run) -> list[dict[str, Any]]:
     rows = run.rows(
         "SELECT kind, node, round, at_s, details FROM events WHERE kind IN ? AND node IS NOT NULL", [_KINDS]
     )
-    crashed: dict[NodeId, dict[str, Any]] = {}
-    back: dict[NodeId, dict[str, Any]] = {}
-    found: list[dict[str, Any]] = []
+    crashed: dict[NodeId, dict[str, object]] = {}
+    back: dict[NodeId, dict[str, object]] = {}
+    found: list[dict[str, object]] = []
     for kind, node, round, at_s, details in sorted(rows, key=lambda row: (row[3], _KINDS.index(row[0]))):
         said = read_details(details)
         if kind == "crash":
@@ -39,9 +37,9 @@ def find_restarts(run: Run) -> list[dict[str, Any]]:
     return [each if each["state"] == "lost" else _without_losses(each) for each in found]
 
 
-def _kept(node: NodeId, at_s: float, crash: dict[str, Any]) -> dict[str, Any]:
+def _kept(node: NodeId, at_s: float, crash: dict[str, object]) -> dict[str, object]:
     return {"node": node, "state": "kept", **crash, "returned_s": at_s}
 
 
-def _without_losses(restart: dict[str, Any]) -> dict[str, Any]:
+def _without_losses(restart: dict[str, object]) -> dict[str, object]:
     return {key: value for key, value in restart.items() if key != "lost_weight"}

@@ -7,10 +7,10 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from netdfl.core.fates import MessageCounts
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.record.cautions import Caution, Course, find_cautions
 from netdfl.record.forms import read_details
 from netdfl.record.given_up import count_given_up
@@ -47,16 +47,16 @@ class RunFacts:
     rounds: int
     duration_s: float
     virtual_duration_s: float | None = None
-    expect: Mapping[str, Any] = field(default_factory=dict)
+    expect: Mapping[str, object] = field(default_factory=dict)
     targets: Sequence[float] = ()
-    stalls: Sequence[Mapping[str, Any]] = ()
-    deadlocks: Sequence[Mapping[str, Any]] = ()
+    stalls: Sequence[Mapping[str, object]] = ()
+    deadlocks: Sequence[Mapping[str, object]] = ()
     event_log_hash: str | None = None
-    fidelity: Mapping[str, Any] | None = None
+    fidelity: Mapping[str, object] | None = None
     fidelity_missed: str = ""
-    links: Mapping[str, Any] = field(default_factory=lambda: {"layer": "message"})
-    link_rules: Sequence[Mapping[str, Any]] = ()
-    resumed: Sequence[Mapping[str, Any]] = ()
+    links: Mapping[str, object] = field(default_factory=lambda: {"layer": "message"})
+    link_rules: Sequence[Mapping[str, object]] = ()
+    resumed: Sequence[Mapping[str, object]] = ()
     unfinished: Sequence[str] = ()
     broke: str = ""
     interrupted: bool = False
@@ -66,7 +66,7 @@ class RunFacts:
 class Summary(NamedTuple):
     """What goes into `result.json`, and the judgement with the exit code."""
 
-    result: dict[str, Any]
+    result: dict[str, object]
     judgement: Judgement
 
 
@@ -163,7 +163,7 @@ def _length_s(facts: RunFacts) -> float:
     return facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
 
 
-def _where_it_applies(facts: RunFacts) -> dict[str, Any]:
+def _where_it_applies(facts: RunFacts) -> dict[str, object]:
     """What only runs that were resumed, or are simulated, have."""
     found = {
         "resumed": [dict(each) for each in facts.resumed] or None,
@@ -181,7 +181,7 @@ def evaluations(run: Run, name: str) -> list[EvaluatedValue]:
     return [EvaluatedValue(*row) for row in rows]
 
 
-def find_deaths(run: Run) -> list[dict[str, Any]]:
+def find_deaths(run: Run) -> list[Json]:
     """Nodes that died unplanned, in order of time: node, round, reason, and who waited for it in which round.
 
     What was before the last resumption counts no more.
@@ -196,7 +196,7 @@ def find_deaths(run: Run) -> list[dict[str, Any]]:
         "SELECT unnest(from_json(details->'awaited', '[\"INTEGER\"]')) AS awaited, node, round "
         "FROM events WHERE kind = 'missing' ORDER BY round, node"
     )
-    deaths = []
+    deaths: list[Json] = []
     for node, round, kind, details in first:
         waited: dict[NodeId, int] = {}
         for awaited, waiter, since in waits:
@@ -209,7 +209,7 @@ def find_deaths(run: Run) -> list[dict[str, Any]]:
     return deaths
 
 
-def _reason(kind: str, details: Mapping[str, Any]) -> str:
+def _reason(kind: str, details: Mapping[str, object]) -> str:
     """`killed by SIGKILL`, `exit code 3`, `training error: out of memory`, from an event's details."""
     said = details.get("reason") or details.get("error")
     if kind == "training_error":
@@ -241,7 +241,7 @@ def _reach(run: Run, accuracy: Sequence[EvaluatedValue], target: float) -> dict[
     return {"accuracy": target, "round": None, "bytes": None, "seconds": None}
 
 
-def _figures(run: Run, facts: RunFacts) -> dict[str, Any]:
+def _figures(run: Run, facts: RunFacts) -> dict[str, object]:
     """The final numbers, by the names that `expect` knows."""
     train = (
         "SELECT avg(last) FROM "
@@ -267,11 +267,11 @@ def _last(run: Run, name: str) -> float | None:
     return found[-1].value if found else None
 
 
-def _scalar(run: Run, sql: str) -> Any:
+def _scalar(run: Run, sql: str) -> object:
     return run.rows(sql)[0][0]
 
 
-def _findings(run: Run, facts: RunFacts, figures: Mapping[str, Any], deaths: Sequence[Mapping[str, Any]]) -> Findings:
+def _findings(run: Run, facts: RunFacts, figures: Json, deaths: Sequence[Json]) -> Findings:
     return Findings(
         died={
             death["node"]: f"node {death['node']} died in round {death['round']}: {death['reason']}" for death in deaths
@@ -295,11 +295,11 @@ def _findings(run: Run, facts: RunFacts, figures: Mapping[str, Any], deaths: Seq
 def _course(
     run: Run,
     facts: RunFacts,
-    figures: Mapping[str, Any],
+    figures: Json,
     findings: Findings,
     messages: MessageCounts,
     timeouts: tuple[int, int],
-    restarts: Sequence[Mapping[str, Any]],
+    restarts: Sequence[Json],
 ) -> Course:
     """What the cautions are found in."""
     lost = count_given_up(run).lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts)
@@ -330,7 +330,7 @@ def _by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
     return found
 
 
-def _mass_error(resumed: Sequence[Mapping[str, Any]], weight_sum: float | None) -> str:
+def _mass_error(resumed: Sequence[Mapping[str, object]], weight_sum: float | None) -> str:
     """What a resumed run lacks of the one that was never killed, or has too much; empty where it lacks nothing."""
     doubts = [f"at {each['at_s']:.4g} s {each['doubt']}" for each in resumed if each["doubt"]]
     wrong = weight_sum is not None and abs(weight_sum - 1) > MASS_TOLERANCE

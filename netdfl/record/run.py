@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
-Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any]
+Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class RunDirectory:
             raise RunError(f"{target} can't be written: {exc.strerror}; everything recorded so far is kept") from exc
         return target
 
-    def write_json(self, name: str, value: Any) -> Path:
+    def write_json(self, name: str, value: object) -> Path:
         """Write `fleet.json`, `result.json`, `graph.json`, `partition.json` as readable JSON."""
         return self.write(name, dump_json(value, indent=1) + "\n")
 
-    def write_events(self, events: Sequence[Mapping[str, Any]]) -> Path:
+    def write_events(self, events: Sequence[Mapping[str, object]]) -> Path:
         """Write the compiled list of scripted events, one a line, as `events.jsonl`."""
         return self.write(EVENTS, "".join(dump_json(event) + "\n" for event in events))
 
@@ -164,7 +164,7 @@ class Run:
         import duckdb
 
         try:
-            rows: list[tuple[Any, ...]] = self.query(sql, parameters).fetchall()
+            rows: list[tuple[object, ...]] = self.query(sql, parameters).fetchall()
         except duckdb.Error as exc:
             raise InputError(f"{self.path / STORE} is damaged: {str(exc).splitlines()[0]}") from exc
         return rows

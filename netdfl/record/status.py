@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
@@ -84,7 +83,7 @@ class FleetStatus:
         done = self.rounds_done
         return self.elapsed_s / done * (self.rounds - done) if done else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The contents of `fleet.json`: the fields, the nodes as a list, and what follows from them."""
         slowest = self.slowest
         return asdict(self) | {

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
 from netdfl.core.types import NodeId
 from netdfl.record.critical_path import Leg, TimeUse, critical_path
@@ -41,7 +40,7 @@ class Behind:
         self._of[leg.why] = self._of.get(leg.why, 0.0) + leg.seconds
         self.why = max(self._of, key=lambda why: self._of[why])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """What `result.json` has of it."""
         return {
             "node": self.node,
@@ -82,7 +81,7 @@ def seconds(value: float) -> str:
     return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s"
 
 
-def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, Any] | None:
+def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, object] | None:
     """Where the `total_s` of `run`, of `num_rounds`, went, as `result.json` has it; None where no round was ended.
 
     `text` says it in one sentence. `compute_s`, `links_s` (delay, queues), `resending_s` (until what was lost was

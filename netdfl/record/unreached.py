@@ -8,7 +8,7 @@ from typing import Any, NotRequired
 from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.record.forms import OPEN, Count, Nanoseconds, NodeField, read_lines
 from netdfl.record.run import Run
 
@@ -27,7 +27,7 @@ class ScheduledForm(TypedDict):
 _SCRIPTED: TypeAdapter[ScheduledForm] = TypeAdapter(ScheduledForm)
 
 
-def find_unreached(run: Run) -> dict[str, Any] | None:
+def find_unreached(run: Run) -> dict[str, object] | None:
     """Entries of `events` of which nothing came, as no node lived so long: `count`, `first`, `ended_s`; None: all came.
 
     `first` is the earliest compiled event of these, as `events.jsonl` has it.
@@ -48,7 +48,7 @@ def find_unreached(run: Run) -> dict[str, Any] | None:
     return {"count": len({event["source"] for event in missed}), "first": missed[0], "ended_s": ended_s}
 
 
-def _came(event: Mapping[str, Any], rounds: Mapping[NodeId, int], ended_s: float) -> bool:
+def _came(event: Json, rounds: Mapping[NodeId, int], ended_s: float) -> bool:
     if "at_round" not in event:
         return bool(event["at_ns"] <= ended_s * 1e9)
     nodes: Sequence[NodeId] = event.get("nodes") or list(rounds)

@@ -23,7 +23,7 @@ BAD = "#d33f3f"
 MOST_KINDS, MOST_LETTERS = 20, 40  # of events, in a legend
 SMALL, WIDE = (5.2, 2.9), (10.6, 3.2)
 
-STYLE: dict[Any, Any] = {  # Any: matplotlib's stubs list every key
+STYLE: dict[Any, object] = {  # Any: matplotlib's stubs list every key
     "svg.fonttype": "none",
     "svg.hashsalt": "netdfl",
     "font.family": "sans-serif",

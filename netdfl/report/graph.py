@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import networkx as nx
 from matplotlib import rc_context
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import FancyArrowPatch
 
-from netdfl.core.types import Edge, NodeId
+from netdfl.core.types import Edge, Json, NodeId
 from netdfl.report.figures import BAD, COLORS, INK, STYLE, new_canvas, to_svg
 
 Positions: TypeAlias = Mapping[NodeId, tuple[float, float]]
@@ -20,7 +20,7 @@ CIRCLES = ("ring", "directed_ring", "exponential", "one_peer_exponential", "full
 MOST_ARROWS, MOST_LABELS, MOST_KAMADA, MOST_SPRING = 400, 60, 150, 400
 
 
-def draw_graph(graph: Mapping[str, Any], died: Collection[NodeId]) -> str:
+def draw_graph(graph: Json, died: Collection[NodeId]) -> str:
     """Draw `graph.json`: the dead in red, the server in orange, arrows where edges are few and directed."""
     num_nodes, edges = graph["num_nodes"], [(src, dst) for src, dst in graph["edges"] if src != dst]
     place = _layout(graph, edges)
@@ -67,7 +67,7 @@ def _draw_arrows(axes: Axes, edges: Sequence[Edge], place: Positions) -> None:
         )
 
 
-def _layout(graph: Mapping[str, Any], edges: Sequence[Edge]) -> Positions:
+def _layout(graph: Json, edges: Sequence[Edge]) -> Positions:
     """Place the nodes: a circle where the graph is one, a star around its server, else by its distances."""
     num_nodes, server = graph["num_nodes"], graph.get("server")
     net = nx.Graph()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
+from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
 from netdfl.record.forms import damaged
 from netdfl.record.run import Run, RunDirectory, open_run
@@ -54,7 +53,7 @@ def _render(run: Run) -> str:
     return page.get_template("page.html").render(head, sections=sections, scenario=run.scenario_text)
 
 
-def _head(result: Mapping[str, Any]) -> dict[str, Any]:
+def _head(result: Json) -> dict[str, object]:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
     return {
         "title": result["scenario"],
@@ -68,7 +67,7 @@ def _head(result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _head_without_result(run: Run) -> dict[str, Any]:
+def _head_without_result(run: Run) -> dict[str, object]:
     fleet = run.fleet
     return {
         "title": run.path.name if fleet is None else fleet["scenario"],
@@ -81,7 +80,7 @@ def _head_without_result(run: Run) -> dict[str, Any]:
     }
 
 
-def _numbers(result: Mapping[str, Any]) -> list[Number]:
+def _numbers(result: Json) -> list[Number]:
     messages = result["messages"]
     missed = messages["sent"] - messages["delivered"]
     numbers = [
@@ -101,7 +100,7 @@ def _numbers(result: Mapping[str, Any]) -> list[Number]:
     return numbers
 
 
-def _judged(result: Mapping[str, Any]) -> list[Number]:
+def _judged(result: Json) -> list[Number]:
     """What the average model came to: on a test set, or on a problem whose answer is known."""
     if result.get("error") is not None:
         return [Number("error of the average model", figure(result["error"]), "per coordinate")]
@@ -113,6 +112,6 @@ def _judged(result: Mapping[str, Any]) -> list[Number]:
     ]
 
 
-def _virtual(result: Mapping[str, Any]) -> str:
+def _virtual(result: Json) -> str:
     virtual = result.get("virtual_duration_s")
     return "" if virtual is None else f"{duration(virtual)} of virtual time"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts
+from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
 from netdfl.record.status import FleetStatus
 from netdfl.report.times import round_words
@@ -42,7 +43,7 @@ class View(Protocol):
         """Say something once, above the rest: a node died, a default was chosen."""
         ...
 
-    def summary(self, result: Mapping[str, Any], run_path: Path, report: Path | None = None) -> None:
+    def summary(self, result: Mapping[str, object], run_path: Path, report: Path | None = None) -> None:
         """Say what the run came to; call it after the view was left."""
         ...
 
@@ -78,7 +79,7 @@ class PlainView:
         """Print `text`."""
         _say(self.console, text)
 
-    def summary(self, result: Mapping[str, Any], run_path: Path, report: Path | None = None) -> None:
+    def summary(self, result: Mapping[str, object], run_path: Path, report: Path | None = None) -> None:
         """Print the verdict, the main figures and where the rest lies."""
         _print_summary(self.console, result, run_path, report)
 
@@ -146,7 +147,7 @@ def panel(status: FleetStatus) -> RenderableType:
     return Group(title, bar, grid)
 
 
-def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, report: Path | None) -> None:
+def _print_summary(console: Console, result: Json, run_path: Path, report: Path | None) -> None:
     verdict, messages = result["verdict"], result["messages"]
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
@@ -170,13 +171,13 @@ def _print_summary(console: Console, result: Mapping[str, Any], run_path: Path, 
         _say(console, f"  {name:<10} {value}")
 
 
-def _times(result: Mapping[str, Any]) -> dict[str, str]:
+def _times(result: Json) -> dict[str, str]:
     """Where the time went, and how long rounds took."""
     spent = result.get("time")
     return {} if spent is None else {"time": spent["text"], "a round": round_words(spent)}
 
 
-def _took(result: Mapping[str, Any]) -> str:
+def _took(result: Json) -> str:
     """How long a run took, and in the simulated world how long it was there."""
     virtual = result.get("virtual_duration_s")
     real = duration(result["duration_s"])

@@ -6,9 +6,8 @@ A section is a function from a run to a `Section` or None. To add one, write it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.fates import MEANINGS, NOT_DELIVERED, FateClass
 from netdfl.core.graph_words import count_words, redrawn_words
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.core.units import format_bytes
 from netdfl.diagnosis.keep import Kept, kept_stalls
 from netdfl.links.rules.figures import say
@@ -276,7 +275,7 @@ def _part(number: int, of: int) -> str:
     return f"{number:,} ({number / of:.1%})" if number else "0"
 
 
-def _rule_table(rules: Sequence[Mapping[str, Any]]) -> Table:
+def _rule_table(rules: Sequence[Json]) -> Table:
     rows = [
         [rule["of"], rule["key"], rule["rule"], say(rule["figures"])]
         + (["links"] if rule["event"] is None else [f"events[{rule['event']}]"])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import networkx as nx
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from netdfl.core.types import Edge, NodeId
+from netdfl.core.types import Edge, Json, NodeId
 from netdfl.report.bands import Band, shade
 from netdfl.report.figures import BAD, COLORS, INK, STYLE, new_canvas, to_svg
 
@@ -19,7 +19,7 @@ MOST_NODES, MOST_LIFELINES = 40, 8
 WAITING, SOURCE, SEED = COLORS[1], COLORS[0], BAD
 LOST_SHARE = 0.55  # how far the line of a lost message goes
 
-FindingJson: TypeAlias = Mapping[str, Any]
+FindingJson: TypeAlias = Json
 
 
 class Arrow(NamedTuple):
@@ -73,7 +73,7 @@ def _layout(nodes: Sequence[NodeId], edges: Sequence[Edge]) -> dict[NodeId, tupl
 
 
 def _arrow(axes: Axes, tail: tuple[float, float], head: tuple[float, float], color: str, strong: bool) -> None:
-    style: dict[str, Any] = {
+    style: dict[str, object] = {
         "arrowstyle": "-|>",
         "color": color,
         "alpha": 0.95 if strong else 0.4,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
+from netdfl.core.types import Json
 from netdfl.record.time_spent import seconds
 from netdfl.report.figures import Curve
 from netdfl.report.words import share
@@ -24,13 +24,13 @@ PARTS = {
 }
 
 
-def part_rows(spent: Mapping[str, Any]) -> list[list[str]]:
+def part_rows(spent: Json) -> list[list[str]]:
     """What the fleet's time was spent on: the parts, the largest first, with their shares."""
     parts = sorted(((spent[key], words) for key, words in PARTS.items() if spent[key] > 0), reverse=True)
     return [[words, seconds(value), share(value / spent["total_s"])] for value, words in parts]
 
 
-def round_curves(spent: Mapping[str, Any]) -> tuple[list[Curve], bool]:
+def round_curves(spent: Json) -> tuple[list[Curve], bool]:
     """The length of each round and the deadline in force, and whether they need a logarithmic axis."""
     names = {"median_s": "the median node", "longest_s": "the slowest node", "deadline_s": "deadline in force"}
     curves = []
@@ -42,7 +42,7 @@ def round_curves(spent: Mapping[str, Any]) -> tuple[list[Curve], bool]:
     return curves, bool(values) and max(values) > LOG_FROM * min(values)
 
 
-def round_words(spent: Mapping[str, Any]) -> str:
+def round_words(spent: Json) -> str:
     """`1.05 s at the median, 31 s at most (round 3); deadlines of 2 s to 34 s`."""
     lengths = [value for value in spent["rounds"]["median_s"] if value is not None]
     longest = max((value, -round) for round, value in enumerate(spent["rounds"]["longest_s"]) if value is not None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from netdfl.core.fates import NOT_DELIVERED, FateClass
+from netdfl.core.types import Json
 
 WHY: Mapping[str, Mapping[str, str]] = {
     FateClass.LOST: {
@@ -39,7 +39,7 @@ def figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
 
 
-def not_delivered(messages: Mapping[str, Any]) -> str:
+def not_delivered(messages: Json) -> str:
     """Messages that were not delivered, by class and reason: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
 
     `messages` is what `result.json` has under that name; `none` where all were delivered.
@@ -76,13 +76,13 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def warnings(result: Mapping[str, Any]) -> Iterator[str]:
+def warnings(result: Json) -> Iterator[str]:
     """What its warnings say, but for what its reasons say already."""
     told = set(result["reasons"])
     yield from (each["text"] for each in result.get("warnings", ()) if each["text"] not in told)
 
 
-def remarks(result: Mapping[str, Any]) -> Iterator[str]:
+def remarks(result: Json) -> Iterator[str]:
     """What to know of a run beside its verdict, a sentence each: mass lost, or new; events that never came."""
     for restart in result.get("restarts", ()):
         if restart["state"] == "lost":
@@ -98,7 +98,7 @@ def _given_up(messages: int, lost: int, lost_weight: float) -> str:
     return f"delivery gave up {messages:,} messages that nobody answered; {lost:,} of them never arrived{mass}"
 
 
-def _unreached(found: Mapping[str, Any]) -> str:
+def _unreached(found: Json) -> str:
     first, count = found["first"], found["count"]
     when = f"round {first['at_round']}" if "at_round" in first else f"{first['at_ns'] / 1e9:g} s"
     entries = "1 entry of events" if count == 1 else f"{count} entries of events"
@@ -108,14 +108,14 @@ def _unreached(found: Mapping[str, Any]) -> str:
     )
 
 
-def _action(event: Mapping[str, Any]) -> str:
+def _action(event: Json) -> str:
     """`crash`, `restart`; of links what the entry calls it, `partition 0..3 | 4..7`."""
     if event["action"] not in ("set", "unset") or "entry" not in event:
         return str(event["action"]).replace("_", " ")
     return f"{event['entry'].replace('_', ' ')} {event.get('where', '')}".rstrip()
 
 
-def _lost_state(restart: Mapping[str, Any]) -> str:
+def _lost_state(restart: Mapping[str, object]) -> str:
     node, source, new = restart["node"], restart["model_of"], restart["new_weight"]
     weight = "" if new is None else f" and w = {new:g}" + (", which is new mass" if new else "")
     gone = restart.get("lost_weight")

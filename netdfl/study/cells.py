@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from netdfl.core.errors import InputError
+from netdfl.core.types import Json
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.study.forks import BROKE, FINISHED, UNUSABLE, path_beside
@@ -26,7 +26,7 @@ class Ran:
     cell: Cell
     path: Path
     exit_code: int
-    result: dict[str, Any] | None
+    result: Json | None
     text: str = ""
 
     @property
@@ -107,7 +107,7 @@ def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[Ran], None], 
         done(Ran(job.cell, job.path, BROKE, None, f"the process that runs the cells ended with {forks.returncode}"))
 
 
-def _order(path: str, job: CellJob) -> dict[str, Any]:
+def _order(path: str, job: CellJob) -> dict[str, object]:
     return {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "world": job.world}
 
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from io import StringIO
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
 from netdfl.core.errors import RunError
+from netdfl.core.types import Json
 from netdfl.record.judge import WELL
 from netdfl.record.plain_json import dump_json
 from netdfl.study.cells import Ran
@@ -50,7 +50,7 @@ class ComparisonRow:
     rounds: int | None = None
     rounds_of_paper: int | None = None
     note: str = ""
-    runs: tuple[Mapping[str, Any], ...] = ()
+    runs: tuple[Json, ...] = ()
 
 
 def row_of(trial: Trial, ran: Sequence[Ran], rounds_of_paper: int | None = None, why_not: str = "") -> ComparisonRow:
@@ -111,7 +111,7 @@ def _warned(ran: Ran) -> list[str]:
     return [each["text"] for each in (ran.result or {}).get("warnings", ()) if each["kind"] in WARNED]
 
 
-def _value(metric: str, result: Mapping[str, Any]) -> float | None:
+def _value(metric: str, result: Json) -> float | None:
     """What a run measured; None where a target was not reached."""
     if metric.startswith("rounds_to_"):
         target = float(metric.removeprefix("rounds_to_")) / 100
@@ -125,7 +125,7 @@ def _mean(ran: Sequence[Ran], which: str) -> float | None:
     return fmean(found) if found else None
 
 
-def _run(ran: Ran) -> Mapping[str, Any]:
+def _run(ran: Ran) -> Mapping[str, object]:
     result = ran.result or {}
     kept = ("verdict", "reasons", "test_accuracy", "bytes_sent", "duration_s", "event_log_hash", "versions")
     return {"seed": ran.cell.seed, "run": ran.path.name, "sets": ran.cell.sets} | {

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from netdfl.core.fates import NOT_DELIVERED
+from netdfl.core.types import Json
 from netdfl.record.judge import SHARES as PERCENTAGES
 from netdfl.record.judge import WELL
 from netdfl.study.cells import Ran
@@ -67,7 +67,7 @@ def figures_of(ran: Ran) -> dict[str, float]:
     return figures | _pace(ran.path, result)
 
 
-def _pace(path: Path, result: Mapping[str, Any]) -> dict[str, float]:
+def _pace(path: Path, result: Mapping[str, object]) -> dict[str, float]:
     try:
         nodes = json.loads((path / "fleet.json").read_text(encoding="utf-8"))["nodes"]
     except (OSError, ValueError, KeyError):
@@ -100,7 +100,7 @@ def _missing(path: Path) -> dict[str, float]:
     return {"missing": missing / rounds} if rounds else {}
 
 
-def rows(path: Path, table: str) -> Iterator[dict[str, Any]]:
+def rows(path: Path, table: str) -> Iterator[Json]:
     """The rows of a table of the store: in one file where the fleet was simulated, else in one for each node."""
     for file in sorted((path / "store").glob(f"{table}-*.jsonl")):
         with file.open(encoding="utf-8") as lines:

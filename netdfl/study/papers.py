@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-Params = Mapping[str, Any]
+from netdfl.core.types import Json
+
+Params = Json
 Methods = Mapping[str, Params]
 
 FILES: Mapping[tuple[str, str, str, str], str] = MappingProxyType(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
@@ -19,7 +19,7 @@ from netdfl.scenario.model.fields import Strict
 SCHEMA = "netdfl/study/1"
 Values = tuple[tuple[str, str], ...]
 """What is varied: each path, or name, with its value as text."""
-Cases = dict[str, dict[str, Any]]
+Cases = dict[str, dict[str, object]]
 
 
 class Drawn(Strict):
@@ -43,9 +43,9 @@ class Drawn(Strict):
 class Sweep(Strict):
     """One grid: every case, at every combination of what varies, with every seed."""
 
-    scenario: dict[str, Any] = Field(description="The scenario that all cells share.")
+    scenario: dict[str, object] = Field(description="The scenario that all cells share.")
     cases: Cases = Field({}, description="By name: what a case overrides.")
-    vary: dict[str, Annotated[list[Any], Field(min_length=1)] | Annotated[Cases, Field(min_length=1)]] = Field(
+    vary: dict[str, Annotated[list[object], Field(min_length=1)] | Annotated[Cases, Field(min_length=1)]] = Field(
         {}, description="By path: its values. Or by a name of its own: what it can be, by name, with the overrides."
     )
     seeds: int = Field(5, ge=1)
@@ -165,11 +165,11 @@ def _overrides(cases: Cases) -> dict[str, Sequence[str]]:
     return {case: [f"{path}={_text(value)}" for path, value in sets.items()] for case, sets in cases.items()}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _read(file: Path) -> Any:
+def _read(file: Path) -> object:
     try:
         return parse(file.read_text(encoding="utf-8"), str(file)).data
     except OSError as exc:

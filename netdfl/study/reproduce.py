@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netdfl.core.errors import DatasetError, InputError
+from netdfl.core.types import Json
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.scenario.model.schema import Scenario
@@ -158,7 +159,7 @@ def _no_data(scenario: Scenario) -> str:
 
 
 @cache
-def _missing(load_data: Callable[..., Any], params: str, root: Path) -> str:
+def _missing(load_data: Callable[..., object], params: str, root: Path) -> str:
     try:
         load_data(root, **json.loads(params))
     except DatasetError as error:
@@ -232,7 +233,7 @@ class _Book:
         rows = {trial: self._known[trial.label] for trial in self.every if trial.label in self._known.keys() - asked}
         return {trial.label: row for trial, row in rows.items() if all(self._run_holds(run, trial) for run in row.runs)}
 
-    def _run_holds(self, run: Mapping[str, Any], trial: Trial) -> bool:
+    def _run_holds(self, run: Json, trial: Trial) -> bool:
         if (*trial.sets, *self.request.extra, f"seed={run['seed']}") != tuple(run["sets"]):
             return False
         try:

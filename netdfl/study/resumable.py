@@ -99,7 +99,7 @@ def _bytes_per_round(scenario: Scenario) -> int:
     return num_trained * _num_bytes((state.x, state.start, state.local))
 
 
-def _num_bytes(value: Any) -> int:
+def _num_bytes(value: object) -> int:
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()

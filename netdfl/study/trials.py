@@ -90,14 +90,14 @@ def _resolve(figure: PublishedFigure) -> tuple[str, tuple[str, ...]]:
     return file, tuple(f"{path}={written(value)}" for path, value in changes.items())
 
 
-def _known(table: Mapping[Any, Any], key: Any, what: str) -> Any:
+def _known(table: Mapping[Any, object], key: object, what: str) -> Any:
     if key not in table:
         words = " ".join(filter(None, key)) if isinstance(key, tuple) else key
         raise KeyError(f"{what} {words}")
     return table[key]
 
 
-def written(value: Any) -> str:
+def written(value: object) -> str:
     """`value` as an override writes it."""
     return value if isinstance(value, str) else json.dumps(value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ class Rows(ABC):
     """The vectors that it changes in place."""
 
     @property
-    def numbers(self) -> tuple[Any, ...]:
+    def numbers(self) -> tuple[object, ...]:
         """What must be equal in wraps that are stacked."""
         return tuple(value for _, value in self._fields() if not isinstance(value, Tensor))
 
@@ -46,7 +46,7 @@ class Rows(ABC):
             for row, each in zip(getattr(self, name), wraps, strict=True):
                 getattr(each, name).copy_(row)
 
-    def _fields(self) -> Iterator[tuple[str, Any]]:
+    def _fields(self) -> Iterator[tuple[str, object]]:
         return ((field.name, getattr(self, field.name)) for field in fields(self))
 
     def _vectors(self) -> list[str]:

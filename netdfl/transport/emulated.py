@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.types import Edge, Message, NodeId
@@ -86,7 +85,7 @@ class Emulated:
         self._entered: set[Transit] = set()
         self._waiting: list[_Held] = []
         self._blocked: list[Callable[[], None]] = []
-        self._told: dict[NodeId, list[list[Any]]] = {}
+        self._told: dict[NodeId, list[list[object]]] = {}
         self._lead_ns = LEAD_NS
         self._timer: tuple[int, Timer] | None = None
         self._sink: Sink | None = None

@@ -90,7 +90,7 @@ class Inlet:
             },
         )
 
-    async def hello(self, data: bytes, context: Any) -> HelloReply:
+    async def hello(self, data: bytes, context: object) -> HelloReply:
         """Accept a node of this fleet, or say why not."""
         await self._introduced.wait()
         try:
@@ -113,7 +113,7 @@ class Inlet:
             return f"node {caller.node} was restarted {newest} times, not {caller.epoch}"
         return ""
 
-    async def push(self, frames: Any, context: Any) -> None:
+    async def push(self, frames: object, context: Any) -> None:
         """Take messages one after the other, each in a frame, and answer each."""
         while (data := await context.read()) is not grpc.aio.EOF:
             await context.write(await self._take(data))

@@ -200,7 +200,7 @@ class Outlet:
                 return bytes(answer)
         raise grpc.aio.AioRpcError(await stream.code(), grpc.aio.Metadata(), grpc.aio.Metadata())
 
-    async def _send_chunks(self, pieces: Iterator[bytes], metadata: Any) -> bytes:
+    async def _send_chunks(self, pieces: Iterator[bytes], metadata: object) -> bytes:
         """Announce the message, and send the rest only if the receiver says so."""
         call = self._push_chunks(timeout=self._deadline_s, metadata=metadata)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import grpc
 import grpc.aio
@@ -54,7 +54,7 @@ class Rendezvous:
         meet = grpc.unary_unary_rpc_method_handler(self.meet, Call.FromString, Answer.SerializeToString)
         return grpc.method_handlers_generic_handler(_SERVICE, {"Meet": meet})
 
-    async def meet(self, call: Call, context: Any) -> Answer:
+    async def meet(self, call: Call, context: object) -> Answer:
         """Hear how far the caller is; say how far this node is."""
         if refusal := self._objection(call):
             if call.node in self.members:  # of others, nobody asks why they did not come

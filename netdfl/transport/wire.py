@@ -270,7 +270,7 @@ def _laid_out(at: int, payload: Payload) -> int:
     return at
 
 
-def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], list[Any]]:
+def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], list[object]]:
     try:
         content = msgpack.unpackb(data, raw=False, strict_map_key=True, ext_hook=_no_extension)
     except (ValueError, RecursionError, OverflowError, msgpack.UnpackException) as error:
@@ -286,11 +286,11 @@ def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], li
     return meta, listing
 
 
-def _no_extension(code: int, data: bytes) -> Any:
+def _no_extension(code: int, data: bytes) -> object:
     raise ValueError(f"extension type {code} is not allowed")
 
 
-def _check_scalar(value: Any, depth: int) -> None:
+def _check_scalar(value: object, depth: int) -> None:
     if depth < 0:
         raise OversizedMessage("the metadata of a message is nested too deeply")
     if isinstance(value, dict):

@@ -15,7 +15,7 @@ from netdfl.links.rules.rate import Shape
 _TRACE_BITS = 8 * 1500
 
 
-def figures(part: object) -> Mapping[str, Any]:
+def figures(part: object) -> Mapping[str, object]:
     """The numbers of one built rule, by name; those that it has not, and what an own part does not say, are left out.
 
     Of a loss `stationary_loss` (share of units) and `mean_burst` (units lost in a row; None: for ever) or, of a
@@ -50,7 +50,7 @@ def _burst(lost: float, starts: float) -> float | None:
     return None if lost and not starts else lost / starts if lost else 0.0
 
 
-def say(found: Mapping[str, Any]) -> str:
+def say(found: Mapping[str, object]) -> str:
     """The `figures` of a rule in words."""
     words: Mapping[str, Callable[[Any], str]] = {
         "stationary_loss": lambda share: f"loses {100 * share:.3g}%",
@@ -67,5 +67,5 @@ def say(found: Mapping[str, Any]) -> str:
     return ", ".join(words[name](value) for name, value in found.items())
 
 
-def _given(**found: Any) -> dict[str, Any]:
+def _given(**found: object) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}

@@ -206,14 +206,14 @@ def on_the_line_ns(nbytes: int, rate_bps: float) -> int:
     return math.ceil((nbytes + packets * HEADERS) * _NS_BITS / rate_bps)
 
 
-def _share(loss: Any) -> float:
+def _share(loss: object) -> float:
     found = 0.0 if loss is None else getattr(loss, "probability", getattr(loss, "stationary_loss", None))
     if found is None:
         raise ValueError("the tcp model knows no loss from a trace; give a probability, or use loss_layer: message")
     return float(found)
 
 
-def _bits(rate: Any) -> float:
+def _bits(rate: object) -> float:
     if not isinstance(rate, Shape) or rate.rate_bps == 0:
         raise ValueError("the tcp model knows no rate of 0 or from a trace; give a rate, or use loss_layer: message")
     return rate.rate_bps or 100e9

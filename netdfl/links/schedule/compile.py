@@ -44,7 +44,7 @@ class _ReadEntry:
     events: tuple[CompiledEvent, ...]
 
 
-def compile_events(entries: Sequence[Mapping[str, Any]], facts: Facts) -> list[CompiledEvent]:
+def compile_events(entries: Sequence[Mapping[str, object]], facts: Facts) -> list[CompiledEvent]:
     """The flat schedule of `entries`: by time, then by round; at one moment, ends come before beginnings.
 
     Raises ScheduleError with every entry that is wrong by itself, or, where none is, every one that
@@ -64,7 +64,7 @@ def compile_events(entries: Sequence[Mapping[str, Any]], facts: Facts) -> list[C
     return sorted((event for entry in read for event in entry.events), key=lambda event: event.order)
 
 
-def _read(index: int, entry: Mapping[str, Any], facts: Facts) -> _ReadEntry:
+def _read(index: int, entry: Mapping[str, object], facts: Facts) -> _ReadEntry:
     timing, written = split(entry)
     actions = [key for key in written if key in ACTIONS]
     if len(actions) != 1:
@@ -81,7 +81,7 @@ def _read(index: int, entry: Mapping[str, Any], facts: Facts) -> _ReadEntry:
     return _ReadEntry(index, action, written, when, events)
 
 
-def _parameters(action: str, written: Mapping[str, Any]) -> dict[str, Any]:
+def _parameters(action: str, written: Mapping[str, object]) -> dict[str, object]:
     if action in _CHANGING:  # the changes stay as they are written: the compiled event holds them so
         place = read_value(str if action == "link" else NodesText, written[action], action)
         return {**written, action: place}

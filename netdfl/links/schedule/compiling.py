@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.rate import Shape
@@ -20,7 +20,7 @@ DownMode: TypeAlias = Literal["down_drop", "down_hold", "down_reset"]
 _RELATIVE = re.compile(r"^\s*[x×]\s*(\d+\.?\d*|\.\d+)\s*$")
 
 
-def set_links(span: Span, source: int, blocks: Sequence[Block], changes: Mapping[str, Any]) -> Compiled:
+def set_links(span: Span, source: int, blocks: Sequence[Block], changes: Mapping[str, object]) -> Compiled:
     """Make `changes` on links for the span. Raises ValueError for what can't go by rounds, or has no effect."""
     places = tuple(blocks)
     if span.end is not None and changes.get("state") == "up":
@@ -43,7 +43,7 @@ def set_links(span: Span, source: int, blocks: Sequence[Block], changes: Mapping
         yield CompiledEvent("unset", source, at_ns=span.end, cause=cause, blocks=places)
 
 
-def _refuse_by_round(changes: Mapping[str, Any]) -> None:
+def _refuse_by_round(changes: Mapping[str, object]) -> None:
     if changes.get("state") in ("down_hold", "down_reset"):
         raise ValueError(f"{changes['state']} needs a clock and can't go by rounds; use down_drop, or at: 20s")
     for key in ("duplicate", "corrupt", "reorder"):
@@ -55,14 +55,14 @@ def _refuse_by_round(changes: Mapping[str, Any]) -> None:
         raise ValueError("a rate of 0 by rounds would hold their messages for ever; use state: down_drop")
 
 
-def _plain_rate(change: Any) -> bool:
+def _plain_rate(change: object) -> bool:
     if isinstance(change, Mapping) and "scale" in change:
         return True
     part = choose("rate", change)
     return part is not None and isinstance(part.build(), Shape)
 
 
-def is_zero_rate(change: Any) -> bool:
+def is_zero_rate(change: object) -> bool:
     """True where a compiled change of `rate` stops the link."""
     if change is None:
         return False
@@ -72,9 +72,9 @@ def is_zero_rate(change: Any) -> bool:
     return part is not None and getattr(part.build(), "rate_bps", None) == 0
 
 
-def read_changes(written: Mapping[str, Any], allowed: Sequence[str]) -> dict[str, Any]:
+def read_changes(written: Mapping[str, object], allowed: Sequence[str]) -> dict[str, object]:
     """Check the changes of an entry; relative ones (`x2`) become `{scale: 2.0}`."""
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     for key, value in written.items():
         if key not in allowed:
             raise ValueError(f"there is nothing to change by the key {key!r}; choose one of {', '.join(allowed)}")

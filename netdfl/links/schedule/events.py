@@ -49,7 +49,7 @@ class CompiledEvent:
         ends = self.action in _ENDS or (self.action == "slow_down" and self.parameters["factor"] == 1)
         return (by_round, moment, self.after_ns, not ends, self.source)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain data that JSON can hold, without the fields that say nothing; `where` and `change` are words."""
         change = name_change(self.parameters) if self.action == "set" else None
         data = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from netdfl.core.units import TimeNs
 from netdfl.links.schedule.compiling import (
@@ -23,7 +22,7 @@ from netdfl.links.selectors import Block, NodesText, parse_edges, parse_nodes
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS
 
 
-def link(facts: Facts, source: int, when: Sequence[Span], /, *, link: str, **changes: Any) -> Compiled:
+def link(facts: Facts, source: int, when: Sequence[Span], /, *, link: str, **changes: object) -> Compiled:
     """Change links: state, loss, latency, rate, duplicate, corrupt, reorder; `x2` is relative."""
     blocks = parse_edges(link, facts.groups, facts.num_nodes).blocks
     read = read_changes(changes, LINK_KEYS)
@@ -31,7 +30,7 @@ def link(facts: Facts, source: int, when: Sequence[Span], /, *, link: str, **cha
         yield from set_links(span, source, blocks, read)
 
 
-def node(facts: Facts, source: int, when: Sequence[Span], /, *, node: NodesText, **changes: Any) -> Compiled:
+def node(facts: Facts, source: int, when: Sequence[Span], /, *, node: NodesText, **changes: object) -> Compiled:
     """Change the uplink or downlink of nodes; `x0.5` is relative."""
     nodes = named_nodes(facts, node)
     read = read_changes(changes, NODE_KEYS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from netdfl.core.types import NodeId
 from netdfl.core.units import PositiveFloat, TimeNs
@@ -60,7 +60,7 @@ def restart(
         yield CompiledEvent("restart", source, at_ns=span.start, nodes=nodes, parameters=back)
 
 
-def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, Any]:
+def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, object]:
     """What a restart's event says of the state. Raises ValueError for what is said of the other kind of state."""
     if rejoin is not None:
         if state == "lost":
@@ -123,8 +123,8 @@ def _on_nodes(
     source: int,
     when: Sequence[Span],
     nodes: tuple[NodeId, ...],
-    first: Mapping[str, Any],
-    last: Mapping[str, Any],
+    first: Mapping[str, object],
+    last: Mapping[str, object],
     after_ns: int | None,
 ) -> Compiled:
     for span in when:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from netdfl.core.types import NodeId
 from netdfl.links.selectors import Block
@@ -31,12 +30,12 @@ def name_place(blocks: Sequence[Block], nodes: Sequence[NodeId] = (), entry: str
     return ", ".join(named) + (f" and {len(blocks) - MOST} more" if len(blocks) > MOST else "")
 
 
-def name_change(parameters: Mapping[str, Any]) -> str:
+def name_change(parameters: Mapping[str, object]) -> str:
     """`state down_drop`, `latency x2`."""
     return ", ".join(f"{name} {_value(value)}" for name, value in parameters.items())
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if not isinstance(value, Mapping):
         return str(value)
     return f"x{value['scale']:g}" if "scale" in value else " ".join(map(str, value.values()))

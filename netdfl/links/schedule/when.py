@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
@@ -129,7 +128,7 @@ KEYS: Mapping[str, str] = {
 """The parameters of `spans`, and how a scenario writes them."""
 
 
-def split(entry: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split(entry: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
     """The keys of `entry` that say when, by the names of `spans`' parameters, and the others."""
     names = {written: name for name, written in KEYS.items()}
     when = {names[key]: value for key, value in entry.items() if key in names}

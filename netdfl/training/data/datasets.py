@@ -138,7 +138,7 @@ DATASETS: Mapping[str, Callable[..., Dataset]] = MappingProxyType(
 """Every dataset by name: a function `(root: Path, /, *, ...) -> Dataset`."""
 
 
-def load(name: str, root: Path | None = None, **params: Any) -> Dataset:
+def load(name: str, root: Path | None = None, **params: object) -> Dataset:
     """The dataset `name` from `root` (None: `data_root()`).
 
     Raises:

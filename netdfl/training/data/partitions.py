@@ -17,20 +17,19 @@ from netdfl.core.rng import Streams
 from netdfl.core.units import PositiveFloat, PositiveInt
 
 Indices: TypeAlias = NDArray[np.int64]
+Labels: TypeAlias = NDArray[np.integer[Any]]
 Partition: TypeAlias = list[Indices]
 
 _SINKHORN_STEPS = 1000
 
 
-def iid(labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /) -> Partition:
+def iid(labels: Labels, num_clients: int, streams: Streams, /) -> Partition:
     """Shuffle and split: every client sees the same distribution."""
     _require_samples(len(labels), num_clients)
     return _sorted(np.array_split(streams.rng("partition").permutation(len(labels)), num_clients))
 
 
-def dirichlet(
-    labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /, *, alpha: PositiveFloat = 0.3
-) -> Partition:
+def dirichlet(labels: Labels, num_clients: int, streams: Streams, /, *, alpha: PositiveFloat = 0.3) -> Partition:
     """Each client draws its class mix from Dir(alpha); sizes are equal (to within one sample).
 
     Samples are dealt one by one: a random client that is not full yet takes a class drawn from its
@@ -49,7 +48,7 @@ def dirichlet(
 
 
 def dirichlet_per_class(
-    labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /, *, alpha: PositiveFloat = 0.3
+    labels: Labels, num_clients: int, streams: Streams, /, *, alpha: PositiveFloat = 0.3
 ) -> Partition:
     """Each class is spread over the clients by Dir(alpha), balanced to equal client sizes (DynaFed).
 
@@ -67,7 +66,7 @@ def dirichlet_per_class(
 
 
 def pathological(
-    labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /, *, classes_per_client: PositiveInt = 2
+    labels: Labels, num_clients: int, streams: Streams, /, *, classes_per_client: PositiveInt = 2
 ) -> Partition:
     """Each client holds a few random classes only; a class is split equally over its holders.
 
@@ -86,9 +85,7 @@ def pathological(
     return _sorted([np.concatenate(part) for part in parts])
 
 
-def shards(
-    labels: NDArray[np.integer[Any]], num_clients: int, streams: Streams, /, *, shards_per_client: PositiveInt = 2
-) -> Partition:
+def shards(labels: Labels, num_clients: int, streams: Streams, /, *, shards_per_client: PositiveInt = 2) -> Partition:
     """Sort by label, cut into equal shards, and give each client the same number of random ones."""
     num_shards = num_clients * shards_per_client
     if num_shards > len(labels):
@@ -115,7 +112,7 @@ PARTITIONS: Mapping[str, Callable[..., Partition]] = MappingProxyType(
 """Every partition by name: a function `(labels, num_clients, streams, /, *, ...)`."""
 
 
-def label_counts(labels: NDArray[np.integer[Any]], parts: Sequence[Indices], num_classes: int) -> NDArray[np.int64]:
+def label_counts(labels: Labels, parts: Sequence[Indices], num_classes: int) -> NDArray[np.int64]:
     """Samples of each class at each client, of shape (clients, num_classes)."""
     return np.stack([np.bincount(labels[part], minlength=num_classes) for part in parts]).astype(np.int64)
 
@@ -132,7 +129,7 @@ def _sorted(parts: Sequence[Indices]) -> Partition:
     return [np.sort(part).astype(np.int64) for part in parts]
 
 
-def _classes(labels: NDArray[np.integer[Any]]) -> tuple[Indices, Indices, Indices]:
+def _classes(labels: Labels) -> tuple[Indices, Indices, Indices]:
     """The classes that occur, each sample's class by its place among them, and the class sizes."""
     classes, class_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     return classes.astype(np.int64), class_of.astype(np.int64), counts.astype(np.int64)

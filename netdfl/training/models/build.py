@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
@@ -14,7 +13,7 @@ _RUNNING = frozenset({"running_mean", "running_var", "num_batches_tracked"})
 
 
 def build(
-    model: str | Callable[..., nn.Module], shape: tuple[int, ...], num_classes: int, seed: int, /, **params: Any
+    model: str | Callable[..., nn.Module], shape: tuple[int, ...], num_classes: int, seed: int, /, **params: object
 ) -> nn.Module:
     """A model on the CPU, initialized by `seed` alone; `model` is a name in `MODELS` or a function like those.
 
