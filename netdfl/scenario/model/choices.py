@@ -131,6 +131,8 @@ class Choices:
 
     def _own(self, kind: str, entry: object) -> type[Choice]:
         function, contract = builder(entry), CONTRACTS[self.what]
+        if not callable(function):
+            raise refused(f"{self.what} {kind!r} is a {type(entry).__name__}", "a function or a class")
         name = kind.rpartition(":")[2]
         if wrong := check_signature(function, contract):
             remedy = f"write it as {contract.signature(name)}: context ends with `/`, parameters have types"
@@ -254,6 +256,4 @@ def import_part(path: str, what: str, directory: str) -> object:
         remedy = f"put the module beside the scenario, in {directory}, or install it" if not where else ""
         told = f"{type(exc).__name__}: {said(exc)}{where}"
         raise refused(f"{what} {path!r} can't be imported: {told}", "", remedy) from exc
-    if not callable(builder(found)):
-        raise refused(f"{what} {path!r} is a {type(found).__name__}", "a function or a class")
     return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from functools import cache
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from netdfl.scenario.model.choices import Choices, listed
-from netdfl.scenario.model.fields import QUANTITIES, Choice, Duration, Strict, by_kind
+from netdfl.scenario.model.choices import Choices, listed, refused
+from netdfl.scenario.model.fields import QUANTITIES, Choice, Duration, Strict, by_kind, make_model
 from netdfl.scenario.model.network import Nodes
 from netdfl.scenario.model.parts import Part
 
@@ -18,8 +19,9 @@ LossLayer = Literal["message", "packet"]
 
 
 class WorldOptions(Choice):
-    """What the worlds have in common: what the links act on."""
+    """What the worlds have in common: what the links act on. `entry` is the row of a user's own world."""
 
+    entry: ClassVar[object] = None
     loss_layer: LossLayer = Field("message", description="Whether links act on messages, or on packets below TCP.")
 
 
@@ -125,5 +127,30 @@ WORLDS = by_kind(ProcessesOptions, SimulatedOptions, NamespacesOptions, Containe
 FailureDetector = Oracle | Heartbeat | NoDetector
 DETECTORS = by_kind(Oracle, Heartbeat, NoDetector)
 
-WORLD = Choices("world", lambda: WORLDS, default="processes")
+
+class WorldChoices(Choices):
+    """The worlds. A user's own is an object with a `make`, and with `options` where the scenario may write some."""
+
+    @property
+    def open(self) -> bool:
+        """Whether a world may be a user's own."""
+        return True
+
+    def _own(self, kind: str, entry: object) -> type[Choice]:
+        options = getattr(entry, "options", WorldOptions)
+        if not callable(getattr(entry, "make", None)):
+            raise refused(f"the world {kind!r} is a {type(entry).__name__}", "a WorldEntry, with a `make`")
+        if not (isinstance(options, type) and issubclass(options, WorldOptions)):
+            raise refused(f"the world {kind!r} has options of another kind", "a class of WorldOptions")
+        model = _options_of(kind, options)
+        model.entry = entry
+        return model
+
+
+@cache
+def _options_of(kind: str, options: type[WorldOptions]) -> type[WorldOptions]:
+    return make_model(options.__name__, options, options.__doc__, {"kind": (Literal[kind], Field(kind))})
+
+
+WORLD = WorldChoices("world", lambda: WORLDS, default="processes")
 DETECTOR = Choices("failure detector", lambda: DETECTORS, default="oracle")
