@@ -22,7 +22,7 @@ from netdfl.testing.compressors import check_compressor, check_decodes_or_refuse
 
 VARIANTS: dict[str, Callable[[], Compressor]] = {
     **COMPRESSORS,
-    **{f"qsgd-{bits}": partial(COMPRESSORS["qsgd"], bits=bits) for bits in range(1, 17)},
+    **{f"qsgd-{bits}": partial(COMPRESSORS["qsgd"], bits=bits) for bits in (1, 2, 3, 5, 8, 9, 12, 16)},
     "qsgd-l2": partial(COMPRESSORS["qsgd"], bits=4, norm="l2", bucket=100),
     "qsgd-whole": partial(COMPRESSORS["qsgd"], bits=5, bucket=0),
     "qsgd-whole-l2": partial(COMPRESSORS["qsgd"], bits=8, bucket=0, norm="l2"),
@@ -49,7 +49,7 @@ all_variants = pytest.mark.parametrize("make", VARIANTS.values(), ids=VARIANTS.k
 
 @all_variants
 def test_contract(make: Callable[[], Compressor]) -> None:
-    check_compressor(make, draws=200)
+    check_compressor(make, draws=100)
 
 
 @all_variants

@@ -38,7 +38,7 @@ def _variance(x: np.ndarray, levels: int, bucket: int, norm: Norm) -> float:
     return float(np.sum(f * (1 - f) * (norms / levels) ** 2))
 
 
-@pytest.mark.parametrize("bits", [2, 3, 4, 5, 8, 11, 16])
+@pytest.mark.parametrize("bits", [2, 4, 8, 16])
 @pytest.mark.parametrize("norm", ["max", "l2"])
 @pytest.mark.parametrize("bucket", [512, 100, 40_000])
 def test_variance_is_the_formulas(bits: int, norm: Norm, bucket: int) -> None:
