@@ -16,6 +16,7 @@ import pytest
 from test_truths import BASE
 from truths import TRUTHS, Truth
 
+import netdfl
 from netdfl.record.judge import WELL, ExitCode
 from netdfl.record.run import open_run
 
@@ -24,12 +25,7 @@ FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
 
 def run(file: Path, out: Path, *sets: str) -> dict[str, Any]:
     busy = "world.fidelity={relative: 100, slack: 100s}"
-    overrides = [part for each in (*sets, busy) for part in ("--set", each)]
-    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), "--on", "processes", "--out", str(out), *overrides]
-    done = subprocess.run(command, text=True, capture_output=True)
-    assert (out / "result.json").exists(), done.stdout + done.stderr
-    result: dict[str, Any] = json.loads((out / "result.json").read_text())
-    return result
+    return netdfl.run(netdfl.load(file, [*sets, busy], on="processes"), out=out, page=False).result
 
 
 def causes(result: dict[str, Any]) -> list[tuple[str, list[int], list[int]]]:

@@ -50,11 +50,11 @@ def models(finished: Finished) -> Mapping[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, torch.Tensor]:
-    return models(run(scenario(*SIMULATED), out=tmp_path_factory.mktemp("exact") / "run"))
+    return models(run(scenario(*SIMULATED), out=tmp_path_factory.mktemp("exact") / "run", page=False))
 
 
 def test_a_process_that_hosts_several_nodes_is_exact(exact: Mapping[str, torch.Tensor], tmp_path: Path) -> None:
-    found = models(run(scenario(*HOSTED), out=tmp_path / "run"))
+    found = models(run(scenario(*HOSTED), out=tmp_path / "run", page=False))
     assert len(found) == 4
     assert all(torch.equal(found[name], exact[name]) for name in exact)
 
@@ -63,14 +63,14 @@ def test_a_process_that_hosts_several_nodes_is_exact(exact: Mapping[str, torch.T
 def test_rows_give_what_nodes_by_themselves_give(
     world: tuple[str, ...], exact: Mapping[str, torch.Tensor], tmp_path: Path
 ) -> None:
-    found = models(run(scenario(*world, *AUTO), out=tmp_path / "run"))
+    found = models(run(scenario(*world, *AUTO), out=tmp_path / "run", page=False))
     assert found.keys() == exact.keys()
     assert all(torch.allclose(found[name], exact[name], rtol=1e-4, atol=1e-5) for name in exact)
 
 
 def test_a_simulated_run_records_how_it_trained(tmp_path: Path) -> None:
     for sets, way in (((), "alone"), (AUTO, "stacked")):
-        finished = run(scenario(*SIMULATED, *sets), out=tmp_path / way)
+        finished = run(scenario(*SIMULATED, *sets), out=tmp_path / way, page=False)
         (details,) = finished.run.rows("SELECT details FROM events WHERE kind = 'training'")
         assert f'"{way}"' in str(details[0]).replace("'", '"')
 
@@ -80,7 +80,7 @@ def test_simulated_nodes_on_threads_are_those_of_one_thread(tmp_path: Path, monk
     found = []
     for threads in (1, 3):
         monkeypatch.setattr("netdfl.training.service.cores", lambda threads=threads: threads)
-        finished = run(scenario(*large), out=tmp_path / str(threads))
+        finished = run(scenario(*large), out=tmp_path / str(threads), page=False)
         found.append((models(finished), finished.result["event_log_hash"]))
     (one, one_hash), (three, three_hash) = found
     assert one_hash == three_hash
@@ -89,7 +89,7 @@ def test_simulated_nodes_on_threads_are_those_of_one_thread(tmp_path: Path, monk
 
 def test_a_run_in_rows_is_repeatable_and_can_be_remembered(tmp_path: Path) -> None:
     sets = (*SIMULATED, *AUTO, "checkpoint.every=1")
-    first, again = (models(run(scenario(*sets), out=tmp_path / name)) for name in ("first", "again"))
+    first, again = (models(run(scenario(*sets), out=tmp_path / name, page=False)) for name in ("first", "again"))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert len(list((tmp_path / "first" / "checkpoints").iterdir())) == 12
 

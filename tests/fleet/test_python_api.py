@@ -57,5 +57,5 @@ def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path: Path, world: str)
 def test_a_message_larger_than_the_scenario_allows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     sets = ["transport={max_message: 50B}", "wait.deadline=300ms", "expect={stall: any, died: any}"]
-    result = netdfl.run(netdfl.load(tmp_path / "tiny.yaml", sets), out=tmp_path / "run").result
+    result = netdfl.run(netdfl.load(tmp_path / "tiny.yaml", sets), out=tmp_path / "run", page=False).result
     assert result["messages"]["delivered"] == 0

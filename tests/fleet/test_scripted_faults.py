@@ -25,7 +25,7 @@ evaluation: {every: 8}
 
 
 def fleet(out: Path, extra: str, sets: Sequence[str] = (), on: str = "processes") -> Finished:
-    return run(loads(SCENARIO + extra, sets, on=on), out=out)
+    return run(loads(SCENARIO + extra, sets, on=on), out=out, page=False)
 
 
 def events(finished: Finished, *kinds: str) -> list[tuple[Any, ...]]:
