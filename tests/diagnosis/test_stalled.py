@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stalled import BASE, STALLED, Stalled, says
+from stall_terms import BASE, Stalled, says
+from stalled import STALLED
 
 from netdfl.fleet.run import Silent
 from netdfl.fleet.simulated import simulate

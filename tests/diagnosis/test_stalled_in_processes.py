@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from stalled import BASE, STALLED, says
+from stall_terms import BASE, says
+from stalled import STALLED
 
 from netdfl.fleet.run import run
 from netdfl.scenario.load import loads
