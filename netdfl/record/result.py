@@ -15,7 +15,7 @@ from netdfl.record.cautions import Caution, Course, find_cautions
 from netdfl.record.forms import read_details
 from netdfl.record.given_up import count_given_up
 from netdfl.record.judge import Findings, Judgement, judge
-from netdfl.record.messages import count_messages, count_timeouts, shares
+from netdfl.record.messages import MessageTotals, count_messages, count_timeouts, shares
 from netdfl.record.restarts import find_restarts
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
@@ -115,15 +115,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
     cautions = find_cautions(_course(run, facts, figures, findings, messages.counts, timeouts, restarts))
     judgement = judge(replace(findings, cautions=_by_kind(cautions)), facts.expect)
     result = {
-        "schema": SCHEMA,
-        "scenario": facts.scenario,
-        "seed": facts.seed,
-        "world": facts.world,
-        "links": dict(facts.links),
-        "link_rules": [dict(rule) for rule in facts.link_rules],
-        "algorithm": facts.algorithm,
-        "nodes": facts.nodes,
-        "rounds": facts.rounds,
+        **_what_ran(facts),
         "verdict": judgement.verdict,
         "reasons": judgement.reasons,
         "warnings": [asdict(caution) for caution in cautions],
@@ -138,12 +130,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "consensus_distance": figures["consensus_distance"],
         "weight_sum": figures["weight_sum"],
         "targets": [_reach(run, accuracy, target) for target in facts.targets],
-        "messages": messages.to_json(),
-        "timeouts": figures["timeouts"],
-        "given_up": count_given_up(run)._asdict(),
-        "refused": [each._asdict() for each in _by_sender(run, "refused")],
-        "mixed_not_finite": [each._asdict() for each in _by_sender(run, "mixed_not_finite")],
-        "bytes_sent": figures["bytes_sent"],
+        **_traffic(run, messages, figures),
         "duration_s": facts.duration_s,
         "time": find_time_spent(run, _length_s(facts), facts.rounds),
         "died": deaths,
@@ -156,6 +143,31 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "versions": _versions(),
     }
     return Summary(result | _where_it_applies(facts), judgement)
+
+
+def _what_ran(facts: RunFacts) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "scenario": facts.scenario,
+        "seed": facts.seed,
+        "world": facts.world,
+        "links": dict(facts.links),
+        "link_rules": [dict(rule) for rule in facts.link_rules],
+        "algorithm": facts.algorithm,
+        "nodes": facts.nodes,
+        "rounds": facts.rounds,
+    }
+
+
+def _traffic(run: Run, messages: MessageTotals, figures: Json) -> dict[str, object]:
+    return {
+        "messages": messages.to_json(),
+        "timeouts": figures["timeouts"],
+        "given_up": count_given_up(run)._asdict(),
+        "refused": [each._asdict() for each in _by_sender(run, "refused")],
+        "mixed_not_finite": [each._asdict() for each in _by_sender(run, "mixed_not_finite")],
+        "bytes_sent": figures["bytes_sent"],
+    }
 
 
 def _length_s(facts: RunFacts) -> float:

@@ -49,15 +49,7 @@ def figures_of(ran: Ran) -> dict[str, float]:
     accuracy = (result.get("test_accuracy") or {}).get("average_model", {}).get("last")
     if accuracy is not None:
         figures["test_accuracy"] = accuracy
-    stalls, deadlocks = result.get("stalls", ()), result.get("deadlocks", ())
-    figures |= {
-        "deadlock": float(bool(deadlocks)),
-        "stalled": float(any(not stall.get("over") for stall in (*stalls, *deadlocks))),
-        "not_passed": float(result.get("verdict") not in WELL),
-        "died": float(bool(result.get("died"))),
-    }
-    warned = {caution["kind"] for caution in result.get("warnings", ())}
-    figures |= {kind: float(kind in warned) for kind in WARNED}
+    figures |= _ending(result)
     if "timeouts" in result:
         figures["timeouts"] = result["timeouts"]
     messages = result.get("messages", {})
@@ -65,6 +57,19 @@ def figures_of(ran: Ran) -> dict[str, float]:
         figures["not_delivered"] = 1 - messages["delivered"] / sent
         figures |= {name: messages[name] / sent for name in NOT_DELIVERED}
     return figures | _pace(ran.path, result)
+
+
+def _ending(result: Json) -> dict[str, float]:
+    """How the run ended, and what it warns of, each 0 or 1."""
+    stalls, deadlocks = result.get("stalls", ()), result.get("deadlocks", ())
+    warned = {caution["kind"] for caution in result.get("warnings", ())}
+    return {
+        "deadlock": float(bool(deadlocks)),
+        "stalled": float(any(not stall.get("over") for stall in (*stalls, *deadlocks))),
+        "not_passed": float(result.get("verdict") not in WELL),
+        "died": float(bool(result.get("died"))),
+        **{kind: float(kind in warned) for kind in WARNED},
+    }
 
 
 def _pace(path: Path, result: Mapping[str, object]) -> dict[str, float]:
