@@ -18,7 +18,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Message, Payload
 from netdfl.links.channel import Links
-from netdfl.links.event_driver import Drive
+from netdfl.links.event_driver import drive
 from netdfl.links.rules.base import Transit
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
@@ -92,16 +92,8 @@ def simulated_fates(block: Mapping[str, Any], sent: Sequence[Message]) -> list[t
         (t * 10 * MS, Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, frame_size(m)))
         for t, m in enumerate(sent)
     ]
-    links, fates = links_of(block), []
-    run = Drive(
-        0,
-        lambda unit, at_ns: fates.append((unit.round, unit.copy, "delivered")),
-        lambda unit, why, at_ns: fates.append((unit.round, unit.copy, f"dropped:{why}")),
-    )
-    for at_ns, unit in units:
-        run.submit(links.path(unit.src, unit.dst), unit, at_ns)
-    run.run(1 << 62)
-    return sorted(fates)
+    fates = drive(links_of(block), (), units)
+    return sorted((f.unit.round, f.unit.copy, f"dropped:{f.reason}" if f.reason else "delivered") for f in fates)
 
 
 LOSSY = {
