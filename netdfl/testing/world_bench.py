@@ -52,7 +52,9 @@ class Running(NamedTuple):
 
     def until_round(self, round: int) -> None:
         """Return once every node is in `round` or later."""
-        until(lambda: min(rounds_of(self.path), default=-1) >= round, lambda: self.process.poll() is not None)
+        process = self.process
+        met = lambda: min(rounds_of(self.path), default=-1) >= round  # noqa: E731
+        until(met, lambda: process.poll() is not None, process.communicate)
 
     def end(self, how: signal.Signals) -> Said:
         """Send a signal to the command alone, and wait for its end."""
@@ -194,11 +196,11 @@ class Bench:
         }
 
 
-def until(met: Callable[[], object], ended: Callable[[], bool]) -> None:
-    """Return when `met`. Raises AssertionError when the run has `ended` before, or after minutes."""
+def until(met: Callable[[], object], ended: Callable[[], bool], said: Callable[[], object] = str) -> None:
+    """Return when `met`. Raises AssertionError when the run has `ended` before, with what it `said`; or after minutes."""
     latest = time.monotonic() + PATIENCE_S
     while not met():
-        assert not ended(), "the run ended before anything could happen to it"
+        assert not ended(), f"the run ended before anything could happen to it: {said()}"
         assert time.monotonic() < latest, "nothing came of it"
         time.sleep(0.02)
 

@@ -59,9 +59,9 @@ CRASHES: Mapping[str, Keys] = {
     | {
         "wait": {"deadline": "100ms"},
         "events": [
-            {"at_round": 4, "pause": 0, "for": "2s"},
-            {"at": "1500ms", "crash": 1},
-            {"at": "1500ms", "crash": 2, **KEPT},
+            {"at_round": 4, "pause": 0, "for": "4s"},
+            {"at": "3s", "crash": 1},
+            {"at": "3s", "crash": 2, **KEPT},
         ],
     },
 }
@@ -74,7 +74,7 @@ RETURNS: Mapping[str, Keys] = {
     },
     "lost": PUSH
     | {
-        "wait": {"deadline": "3s"},
+        "wait": {"deadline": "20s"},
         "events": [{"at_round": 4, "crash": 3, "restart_after": "300ms", "state": "lost", "rejoin_weight": 1}],
     },
 }
