@@ -197,7 +197,7 @@ class Bench:
 
 
 def until(met: Callable[[], object], ended: Callable[[], bool], said: Callable[[], object] = str) -> None:
-    """Return when `met`. Raises AssertionError when the run has `ended` before, with what it `said`; or after minutes."""
+    """Return when `met`. Raises AssertionError when the run `ended` before, with what it `said`, or after minutes."""
     latest = time.monotonic() + PATIENCE_S
     while not met():
         assert not ended(), f"the run ended before anything could happen to it: {said()}"
