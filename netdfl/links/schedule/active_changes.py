@@ -15,7 +15,6 @@ from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.state import STATES
 from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.selectors import Block
-from netdfl.links.spec import choose
 
 T = TypeVar("T")
 Where: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]
@@ -120,7 +119,7 @@ def effective(base: Mapping[str, Effective], events: Iterable[CompiledEvent]) ->
             elif isinstance(change, Mapping) and "scale" in change:
                 values[key] = replace(values[key], scale=values[key].scale * change["scale"])
             else:
-                values[key] = Effective(choose(key, change))
+                values[key] = Effective(event.part(key))
     if "state" in base:
         values["state"] = Effective(max((standing, *windows), key=STATES.index))
     return values

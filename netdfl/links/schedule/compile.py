@@ -20,7 +20,6 @@ from netdfl.links.schedule.link_actions import partition_blocks
 from netdfl.links.schedule.node_conflicts import node_conflicts
 from netdfl.links.schedule.when import KEYS, Facts, Span, spans, split
 from netdfl.links.selectors import Block, NodesText, parse_nodes
-from netdfl.links.spec import choose
 
 _CHANGING = ("link", "node")
 _MOST = 500_000
@@ -176,7 +175,7 @@ def _never_moving(events: Sequence[CompiledEvent]) -> Iterable[tuple[int, str]]:
 
 def _never_sent(events: Sequence[CompiledEvent], facts: Facts) -> Iterable[tuple[int, str]]:
     for event in events:
-        loss = choose("loss", event.parameters.get("loss"))
+        loss = event.part("loss")
         model = None if loss is None else loss.build(0)
         if isinstance(model, DropList) and facts.rounds is not None:
             what = rounds_beyond(model.messages, facts.rounds)

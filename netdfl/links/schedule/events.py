@@ -9,6 +9,7 @@ from typing import Any
 from netdfl.core.types import NodeId
 from netdfl.links.schedule.places import name_change, name_place
 from netdfl.links.selectors import Block
+from netdfl.links.spec import Chosen, choose
 
 STANDING = -1
 
@@ -40,6 +41,13 @@ class CompiledEvent:
     nodes: tuple[NodeId, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
     entry: str = ""
+    _parts: dict[str, Chosen | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def part(self, key: str) -> Chosen | None:
+        """What its parameter `key` means, read once; None for no rule, or where it changes nothing by that key."""
+        if key not in self._parts:
+            self._parts[key] = choose(key, self.parameters.get(key))
+        return self._parts[key]
 
     @property
     def order(self) -> tuple[bool, int, int, bool, int]:
