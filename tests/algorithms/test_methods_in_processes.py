@@ -1,4 +1,4 @@
-"""One method of each family and mixing trains in real processes; tests/soak/every_method.py has all of them."""
+"""One method of each kind of message trains in real processes; tests/soak/every_method.py has all of them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,14 @@ from netdfl.record.judge import WELL
 
 QSGD = {"compression": {"kind": "qsgd", "bits": 8}}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "gossip": ("dfedavgm", {}),
     "several steps of gossip": ("dfedsam_mgs", {}),
     "averages of masked vectors": ("dispfl", {}),
-    "slow momentum": ("slowmo", {}),
     "choco": ("choco_sgd", QSGD),
-    "deepsqueeze": ("deepsqueeze", QSGD),
-    "push-sum": ("dfedsgpsm", {}),
     "push-sum to whom the losses choose": ("dfedsgpsm_s", {}),
     "push-sum over compressed differences": ("osgp", QSGD),
     "push-sum that overlaps with training": ("overlap_sgp", {}),
     "pairs": ("ad_psgd", {}),
-    "a server": ("fedavg", {}),
     "a server with controls": ("scaffold", {}),
-    "a server with drift": ("feddyn", {}),
     "a server with examples": ("fedsynsam", {}),
 }
 
