@@ -8,7 +8,7 @@ from typing import Protocol
 
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
-from netdfl.diagnosis.outages import BY_LINKS, EdgeState
+from netdfl.diagnosis.outages import BY_LINKS, EdgeOutage
 from netdfl.diagnosis.snapshot import (
     LOST_BY_RESTART,
     TAKEN_FOR_GONE,
@@ -32,7 +32,7 @@ BY_EVENTS = ("loss", "down", "reset")
 class Schedule(Protocol):
     """What is known of the scripted faults."""
 
-    def edge(self, edge: Edge, now_ns: int) -> EdgeState:
+    def edge(self, edge: Edge, now_ns: int) -> EdgeOutage:
         """Whether `edge` is up, and when it is up again."""
         ...
 

@@ -14,7 +14,7 @@ BY_LINKS = -1
 """In place of an event: the scenario's `links` themselves."""
 
 
-class EdgeState(NamedTuple):
+class EdgeOutage(NamedTuple):
     """Whether an edge is up, when it is up again (None: not known), and whether it keeps messages till then.
 
     `event` is the entry of the scenario's events that took it down last; None: it is so by `links`.
@@ -42,7 +42,7 @@ class Outages:
         """When `node` will crash next, by the clock; None where that is not scripted."""
         return min((e.at_ns or 0 for e in self._crashes if node in e.nodes and (e.at_ns or 0) > now_ns), default=None)
 
-    def edge(self, edge: Edge, now_ns: int) -> EdgeState:
+    def edge(self, edge: Edge, now_ns: int) -> EdgeOutage:
         """The outage of `edge` at `now_ns`."""
         overlays = Overlays()
         state = base = self._base(edge).state
@@ -57,11 +57,11 @@ class Outages:
             overlays.apply(event)
             state = effective({"state": Effective(base)}, overlays.on_link(edge))["state"].value
             if at_ns > now_ns and state == "up":
-                return EdgeState(False, at_ns, holds, _last(downs))
+                return EdgeOutage(False, at_ns, holds, _last(downs))
             if at_ns <= now_ns:
                 holds = state == "down_hold"
                 _follow(downs, event)
-        return EdgeState() if state == "up" else EdgeState(False, None, holds, _last(downs))
+        return EdgeOutage() if state == "up" else EdgeOutage(False, None, holds, _last(downs))
 
     def loser(self, edge: Edge, round: int, now_ns: int) -> int | None:
         """The event that loses every message of `round` that enters `edge` at `now_ns`; `BY_LINKS`: `links` does."""

@@ -26,7 +26,7 @@ LEAST_GAP_S = 1.0
 MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
-class View(Protocol):
+class RunView(Protocol):
     """What the launcher shows a run through. Entered for the time of the run."""
 
     def __enter__(self) -> Self: ...
@@ -106,7 +106,7 @@ class LiveView(PlainView):
         self._live.update(panel(status))
 
 
-def open_view(console: Console | None = None) -> View:
+def open_view(console: Console | None = None) -> RunView:
     """Choose the view for `console` (the standard output by default): live on a terminal, else plain."""
     console = console or Console()
     return LiveView(console) if console.is_terminal else PlainView(console)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.diagnosis.outages import EdgeState
+from netdfl.diagnosis.outages import EdgeOutage
 from netdfl.fleet.stall_probes import StallProbes
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.selectors import Block
@@ -28,8 +28,8 @@ links: {"0->1": {state: down_hold}}
 def test_a_launcher_knows_of_a_link_that_is_down_before_any_event() -> None:
     launcher: Any = SimpleNamespace(scenario=loads(HELD, on="processes"), live=set())
     outages = StallProbes(launcher, []).outages
-    assert outages.edge((0, 1), NS_PER_S) == EdgeState(False, None, True)
-    assert outages.edge((1, 0), NS_PER_S) == EdgeState()
+    assert outages.edge((0, 1), NS_PER_S) == EdgeOutage(False, None, True)
+    assert outages.edge((1, 0), NS_PER_S) == EdgeOutage()
 
 
 def test_an_event_may_end_what_the_links_began_with() -> None:
@@ -37,5 +37,5 @@ def test_an_event_may_end_what_the_links_began_with() -> None:
     blocks = (Block(frozenset([0]), frozenset([1])),)
     up = CompiledEvent("set", 0, at_ns=2 * NS_PER_S, blocks=blocks, parameters={"state": "up"})
     outages = StallProbes(launcher, [up]).outages
-    assert outages.edge((0, 1), NS_PER_S) == EdgeState(False, 2 * NS_PER_S, True)
-    assert outages.edge((0, 1), 2 * NS_PER_S) == EdgeState()
+    assert outages.edge((0, 1), NS_PER_S) == EdgeOutage(False, 2 * NS_PER_S, True)
+    assert outages.edge((0, 1), 2 * NS_PER_S) == EdgeOutage()

@@ -18,7 +18,7 @@ from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import is_over, unfinished
 from netdfl.diagnosis.finding import Cause
-from netdfl.diagnosis.outages import EdgeState, Outages
+from netdfl.diagnosis.outages import EdgeOutage, Outages
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.recover import MOST_RESENDS, Recovery, Resend, Skip
 from netdfl.diagnosis.slow import find_slow
@@ -156,9 +156,9 @@ def cut(at_ns: int, state: str | None, cause: int = 0) -> CompiledEvent:
 def test_outages_tell_when_a_link_heals() -> None:
     outages = Outages([cut(10, "down_drop"), cut(30, "down_hold", 1), cut(40, None), cut(50, None, 1)])
     states = [outages.edge((1, 0), at_ns) for at_ns in (5, 10, 35, 45, 50)]
-    assert states == [EdgeState(), *(EdgeState(False, 50, hold, 0) for hold in (False, False, True)), EdgeState()]
-    assert outages.edge((0, 1), 35) == EdgeState()
-    assert Outages([cut(10, "down_hold")]).edge((1, 0), 20) == EdgeState(False, None, True, 0)
+    assert states == [EdgeOutage(), *(EdgeOutage(False, 50, hold, 0) for hold in (False, False, True)), EdgeOutage()]
+    assert outages.edge((0, 1), 35) == EdgeOutage()
+    assert Outages([cut(10, "down_hold")]).edge((1, 0), 20) == EdgeOutage(False, None, True, 0)
 
 
 def test_pace_follows_the_median_node() -> None:
