@@ -1,0 +1,184 @@
+"""A world of one's own, made outside netdfl: each node lives in a thread, with an event loop of its own.
+
+A scenario names it: `world: {kind: "tests.worlds.threads:THREADS"}`. Nothing crosses a wire but messages: orders and
+reports are handed from loop to loop as they are.
+"""
+
+from __future__ import annotations
+
+# isort: off
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from netdfl.core.clock import RealClock
+from netdfl.core.control import EVALUATOR, Crashed, Evaluate, Evaluated, Exit, Hello, Life, Order, Report, Stop
+from netdfl.core.errors import NetdflError
+from netdfl.core.types import NodeId, Role
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.judging import judge_files
+from netdfl.host.living import Birth, LivingNode
+from netdfl.host.network import Endpoint
+from netdfl.host.workers import make_worker
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.model.world import RealOptions
+from netdfl.worlds.base import Figures, Found, News, Setting, run_in_real_time
+from netdfl.worlds.catalog import WorldEntry
+# isort: on
+
+T = TypeVar("T")
+LEAD_NS = 20_000_000
+
+
+class ThreadsWorld:
+    """One fleet of threads. A `World`."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.scenario, self.directory = setting.scenario, setting.directory.path
+        if setting.forkserver is not None:
+            setting.forkserver.close()
+        self.clock = RealClock()
+        self.run_id = secrets.token_bytes(8)
+        self._nodes: dict[NodeId, NodeThread] = {}
+        self._threads: list[NodeThread] = []
+        self._judging: set[asyncio.Task[None]] = set()
+
+    def recorder(self, store: StoreWriter) -> StoreWriter:
+        return store
+
+    def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return run_in_real_time(course, interrupt)
+        finally:
+            torch.set_num_threads(before)
+
+    async def open(self, news: News) -> Found:
+        self.news, self.loop = news, asyncio.get_running_loop()
+        self.blueprint = await asyncio.to_thread(Blueprint.of, self.scenario)
+        (self.directory / "snapshots").mkdir(exist_ok=True)
+        news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
+        return Found(self.blueprint.problem.partition())
+
+    def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
+        for node in nodes:
+            self._nodes[node] = NodeThread(self, node, life)
+            self._threads.append(self._nodes[node])
+            self._nodes[node].start()
+
+    def begin(self, at_ns: int) -> int:
+        self.clock.start_ns = time.monotonic_ns() + LEAD_NS - at_ns
+        return self.clock.start_ns
+
+    def order(self, node: NodeId, order: Order) -> None:
+        if node != EVALUATOR:
+            self._nodes[node].order(order)
+        elif isinstance(order, Evaluate):
+            task = self.loop.create_task(self._judge(order))
+            self._judging.add(task)
+            task.add_done_callback(self._judging.discard)
+
+    async def aclose(self, grace_s: float) -> Figures:
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join, grace_s)
+        await asyncio.gather(*self._judging, return_exceptions=True)
+        return Figures(links={"layer": self.scenario.world.loss_layer})
+
+    async def _judge(self, order: Evaluate) -> None:
+        paths = {node: Path(path) for node, path in order.paths.items()}
+        figures = await asyncio.to_thread(judge_files, self.blueprint, paths)
+        self.news.report(EVALUATOR, Evaluated(order.round, figures))
+        for path in paths.values():
+            path.unlink(missing_ok=True)
+
+
+class NodeThread(threading.Thread):
+    """One life of one node. A `Superior`: what the node says goes to the supervisor's loop."""
+
+    launched = True
+
+    def __init__(self, world: ThreadsWorld, node: NodeId, life: Life) -> None:
+        super().__init__(name=f"node {node}, life {life.epoch}")
+        self.world, self.node, self.life = world, node, life
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    # its own loop
+
+    def run(self) -> None:
+        code = 1
+        try:
+            code = asyncio.run(self._live())
+        except NetdflError as error:
+            self._tell(self.world.news.broke, error)
+        finally:
+            self._tell(self.world.news.exited, self.node, Exit(self.life.epoch, code))
+
+    async def _live(self) -> int:
+        self.loop, self.stopped = asyncio.get_running_loop(), asyncio.Event()
+        blueprint = Blueprint.of(self.world.scenario)
+        worker = make_worker(blueprint, 1)
+        endpoint = Endpoint(
+            listen="127.0.0.1:0", run_id=self.world.run_id, scenario_hash=scenario_hash(self.world.scenario)
+        )
+        birth = Birth(
+            node=self.node,
+            life=self.life,
+            device="cpu",
+            directory=self.world.directory,
+            worker=worker,
+            endpoint=endpoint,
+        )
+        self.living = LivingNode(blueprint, birth, self)
+        address = await self.living.transport.start()
+        role = Role.SERVER if self.node == blueprint.network.server else Role.CLIENT
+        self.report(Hello(node=self.node, role=role.value, address=address, epoch=self.life.epoch))
+        code = await self.living.run()
+        await self.living.leave(code)
+        await self.living.transport.aclose()
+        worker.close()
+        return code
+
+    def _obey(self, order: Order) -> None:
+        if isinstance(order, Stop):
+            self.stopped.set()
+        else:
+            self.living.obey(order)
+
+    # a Superior
+
+    def report(self, report: Report) -> None:
+        self._tell(self.world.news.report, self.node, report)
+
+    async def dismissed(self) -> None:
+        await self.stopped.wait()
+
+    async def part(self, code: int, crash: Crashed | None) -> None:
+        if crash is not None:
+            self.report(crash)
+
+    # between the loops
+
+    def order(self, order: Order) -> None:
+        """From the supervisor's loop."""
+        if self.loop is not None and not self.loop.is_closed():
+            try:
+                self.loop.call_soon_threadsafe(self._obey, order)
+            except RuntimeError:  # it has closed since: the node is gone
+                return
+
+    def _tell(self, tell: Callable[..., None], *what: object) -> None:
+        try:
+            self.world.loop.call_soon_threadsafe(tell, *what)
+        except RuntimeError:  # the run is over
+            return
+
+
+THREADS = WorldEntry(options=RealOptions, make=ThreadsWorld, resumable=True)
