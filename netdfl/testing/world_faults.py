@@ -74,7 +74,7 @@ RETURNS: Mapping[str, Keys] = {
     },
     "lost": PUSH
     | {
-        "wait": {"deadline": "20s"},
+        "wait": {"deadline": "5s"},
         "events": [{"at_round": 4, "crash": 3, "restart_after": "300ms", "state": "lost", "rejoin_weight": 1}],
     },
 }
