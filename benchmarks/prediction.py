@@ -18,7 +18,7 @@ from pathlib import Path
 
 from figures import Row, show
 
-from netdfl.fleet.run import run
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 SCENARIO = """

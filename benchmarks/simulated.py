@@ -31,9 +31,6 @@ from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, NodeId, Payload, View
-from netdfl.fleet.simulated import rare_collections
-from netdfl.fleet.simulated_ledger import SimulatedLedger
-from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.mixing.push_sum import PushSum
@@ -49,6 +46,9 @@ from netdfl.training.base import Update
 from netdfl.training.sgd import PlainStart
 from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
+from netdfl.worlds.simulated.arithmetic import rare_collections
+from netdfl.worlds.simulated.ledger import SimulatedLedger
+from netdfl.worlds.simulated.loop import VirtualClock, VirtualLoop
 
 DIM = 199_210
 DELAY = {"latency": "20ms"}

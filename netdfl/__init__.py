@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from netdfl.fleet.run import run
     from netdfl.record.run import open_run
+    from netdfl.running.run import run
     from netdfl.scenario.load import load
 
 __all__ = ["load", "open_run", "run"]
 
-_HOMES = {"load": "netdfl.scenario.load", "open_run": "netdfl.record.run", "run": "netdfl.fleet.run"}
+_HOMES = {"load": "netdfl.scenario.load", "open_run": "netdfl.record.run", "run": "netdfl.running.run"}
 
 
 def __getattr__(name: str) -> Any:

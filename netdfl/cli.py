@@ -63,7 +63,7 @@ def validate(scenario: ScenarioFile, sets: Sets = [], on: World = None) -> None:
 
     Parts of your own are imported and tried: this runs modules that lie beside the scenario, if it names them.
     """
-    from netdfl.fleet.ready import check_ready
+    from netdfl.running.ready import check_ready
 
     loaded = load_scenario(scenario, sets, on)
     check_ready(loaded)
@@ -144,18 +144,18 @@ def run(
         raise InputError("which scenario? name its file, or a run to --resume")
     if check_determinism:
         raise typer.Exit(_check_determinism(load_scenario(scenario, sets, on), out))
-    from netdfl.fleet.spawn import Nursery
+    from netdfl.worlds.fork_client import ForkServer
 
-    nursery = Nursery.open()
+    forkserver = ForkServer.open()
     try:
         loaded = load_scenario(scenario, sets, on)
-        from netdfl.fleet.run import run as run_scenario
         from netdfl.report.live import open_view
+        from netdfl.running.run import run as run_scenario
 
         view = open_view()
-        finished = run_scenario(loaded, out=out, page=page, view=view, nursery=nursery)
+        finished = run_scenario(loaded, out=out, page=page, view=view, forkserver=forkserver)
     finally:
-        nursery.close()
+        forkserver.close()
     raise typer.Exit(_sum_up(view, finished))
 
 
@@ -170,8 +170,8 @@ def _resume(path: Path, page: bool, alone: bool) -> int:
     """Go on with the run at `path`, as it was. Raises InputError where something would be changed."""
     if not alone:
         raise InputError("--resume goes on with a run as it was: give no scenario, --set, --on or --out with it")
-    from netdfl.fleet.run import resume
     from netdfl.report.live import open_view
+    from netdfl.running.run import resume
 
     view = open_view()
     return _sum_up(view, resume(path, page=page, view=view))
@@ -182,7 +182,7 @@ def _check_determinism(scenario: Any, out: Path | None) -> int:
     import shutil
     import tempfile
 
-    from netdfl.fleet.determinism import check_determinism
+    from netdfl.running.determinism import check_determinism
 
     path = out or Path(tempfile.mkdtemp(prefix="netdfl-determinism-"))
     found = check_determinism(scenario, path)
@@ -278,7 +278,8 @@ def node(
     on: World = None,
 ) -> None:
     """Run one node of a fleet that has no launcher; `netdfl collect` gathers what the nodes wrote."""
-    from netdfl.fleet.by_hand import make_request, run_node
+    from netdfl.standalone.request import make_request
+    from netdfl.standalone.run import run_node
 
     loaded = load_scenario(scenario, sets, on)
     code = run_node(make_request(loaded, id, listen, peers, out, start_timeout))
@@ -294,9 +295,9 @@ def collect(
     page: Annotated[bool, typer.Option("--page/--no-page", help="Write report.html.")] = True,
 ) -> None:
     """Gather what nodes without a launcher wrote into one run directory, and judge it; the exit code is the verdict."""
-    from netdfl.fleet.collect import collect as collect_run
-    from netdfl.fleet.testbed import known_of
     from netdfl.report.live import open_view
+    from netdfl.standalone.collect import collect as collect_run
+    from netdfl.standalone.testbed import known_of
 
     view = open_view()
     raise typer.Exit(_sum_up(view, collect_run(folder, out=out, page=page, note=view.note, **known_of(folder))))
@@ -309,7 +310,7 @@ def make_testbed(
     sets: Sets = [],  # noqa: B006 - typer reads it only
 ) -> None:
     """Write a folder that runs the scenario on any Docker host, by `docker-compose up` and without a launcher."""
-    from netdfl.fleet.testbed import write_testbed
+    from netdfl.standalone.testbed import write_testbed
 
     print(write_testbed(load_scenario(scenario, sets, "containers"), out) / "README.md")
 

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from netdfl.core.errors import NetdflError
-from netdfl.fleet.containers_docker import Docker
-from netdfl.fleet.containers_image import image_for
 from netdfl.scenario.load import loads
+from netdfl.worlds.containers.docker import Docker
+from netdfl.worlds.containers.image import image_for
 
 PACKAGES = ("docker.io", "docker-compose", "debootstrap", "iptables")
 REPORT = "NETDFL_DOCKER_REPORT"

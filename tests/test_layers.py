@@ -27,6 +27,6 @@ def test_it_needs_no_torch(program: str) -> None:
 
 
 def test_the_launcher_needs_no_grpc_before_it_forks() -> None:
-    code = "import sys, netdfl.fleet.spawn, netdfl.fleet.preload\nsys.exit('grpc' in sys.modules)"
+    code = "import sys, netdfl.worlds.fork_client, netdfl.worlds.preload\nsys.exit('grpc' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr or "grpc was imported"

@@ -96,6 +96,45 @@ class Recover:
     again: tuple[Again, ...] = ()
 
 
+# lives
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejoin:
+    """How a later life of a node begins: with the state of its last round's end, or without any in `round`.
+
+    It begins in no round before `at_least`. Without its state it has the push-sum weight `weight`.
+    """
+
+    keep_state: bool
+    round: int
+    at_least: int = 0
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of a node: how often it was started again, and how it rejoins; None in its first."""
+
+    epoch: int = 0
+    rejoin: Rejoin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How life `epoch` of a node ended, other than by an order: its exit code or its signal, and its last words."""
+
+    epoch: int
+    code: int
+    signal: str | None = None
+    words: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The signal, or the exit code."""
+        return self.signal or f"exit code {self.code}"
+
+
 Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | Recover
 
 

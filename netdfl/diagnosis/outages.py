@@ -33,7 +33,7 @@ class Outages:
         self, events: Sequence[CompiledEvent], base: Callable[[Edge], LinkSpec] = lambda edge: LinkSpec()
     ) -> None:
         """`base` is a link by the scenario, before any event."""
-        self._on_links = [e for e in events if e.action in ("set", "unset") and e.blocks]
+        self._on_links = [e for e in events if e.acts_on_links and e.blocks]
         self._events = [e for e in self._on_links if e.at_ns is not None]
         self._base = base
         self._crashes = [e for e in events if e.at_ns is not None and e.action == "crash"]

@@ -75,6 +75,7 @@ class NodeLedger:
     aside: dict[NodeId, EdgeCount] = field(default_factory=dict)
     bytes_sent: int = 0
     sent_count: int = 0
+    arrived_count: int = 0
     classes: Counter[FateClass] = field(default_factory=Counter)
     refused_count: Counter[str] = field(default_factory=Counter)
     _strangers: Counter[str] = field(default_factory=Counter)
@@ -96,6 +97,7 @@ class NodeLedger:
         edge.last.append(settled)
         if fate in (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE):
             edge.delivered += 1
+            self.arrived_count += 1
         elif fate != Fate.IN_FLIGHT:
             edge.lost += 1
             edge.dropped[fate] = edge.dropped.get(fate, 0) + 1
@@ -107,9 +109,8 @@ class NodeLedger:
     @property
     def counts(self) -> MessageCounts:
         """What became of all that was sent; what is on its way counts as unfinished."""
-        arrived = sum(edge.delivered for edges in (self.edges, self.aside) for edge in edges.values())
         settled = {
-            FateClass.DELIVERED: arrived - self.classes[FateClass.LATE] - self.classes[FateClass.DUPLICATE],
+            FateClass.DELIVERED: self.arrived_count - self.classes[FateClass.LATE] - self.classes[FateClass.DUPLICATE],
             **self.classes,
         }
         unfinished = self.sent_count - sum(settled.values())

@@ -88,7 +88,7 @@ def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent
             for key in NODE_KEYS:
                 _serial(_built(Effective(getattr(spec.node(node), key)), key))
         for event in events:
-            for key, change in event.parameters.items() if event.action in ("set", "unset") else ():
+            for key, change in event.parameters.items() if event.acts_on_links else ():
                 if key in NODE_KEYS:
                     raise ValueError(f"{key} that changes")
                 if key != "state" and not (isinstance(change, Mapping) and "scale" in change):
@@ -192,7 +192,7 @@ class Netem:
 
     def apply(self, event: CompiledEvent) -> None:
         """Make one change of the schedule."""
-        if event.action in ("set", "unset") and event.blocks:
+        if event.acts_on_links and event.blocks:
             self._overlays.apply(event)
             for edge in self._set:
                 if any(edge in block for block in event.blocks):

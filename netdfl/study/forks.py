@@ -104,9 +104,6 @@ def _run(scenario: Path, sets: list[str], path: Path, jobs: int) -> NoReturn:
 def _preload() -> None:
     import torch
 
-    import netdfl.fleet.simulated
-    import netdfl.study.resumable  # noqa: F401
-
     torch.set_num_threads(1)
 
 

@@ -1,8 +1,8 @@
 """How a cell is run so that it can go on when it was interrupted: which ones write checkpoints, and how often.
 
-A simulated run's checkpoints are all its local rounds so far (see `netdfl.fleet.replay`): whoever resumes it gets the
-run that was never interrupted. They are an option of the run here, and not of the cell: the hash that names the cell
-is without them.
+A simulated run's checkpoints are all its local rounds so far (see `netdfl.worlds.simulated.replay`): whoever resumes it
+gets the run that was never interrupted. They are an option of the run here, and not of the cell: the hash that names
+the cell is without them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from torch import Tensor
 
 from netdfl.algorithms.families import first_state
 from netdfl.core.errors import InputError
-from netdfl.fleet.build import Blueprint
-from netdfl.fleet.run import Finished, resume, run
+from netdfl.host.blueprint import Blueprint
 from netdfl.record.run import CHECKPOINTS
 from netdfl.record.run_lock import hold
+from netdfl.running.judged import Finished
+from netdfl.running.run import resume, run
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.training.classification import Classification

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
 
 from netdfl.core.types import NodeId
 from netdfl.record.base import Recorder
 from netdfl.record.status import ENDED, EvaluationStatus, FleetStatus
 
-M = TypeVar("M")
 _SHOWN = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distance")
 
 
-class Evaluation(Generic[M]):
-    """Gathers the models of a round, in whatever form `M` a world has them, and has them judged once.
+class Evaluation:
+    """Gathers the models of a round, by where the evaluator finds them, and has them judged once.
 
     A round waits for every evaluated node that may still give its model: not for one that has ended, nor for one
     that rejoined in a later round (`joined`). What comes after that is left out.
@@ -26,12 +24,12 @@ class Evaluation(Generic[M]):
         status: FleetStatus,
         recorder: Recorder,
         now_ns: Callable[[], int],
-        judge: Callable[[int, Mapping[NodeId, M]], None],
+        judge: Callable[[int, Mapping[NodeId, str]], None],
     ) -> None:
         """Evaluate `nodes`; `judge(round, models)` brings about, now or later, a call of `judged`."""
         self.joined: dict[NodeId, int] = {}
         self._nodes, self._status, self._recorder, self._now_ns, self._judge = nodes, status, recorder, now_ns, judge
-        self._models: dict[int, dict[NodeId, M]] = {}
+        self._models: dict[int, dict[NodeId, str]] = {}
         self._awaited: dict[int, int] = {}
         self._ordered: set[int] = set()
         self._judged: set[int] = set()
@@ -46,7 +44,7 @@ class Evaluation(Generic[M]):
         self._ordered.update(rounds)
         self._judged.update(rounds)
 
-    def saved(self, node: NodeId, round: int, model: M) -> None:
+    def saved(self, node: NodeId, round: int, model: str) -> None:
         """`node` gave its model of `round`."""
         if round not in self._ordered:
             self._models.setdefault(round, {})[node] = model

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 import netdfl
 from netdfl.core.types import NodeId
-from netdfl.fleet.run import Finished
 from netdfl.record.run import Run
+from netdfl.running.judged import Finished
 from netdfl.testing.leftovers import MARK, Found, left_over, marked, own
 
 PATIENCE_S = 240.0

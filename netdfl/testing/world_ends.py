@@ -12,10 +12,10 @@ from unittest import SkipTest
 
 import netdfl
 from netdfl.core.errors import InputError
-from netdfl.fleet.evaluation import read_snapshot
-from netdfl.fleet.run import resume
+from netdfl.host.models import read_snapshot
 from netdfl.record.judge import WELL, ExitCode
 from netdfl.record.run import Run
+from netdfl.running.run import resume
 from netdfl.testing.world_bench import Bench, Keys, events, nodes_of, rounds_played
 from netdfl.testing.world_faults import GOSSIP, PUSH
 

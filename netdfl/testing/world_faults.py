@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from netdfl.core.types import NodeId
-from netdfl.fleet.run import Finished
 from netdfl.record.judge import WELL, ExitCode
+from netdfl.running.judged import Finished
 from netdfl.testing.world_bench import Bench, Keys, events, nodes_of, rounds_played, until
 
 GOSSIP: Keys = {

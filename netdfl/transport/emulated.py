@@ -76,7 +76,7 @@ class Emulated:
             measure: told when each message should have arrived and did.
         """
         self.node, self._clock, self._ledger, self._links, self._seed = node, clock, ledger, links, seed
-        self._changes = [e for e in events if e.at_ns is not None and e.action in ("set", "unset")]
+        self._changes = [e for e in events if e.at_ns is not None and e.acts_on_links]
         self._measure, self._epoch = measure, epoch
         self.receipts = Receipts(ledger, epoch)
         self._up = Drive(seed, self._left, self._lost)

@@ -21,6 +21,19 @@ class SimulatedTransport:
         """Deliver what arrives into `sink`."""
         self.fabric.attach(self.node, sink)
 
+    async def start(self) -> str:
+        """It needs no address."""
+        return ""
+
+    def begin(self) -> None:
+        """The fabric goes by the clock itself."""
+
+    def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
+        """The fabric knows where everybody is."""
+
+    def set_gone(self, node: NodeId) -> None:
+        """The fabric knows who is gone."""
+
     async def send(self, messages: Sequence[Message]) -> None:
         """Hand over one step's messages; waits only while a destination's mailbox is full."""
         taken = self.fabric.send(messages)
@@ -31,3 +44,6 @@ class SimulatedTransport:
     async def aclose(self) -> None:
         """Let nothing more in or out; settle what this node has under way as `in_flight`."""
         self.fabric.leave(self.node)
+
+    async def hand_over(self) -> None:
+        """What was sent is the fabric's already."""

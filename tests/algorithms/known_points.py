@@ -43,8 +43,8 @@ from listings import (
     smoo,
 )
 
-from netdfl.fleet.build import Blueprint
-from netdfl.fleet.evaluation import read_snapshot
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.models import read_snapshot
 from netdfl.scenario.model.schema import Scenario
 
 ROUNDS = 120

@@ -9,7 +9,7 @@ import pytest
 from known_points import KNOWN, distance, scenario
 
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.fleet.run import run
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 SAMPLE = ("dfedsam", "qg_dsgdm", "choco_sgd", "dfedsgpm", "overlap_sgp", "fedgamma", "feddyn", "mofedsam")

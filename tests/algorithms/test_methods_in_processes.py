@@ -11,8 +11,8 @@ import pytest
 from method_scenarios import scenario
 
 import netdfl
-from netdfl.fleet.spawn import Nursery
 from netdfl.record.judge import WELL
+from netdfl.worlds.fork_client import ForkServer
 
 QSGD = {"compression": {"kind": "qsgd", "bits": 8}}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -29,12 +29,12 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Callable[[], Nursery]]:
-    """Gives a nursery, and has the next one import torch meanwhile."""
-    spare = [Nursery.open()]
+def forkserver() -> Iterator[Callable[[], ForkServer]]:
+    """Gives a fork server, and has the next one import torch meanwhile."""
+    spare = [ForkServer.open()]
 
-    def take() -> Nursery:
-        spare.append(Nursery.open())
+    def take() -> ForkServer:
+        spare.append(ForkServer.open())
         return spare.pop(0)
 
     yield take
@@ -42,11 +42,11 @@ def nursery() -> Iterator[Callable[[], Nursery]]:
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_it_trains_in_processes(kind: str, tmp_path: Path, nursery: Callable[[], Nursery]) -> None:
+def test_it_trains_in_processes(kind: str, tmp_path: Path, forkserver: Callable[[], ForkServer]) -> None:
     name, more = METHODS[kind]
     file = tmp_path / "scenario.yaml"
     file.write_text(json.dumps(scenario(name, nodes=4, world={"kind": "processes"}, **more)))
-    result = netdfl.run(netdfl.load(file), out=tmp_path / "run", page=False, nursery=nursery()).result
+    result = netdfl.run(netdfl.load(file), out=tmp_path / "run", page=False, forkserver=forkserver()).result
     assert result["verdict"] in WELL, result["reasons"]
     assert result["world"] == "processes"
     assert 0.0 <= result["test_accuracy"]["average_model"]["last"] <= 1.0

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from netdfl.fleet.containers import LAUNCHER, is_alive, this_launcher
-from netdfl.fleet.containers_image import image_for
 from netdfl.scenario.load import loads
+from netdfl.worlds.containers.image import image_for
+from netdfl.worlds.containers.world import LAUNCHER, is_alive, this_launcher
 
 DIGITS = """
 schema: netdfl/1

@@ -9,11 +9,9 @@ import pytest
 
 import netdfl
 from netdfl.diagnosis.finding import Cause
-from netdfl.fleet.run import Silent
-from netdfl.fleet.simulated import simulate
 from netdfl.record.judge import WELL, Findings, judge
 from netdfl.record.run import RunDirectory
-from netdfl.record.status import FleetStatus
+from netdfl.running.supervise import supervise
 
 FOLDER = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
 ANNOUNCED = {
@@ -26,8 +24,7 @@ ANNOUNCED = {
 @pytest.mark.parametrize(("name", "cause"), ANNOUNCED.items(), ids=ANNOUNCED)
 def test_the_diagnosis_is_the_announced_one(name: str, cause: str, tmp_path: Path) -> None:
     scenario = netdfl.load(FOLDER / f"{name}.yaml", on="simulated")
-    status = FleetStatus(scenario.name, "simulated", scenario.algorithm.kind, scenario.rounds)
-    stalled = simulate(scenario, RunDirectory.create(tmp_path, "faults", 0), status, Silent()).stalled
+    stalled = supervise(scenario, RunDirectory.create(tmp_path, "faults", 0)).stalled
     found = [*stalled["deadlocks"], *stalled["stalls"]]
     causes = {finding["cause"] for finding in found if not finding["over"]} or {f["cause"] for f in found}
     assert (causes or {"nothing"}) == {cause}, [finding["text"] for finding in found]

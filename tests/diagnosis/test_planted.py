@@ -12,10 +12,9 @@ from wait_first import wait_first_loop
 
 from netdfl.algorithms.families import FAMILIES
 from netdfl.diagnosis.finding import Cause
-from netdfl.fleet.run import Silent
-from netdfl.fleet.simulated import simulate
 from netdfl.record.run import RunDirectory
-from netdfl.record.status import FleetStatus, Phase
+from netdfl.record.status import Phase
+from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads
 
 HERE = Path(__file__).parent
@@ -268,9 +267,9 @@ def write(case: Planted) -> str:
 def test_planted_stall_is_named(case: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FAMILIES, "wait_first", wait_first_loop)  # type: ignore[arg-type]
     scenario = loads(write(case), directory=HERE)
-    status = FleetStatus(scenario.name, "simulated", scenario.algorithm.kind, scenario.rounds)
     directory = RunDirectory.create(tmp_path, "planted", 0)
-    result = simulate(scenario, directory, status, Silent()).stalled
+    outcome = supervise(scenario, directory)
+    result = outcome.stalled
     found = [*result["deadlocks"], *result["stalls"]]
     said = "\n".join(f"{f['cause']} {f['roots']} {f['culprits']} over={f['over']}: {f['text']}" for f in found)
     assert len(found) == len(case.expected), said
@@ -282,7 +281,7 @@ def test_planted_stall_is_named(case: Planted, tmp_path: Path, monkeypatch: pyte
             and (expected.culprits is None or f["culprits"] == list(expected.culprits))
         ]
         assert matching, said
-    finished = all(node.phase is Phase.FINISHED for node in status.nodes.values())
+    finished = all(node.phase is Phase.FINISHED for node in outcome.status.nodes.values())
     assert finished == (all(e.over for e in case.expected) and "crash" not in case.name), said
     assert bool(result["deadlocks"]) == any(e.cause is Cause.DEADLOCK and not e.over for e in case.expected)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from netdfl.fleet.run import Finished, run
 from netdfl.record.judge import WELL
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import load
 
 FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from netdfl.fleet.build import Blueprint
-from netdfl.fleet.evaluation import read_snapshot
-from netdfl.fleet.run import run
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.models import read_snapshot
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 SCENARIO = """

@@ -1,21 +1,25 @@
-"""The launcher's probes: what it makes of answers that come, come late, or don't come."""
+"""The supervisor's probes: what it makes of answers that come, come late, or don't come."""
 
 from __future__ import annotations
 
 import json
-from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.control import Probe, ProbeReply
+from netdfl.core.control import Order, Probe, ProbeReply
+from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.fleet import stall_probes
-from netdfl.fleet.stall_probes import StallProbes
+from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.scenario.load import loads
+from netdfl.supervisor import probing
+from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.probing import ProbingWatch
 
 TEXT = {
     "schema": "netdfl/1",
@@ -30,24 +34,34 @@ TEXT = {
 YOUNG_NS = NS_PER_S // 20
 
 
-class Fleet:
-    """What the probes need of a launcher: nodes 0 to 2 answer at once that they wait for 3, which does not answer."""
+class Told:
+    """What the probes need of a world: nodes 0 to 2 answer at once that they wait for 3, which does not answer."""
 
-    def __init__(self) -> None:
-        self.scenario = loads(json.dumps(TEXT))
-        self.now, self.server, self.broke, self.server_done_ns = 100 * NS_PER_S, None, "", None
-        self.status = FleetStatus("probed", "processes", "dpsgd", 1000)
-        self.status.nodes = {node: NodeStatus(node, phase=Phase.RUNNING, round=50) for node in range(4)}
-        self.live = set(range(4))
-        self.returns = SimpleNamespace(due={}, backs={})
-        self.attendees = {node: SimpleNamespace(order=partial(self.ask, node)) for node in range(4)}
-        self.probes = StallProbes(self, [])  # type: ignore[arg-type]
+    def __init__(self, path: Path) -> None:
+        self.now = 100 * NS_PER_S
+        self.clock = SimpleNamespace(now_ns=lambda: self.now)
+        status = FleetStatus("probed", "processes", "dpsgd", 1000)
+        status.nodes = {node: NodeStatus(node, phase=Phase.RUNNING, round=50) for node in range(4)}
+        world: Any = self
+        store: Any = SimpleNamespace()
+        fleet = Fleet(
+            scenario=loads(json.dumps(TEXT)),
+            directory=RunDirectory(path),
+            world=world,
+            status=status,
+            store=store,
+            note=lambda text: None,
+            start_ns=0,
+        )
+        restarts: Any = SimpleNamespace(due={}, backs={})
+        self.probes = ProbingWatch(fleet, restarts, stopped_after_ns=60 * NS_PER_S)
         for round in range(51):
             for node in range(4):
-                self.probes.on_progress(node, round, self.now - YOUNG_NS * (51 - round))
+                self.probes.heard(node, round, self.now - YOUNG_NS * (51 - round))
 
-    def now_ns(self) -> int:
-        return self.now
+    def order(self, node: NodeId, order: Order) -> None:
+        assert isinstance(order, Probe)
+        self.ask(node, order)
 
     def ask(self, node: int, probe: Probe) -> None:
         if node == 3:
@@ -67,11 +81,12 @@ class Fleet:
         account = Account(
             node=node, epoch=0, at_ns=self.now, state=State.WAITING, round=50, since_ns=wait.since_ns, wait=wait
         )
-        self.probes.on_probe_reply(node, ProbeReply(probe.id, account.to_json()))
+        self.probes.answered(node, ProbeReply(probe.id, account.to_json()))
 
 
-async def test_waits_do_not_grow_long_while_the_launcher_waits_for_who_does_not_answer(
+async def test_waits_do_not_grow_long_while_the_supervisor_waits_for_who_does_not_answer(
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stall_probes, "ANSWER_S", 0.01)
-    assert await Fleet().probes.look() == []
+    monkeypatch.setattr(probing, "ANSWER_S", 0.01)
+    assert not await Told(tmp_path).probes.look()

@@ -10,10 +10,9 @@ import pytest
 from stall_terms import BASE, Stalled, says
 from stalled import STALLED
 
-from netdfl.fleet.run import Silent
-from netdfl.fleet.simulated import simulate
 from netdfl.record.run import RunDirectory
-from netdfl.record.status import FleetStatus, Phase
+from netdfl.record.status import Phase
+from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads
 
 PROVEN = {
@@ -30,9 +29,9 @@ def run(case: Stalled, out: Path, *settings: str) -> tuple[list[dict[str, Any]],
     """The findings, and the nodes that did not come to their end."""
     sets = ["=".join(setting.split(": ", 1)) for setting in settings]
     scenario = loads(json.dumps(BASE | dict(case.keys)), sets)
-    status = FleetStatus(scenario.name, "simulated", scenario.algorithm.kind, scenario.rounds)
-    stalled = simulate(scenario, RunDirectory.create(out, "stalled", 0), status, Silent()).stalled
-    left = {i for i, node in status.nodes.items() if node.phase is not Phase.FINISHED}
+    outcome = supervise(scenario, RunDirectory.create(out, "stalled", 0))
+    stalled = outcome.stalled
+    left = {i for i, node in outcome.status.nodes.items() if node.phase is not Phase.FINISHED}
     return [dict(each) for each in (*stalled["deadlocks"], *stalled["stalls"])], left
 
 

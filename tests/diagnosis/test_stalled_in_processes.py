@@ -9,7 +9,7 @@ import pytest
 from stall_terms import BASE, says
 from stalled import STALLED
 
-from netdfl.fleet.run import run
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 

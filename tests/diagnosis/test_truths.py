@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from truths import TRUTHS, Truth
 
-from netdfl.fleet.run import Silent
-from netdfl.fleet.simulated import simulate
 from netdfl.record.judge import Findings, judge
 from netdfl.record.run import RunDirectory
-from netdfl.record.status import FleetStatus
+from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads
 
 BASE: dict[str, Any] = {
@@ -30,8 +28,7 @@ BASE: dict[str, Any] = {
 @pytest.mark.parametrize("truth", TRUTHS, ids=lambda truth: truth.name)
 def test_a_fleet_gets_to_its_end_or_is_told_why_not(truth: Truth, tmp_path: Path) -> None:
     scenario = loads(json.dumps(BASE | dict(truth.keys)), directory=tmp_path)
-    status = FleetStatus(scenario.name, "simulated", scenario.algorithm.kind, scenario.rounds)
-    outcome = simulate(scenario, RunDirectory.create(tmp_path, "truth", 0), status, Silent())
+    outcome = supervise(scenario, RunDirectory.create(tmp_path, "truth", 0))
     found = [*outcome.stalled["deadlocks"], *outcome.stalled["stalls"]]
     left = [f for f in found if not f["over"]]
     said = "\n".join([*outcome.unfinished, *(f"{f['cause']} {f['roots']} {f['culprits']}: {f['text']}" for f in found)])
@@ -41,7 +38,7 @@ def test_a_fleet_gets_to_its_end_or_is_told_why_not(truth: Truth, tmp_path: Path
     findings = Findings(
         open_stalls=[f["text"] for f in left],
         unfinished=outcome.unfinished,
-        figures={"virtual_duration_s": outcome.virtual_duration_s},
+        figures={"virtual_duration_s": outcome.figures.virtual_duration_s},
     )
     verdict = judge(findings, scenario.expect.entries()).verdict
     assert (verdict != "fail") == (not truth.held and not truth.unfinished), said

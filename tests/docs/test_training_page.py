@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import netdfl
-from netdfl.fleet.build import Blueprint
+from netdfl.host.blueprint import Blueprint
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
 

@@ -19,7 +19,7 @@ END_S = 120
 def context() -> ForkServerContext:
     """Processes that begin with everything loaded but grpc."""
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["netdfl.fleet.by_hand", "netdfl.fleet.build", "netdfl.record.store"])
+    found.set_forkserver_preload(["netdfl.standalone.request", "netdfl.host.blueprint", "netdfl.record.store"])
     return found
 
 

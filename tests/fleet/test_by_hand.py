@@ -15,13 +15,14 @@ import pytest
 from hand_fleet import HandFleet
 
 from netdfl.core.fates import FateClass
-from netdfl.fleet.by_hand_record import NodeRecord, Stage
-from netdfl.fleet.by_hand_stalls import ACCOUNTS_FILE
-from netdfl.fleet.collect import collect
-from netdfl.fleet.run import Finished, run
 from netdfl.record.judge import ExitCode
 from netdfl.record.store import StoreWriter
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
+from netdfl.standalone.accounts import ACCOUNTS_FILE
+from netdfl.standalone.collect import collect
+from netdfl.standalone.record import NodeRecord, Stage
 
 TRAINING = """
 schema: netdfl/1

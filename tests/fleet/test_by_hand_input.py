@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.fleet.by_hand import make_request, read_peers, split_address
-from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
-from netdfl.fleet.collect import collect, find_parts
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
+from netdfl.standalone.collect import collect, find_parts
+from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
+from netdfl.standalone.request import make_request, read_peers, split_address
 
 SCENARIO = """
 schema: netdfl/1

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from netdfl.core.control import Life
 from netdfl.core.errors import InputError, MachineError
-from netdfl.fleet.by_hand import Request
-from netdfl.fleet.by_hand_record import NodeRecord, Stage
-from netdfl.fleet.by_hand_start import Beginning, Ended, Gathering
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.load import loads
+from netdfl.standalone.record import NodeRecord, Stage
+from netdfl.standalone.request import Request
+from netdfl.standalone.start import Beginning, Ended, Gathering
 from netdfl.transport.identity import Identity
 from netdfl.transport.rendezvous import Rendezvous
 
@@ -51,14 +52,14 @@ def record(folder: Path, **changes: Any) -> None:
 
 async def test_the_first_node_draws_the_run_anew(tmp_path: Path) -> None:
     one, two = [await start(tmp_path, 0).find_beginning() for _ in range(2)]
-    assert (one.epoch, one.rejoin) == (0, None)
+    assert one.life == Life()
     assert len(one.run_id) == 8
     assert one.run_id != two.run_id
 
 
 async def test_the_first_node_keeps_a_run_that_has_not_begun(tmp_path: Path) -> None:
     record(tmp_path, node=0, epoch=0)
-    assert await start(tmp_path, 0).find_beginning() == Beginning(bytes([7] * 8), 0)
+    assert await start(tmp_path, 0).find_beginning() == Beginning(bytes([7] * 8))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.errors import ScenarioError
-from netdfl.fleet.run import Finished, run
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 BASE = """

@@ -15,8 +15,6 @@ import pytest
 from ruamel.yaml import YAML
 
 from netdfl.core.rng import Streams
-from netdfl.fleet.containers_compose import engine_of
-from netdfl.fleet.testbed import known_of, write_testbed
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.packets.handover import hand_over, open_namespace, take_over
@@ -25,6 +23,8 @@ from netdfl.packets.tun import address_of
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.schema import Scenario
+from netdfl.standalone.testbed import known_of, write_testbed
+from netdfl.worlds.containers.compose import engine_of
 
 FLEET = """
 schema: netdfl/1

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from netdfl.core.rng import Streams
-from netdfl.fleet.evaluation import Snapshot, judge_average, read_snapshot
-from netdfl.fleet.problems import ClassificationProblem, make_problem
-from netdfl.fleet.run import run
+from netdfl.host.judging import judge_average
+from netdfl.host.models import Snapshot, read_snapshot
+from netdfl.host.task_setup import ClassificationProblem, make_problem
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 PUSH_SUM = """

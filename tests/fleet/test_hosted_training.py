@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from netdfl.fleet.build import Blueprint
-from netdfl.fleet.evaluation import read_snapshot
-from netdfl.fleet.run import Finished, run
-from netdfl.fleet.workers import make_worker
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.models import read_snapshot
+from netdfl.host.workers import make_worker
 from netdfl.node.worker import BatchWorker, ThreadWorker
 from netdfl.record.judge import WELL
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
 from netdfl.training.service import Service, cores

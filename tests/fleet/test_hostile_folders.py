@@ -19,18 +19,18 @@ import netdfl
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.fleet.by_hand_record import NODE_FILE, NodeRecord, Stage
-from netdfl.fleet.by_hand_stalls import ACCOUNTS_FILE, Accounts
-from netdfl.fleet.collect import collect
-from netdfl.fleet.evaluation import snapshot_path, write_snapshot
-from netdfl.fleet.resume import find_resumption
-from netdfl.fleet.run import RESUMPTIONS, resume
-from netdfl.fleet.testbed import known_of
+from netdfl.host.models import snapshot_path, write_snapshot
 from netdfl.node.checkpoint import HEADER, save_state
 from netdfl.record import StoreWriter, open_run
 from netdfl.record.judge import WELL
+from netdfl.running.run import resume
 from netdfl.scenario.load import loads
 from netdfl.scenario.loading.resolved import to_yaml
+from netdfl.standalone.accounts import ACCOUNTS_FILE, Accounts
+from netdfl.standalone.collect import collect
+from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
+from netdfl.standalone.testbed import known_of
+from netdfl.supervisor.resumption import RESUMPTIONS, find_resumption
 
 SCENARIO = """
 schema: netdfl/1
@@ -180,7 +180,7 @@ def test_no_link_of_a_nodes_folder_is_followed(hand: Path, tmp_path: Path, place
 
 @pytest.mark.parametrize("text", ["", "[]", '{"label": "x"}', '{"label": "x", "links": 7}'])
 def test_what_a_testbed_says_of_itself_is_read_as_such(tmp_path: Path, text: str) -> None:
-    from netdfl.fleet.testbed import ABOUT
+    from netdfl.standalone.testbed import ABOUT
 
     (tmp_path / ABOUT).write_text(text)
     with pytest.raises(InputError, match="damaged"):
@@ -288,7 +288,7 @@ def test_checkpoints_of_real_nodes_are_read_as_such(cut_off: Path, damage: Plant
 
 
 def test_earlier_resumptions_are_read_as_such(cut_off: Path) -> None:
-    from netdfl.fleet.resume import resumptions
+    from netdfl.supervisor.resumption import resumptions
 
     for text in ("{}", "[7]", '[{"at_s": "x", "doubt": ""}]', '[{"at_s": 1e999, "doubt": ""}]'):
         (cut_off / RESUMPTIONS).write_text(text)

@@ -10,11 +10,13 @@ import torch
 
 from netdfl.algorithms.families import first_state, joining_state
 from netdfl.core.errors import ScenarioError
-from netdfl.fleet.build import Blueprint
-from netdfl.fleet.evaluation import Snapshot, judge_average
-from netdfl.fleet.run import Finished, run
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.judging import judge_average
+from netdfl.host.models import Snapshot
 from netdfl.record.judge import WELL
 from netdfl.report.words import remarks
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 BASE = """

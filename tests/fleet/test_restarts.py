@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from netdfl.fleet.run import Finished, run
 from netdfl.record.judge import WELL
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 SCENARIO = """

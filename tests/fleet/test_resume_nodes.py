@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.fleet.run import resume
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import open_run
+from netdfl.running.run import resume
 
 SCENARIO = """
 schema: netdfl/1

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.fleet.run import resume
 from netdfl.record.run_lock import hold
+from netdfl.running.run import resume
 
 SCENARIO = """
 schema: netdfl/1

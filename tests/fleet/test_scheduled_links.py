@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netdfl.fleet.run import run
 from netdfl.report.times import PARTS
+from netdfl.running.run import run
 from netdfl.scenario.load import load
 
 HOLDS = Path(__file__).parents[2] / "scenarios/faults/partition_that_holds.yaml"

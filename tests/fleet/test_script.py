@@ -12,16 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.rng import Streams
-from netdfl.fleet.node_network import Door
-from netdfl.fleet.script import SlowWorker, find_return, fresh_round, keeps_state
-from netdfl.host.injection import FaultInjection, events_of
+from netdfl.host.injection import FaultInjection, by_node
+from netdfl.host.network import Door
+from netdfl.host.workers import SlowWorker
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.returns import find_return, fresh_round, keeps_state
 from netdfl.links.schedule.when import Facts
 from netdfl.testing.loopback import InlineWorker
 from netdfl.testing.transports import KeptSink, data_message, vector_payload
 
 MS = 1_000_000
+
+
+class HandTimer:
+    """What a `HandClock` has due."""
+
+    def __init__(self, clock: HandClock, due: tuple[int, Callable[[], None]]) -> None:
+        self.clock, self.due = clock, due
+
+    def cancel(self) -> None:
+        self.clock.timers = [timer for timer in self.clock.timers if timer is not self.due]
 
 
 class HandClock:
@@ -34,8 +45,9 @@ class HandClock:
     def now_ns(self) -> int:
         return self.now
 
-    def call_at(self, at_ns: int, name: object, callback: Callable[[], None]) -> None:
+    def call_at(self, at_ns: int, name: object, callback: Callable[[], None]) -> HandTimer:
         self.timers.append((at_ns, callback))
+        return HandTimer(self, self.timers[-1])
 
     def move(self, to_ns: int) -> None:
         self.now = to_ns
@@ -62,7 +74,7 @@ def schedule(*entries: Mapping[str, Any]) -> Sequence[CompiledEvent]:
 def script(events: Sequence[CompiledEvent], node: int) -> tuple[FaultInjection, Kept, HandClock]:
     clock = HandClock()
     kept = Kept(clock)
-    return FaultInjection(events_of(events, node), clock, kept.happen), kept, clock
+    return FaultInjection(by_node(events).get(node, []), clock, kept.happen), kept, clock
 
 
 def test_what_goes_by_the_clock_happens_to_the_nodes_it_names_and_to_no_other():
@@ -79,11 +91,20 @@ def test_what_goes_by_the_clock_happens_to_the_nodes_it_names_and_to_no_other():
         assert kept.seen == [(at * MS, action) for at, action in expected]
 
 
+def test_a_life_that_is_over_has_no_events_any_more():
+    its, kept, clock = script(schedule({"at": "10ms", "for": "20ms", "pause": 1}), 1)
+    its.begin()
+    clock.move(15 * MS)
+    its.end()
+    clock.move(60 * MS)
+    assert kept.seen == [(15 * MS, "pause")]
+
+
 async def test_what_goes_by_rounds_happens_once_when_the_node_begins_the_round():
     its, kept, clock = script(schedule({"at_round": 3, "for": "20ms", "pause": 1}), 1)
     its.begin()
     for round in (2, 3, 3, 4):
-        await its.begin_round(1, round)
+        await its.begin_round(round)
     assert kept.seen == [(0, "pause")]
     clock.move(20 * MS)
     assert kept.seen == [(0, "pause"), (20 * MS, "resume")]
@@ -100,7 +121,7 @@ async def test_a_later_life_has_the_events_of_its_own_rounds_and_the_pace_of_now
     clock.now = 50 * MS
     its.begin(after_round=5)
     for round in (5, 6):
-        await its.begin_round(1, round)
+        await its.begin_round(round)
     assert [action for _, action in kept.seen] == ["slow_down", "pause"]
 
 
@@ -112,18 +133,18 @@ async def test_a_later_life_keeps_the_pace_that_a_past_round_set_for_good():
     )
     paces: list[float] = []
     clock = HandClock()
-    its = FaultInjection(events_of(events, 1), clock, lambda event: paces.append(event.parameters["factor"]))
+    its = FaultInjection(by_node(events)[1], clock, lambda event: paces.append(event.parameters["factor"]))
     its.begin(after_round=6)
     assert paces == [4.0, 2.0]
     for round in (6, 7):
-        await its.begin_round(1, round)
+        await its.begin_round(round)
     assert paces == [4.0, 2.0, 8.0]
 
 
 def test_a_pace_that_a_past_round_set_for_a_time_is_over_in_a_later_life():
     paces: list[float] = []
     entry = {"at_round": 2, "for": "1s", "slow_down": 1, "factor": 4.0}
-    its = FaultInjection(events_of(schedule(entry), 1), HandClock(), lambda e: paces.append(e.parameters["factor"]))
+    its = FaultInjection(by_node(schedule(entry))[1], HandClock(), lambda e: paces.append(e.parameters["factor"]))
     its.begin(after_round=6)
     assert paces[-1] == 1.0
 

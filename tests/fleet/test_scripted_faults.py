@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from netdfl.fleet.run import Finished, run
 from netdfl.record.judge import ExitCode
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 SCENARIO = """

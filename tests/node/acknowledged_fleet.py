@@ -13,7 +13,6 @@ from netdfl.algorithms.exchange import Exchange, OnMissing
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, NodeId
-from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
 from netdfl.mixing.payloads import mass, vector
 from netdfl.node.delivery import Resending
 from netdfl.node.ledger import NodeLedger
@@ -23,6 +22,7 @@ from netdfl.testing.loopback import InlineWorker, LastState, Loopback, SilentRec
 from netdfl.topology.network import Network
 from netdfl.training.catalog import consensus
 from netdfl.transport.base import Sink
+from netdfl.worlds.simulated.loop import VirtualClock, VirtualLoop
 
 MS = 1_000_000
 Lost = Callable[[Message], bool]

@@ -11,10 +11,11 @@ import pytest
 
 from netdfl.core.errors import ScenarioError
 from netdfl.core.fates import MessageCounts
-from netdfl.fleet.run import Finished, run
 from netdfl.record.cautions import CautionKind, Course, find_cautions
 from netdfl.report.html import render
 from netdfl.report.words import warnings
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 LOSSY = MessageCounts(sent=100, delivered=90, lost=10)
@@ -132,8 +133,8 @@ def test_a_run_that_lost_its_mass_is_done_and_says_what_became_of_it(ruined: Fin
     ],
 )
 def test_what_is_warned_of_can_be_judged(ruined: Finished, sets: str, reason: str) -> None:
-    from netdfl.fleet.run import facts_of
     from netdfl.record.result import summarize
+    from netdfl.running.judged import facts_of
 
     judged = summarize(ruined.run, facts_of(loads(PLAIN_PUSH_SUM, [f"expect.{sets}"]), 1.0)).judgement
     assert judged.exit_code == 1

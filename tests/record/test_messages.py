@@ -10,12 +10,12 @@ import pytest
 import netdfl
 from netdfl.core.fates import MEANINGS, Fate, FateClass, class_of
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.fleet.run import Finished
 from netdfl.record import RunDirectory, StoreWriter, open_run
 from netdfl.record.base import Ended, Waited
 from netdfl.record.messages import count_by_link, count_messages
 from netdfl.report.html import render
 from netdfl.report.words import not_delivered
+from netdfl.running.judged import Finished
 from netdfl.scenario.load import loads
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from netdfl.fleet.run import run
 from netdfl.report.figures import Curve, Mark, draw_curves
 from netdfl.report.html import render
 from netdfl.report.node_times import MOST_BARS, NodeTime, blocks, draw_node_times, say_rounds
 from netdfl.report.timeline import draw_timeline
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 BARE = """

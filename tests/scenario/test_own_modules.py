@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.errors import ScenarioError
-from netdfl.fleet.blueprint_file import read_blueprint
+from netdfl.host.plan import Plan
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_yaml
 from netdfl.scenario.model.schema import Scenario
@@ -103,7 +103,8 @@ def test_a_process_of_nodes_finds_it_again(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     (run / "scenario.yaml").write_text(to_yaml(load(file)))
-    blueprint = read_blueprint({"directory": str(run), "scenario_directory": str(file.parent)})
+    where = {"directory": str(run), "scenario_directory": str(file.parent)}
+    blueprint = Plan(**where, control="", token="", run_id="", scenario_hash="").blueprint()
     assert blueprint.network.topology.who == "a"  # type: ignore[attr-defined]
 
 

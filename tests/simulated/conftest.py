@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from netdfl.fleet.run import Finished, run
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
 

@@ -17,10 +17,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from netdfl.fleet.run import Silent, prepare
-from netdfl.fleet.simulated import simulate
 from netdfl.record.run import RunDirectory
-from netdfl.record.status import FleetStatus
+from netdfl.running.prepare import prepare
+from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "survival.md"
@@ -66,14 +65,15 @@ def ran(graph: str, latency: str, compute: dict[str, Any], loss: float, seed: in
         "wait": {"deadline": "auto"},
     }
     scenario = loads(json.dumps(document | keys))
-    status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
     with tempfile.TemporaryDirectory() as path:
         directory = RunDirectory.create(Path(path), scenario.name, scenario.seed)
         prepare(scenario, directory)
-        outcome = simulate(scenario, directory, status, Silent())
-    messages, distance = status.messages, status.evaluation.consensus_distance
+        outcome = supervise(scenario, directory)
+    assert outcome.status.evaluation is not None
+    messages, distance = outcome.status.messages, outcome.status.evaluation.consensus_distance
     assert distance is not None
-    return Ran(outcome.virtual_duration_s, messages.late, messages.sent, distance)
+    assert outcome.figures.virtual_duration_s is not None
+    return Ran(outcome.figures.virtual_duration_s, messages.late, messages.sent, distance)
 
 
 def rows(graph: str, latency: str, compute: str) -> Iterator[str]:

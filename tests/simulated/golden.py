@@ -25,7 +25,7 @@ import torch
 
 import netdfl
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.fleet.determinism import LOG, run_logged
+from netdfl.running.determinism import LOG, run_logged
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
 

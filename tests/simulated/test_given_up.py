@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from netdfl.fleet.run import Finished
 from netdfl.report.words import remarks
+from netdfl.running.judged import Finished
 
 SETS = (
     "nodes=6",

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from netdfl.fleet.run import Finished, Silent, run
 from netdfl.record.judge import ExitCode
 from netdfl.record.status import FleetStatus
+from netdfl.running.display import Silent
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 SCENARIO = """

@@ -10,7 +10,9 @@ from contextlib import nullcontext
 import pytest
 from rich.console import Console
 
-from netdfl.fleet.run import Finished, Silent, run
+from netdfl.running.display import Silent
+from netdfl.running.judged import Finished
+from netdfl.running.run import run
 from netdfl.scenario.explain.explain import explain
 from netdfl.scenario.explain.terminal_tables import show
 from netdfl.scenario.load import loads

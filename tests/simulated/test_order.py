@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import Run, small
 
-from netdfl.fleet.build import make_algorithm
+from netdfl.host.blueprint import make_algorithm
 
 FREE = "{dist: exponential, mean: 50ms, order: free}"
 LINKS = "links={default: {latency: 10ms}, '0->1': {%s}}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from netdfl.fleet.run import run
 from netdfl.record import Run
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 FLEET = """

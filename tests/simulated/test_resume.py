@@ -9,7 +9,7 @@ import pytest
 from conftest import small
 
 from netdfl.core.errors import InputError
-from netdfl.fleet.run import resume, run
+from netdfl.running.run import resume, run
 from netdfl.training.sgd import LocalSgd
 from tests.soak.resume import trial
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,17 +10,14 @@ from conftest import small
 from torch import Tensor
 
 from netdfl.core.types import NodeId
-from netdfl.fleet.build import Blueprint
-from netdfl.fleet.compute import constant
-from netdfl.fleet.run import Silent
-from netdfl.fleet.simulated import SimulatedFleet, exact_arithmetic
-from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
-from netdfl.record.event_log import EventLog
-from netdfl.record.run import RunDirectory
-from netdfl.record.status import FleetStatus
-from netdfl.scenario.model.schema import Scenario
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.models import read_snapshot
+from netdfl.running.run import run
+from netdfl.scenario.model.schema import Evaluation, Scenario
 from netdfl.testing.loopback import run_fleet
+from netdfl.worlds.simulated.arithmetic import exact_arithmetic
 
+KEPT = Evaluation(keep_models=True)
 DIGITS = (
     "task={kind: train, dataset: {name: digits, partition: {kind: dirichlet, alpha: 0.5}}, model: mlp}",
     "rounds=3",
@@ -35,16 +31,8 @@ FAMILIES = {
 
 def simulated_models(scenario: Scenario, out: Path) -> dict[NodeId, Tensor]:
     """Every node's final vector in the simulated world."""
-    blueprint = Blueprint.of(scenario)
-    loop = VirtualLoop()
-    directory = RunDirectory.create(out, scenario.name, scenario.seed, out / "run")
-    status = FleetStatus(scenario.name, "simulated", "", scenario.rounds)
-    log = EventLog(VirtualClock(loop), 0)
-    fleet = SimulatedFleet(blueprint, directory, loop, constant(blueprint.streams), log, status, Silent())
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(fleet.run())
-    assert fleet.close() == ""
-    return {i: node.kept.x for i, node in fleet.nodes.items() if node.kept is not None}
+    finished = run(scenario.model_copy(update={"evaluation": KEPT}), out=out / "run", page=False)
+    return {int(file.stem): read_snapshot(file).x for file in (finished.path / "models").iterdir()}
 
 
 def loopback_models(scenario: Scenario) -> dict[NodeId, Tensor]:

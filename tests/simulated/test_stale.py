@@ -8,10 +8,10 @@ import pytest
 import torch
 from conftest import Run, small
 
-from netdfl.fleet.build import Blueprint
-from netdfl.fleet.evaluation import read_snapshot
-from netdfl.fleet.run import resume, run
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.models import read_snapshot
 from netdfl.record.judge import WELL
+from netdfl.running.run import resume, run
 
 PAIR = (
     "nodes=2",

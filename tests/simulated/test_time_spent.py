@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from netdfl.fleet.run import run
 from netdfl.report.times import round_words
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
 FLEET = """

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.errors import VirtualTimeError
-from netdfl.fleet.virtual_loop import SCRIPT, VirtualClock, VirtualLoop
 from netdfl.node.pause import Gate
+from netdfl.worlds.simulated.loop import SCRIPT, VirtualClock, VirtualLoop
 
 
 def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, Any]], seed: int = 0) -> Any:

@@ -14,15 +14,16 @@ from conftest import Run, small
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.rng import Streams
-from netdfl.fleet.compute import slow_nodes
-from netdfl.fleet.run import Silent
-from netdfl.fleet.simulated import exact_arithmetic, simulate
-from netdfl.fleet.virtual_training import VirtualWorker
 from netdfl.record.judge import WELL
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.record.store import StoreWriter
 from netdfl.report.words import remarks
+from netdfl.running.display import Silent
+from netdfl.running.supervise import supervise
+from netdfl.worlds.simulated.arithmetic import exact_arithmetic
+from netdfl.worlds.simulated.compute import slow_nodes
+from netdfl.worlds.simulated.training import VirtualWorker
 
 FAULTY = (
     "nodes=6",
@@ -161,9 +162,10 @@ def test_interrupting_keeps_what_was_recorded(tmp_path: Path) -> None:
     interrupted: list[int] = []
     scenario = small("rounds=1000000", "world.compute=1s")
     directory = RunDirectory.create(tmp_path, "small", 3, tmp_path / "run")
-    outcome = simulate(scenario, directory, FleetStatus("small", "simulated", "dpsgd", 1000000), Impatient())
+    outcome = supervise(scenario, directory, Impatient())
     assert outcome.interrupted
-    assert 0 < outcome.virtual_duration_s < 1000000
+    assert outcome.figures.virtual_duration_s is not None
+    assert 0 < outcome.figures.virtual_duration_s < 1000000
     assert list((tmp_path / "run" / "store").glob("messages-*"))
 
 

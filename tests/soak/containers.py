@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from netdfl.fleet.containers import sweep
-from netdfl.fleet.containers_docker import Docker
 from netdfl.testing.leftovers import containers
+from netdfl.worlds.containers.docker import Docker
+from netdfl.worlds.containers.world import sweep
 from tests.soak.leftovers import ENDS, LATEST_S, run_and_look
 from tests.soak.tally import main
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from netdfl.fleet.run import run
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from tests.soak.tally import ROOT, main
 

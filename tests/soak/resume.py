@@ -18,7 +18,7 @@ from random import Random
 
 import torch
 
-from netdfl.fleet.run import resume, run
+from netdfl.running.run import resume, run
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_yaml
 from tests.soak.tally import ROOT, main

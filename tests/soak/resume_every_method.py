@@ -17,7 +17,7 @@ from random import Random
 import torch
 
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.fleet.run import run
+from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from tests.soak.resume import duration_of, fork, go_on, hash_of, kill
 from tests.soak.tally import ROOT, main

@@ -35,7 +35,7 @@ class Fleet:
         self.status.nodes = {node: NodeStatus(node, phase=Phase.RUNNING) for node in range(nodes)}
         self.record: Any = Record()
         self.asked: list[tuple[int, dict[NodeId, str]]] = []
-        self.evaluation = Evaluation[str](range(nodes), self.status, self.record, lambda: 0, self.judge)
+        self.evaluation = Evaluation(range(nodes), self.status, self.record, lambda: 0, self.judge)
 
     def judge(self, round: int, models: Mapping[NodeId, str]) -> None:
         self.asked.append((round, dict(models)))

@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
-from netdfl.fleet.build import Blueprint
-from netdfl.fleet.evaluation import judge_snapshots
-from netdfl.fleet.run import resume, run
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.judging import judge_files
+from netdfl.running.run import resume, run
 from netdfl.scenario.load import load
 from netdfl.training.base import Received
 from netdfl.training.classification import Classification, Samples, evaluate
@@ -179,7 +179,7 @@ def test_a_runs_accuracy_is_that_of_evaluation_mode(finished: tuple[Path, dict[s
     test = blueprint.problem.test  # type: ignore[attr-defined]
     by_hand = float((module(test.x).argmax(1) == test.y).float().mean())
     assert accuracy["average_model"]["last"] == pytest.approx(by_hand, abs=1e-6)  # type: ignore[index]
-    first, again = (judge_snapshots(blueprint, models) for _ in range(2))
+    first, again = (judge_files(blueprint, models) for _ in range(2))
     assert first == again
     assert first["test_accuracy"] == pytest.approx(by_hand, abs=1e-6)
 

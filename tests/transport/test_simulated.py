@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Message, Payload
-from netdfl.fleet.virtual_loop import VirtualClock, VirtualLoop
 from netdfl.links.channel import Links
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
@@ -24,6 +23,7 @@ from netdfl.testing.transports import TRANSPORT_CHECKS, FleetFactory, KeptLedger
 from netdfl.transport.base import Ledger
 from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
+from netdfl.worlds.simulated.loop import VirtualClock, VirtualLoop
 
 MS, S = 10**6, 10**9
 MEGABYTE = Payload(size=1_000_000)

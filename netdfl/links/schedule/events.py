@@ -50,6 +50,11 @@ class CompiledEvent:
         return self._parts[key]
 
     @property
+    def acts_on_links(self) -> bool:
+        """Whether it changes links; else it acts on nodes."""
+        return self.action in ("set", "unset")
+
+    @property
     def order(self) -> tuple[bool, int, int, bool, int]:
         """The place in a schedule: by time, then rounds; at one moment, what ends before what begins."""
         by_round = self.at_round is not None
@@ -68,7 +73,7 @@ class CompiledEvent:
             "at_round": self.at_round,
             "until_round": self.until_round,
             "after_ns": self.after_ns or None,
-            "cause": self.cause if self.blocks or self.action in ("set", "unset") else None,
+            "cause": self.cause if self.blocks or self.acts_on_links else None,
             "links": [[sorted(block.src), sorted(block.dst)] for block in self.blocks] or None,
             "nodes": list(self.nodes) or None,
             "parameters": dict(self.parameters) or None,

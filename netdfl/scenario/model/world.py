@@ -56,7 +56,7 @@ class ProcessesOptions(RealOptions):
 
 
 COMPUTE = Choices(
-    "compute time", listed("netdfl.fleet.compute", "COMPUTE"), default="constant", short=("constant", "time")
+    "compute time", listed("netdfl.worlds.simulated.compute", "COMPUTE"), default="constant", short=("constant", "time")
 )
 
 

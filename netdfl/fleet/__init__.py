@@ -1,1 +1,0 @@
-"""Worlds: how a scenario becomes a fleet that runs."""

@@ -1,0 +1,82 @@
+"""The figures of a round: of the average of its nodes' models, and of some models alone. One rule for every world.
+
+Never more than two models are in memory beside the average.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import NodeId
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.models import Snapshot, read_snapshot
+
+Judge = Callable[[Tensor], Mapping[str, float]]
+JudgeLocal = Callable[[NodeId, Tensor], Mapping[str, float]]
+Read = Callable[[], Snapshot]
+ACCURACIES = {"test_accuracy": "mean_local_accuracy", "personal_accuracy": "mean_personal_accuracy"}
+"""Figures of a local model, and what their means over the nodes are called."""
+
+
+def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
+    """Figures of the average of the models in `paths`. Raises InputError where one is damaged."""
+    dim = blueprint.problem.dim
+    return judge(blueprint, {node: partial(read_snapshot, path, dim) for node, path in paths.items()})
+
+
+def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, float]:
+    """Figures of the average of `models`, each of which is read twice, as the scenario wants them."""
+    wanted, problem = blueprint.scenario.evaluation.local, blueprint.problem
+    local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
+    ordered = dict(sorted(models.items()))
+    return judge_average(ordered, problem.evaluate, problem.evaluate_local, local, push=blueprint.push)
+
+
+def judge_average(
+    read: Mapping[NodeId, Read], judge: Judge, judge_local: JudgeLocal, local: int, *, push: bool
+) -> dict[str, float]:
+    """Figures of the average model over the nodes of `read`, each of which is read twice.
+
+    The average is the sum of x over the sum of w; where nobody has mass there is none. `consensus_distance` is
+    the root of the mean over nodes of |z_i - average|^2, with z = x / w; a node without mass (w = 0) has no z.
+    `local` models at most are judged alone.
+    `weight_sum`, the sum of w over n, is a figure of push-sum (`push`) alone.
+    """
+    total, weights = None, 0.0
+    for snapshot in (take() for take in read.values()):
+        total = snapshot.x.to(torch.float64, copy=True) if total is None else total.add_(snapshot.x)
+        weights += snapshot.weight
+    assert total is not None
+    if not weights:
+        return {"weight_sum": 0.0}
+    dtype = next(iter(read.values()))().x.dtype
+    average = (total / weights).to(dtype)
+    figures = dict(judge(average))
+    figures |= _spread(read, average, judge_local, local)
+    if push:
+        figures["weight_sum"] = weights / len(read)
+    return figures
+
+
+def _spread(read: Mapping[NodeId, Read], average: Tensor, judge_local: JudgeLocal, local: int) -> dict[str, float]:
+    squares: list[float] = []
+    alone: list[Mapping[str, float]] = []
+    for node, take in read.items():
+        snapshot = take()
+        if not snapshot.weight:
+            continue
+        z = snapshot.x / snapshot.weight
+        squares.append(float(torch.linalg.vector_norm((z - average).double()) ** 2))
+        if len(alone) < local:
+            alone.append(judge_local(node, z))
+    figures = {"consensus_distance": (sum(squares) / len(squares)) ** 0.5}
+    for name, mean in ACCURACIES.items():
+        if found := [each[name] for each in alone if name in each]:
+            figures[mean] = sum(found) / len(found)
+    return figures

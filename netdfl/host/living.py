@@ -1,0 +1,169 @@
+"""A node on the real clock: it listens, lives beside its clockwork, and leaves in good order or as a crash does."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from netdfl.core.clock import NS_PER_S, RealClock
+from netdfl.core.control import Crashed, Life, Order, Report, Start, Stop
+from netdfl.core.errors import NetdflError, RunError
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.fidelity import EVENT
+from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.kept import CheckpointFile
+from netdfl.host.models import OnDisk
+from netdfl.host.network import Endpoint, make_transport
+from netdfl.host.node import NodeHost, Parts, most_kept
+from netdfl.host.workers import SlowWorker
+from netdfl.links.schedule.returns import keeps_state
+from netdfl.node.ledger import NodeLedger
+from netdfl.node.worker import Worker
+from netdfl.record.store import StoreWriter
+
+FLUSH_S = 0.25
+
+
+class Superior(Protocol):
+    """Whom a living node answers to: a supervisor at the other end of a stream, or a journal."""
+
+    launched: bool
+
+    def report(self, report: Report) -> None:
+        """Tell it."""
+        ...
+
+    async def dismissed(self) -> None:
+        """Return when the node is needed no more."""
+        ...
+
+    async def part(self, code: int, crash: Crashed | None) -> None:
+        """The node has left the network with exit code `code`, or crashed: say so, and end the talk."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Birth:
+    """What one life of a node in real time is made from. Its server answers `services` beside messages."""
+
+    node: NodeId
+    life: Life
+    device: str
+    directory: Path
+    worker: Worker
+    endpoint: Endpoint
+    services: Sequence[Any] = ()
+
+
+class LivingNode:
+    """Drives a `NodeHost` on the real clock."""
+
+    def __init__(self, blueprint: Blueprint, birth: Birth, superior: Superior) -> None:
+        """Prepare; nothing runs yet."""
+        self.blueprint, self.id, self.superior = blueprint, birth.node, superior
+        self.clock, self.crashing = RealClock(), asyncio.Event()
+        self.store = StoreWriter(birth.directory, f"{birth.node:03d}")
+        ledger = NodeLedger(birth.node, self.clock, self.store)
+        self.transport, self.meter = make_transport(
+            blueprint, birth.endpoint, birth.node, birth.life.epoch, self.clock, ledger, birth.services
+        )
+        self.models = OnDisk(birth.directory, birth.node, superior.report)
+        kept = CheckpointFile(
+            birth.directory,
+            birth.node,
+            returns=keeps_state(blueprint.schedule, birth.node),
+            every=blueprint.scenario.checkpoint.every,
+        )
+        parts = Parts(
+            clock=self.clock,
+            device=birth.device,
+            transport=self.transport,
+            outgoing=Outgoing(self.transport, self.clock, keep=most_kept(blueprint)),
+            ledger=ledger,
+            worker=SlowWorker(birth.worker),
+            recorder=self.store,
+            journal=self.store,
+            kept=kept,
+            models=self.models,
+            report=superior.report,
+            launched=superior.launched,
+        )
+        self.host = NodeHost(blueprint, birth.node, birth.life, parts, self.crashing.set)
+
+    def obey(self, order: Order) -> None:
+        """Carry out one order; an order to stop is the superior's to heed."""
+        if isinstance(order, Start):
+            self.clock.start_ns = order.start_ns
+        if not isinstance(order, Stop):
+            self.host.obey(order)
+
+    async def run(self) -> int:
+        """Live beside the clockwork, until dismissed or ended by what happens; return the exit code."""
+        works = (self._live(), self._tick(), self.superior.dismissed(), self._crashed(), self.models.write())
+        tasks = [asyncio.create_task(work) for work in (*works, *self._beside())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            errors = [task.exception() for task in done]
+            return next((self._fail(error) for error in errors if error is not None), 0)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def leave(self, code: int) -> None:
+        """Settle what is in flight, flush, say goodbye."""
+        crash = self.host.crash
+        self.host.fall_silent()
+        with suppress(RunError):
+            self.store.flush()
+        await (self.transport.aclose() if crash is None else self.transport.hand_over())
+        with suppress(RunError):
+            if self.blueprint.emulates_messages:
+                self.host.tell(EVENT, **self.meter.to_json())
+            self.store.close()
+        await self.superior.part(code, crash)
+
+    def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
+        if self.blueprint.emulates_messages:
+            yield self.meter.watch_loop(self.clock)
+        for work in self.host.beside():
+            yield self._once_begun(work)
+
+    async def _live(self) -> None:
+        """Live from the fleet's start on, then keep answering neighbors until the end."""
+        await self._once_begun(self.host.live)
+        await asyncio.Event().wait()
+
+    async def _once_begun(self, work: Callable[[], Awaitable[None]]) -> None:
+        await self.host.started.wait()
+        await self.clock.sleep_until(0)
+        await work()
+
+    async def _crashed(self) -> None:
+        """Return when the schedule has this node crash, with the models handed over of rounds that it had ended."""
+        await self.crashing.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.blueprint.scenario.transport.close_grace / NS_PER_S):
+                await self.models.delivered()
+
+    async def _tick(self) -> None:
+        """Flush the record and report progress, a few times a second."""
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self.store.flush()
+            self.host.progress()
+
+    def _fail(self, error: BaseException) -> int:
+        code = self.host.fail(error)
+        with suppress(OSError):  # the log may lie on the disk that is full
+            print(f"node {self.id}: {error}", file=sys.stderr)
+            if not isinstance(error, NetdflError):
+                traceback.print_exception(error)
+        return code

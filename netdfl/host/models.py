@@ -1,0 +1,131 @@
+"""Models on their way to be judged: a node's vector and its push-sum weight, in memory or in a file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from netdfl.core.control import ModelSaved, Report
+from netdfl.core.errors import InputError, RunError
+from netdfl.core.files import write_whole
+from netdfl.core.types import NodeId
+
+
+class Snapshot(NamedTuple):
+    """A node's vector (the numerator, for push-sum) and its push-sum weight."""
+
+    x: Tensor
+    weight: float
+
+
+class Models(Protocol):
+    """Where one node's models go: those to be judged, and the last where the scenario keeps it."""
+
+    async def judge(self, round: int, x: Tensor, weight: float) -> None:
+        """Have the model of `round` judged, beside the next round."""
+        ...
+
+    async def keep(self, x: Tensor, weight: float) -> None:
+        """Keep the last model in the run directory. Raises RunError where the disk refuses it."""
+        ...
+
+    async def delivered(self) -> None:
+        """Return once every model that was to be judged is where the evaluator finds it."""
+        ...
+
+
+class InOneProcess:
+    """The `Models` of nodes that share a process with who judges them: `found` holds them by name until then."""
+
+    def __init__(
+        self, directory: Path, node: NodeId, found: dict[str, Snapshot], report: Callable[[Report], None]
+    ) -> None:
+        """Put the models of `node` into `found`; keep its last below `directory`."""
+        self._directory, self._node, self._found, self._report = directory, node, found, report
+
+    async def judge(self, round: int, x: Tensor, weight: float) -> None:
+        """See `Models`."""
+        name = f"{round}-{self._node}"
+        self._found[name] = Snapshot(x.detach().cpu(), weight)
+        self._report(ModelSaved(round, name))
+
+    async def keep(self, x: Tensor, weight: float) -> None:
+        """See `Models`."""
+        keep_model(self._directory, self._node, x, weight)
+
+    async def delivered(self) -> None:
+        """They always are."""
+
+
+class OnDisk:
+    """The `Models` of a node whose directory the evaluator reads too. Vectors are never written in place."""
+
+    def __init__(self, directory: Path, node: NodeId, report: Callable[[Report], None]) -> None:
+        """Write below `directory`; `write` does, until it is cancelled."""
+        self._directory, self._node, self._report = directory, node, report
+        self._due: asyncio.Queue[tuple[int, Tensor, float]] = asyncio.Queue(maxsize=2)
+
+    async def judge(self, round: int, x: Tensor, weight: float) -> None:
+        """See `Models`; waits while two are still to be written."""
+        await self._due.put((round, x, weight))
+
+    async def keep(self, x: Tensor, weight: float) -> None:
+        """See `Models`."""
+        await asyncio.to_thread(keep_model, self._directory, self._node, x, weight)
+
+    async def delivered(self) -> None:
+        """See `Models`."""
+        await self._due.join()
+
+    async def write(self) -> None:
+        """Write what is due, and report it. Raises RunError where the disk refuses it."""
+        while True:
+            round, x, weight = await self._due.get()
+            path = snapshot_path(self._directory, round, self._node)
+            try:
+                await asyncio.to_thread(write_snapshot, path, x, weight)
+            except OSError as error:
+                raise RunError(f"{path} can't be written: {error.strerror}") from error
+            self._report(ModelSaved(round, str(path)))
+            self._due.task_done()
+
+
+def snapshot_path(directory: Path, round: int, node: NodeId) -> Path:
+    """Where a node's snapshot of a round lies until it is judged."""
+    return directory / "snapshots" / f"{round:06d}-{node:03d}.safetensors"
+
+
+def write_snapshot(path: Path, x: Tensor, weight: float) -> None:
+    """Write a snapshot; it appears whole or not at all."""
+    write_whole(path, save({"x": x.detach().cpu()}, metadata={"weight": repr(weight)}))
+
+
+def read_snapshot(path: Path, dim: int | None = None) -> Snapshot:
+    """Read what `write_snapshot` wrote, of a model with `dim` parameters. Raises InputError for anything else."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = Snapshot(file.get_tensor("x"), float((file.metadata() or {})["weight"]))
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is no model that a node wrote: {error!r}; delete it to go on without it") from error
+    if found.x.ndim != 1 or not found.x.is_floating_point():
+        what = f"shape {tuple(found.x.shape)}, {found.x.dtype}"
+        raise InputError(f"{path} is no model that a node wrote: {what}; delete it to go on without it")
+    if dim is not None and len(found.x) != dim:
+        raise InputError(f"{path} is a model of {len(found.x)} parameters, and the scenario's has {dim}")
+    return found
+
+
+def keep_model(directory: Path, node: NodeId, x: Tensor, weight: float) -> None:
+    """Keep a node's final model in the run `directory`. Raises RunError where the disk refuses it."""
+    path = directory / "models" / f"{node:03d}.safetensors"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_snapshot(path, x, weight)
+    except OSError as error:
+        raise RunError(f"{path} can't be written: {error.strerror}") from error

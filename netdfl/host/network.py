@@ -1,0 +1,140 @@
+"""A real node's end of the network: gRPC, with netdfl's links above it where the scenario has any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from netdfl.core.clock import Clock
+from netdfl.core.types import Message, NodeId
+from netdfl.diagnosis.fidelity import Meter
+from netdfl.host.blueprint import Blueprint
+from netdfl.links.channel import Links
+from netdfl.node.mailbox import Mailbox
+from netdfl.transport.base import Fate, Ledger, Transport
+from netdfl.transport.emulated import Emulated
+from netdfl.transport.grpc import GrpcTransport
+from netdfl.transport.options import GrpcOptions
+
+
+class NodeTransport(Transport, Protocol):
+    """A transport as a real node needs it, beside what its algorithm does."""
+
+    async def start(self) -> str:
+        """Listen; return the address. Raises MachineError."""
+        ...
+
+    def begin(self) -> None:
+        """The fleet's time has begun."""
+        ...
+
+    def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
+        """Reach `node` at `address` from now on."""
+        ...
+
+    def set_gone(self, node: NodeId) -> None:
+        """Give `node` up, until `set_peer`."""
+        ...
+
+    async def hand_over(self) -> None:
+        """Let go what was sent, settle the rest as `in_flight`, send nothing more: this node is about to crash."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where a real node listens, as `host:port` (port 0: any), and which run's messages it takes."""
+
+    listen: str
+    run_id: bytes
+    scenario_hash: str
+
+
+def make_transport(
+    blueprint: Blueprint,
+    endpoint: Endpoint,
+    node: NodeId,
+    epoch: int,
+    clock: Clock,
+    ledger: Ledger,
+    services: Sequence[Any] = (),
+) -> tuple[NodeTransport, Meter]:
+    """The transport of `node` in its life `epoch`, and the meter of its emulated links.
+
+    Its server answers `services` too.
+    """
+
+    def grpc(ledger: Ledger) -> GrpcTransport:
+        return GrpcTransport(
+            node,
+            endpoint.listen,
+            {},
+            run_id=endpoint.run_id,
+            scenario_hash=endpoint.scenario_hash,
+            clock=clock,
+            ledger=ledger,
+            options=message_options(blueprint),
+            epoch=epoch,
+            services=services,
+        )
+
+    meter = Meter()
+    if not blueprint.emulates_messages:
+        return grpc(ledger), meter
+    emulated = Emulated(
+        node,
+        grpc,
+        Links(blueprint.links, blueprint.streams, blueprint.schedule),
+        blueprint.schedule,
+        clock=clock,
+        ledger=ledger,
+        seed=blueprint.streams.integer("ties"),
+        epoch=epoch,
+        measure=meter.arrived,
+    )
+    return emulated, meter
+
+
+def message_options(blueprint: Blueprint) -> GrpcOptions:
+    """The scenario's gRPC options; where it names no `max_message`, its model's vector and three extras have room."""
+    asked = blueprint.scenario.transport
+    if asked.max_message != GrpcOptions.max_message:
+        return asked
+    return replace(asked, max_message=4 * 8 * blueprint.problem.dim + 1024 * 1024)
+
+
+class Door:
+    """In front of a mailbox: while it is closed, nothing is taken and senders keep what they have. A `BatchSink`."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        """Deliver into `mailbox` while open; begin open."""
+        self._mailbox = mailbox
+        self._waiters: list[Callable[[], None]] = []
+        self.closed = False
+
+    def close(self) -> None:
+        """Take nothing from now on."""
+        self.closed = True
+
+    def open(self) -> None:
+        """Take messages again."""
+        self.closed = False
+        waiters, self._waiters = self._waiters, []
+        for callback in waiters:
+            callback()
+
+    def deliver(self, message: Message) -> Fate | None:
+        """Take the message, or none while closed."""
+        return None if self.closed else self._mailbox.deliver(message)
+
+    def deliver_all(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
+        """What `deliver` would say of each."""
+        return [None] * len(messages) if self.closed else self._mailbox.deliver_all(messages)
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back when the mailbox has room, or the door opens."""
+        if self.closed:
+            self._waiters.append(callback)
+        else:
+            self._mailbox.when_room(callback)

@@ -1,0 +1,380 @@
+"""One node where it lives, in virtual and in real time alike: what the schedule, its orders and its lives do to it.
+
+A driver gives it its parts, calls `live` once the fleet's time has begun, and is told when the schedule has the node
+crash. Everything else that concerns the node happens here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from netdfl.algorithms.base import NodeState
+from netdfl.algorithms.families import first_state
+from netdfl.core.clock import Clock
+from netdfl.core.control import (
+    Broke,
+    Crashed,
+    Gone,
+    Happened,
+    Life,
+    Order,
+    Peers,
+    Probe,
+    ProbeReply,
+    Progress,
+    Recover,
+    Rejoin,
+    Report,
+    Returned,
+    Start,
+)
+from netdfl.core.errors import NetdflError, RunError, TrainingError
+from netdfl.core.types import NodeId, Scalar, View
+from netdfl.diagnosis.account import Account, Flying, give_account, stack_of
+from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
+from netdfl.diagnosis.probing import AFTER_NS, Probing
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.injection import FaultInjection
+from netdfl.host.kept import Kept
+from netdfl.host.models import Models
+from netdfl.host.network import Door, NodeTransport
+from netdfl.host.rejoining import held_weight, joining
+from netdfl.host.workers import PacedWorker
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.node.heartbeats import Heartbeats
+from netdfl.node.ledger import NodeLedger
+from netdfl.node.pause import Gate
+from netdfl.node.remembered import Remembered, recall
+from netdfl.record.base import Recorder
+
+EXIT_TRAINING, EXIT_DISK = 5, 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a world gives a node to live with.
+
+    `recorder` takes what the node does, `journal` what happens to it. `report` tells who looks after it.
+    `elsewhere` gets what the schedule does to links when this node begins a round. `at_once`: each round is reported
+    when it begins. `launched`: somebody looks after the fleet.
+    """
+
+    clock: Clock
+    device: str
+    transport: NodeTransport
+    outgoing: Outgoing
+    ledger: NodeLedger
+    worker: PacedWorker
+    recorder: Recorder
+    journal: Recorder
+    kept: Kept
+    models: Models
+    report: Callable[[Report], None]
+    elsewhere: Callable[[CompiledEvent], None] | None = None
+    at_once: bool = False
+    launched: bool = True
+
+
+def most_kept(blueprint: Blueprint) -> int:
+    """How many of its messages a node keeps, to send one again where that ends a stall."""
+    return MOST_KEPT if blueprint.scenario.wait.on_stall == "resend" else 0
+
+
+class NodeHost:
+    """One life of one node. A `Hooks`."""
+
+    def __init__(
+        self, blueprint: Blueprint, node: NodeId, life: Life, parts: Parts, crashed: Callable[[], None]
+    ) -> None:
+        """Prepare; nothing runs yet. `crashed` is called when the schedule has the node crash."""
+        self.blueprint, self.id, self.life, self.parts = blueprint, node, life, parts
+        self.clock, self.report, self.worker = parts.clock, parts.report, parts.worker
+        self.worker.factor = 1.0
+        self.gate = Gate()
+        self.started = asyncio.Event()
+        self.finished = False
+        self.crash: Crashed | None = None
+        self._crashed = crashed
+        self._remembered: Remembered | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self.injection = FaultInjection(self._events(), parts.clock, self.happen)
+        self.node = blueprint.node(
+            node,
+            device=parts.device,
+            transport=parts.outgoing,
+            clock=parts.clock,
+            worker=parts.worker,
+            recorder=parts.recorder,
+            ledger=parts.ledger,
+            hooks=self,
+            epoch=life.epoch,
+        )
+        self.door = Door(self.node.mailbox)
+        self.node.transport.attach(self.door)
+        if self.node.delivery is not None:
+            self.node.delivery.still, self.node.delivery.keeps = self._stands_still, parts.kept.saves
+        self.node.heartbeats = self._make_heartbeats()
+        self.probing = self._make_probing()
+        if life.rejoin is not None:
+            self._rejoin(life.rejoin)
+
+    def _events(self) -> list[CompiledEvent]:
+        """What the schedule does here, and, where the links are elsewhere in this process, when a round begins here."""
+        own = self.blueprint.events_of(self.id)
+        return own if self.parts.elsewhere is not None else [event for event in own if not event.acts_on_links]
+
+    def _stands_still(self) -> bool:
+        return self.gate.closed
+
+    # its course
+
+    def begin(self, start: Start) -> None:
+        """The fleet's time has begun, or has long since where this is a later life."""
+        self.node.catch_up = start.catch_up
+        if self._remembered is not None:
+            recall(self.node, self._remembered)
+        self.injection.begin(None if self.node.kept is None else self.node.kept.round)
+        self.parts.transport.begin()
+        self.started.set()
+
+    async def live(self) -> None:
+        """Run every round that is left. Raises TrainingError, RunError."""
+        await self.gate.run(self.node.run())
+        await self.parts.models.delivered()
+        self.finished = True
+        self.progress()
+
+    def beside(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
+        """What runs beside it, from the common start on."""
+        if self.node.heartbeats is not None:
+            yield self.node.heartbeats.run
+        if self.probing is not None:
+            yield self.probing.run
+
+    def fall_silent(self) -> None:
+        """This life is over: nothing is due any more, and nothing is sent again."""
+        self.injection.end()
+        if self.node.delivery is not None:
+            self.node.delivery.close()
+
+    def fail(self, error: BaseException) -> int:
+        """Say what ended the node, by name; return the exit code that stands for it."""
+        reason = str(error) if isinstance(error, NetdflError) else f"{type(error).__name__}: {error}"
+        if isinstance(error, RunError):
+            self.report(Broke(self.clock.now_ns(), self.round, reason))
+            return EXIT_DISK
+        kind = "training_error" if isinstance(error, TrainingError) else "failed"
+        self.report(Happened(self.clock.now_ns(), self.round, kind, {"reason": reason}))
+        return EXIT_TRAINING if kind == "training_error" else 1
+
+    @property
+    def round(self) -> int:
+        """The round that it is in, or begins with; in a life after the last round, that one."""
+        if self.node.round >= 0 or self.node.kept is None:
+            return max(self.node.round, 0)
+        return min(self.node.kept.round, self.node.num_rounds - 1)
+
+    def progress(self) -> None:
+        """Say where this node stands."""
+        loss, ledger = self.node.task.last_loss, self.parts.ledger
+        self.report(
+            Progress(
+                round=self.round,
+                ended=self.finished,
+                train_loss=loss if loss == loss else None,
+                at_ns=self.clock.now_ns(),
+                bytes_sent=ledger.bytes_sent,
+                messages=ledger.counts,
+            )
+        )
+
+    # hooks
+
+    async def begin_round(self, round: int) -> None:
+        """Scripted events of this node's round happen here."""
+        if self.parts.at_once:
+            self.progress()
+        await self.injection.begin_round(round)
+
+    async def end_round(self, state: NodeState, view: View, weight: float) -> None:
+        """Keep the state where it may be needed, and hand over the model where it is judged or kept."""
+        await self.parts.kept.save(self.node, state)
+        if self.blueprint.evaluates(view.round) and self.id in self.blueprint.evaluated:
+            await self.parts.models.judge(view.round, state.x, weight)
+        if self.blueprint.keeps_models(view.round):
+            await self.parts.models.keep(state.x, weight)
+
+    # orders
+
+    def obey(self, order: Order) -> None:
+        """Carry out one order; `Stop` is the driver's affair."""
+        match order:
+            case Peers(addresses):
+                self._meet(addresses)
+            case Start():
+                self.begin(order)
+            case Gone(node):
+                self._lose(node)
+            case Returned():
+                self._welcome(order)
+            case Probe(number):
+                self.report(ProbeReply(number, self.account(stack=stack_of(self.gate.coroutine)).to_json()))
+            case Recover():
+                self._recover(order)
+
+    def _meet(self, addresses: Mapping[NodeId, str]) -> None:
+        """Learn where the others listen; before the start, who has no address is one that a resumed run left down."""
+        for node, address in addresses.items():
+            if node != self.id:
+                self.parts.transport.set_peer(node, address)
+        if not self.started.is_set():
+            for node in sorted(set(self.blueprint.node_ids) - {self.id} - set(addresses)):
+                self.parts.transport.set_gone(node)
+
+    def _lose(self, node: NodeId) -> None:
+        """Neither wait for the node nor send to it, until it returns."""
+        if self.started.is_set():
+            self.tell("gone", peer=node)
+        self.node.waits.set_gone(node)
+        self.parts.transport.set_gone(node)
+
+    def _welcome(self, back: Returned) -> None:
+        """The node is back, at a new address."""
+        self.tell("returned", peer=back.node)
+        self.parts.transport.set_peer(back.node, back.address, back.epoch)
+        self.node.waits.set_returned(back.node)
+
+    def _recover(self, order: Recover) -> None:
+        """Wait no more for some nodes; send some messages again, if they are still kept."""
+        if order.skip:
+            self.node.waits.skip(frozenset(order.skip))
+        for again in order.again:
+            sent = again.dst, again.round, again.step, again.kind
+            if self.parts.outgoing.can_send_again(sent):
+                task = asyncio.get_running_loop().create_task(self.parts.outgoing.send_again(sent))
+                self._sending.add(task)
+                task.add_done_callback(self._sending.discard)
+
+    def account(self, *, ended: bool = False, flying: Flying | None = None, stack: str = "") -> Account:
+        """What the node does now; see `give_account`."""
+        return give_account(
+            self.node,
+            self.parts.outgoing,
+            finished=self.finished,
+            ended=ended,
+            paused=self.gate.closed,
+            flying=flying,
+            stack=stack,
+        )
+
+    # what the schedule does
+
+    def happen(self, event: CompiledEvent) -> None:
+        """Carry out an event."""
+        match event.action:
+            case "crash":
+                self._crash(event)
+            case "pause":
+                self.tell("pause")
+                self._stand()
+            case "resume":
+                self._resume()
+            case "slow_down":
+                self.worker.factor = float(event.parameters["factor"])
+                self.tell("slow_down", factor=self.worker.factor)
+            case _ if self.parts.elsewhere is not None:
+                self.parts.elsewhere(event)
+
+    def _crash(self, event: CompiledEvent) -> None:
+        """Stop for good: neither compute, nor read, nor send."""
+        if self.crash is None:
+            self.crash = Crashed(
+                at_ns=self.clock.now_ns() if event.at_ns is None else event.at_ns,
+                round=self.round,
+                source=event.source,
+                at_round=event.at_round,
+                state=event.parameters.get("state", "kept"),
+                weight=held_weight(self.blueprint, self.node).get("weight"),
+            )
+            self._stand()
+            self._crashed()
+
+    def _resume(self) -> None:
+        """Go on, unless this life is over."""
+        if self.crash is None:
+            self.tell("resume")
+            self.door.open()
+            self.worker.resume()
+            self.gate.open()
+
+    def _stand(self) -> None:
+        """Neither compute nor read, and lose nothing."""
+        self.gate.close()
+        self.worker.pause()
+        self.door.close()
+
+    # a later life
+
+    def _rejoin(self, rejoin: Rejoin) -> None:
+        node, view = self.node, self.blueprint.view(self.id, rejoin.round, frozenset())
+        state = first_state(node.task.initial(), node.algorithm, view)
+        if rejoin.keep_state:
+            state, self._remembered = self.parts.kept.load(state)
+        node.kept = state._replace(round=max(state.round, rejoin.at_least))
+        if not rejoin.keep_state:
+            node.joining = joining(self.blueprint, self.id, node.kept.round, rejoin.weight)
+
+    # a failure detector of the nodes' own, and deadlocks that they find alone
+
+    def _make_heartbeats(self) -> Heartbeats | None:
+        detector: Any = self.blueprint.scenario.failure_detector
+        if detector.kind != "heartbeat":
+            return None
+        return Heartbeats(
+            self.id,
+            self.blueprint.possible_neighbors(self.id),
+            every_ns=detector.every,
+            misses=detector.misses,
+            clock=self.clock,
+            transport=self.parts.transport,
+            mailbox=self.node.mailbox,
+            gone=self._silent,
+            returned=self._heard,
+            still=self._stands_still,
+            epoch=self.life.epoch,
+        )
+
+    def _silent(self, peer: NodeId) -> None:
+        self.tell("gone", peer=peer, detector="heartbeat")
+        self.node.waits.set_gone(peer)
+
+    def _heard(self, peer: NodeId) -> None:
+        self.tell("returned", peer=peer, detector="heartbeat")
+        self.node.waits.set_returned(peer)
+
+    def _make_probing(self) -> Probing | None:
+        """Where the scenario wants it, or nobody looks after the fleet."""
+        wait = self.blueprint.scenario.wait
+        after_ns = wait.probes if isinstance(wait.probes, int) else None
+        if wait.probes == "auto" and not self.parts.launched:
+            after_ns = AFTER_NS
+        if after_ns is None:
+            return None
+        return Probing(self.node, after_ns=after_ns, found=self._found, still=self._stands_still)
+
+    def _found(self, finding: Finding) -> None:
+        self.tell("probed", **finding.to_event(), suspected=finding.suspected, detection_s=finding.detection_s)
+        if not self.parts.at_once:
+            print(f"node {self.id}: {finding.text}", file=sys.stderr)
+        skips = not self.parts.launched and self.blueprint.scenario.wait.on_stall == "skip"
+        if skips and not finding.suspected:
+            self.node.waits.skip(frozenset(source for _, source in finding.witness))
+
+    def tell(self, kind: str, **details: Scalar) -> None:
+        """Record what happened to this node."""
+        self.parts.journal.event(self.clock.now_ns(), self.id, self.round, kind, **details)

@@ -1,0 +1,61 @@
+"""What a supervisor's side hands to processes that it starts: the run that they are part of, and whom to be in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import TypeAdapter
+
+from netdfl.core.control import Life
+from netdfl.core.types import NodeId
+
+if TYPE_CHECKING:
+    from netdfl.host.blueprint import Blueprint
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a process needs to know to become nodes of a run.
+
+    `directory` is where it writes, and finds the resolved scenario; parts of the user's own lie in
+    `scenario_directory`. `control` is the address at which to attend with the `token`.
+    """
+
+    directory: str
+    scenario_directory: str
+    control: str
+    token: str
+    run_id: str
+    scenario_hash: str
+
+    def blueprint(self) -> Blueprint:
+        """Build what all nodes have in common. Raises InputError."""
+        from netdfl.host.blueprint import Blueprint
+        from netdfl.scenario.load import loads
+
+        text = (Path(self.directory) / "scenario.yaml").read_text(encoding="utf-8")
+        return Blueprint.of(loads(text, file="scenario.yaml", directory=self.scenario_directory))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """Become these nodes, for this life of theirs, at `address` (port 0: any), in a network namespace if one is named.
+
+    The node -1 is the evaluator.
+    """
+
+    nodes: tuple[NodeId, ...]
+    device: str = "cpu"
+    life: Life = field(default_factory=Life)
+    address: str = "127.0.0.1"
+    port: int = 0
+    namespace: str | None = None
+
+
+def read(kind: type[T], plain: object) -> T:
+    """A `Plan` or a `Command`, from plain data. Raises ValueError where it is none."""
+    return TypeAdapter(kind).validate_python(plain)

@@ -1,0 +1,194 @@
+"""A process of the fleet: one node (or a few), or the evaluator, attending at the supervisor.
+
+This is the first module that imports grpc, and it is imported in forked children only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from netdfl.core.control import EVALUATOR, Bye, Crashed, Evaluate, Evaluated, Hello, Order, Report, Stop
+from netdfl.core.errors import NetdflError, TransportError
+from netdfl.core.malloc import keep_freed
+from netdfl.core.types import NodeId, Role
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.judging import judge_files
+from netdfl.host.living import Birth, LivingNode
+from netdfl.host.network import Endpoint
+from netdfl.host.plan import Command, Plan
+from netdfl.host.workers import make_worker
+from netdfl.node.worker import Worker
+from netdfl.transport.control import ControlClient
+from netdfl.transport.wire import PROTOCOL_VERSION
+
+EXIT_LOST = 6
+
+
+def run_process(blueprint: Blueprint, plan: Plan, command: Command) -> int:
+    """Run the nodes that `command` names, or the evaluator, to the end; return the exit code."""
+    torch.set_num_threads(1)
+    keep_freed()
+    worker = make_worker(blueprint, len(command.nodes))
+    members = [
+        Evaluator(blueprint, plan) if node == EVALUATOR else Member(blueprint, plan, command, node, worker)
+        for node in command.nodes
+    ]
+
+    async def everyone() -> int:
+        return max(await asyncio.gather(*(member.main() for member in members)))
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        code = runner.run(everyone())
+    worker.close()
+    return code
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The fast event loop where it is installed; None: the usual one."""
+    with suppress(ModuleNotFoundError):
+        import uvloop
+
+        return uvloop.new_event_loop
+    return None
+
+
+class Attendance:
+    """A stream to the supervisor: reports go up, orders come down. A `Superior`, but for who parts how."""
+
+    launched = True
+
+    def __init__(self, plan: Plan) -> None:
+        """Attend at the supervisor that `plan` names, once asked to."""
+        self.plan = plan
+        self.stopped = asyncio.Event()
+        self.control: ControlClient | None = None
+
+    async def attend(
+        self, node: NodeId, role: str, obey: Callable[[Order], None], address: str = "", epoch: int = 0
+    ) -> None:
+        """Open the stream, whose orders `obey` gets. Raises TransportError."""
+        hello = Hello(
+            node=node,
+            role=role,
+            pid=os.getpid(),
+            address=address,
+            scenario_hash=self.plan.scenario_hash,
+            protocol_version=PROTOCOL_VERSION,
+            epoch=epoch,
+        )
+
+        def heed(order: Order) -> None:
+            if isinstance(order, Stop):
+                self.stopped.set()
+            else:
+                obey(order)
+
+        self.control = await ControlClient.connect(
+            self.plan.control, self.plan.token, hello, heed, lambda reason: self.stopped.set()
+        )
+
+    def report(self, report: Report) -> None:
+        """Tell the supervisor."""
+        if self.control is not None:
+            self.control.report(report)
+
+    async def dismissed(self) -> None:
+        """Return when the supervisor says stop, or is gone."""
+        await self.stopped.wait()
+
+    async def part(self, code: int, crash: Crashed | None) -> None:
+        """Say goodbye, or that this is a crash that the schedule wants."""
+        if self.control is not None:
+            self.report(Bye("done" if code == 0 else f"exit code {code}") if crash is None else crash)
+            with suppress(TransportError):
+                await self.control.aclose()
+
+
+class Member:
+    """One node of a process, by itself or beside a few others."""
+
+    def __init__(self, blueprint: Blueprint, plan: Plan, command: Command, node: NodeId, worker: Worker) -> None:
+        """Prepare `node`; nothing runs yet."""
+        self.alone = command.nodes == (node,)
+        self.attendance = Attendance(plan)
+        self.role = Role.SERVER if node == blueprint.network.server else Role.CLIENT
+        endpoint = Endpoint(
+            listen=f"{command.address}:{command.port}",
+            run_id=bytes.fromhex(plan.run_id),
+            scenario_hash=plan.scenario_hash,
+        )
+        birth = Birth(
+            node=node,
+            life=command.life,
+            device=command.device,
+            directory=Path(plan.directory),
+            worker=worker,
+            endpoint=endpoint,
+        )
+        self.node, self.epoch = LivingNode(blueprint, birth, self.attendance), command.life.epoch
+
+    async def main(self) -> int:
+        """Start, run, linger until the supervisor says stop, leave."""
+        node = self.node
+        try:
+            address = await node.transport.start()
+            await self.attendance.attend(node.id, self.role.value, node.obey, address, self.epoch)
+        except NetdflError as error:
+            print(error, file=sys.stderr)
+            return EXIT_LOST
+        code = await node.run()
+        await node.leave(code)
+        if node.host.crash is not None:
+            if self.alone:
+                os.kill(os.getpid(), signal.SIGKILL)
+            await node.transport.aclose()
+        return code
+
+
+class Evaluator:
+    """Judges the average model of a round from the nodes' snapshots, and deletes them."""
+
+    def __init__(self, blueprint: Blueprint, plan: Plan) -> None:
+        """Judge by the blueprint's problem."""
+        self.blueprint, self.attendance = blueprint, Attendance(plan)
+        self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()
+
+    async def main(self) -> int:
+        """Judge what is ordered, one round after the other, until stopped."""
+        try:
+            await self.attendance.attend(EVALUATOR, "evaluator", self.obey)
+        except NetdflError as error:
+            print(error, file=sys.stderr)
+            return EXIT_LOST
+        work = asyncio.create_task(self.work())
+        stopped = asyncio.create_task(self.attendance.dismissed())
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            await work
+        assert self.attendance.control is not None
+        await self.attendance.control.aclose()
+        work.cancel()
+        return 0
+
+    def obey(self, order: Order) -> None:
+        """Queue a round."""
+        if isinstance(order, Evaluate):
+            self.queue.put_nowait(order)
+
+    async def work(self) -> None:
+        """Judge, report, delete."""
+        while True:
+            order = await self.queue.get()
+            paths = {node: Path(path) for node, path in order.paths.items()}
+            figures = await asyncio.to_thread(judge_files, self.blueprint, paths)
+            self.attendance.report(Evaluated(order.round, figures))
+            for path in paths.values():
+                path.unlink(missing_ok=True)

@@ -1,0 +1,66 @@
+"""What computes for the nodes of a host: on its share of the cores, at the pace that the schedule sets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.host.blueprint import Blueprint
+from netdfl.node.worker import BatchWorker, ThreadWorker, Worker
+from netdfl.training.service import Batching, Service, cores
+
+T = TypeVar("T")
+
+
+class PacedWorker(Worker, Protocol):
+    """A worker whose local rounds take `factor` times as long as they would, and stand still in a pause."""
+
+    factor: float
+
+    def pause(self) -> None:
+        """Stand still."""
+        ...
+
+    def resume(self) -> None:
+        """Go on; what stood still takes as much longer."""
+        ...
+
+
+class SlowWorker:
+    """A `PacedWorker` in real time. What a thread computes goes on in a pause: nobody reads its result."""
+
+    def __init__(self, worker: Worker) -> None:
+        """Compute by `worker`, at its own pace at first."""
+        self._worker = worker
+        self.factor = 1.0
+
+    async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
+        """Run `function(*args)`; a local round ends only after `factor` times what it took (at least 1)."""
+        began = time.monotonic_ns()
+        result = await self._worker.run(what, function, *args)
+        if what == "train" and self.factor > 1:
+            await asyncio.sleep((self.factor - 1) * (time.monotonic_ns() - began) / NS_PER_S)
+        return result
+
+    def spare(self, numel: int) -> bool:
+        """Whether work on `numel` numbers is short enough to run inline."""
+        return self._worker.spare(numel)
+
+    def pause(self) -> None:
+        """Nothing to do."""
+
+    def resume(self) -> None:
+        """Nothing to do."""
+
+
+def make_worker(blueprint: Blueprint, hosted: int) -> ThreadWorker:
+    """The worker of a process that hosts as many nodes: a thread for each while there are cores, or batches."""
+    num_processes = -(-len(blueprint.node_ids) // getattr(blueprint.scenario.world, "nodes_per_process", 1))
+    threads = max(1, min(hosted, cores() // num_processes))
+    batching: Batching = getattr(blueprint.scenario.task, "batching", "exact")
+    if hosted == 1 or batching == "exact":
+        return ThreadWorker(threads)
+    return BatchWorker(Service(batching, threads).compute)

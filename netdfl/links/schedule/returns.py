@@ -1,0 +1,62 @@
+"""When a node that crashed as scripted lives again, whether with its state, and in which round without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Self
+
+from netdfl.core.types import NodeId
+from netdfl.links.schedule.events import CompiledEvent
+
+
+class Return(NamedTuple):
+    """When a crashed node lives again, and whether it still has the state of its last round's end.
+
+    `weight` is the push-sum weight with which it rejoins where it has not; `replays` says that, where it has, it
+    makes every round that it missed.
+    """
+
+    at_ns: int
+    keep_state: bool
+    weight: int = 0
+    replays: bool = False
+
+    @classmethod
+    def by(cls, event: CompiledEvent, at_ns: int) -> Self:
+        """What the restart `event` says of a node that returns at `at_ns`."""
+        keep = event.parameters.get("state", "kept") == "kept"
+        replays = event.parameters.get("rejoin") == "replay"
+        return cls(at_ns, keep, event.parameters.get("rejoin_weight", 0), replays)
+
+
+def find_return(
+    events: Sequence[CompiledEvent], node: NodeId, at_ns: int, *, source: int, at_round: int | None
+) -> Return | None:
+    """When `node` lives again, which crashed at `at_ns` by the event of entry `source`; None: never."""
+    found = []
+    for event in events:
+        if event.action != "restart" or node not in event.nodes:
+            continue
+        when = event.at_ns
+        if event.at_round is not None and (event.source, event.at_round) == (source, at_round):
+            when = at_ns + event.after_ns
+        if when is not None and when > at_ns:  # at one moment, a return comes before a crash
+            found.append(Return.by(event, when))
+    return min(found, default=None)
+
+
+def fresh_round(crashed_in: int, others: Iterable[int]) -> int:
+    """Where a node begins that lost its state: in the first round that no other has begun.
+
+    One that kept its state begins with the round in which it crashed, and sends again what it may have
+    sent then: mass that it gave away is taken once, and not owned again.
+    """
+    return max([crashed_in, *(round + 1 for round in others)])
+
+
+def keeps_state(events: Sequence[CompiledEvent], node: NodeId) -> bool:
+    """Whether `node` may have to begin again with the state of its last round's end."""
+    return any(
+        event.action == "restart" and node in event.nodes and event.parameters.get("state", "kept") == "kept"
+        for event in events
+    )

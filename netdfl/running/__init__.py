@@ -1,0 +1,1 @@
+"""A run from its scenario to its verdict."""

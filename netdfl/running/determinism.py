@@ -1,0 +1,79 @@
+"""Is a scenario repeatable? Run it twice in the simulated world and name the first event that differs.
+
+The second run is another process with another `PYTHONHASHSEED` and another number of threads on offer.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.record.event_log import first_difference
+from netdfl.record.run import RunDirectory
+from netdfl.running.prepare import prepare
+from netdfl.running.supervise import supervise
+from netdfl.scenario.load import load
+from netdfl.scenario.model.schema import Scenario
+from netdfl.worlds.catalog import entry_of
+from netdfl.worlds.simulated.compute import COMPUTE_FILE
+
+LOG = "event_log.txt"
+
+
+@dataclass(frozen=True)
+class Determinism:
+    """The hashes of two runs, and the first event in which they differ (None: they are equal)."""
+
+    hashes: tuple[str, str]
+    difference: str | None
+
+
+def check_determinism(scenario: Scenario, out: Path) -> Determinism:
+    """Run `scenario` twice below `out`, which must be new or empty; both event logs stay there.
+
+    Raises:
+        InputError: the scenario is not of the simulated world, or can't be run.
+        RunError: the second run broke.
+    """
+    if not entry_of(scenario).repeatable:
+        raise InputError(f"world {scenario.world.kind!r} is not repeatable; check with --on simulated")
+    first = run_logged(scenario, out / "first")
+    measured = out / "first" / COMPUTE_FILE
+    sets = [f"world.compute.file={measured.resolve()}"] if measured.exists() else []
+    second = _run_elsewhere(scenario, out / "first" / "scenario.yaml", out / "second", sets)
+    return Determinism((first, second), first_difference(out / "first" / LOG, out / "second" / LOG))
+
+
+def run_logged(scenario: Scenario, out: Path) -> str:
+    """Run `scenario` into `out` with its event log kept; return the log's hash."""
+    directory = RunDirectory.create(out.parent, scenario.name, scenario.seed, out)
+    prepare(scenario, directory)
+    outcome = supervise(scenario, directory, keep_log=out / LOG)
+    if outcome.error is not None:
+        raise outcome.error
+    assert outcome.figures.event_log_hash is not None
+    return outcome.figures.event_log_hash
+
+
+def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str]) -> str:
+    seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    parts = [str(scenario.file.parent)] if scenario.file is not None else []
+    path = os.pathsep.join([*parts, *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "netdfl.running.determinism", str(file), str(out), *sets],
+        env=os.environ | {"PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "2", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RunError(f"the second run failed: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    print(run_logged(load(sys.argv[1], sys.argv[3:]), Path(sys.argv[2])))

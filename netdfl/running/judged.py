@@ -1,0 +1,69 @@
+"""From what a run recorded to its verdict, its result and its page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.diagnosis.messages import with_messages
+from netdfl.record.judge import ExitCode
+from netdfl.record.result import RunFacts, summarize
+from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.scenario.explain.link_rules import link_rules
+from netdfl.scenario.model.schema import Scenario
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that ended: where it lies, and what it is judged to be."""
+
+    run: Run
+    exit_code: ExitCode
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The contents of `result.json`."""
+        return self.run.result
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self.run.path
+
+
+def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
+    """What the judge needs of the scenario, with `more` from the world."""
+    return RunFacts(
+        scenario=scenario.name,
+        seed=scenario.seed,
+        world=scenario.world.kind,
+        algorithm=scenario.algorithm.kind,
+        nodes=scenario.nodes,
+        rounds=scenario.rounds,
+        duration_s=duration_s,
+        expect=scenario.expect.entries(),
+        targets=scenario.report.targets,
+        delivery=scenario.delivery.kind,
+        link_rules=link_rules(scenario),
+        **more,
+    )
+
+
+def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
+    """Judge what was recorded, write `result.json` and the report, of an interrupted run too."""
+    found = open_run(directory.path)
+    stalls, deadlocks = (with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
+    summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
+    exit_code = summary.judgement.exit_code
+    try:
+        directory.write_json("result.json", summary.result)
+        if directory.page:
+            from netdfl.report.html import write_report
+
+            write_report(directory.path)
+    except (InputError, RunError, OSError) as error:
+        why = ": " + "; ".join(summary.judgement.reasons) if summary.judgement.reasons else ""
+        raise RunError(f"{error}; the verdict was {summary.judgement.verdict}{why}") from error
+    return Finished(found, exit_code)

@@ -1,0 +1,32 @@
+"""What is written down before a run."""
+
+from __future__ import annotations
+
+from netdfl.record.run import RunDirectory
+from netdfl.scenario.build import build_network
+from netdfl.scenario.loading.resolved import to_yaml
+from netdfl.scenario.model.schema import Scenario
+
+ORIGIN = "origin.json"
+
+
+def prepare(scenario: Scenario, directory: RunDirectory) -> None:
+    """Write what is known before the run: the resolved scenario and the graph of round 0."""
+    directory.write("scenario.yaml", to_yaml(scenario))
+    if scenario.file is not None and not (directory.path / ORIGIN).exists():
+        directory.write_json(ORIGIN, {"directory": str(scenario.file.parent)})
+    network = build_network(scenario)
+    graph = network.graph(0)
+    directory.write_json(
+        "graph.json",
+        {
+            "num_nodes": network.num_nodes,
+            "edges": [list(edge) for edge in graph.edges],
+            "directed": not graph.is_symmetric,
+            "server": network.server,
+            "kind": scenario.topology.kind,
+            "weights": scenario.topology.weights.kind,
+            "redraw_every": network.topology.redraw_every,
+            "chosen_anew": network.varies and not network.topology.time_varying,
+        },
+    )

@@ -1,0 +1,168 @@
+"""Run a scenario: the one way for the command line, for Python, and for studies."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.interrupts import WRITING
+from netdfl.diagnosis.fidelity import judge_fidelity
+from netdfl.record.forms import damaged
+from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
+from netdfl.record.run_lock import LOCK, hold
+from netdfl.running.display import Display, Silent, announcing, say_layer
+from netdfl.running.judged import Finished, facts_of, finish
+from netdfl.running.prepare import ORIGIN, prepare
+from netdfl.scenario.load import load
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import RealOptions
+from netdfl.supervisor.resumption import Resumption, find_resumption, note, resumptions
+from netdfl.worlds.catalog import WORLDS, entry_of
+from netdfl.worlds.fork_client import ForkServer
+from netdfl.worlds.simulated.compute import COMPUTE_FILE
+
+if TYPE_CHECKING:
+    from netdfl.supervisor.supervisor import Outcome
+
+KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE, LOCK)
+"""What a resumed run takes over of the run that was killed."""
+
+
+def run(
+    scenario: Scenario | str | Path | Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    root: str | Path = "runs",
+    page: bool = True,
+    view: AbstractContextManager[Display] | None = None,
+    forkserver: ForkServer | None = None,
+) -> Finished:
+    """Run `scenario` in the world that it names, and judge it.
+
+    Args:
+        scenario: As loaded by `netdfl.load`, or what that takes: a file's path, or a mapping.
+        out: The run directory; by default a new one below `root`.
+        root: Where runs are kept.
+        page: Whether to write `report.html`.
+        view: Shows the fleet while it runs.
+        forkserver: One opened earlier, so that torch was imported meanwhile; it is closed here.
+
+    Raises:
+        InputError: nothing could be run, for a reason in the scenario, the data or the machine.
+    """
+    try:
+        scenario = load(scenario)
+        entry_of(scenario)
+        directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
+        try:
+            with hold(directory.path):
+                return _run_in(scenario, replace(directory, page=page), view, forkserver)
+        except InputError:
+            if not directory.recorded:
+                directory.abandon()
+            raise
+    finally:
+        if forkserver is not None:
+            forkserver.close()
+
+
+def _run_in(
+    scenario: Scenario,
+    directory: RunDirectory,
+    view: AbstractContextManager[Display] | None,
+    forkserver: ForkServer | None = None,
+) -> Finished:
+    prepare(scenario, directory)
+    with view or nullcontext(Silent()) as display:
+        say_layer(scenario, display)
+        return _supervised(scenario, directory, display, forkserver)
+
+
+def _supervised(
+    scenario: Scenario,
+    directory: RunDirectory,
+    display: Display,
+    forkserver: ForkServer | None = None,
+    resumption: Resumption | None = None,
+) -> Finished:
+    from netdfl.running.supervise import supervise  # it loads torch, and the input is known to be sound by now
+
+    shown = announcing(display, scenario)
+    outcome = supervise(scenario, directory, shown, forkserver=forkserver, resumption=resumption)
+    if outcome.interrupted:
+        shown.note(WRITING)
+    return _judge(scenario, directory, outcome, resumption)
+
+
+def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[Display] | None = None) -> Finished:
+    """Go on with the run in the directory `path`, which was killed or interrupted, and judge it; `page` as in `run`.
+
+    A simulated run is played again from its start, with the local rounds that its checkpoints hold; see
+    `netdfl.worlds.simulated.replay`. Real nodes go on from their checkpoints; see `netdfl.supervisor.resumption`.
+
+    Raises:
+        InputError: there is no such run, it goes on or has ended, or it can't be resumed.
+    """
+    found = open_run(path)
+    with hold(found.path):
+        return _resume(found, RunDirectory(found.path, page=page), view)
+
+
+def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Display] | None) -> Finished:
+    verdict = found.result.get("verdict") if found.finished else "unknown"
+    if verdict != "unknown":
+        raise InputError(f"{found.path} has ended with verdict {verdict}; run its scenario.yaml anew instead")
+    scenario = load(found.path / "scenario.yaml")
+    if not entry_of(scenario).resumable:
+        can = ", ".join(kind for kind, entry in WORLDS.items() if entry.resumable)
+        raise InputError(f"{found.path} is a run of world {scenario.world.kind}; only runs of {can} can be resumed")
+    if not entry_of(scenario).repeatable:
+        return _resume_nodes(found, scenario, directory, view)
+    for each in found.path.iterdir():
+        if each.name not in KEPT:
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    return _run_in(scenario, directory, view)
+
+
+def _resume_nodes(
+    found: Run, scenario: Scenario, directory: RunDirectory, view: AbstractContextManager[Display] | None
+) -> Finished:
+    """Let the nodes of a run in a real world live again."""
+    with damaged(found.path, "resumed"):
+        resumption = find_resumption(found, scenario)
+        note(found.path, resumption)
+    with view or nullcontext(Silent()) as display:
+        return _supervised(scenario, directory, display, resumption=resumption)
+
+
+def _judge(
+    scenario: Scenario, directory: RunDirectory, outcome: Outcome, resumption: Resumption | None = None
+) -> Finished:
+    """Judge what `outcome` says of a run, and what it recorded."""
+    if outcome.error is not None and not isinstance(outcome.error, NetdflError):
+        raise outcome.error
+    figures, missed, fidelity = outcome.figures, outcome.figures.missed, None
+    if isinstance(scenario.world, RealOptions):
+        bound = scenario.world.fidelity
+        found = judge_fidelity(open_run(directory.path), relative=bound.relative, slack_ns=bound.slack)
+        fidelity, missed = found.summary, missed or found.missed
+    facts = facts_of(
+        scenario,
+        outcome.duration_s,
+        virtual_duration_s=figures.virtual_duration_s,
+        event_log_hash=figures.event_log_hash,
+        fidelity=fidelity,
+        fidelity_missed=missed,
+        links=figures.links or {"layer": scenario.world.loss_layer},
+        interrupted=outcome.interrupted,
+        broke="" if outcome.error is None else str(outcome.error),
+        unfinished=outcome.unfinished,
+        resumed=[] if resumption is None else resumptions(directory.path),
+        **outcome.stalled,
+    )
+    return finish(directory, facts)

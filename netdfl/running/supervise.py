@@ -1,0 +1,47 @@
+"""One fleet in the world that its scenario names, looked after from its start to its end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from netdfl.core.errors import InputError, NetdflError
+from netdfl.record.run import RunDirectory
+from netdfl.record.status import FleetStatus
+from netdfl.running.display import Display, Silent
+from netdfl.scenario.model.schema import Scenario
+from netdfl.supervisor.resumption import Resumption
+from netdfl.supervisor.supervisor import Outcome, Supervisor
+from netdfl.worlds.base import Setting
+from netdfl.worlds.catalog import entry_of
+from netdfl.worlds.fork_client import ForkServer
+
+
+def supervise(
+    scenario: Scenario,
+    directory: RunDirectory,
+    display: Display | None = None,
+    *,
+    forkserver: ForkServer | None = None,
+    resumption: Resumption | None = None,
+    keep_log: Path | None = None,
+) -> Outcome:
+    """Run `scenario` into `directory`; return how that ended.
+
+    `keep_log` gets the lines of the event log, where the world keeps one. Raises InputError where it can't begin.
+    """
+    display = display or Silent()
+    status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
+    world = entry_of(scenario).make(Setting(scenario, directory, display.note, forkserver, keep_log))
+    supervisor = Supervisor(
+        scenario, directory, world, status, note=display.note, show=display.update, resumption=resumption
+    )
+    began = time.monotonic()
+    try:
+        return world.run(supervisor.run, supervisor.interrupt)
+    except InputError:
+        raise
+    except NetdflError as error:
+        return Outcome(time.monotonic() - began, status, interrupted=supervisor.interrupted, error=error)
+    finally:
+        display.update(status)

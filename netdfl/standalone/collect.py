@@ -1,0 +1,323 @@
+"""`netdfl collect`: what the nodes of a fleet without a launcher wrote becomes one run, judged like any other.
+
+Nothing is changed where it lies. Models are read one after the other, so never more than two are in memory.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.errors import InputError
+from netdfl.core.files import check_plain, read_plain
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.account import waits_in_vain
+from netdfl.diagnosis.ending import is_over, not_ended, without_server
+from netdfl.diagnosis.fidelity import judge_fidelity
+from netdfl.diagnosis.finding import Finding, by_verdict
+from netdfl.diagnosis.keep import keep_stall
+from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.snapshot import State
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.judging import judge_files
+from netdfl.host.models import snapshot_path
+from netdfl.record.forms import RESULT, damaged, read_form
+from netdfl.record.messages import count_messages
+from netdfl.record.result import RunFacts
+from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.record.status import FleetStatus, NodeStatus, Phase
+from netdfl.record.store import STORE, StoreWriter
+from netdfl.running.judged import Finished, facts_of, finish
+from netdfl.running.prepare import prepare
+from netdfl.scenario.load import load, loads
+from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import Fidelity
+from netdfl.standalone.accounts import Accounts, find_stalls, read_probed
+from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
+from netdfl.supervisor.advice import options_of
+
+PACKETS = "packets.json"
+_PHASES: Mapping[Stage, Phase] = {
+    Stage.FINISHED: Phase.FINISHED,
+    Stage.CRASHED: Phase.CRASHED,
+    Stage.STOPPED: Phase.RUNNING,
+}
+
+
+class Part(NamedTuple):
+    """One node's folder, and what the node said of itself last."""
+
+    folder: Path
+    record: NodeRecord
+
+
+def collect(
+    folder: str | Path,
+    *,
+    out: str | Path | None = None,
+    root: str | Path = "runs",
+    page: bool = True,
+    note: Callable[[str], None] = lambda text: None,
+    links: Mapping[str, Any] | None = None,
+    deaths: Mapping[NodeId, str] | None = None,
+) -> Finished:
+    """Make one run directory of the folders that the nodes wrote, anywhere below `folder`, and judge it.
+
+    Args:
+        folder: Holds a folder of each node, and may hold the scenario.
+        out: The run directory; by default a new one below `root`.
+        root: Where runs are kept.
+        page: Whether to write `report.html`.
+        note: Told what is missing.
+        links: What carried out the links; by default what the scenario says that they act on, with what
+            became of the packets by `packets.json`, where that lies in `folder`.
+        deaths: What is known otherwise of how nodes ended, by node.
+
+    Raises:
+        InputError: there are no nodes, they are not of one run, or what they wrote is damaged.
+    """
+    parts = find_parts(Path(folder))
+    scenario = _load(Path(folder), parts)
+    blueprint = Blueprint.of(scenario)
+    if foreign := sorted(set(parts) - set(blueprint.node_ids)):
+        raise InputError(f"{parts[foreign[0]].folder} is of node {foreign[0]}, which {scenario.name} has not")
+    directory = replace(RunDirectory.create(root, scenario.name, scenario.seed, out), page=page)
+    prepare(scenario, directory)
+    with damaged(Path(folder), "gathered"):
+        return _gather(Path(folder), parts, blueprint, directory, note, links, deaths)
+
+
+def _gather(
+    folder: Path,
+    parts: Mapping[NodeId, Part],
+    blueprint: Blueprint,
+    directory: RunDirectory,
+    note: Callable[[str], None],
+    links: Mapping[str, Any] | None,
+    deaths: Mapping[NodeId, str] | None,
+) -> Finished:
+    scenario = blueprint.scenario
+    _copy(parts, directory.path)
+    found = open_run(directory.path)
+    duration_s = _duration_s(parts)
+    with StoreWriter(directory.path, "fleet") as store:
+        store.event(0, None, 0, "start", nodes=scenario.num_nodes)
+        _judge_models(blueprint, found, store, parts)
+        _record_deaths(_find_deaths(blueprint, parts, deaths or {}), store, note)
+        store.event(int(duration_s * NS_PER_S), None, scenario.rounds, "finish")
+    _describe(blueprint, directory, parts, found, duration_s)
+    stalled, over = _find_stalls(blueprint, directory, parts, note)
+    finished = [node for node, part in parts.items() if part.record.stage is Stage.FINISHED]
+    stalled = stalled or read_probed(found, finished)
+    interrupted = not over and any(part.record.stage is Stage.STOPPED for part in parts.values())
+    links = dict(links or _links(folder, scenario, directory))
+    facts = _facts(
+        scenario,
+        found,
+        parts,
+        duration_s,
+        links,
+        interrupted=interrupted,
+        unfinished=_unfinished(blueprint, parts),
+        **by_verdict(stalled),
+    )
+    return finish(directory, facts)
+
+
+def find_parts(folder: Path) -> dict[NodeId, Part]:
+    """Every node's folder below `folder`. Raises InputError where they are not one fleet's."""
+    parts: dict[NodeId, Part] = {}
+    for path in sorted(folder.rglob(NODE_FILE)):
+        check_plain(path.parent)
+        record = NodeRecord.read(path.parent)
+        if record is None or record.stage is Stage.GATHERING:
+            continue
+        part = parts.setdefault(record.node, Part(path.parent, record))
+        if part.folder != path.parent:
+            raise InputError(f"{part.folder} and {path.parent} are both of node {record.node}; keep one")
+    if not parts:
+        raise InputError(f"{folder} holds no {NODE_FILE} of a node that began; name the folder above the nodes' --out")
+    runs = {part.record.run_id for part in parts.values()}
+    if len(runs) > 1:
+        listed = ", ".join(f"node {node}: {part.record.run_id}" for node, part in sorted(parts.items()))
+        raise InputError(f"the folders below {folder} are of {len(runs)} runs ({listed}); keep those of one")
+    return dict(sorted(parts.items()))
+
+
+def _load(folder: Path, parts: Mapping[NodeId, Part]) -> Scenario:
+    """The scenario as it ran: the one that lies in `folder`, unless the nodes changed it."""
+    first = next(iter(parts.values()))
+    given = folder / "scenario.yaml"
+    if given.is_file():
+        scenario = load(given)
+        if scenario_hash(scenario) == first.record.scenario_hash:
+            return scenario
+    text = read_plain(first.folder / "scenario.yaml")
+    return loads(text, file=str(first.folder / "scenario.yaml"), directory=folder)
+
+
+def _copy(parts: Mapping[NodeId, Part], target: Path) -> None:
+    for part in parts.values():
+        for name in (STORE, "models", "logs"):
+            for file in sorted(each for each in (part.folder / name).glob("*") if each.is_file()):
+                (target / name).mkdir(exist_ok=True)
+                shutil.copyfile(file, target / name / file.name)
+
+
+def _duration_s(parts: Mapping[NodeId, Part]) -> float:
+    """From the common start to the end of the last node; of those that came to one, if any did."""
+    records = [part.record for part in parts.values()]
+    ended = [record for record in records if record.stage is Stage.FINISHED] or records
+    return max(record.at_s or 0.0 for record in ended)
+
+
+def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: Mapping[NodeId, Part]) -> None:
+    """Record the figures of every round's average model, at the time when its last node had ended the round."""
+    ended = dict(found.rows("SELECT round, max(at_s) FROM metrics WHERE name = 'round_s' GROUP BY round"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as where the other worlds judge, so that the figures are the same
+    try:
+        for round in filter(blueprint.evaluates, range(blueprint.scenario.rounds)):
+            paths = {node: snapshot_path(part.folder, round, node) for node, part in parts.items()}
+            paths = {node: path for node, path in paths.items() if path.is_file()}
+            if not paths:
+                continue
+            at_ns = int(ended.get(round, 0.0) * NS_PER_S)
+            if left_out := sorted(set(blueprint.evaluated) - set(paths)):
+                store.event(at_ns, None, round, "left_out", nodes=left_out)
+            for name, value in judge_files(blueprint, paths).items():
+                store.metric(at_ns, None, round, name, value)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _record_deaths(
+    deaths: Mapping[NodeId, tuple[Part | None, str]], store: StoreWriter, note: Callable[[str], None]
+) -> None:
+    for node, (part, reason) in deaths.items():
+        at_ns = 0 if part is None else int((part.record.at_s or 0) * NS_PER_S)
+        store.event(at_ns, node, 0 if part is None else part.record.round, "died", reason=reason)
+        note(f"node {node}: {reason}")
+
+
+def _find_deaths(
+    blueprint: Blueprint, parts: Mapping[NodeId, Part], known: Mapping[NodeId, str]
+) -> dict[NodeId, tuple[Part | None, str]]:
+    """Every node that never came to an end, and what is known of it."""
+    found = {node: (parts.get(node), _cause(blueprint, parts.get(node))) for node in blueprint.node_ids}
+    return {node: (part, known.get(node, cause)) for node, (part, cause) in found.items() if cause}
+
+
+def _cause(blueprint: Blueprint, part: Part | None) -> str:
+    """Why a node counts as dead; empty where it does not, or where its own record says so already."""
+    if part is None:
+        return "it left no record"
+    record = part.record
+    if record.stage is Stage.RUNNING:
+        return f"it never reported an end; the last that it wrote is of round {record.round}"
+    if record.stage is Stage.CRASHED and record.planned_return(blueprint.schedule) is not None:
+        return f"it crashed in round {record.round}, as scripted, and nobody started it again"
+    return ""
+
+
+def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[str, Any]:
+    """The layer, and what the process that carried the packets has counted."""
+    world: Any = scenario.world
+    links = {"layer": world.loss_layer}
+    if (folder / PACKETS).is_file():
+        counted = read_form(folder / PACKETS, RESULT)
+        links |= counted or {}
+        directory.write_json(PACKETS, links.pop("edges", {}))
+    return links
+
+
+def _find_stalls(
+    blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, Part], note: Callable[[str], None]
+) -> tuple[list[Finding], bool]:
+    """What held the nodes that were stopped, and whether it held them for good: then stopping them broke nothing."""
+    stopped = [node for node, part in parts.items() if part.record.stage is Stage.STOPPED]
+    if not stopped:
+        return [], False
+    ended = [part for part in parts.values() if part.record.stage in (Stage.STOPPED, Stage.FINISHED)]
+    accounts = {p.record.node: said for p in ended if (said := Accounts.read(p.folder)) is not None}
+    outages, detector = Outages(blueprint.schedule, blueprint.links.link), blueprint.scenario.failure_detector.kind
+    options = options_of(blueprint.scenario, launched=False)
+    stalled, snapshot = find_stalls(accounts, blueprint.node_ids, outages, detector, options)
+    for finding in stalled:
+        note(("suspected: " if finding.suspected else "") + finding.text)
+        keep_stall(directory.path, finding, snapshot)
+    return stalled, is_over(stalled, snapshot, stopped)
+
+
+def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, Part]) -> list[str]:
+    """Clients that ended because their server had, with rounds before them that they could have gone on with."""
+    server, rounds = blueprint.network.server, blueprint.scenario.rounds
+    if server is None:
+        return []
+    left = {}
+    for node, part in parts.items():
+        said, record = Accounts.read(part.folder), part.record
+        if record.stage is Stage.FINISHED and said is not None and said.last.state is not State.FINISHED:
+            if not waits_in_vain(said.last, server):
+                left[node] = record.round
+    crashed = [
+        part.record.round for node, part in parts.items() if node == server and part.record.stage is Stage.CRASHED
+    ]
+    return [*not_ended(left, rounds), *(without_server(server, round, rounds) for round in crashed)]
+
+
+def _describe(
+    blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, Part], found: Run, duration_s: float
+) -> None:
+    """Write what the launcher writes beside the store: `fleet.json`, `partition.json`, `events.jsonl`."""
+    scenario = blueprint.scenario
+    ((nbytes,),) = found.rows("SELECT coalesce(sum(nbytes), 0)::BIGINT FROM messages")
+    status = FleetStatus(
+        scenario.name,
+        scenario.world.kind,
+        scenario.algorithm.kind,
+        scenario.rounds,
+        elapsed_s=duration_s,
+        bytes_sent=nbytes,
+        messages=count_messages(found).counts,
+    )
+    for node, part in parts.items():
+        record = part.record
+        phase = _PHASES.get(record.stage, Phase.DIED)
+        status.nodes[node] = NodeStatus(node, record.pid, record.address, record.round, phase, record.loss)
+    directory.write_json("fleet.json", status.to_json())
+    partition = blueprint.problem.partition()
+    if partition is not None:
+        directory.write_json("partition.json", partition)
+    if blueprint.schedule:
+        directory.write_events([event.to_json() for event in blueprint.schedule])
+
+
+def _facts(
+    scenario: Scenario,
+    found: Run,
+    parts: Mapping[NodeId, Part],
+    duration_s: float,
+    links: Mapping[str, Any],
+    **more: Any,
+) -> RunFacts:
+    world: Any = scenario.world
+    bound = getattr(world, "fidelity", None) or Fidelity.model_validate({})
+    fidelity = judge_fidelity(found, relative=bound.relative, slack_ns=bound.slack)
+    broke = (f"node {n} broke: {part.record.reason}" for n, part in parts.items() if part.record.stage is Stage.BROKE)
+    return facts_of(
+        scenario,
+        duration_s,
+        fidelity=fidelity.summary,
+        fidelity_missed=fidelity.missed,
+        links=links,
+        broke=next(broke, ""),
+        **more,
+    )

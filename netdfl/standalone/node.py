@@ -1,0 +1,342 @@
+"""A node that lives without a supervisor: it writes down what others would report, and leaves when all are done."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from math import isfinite
+from typing import Any, cast
+
+import torch
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.control import Broke, Crashed, Happened, Peers, Progress, Report, Start
+from netdfl.core.errors import TransportError
+from netdfl.core.malloc import keep_freed
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.account import Account, stack_of, waits_in_vain
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
+from netdfl.diagnosis.watch import Pace
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.devices import spread
+from netdfl.host.living import Birth, LivingNode
+from netdfl.host.network import Endpoint
+from netdfl.host.node import EXIT_DISK
+from netdfl.host.process import loop_factory
+from netdfl.node.worker import ThreadWorker
+from netdfl.record.judge import ExitCode
+from netdfl.record.run import RunDirectory
+from netdfl.running.prepare import prepare
+from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import Heartbeat
+from netdfl.standalone.accounts import QUIET_NS, Accounts
+from netdfl.standalone.record import Crash, NodeRecord, Stage
+from netdfl.standalone.request import Request
+from netdfl.standalone.start import Beginning, Ended, Gathering
+from netdfl.transport.identity import Identity
+from netdfl.transport.rendezvous import FINISHED, RUNNING, Line, Rendezvous
+
+KILLED = 137
+FAREWELL_S, FAREWELL_CALL_S = 0.2, 1.0
+PATIENCE_S = 10.0
+"""How long a finished node waits for one that does not answer any more."""
+
+
+def live(request: Request) -> int:
+    """Run the node of `request`; return its exit code. Raises InputError where it could not begin."""
+    torch.set_num_threads(1)
+    keep_freed()
+    blueprint = Blueprint.of(_without_oracle(request.scenario))
+    say_what_is_missing(blueprint)
+    directory = RunDirectory(request.directory)
+    worker = ThreadWorker()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        code = runner.run(_live(request, blueprint, directory, worker))
+    worker.close()
+    return code
+
+
+def _without_oracle(scenario: Scenario) -> Scenario:
+    """Nobody can tell the nodes who is gone: they listen to each other's heartbeats instead."""
+    if scenario.failure_detector.kind != "oracle":
+        return scenario
+    return scenario.model_copy(update={"failure_detector": Heartbeat.model_validate({})})
+
+
+def say_what_is_missing(blueprint: Blueprint) -> None:
+    """Say what of the scenario is not this process's affair, nor anybody else's."""
+    scenario: Any = blueprint.scenario
+    if scenario.world.loss_layer == "packet" and (scenario.links or scenario.events):
+        print("links act on packets: this process applies none, something below it must", file=sys.stderr)
+    if scenario.wait.on_stall == "resend":
+        print("only a launcher knows which message was lost: wait.on_stall: resend does nothing here", file=sys.stderr)
+
+
+async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:
+    stopping = _Stopping()
+    start = Gathering(request, scenario_hash(request.scenario), blueprint.schedule)
+    try:
+        beginning = await start.find_beginning()
+        prepare(request.scenario, directory)
+        (directory.path / "snapshots").mkdir(exist_ok=True)
+        node = HandNode(request, blueprint, start, beginning, worker)
+        return await node.live(stopping)
+    except Ended as news:
+        print(news, file=sys.stderr)
+        return ExitCode.PASS
+    except asyncio.CancelledError:
+        return ExitCode.INTERRUPTED
+    finally:
+        await asyncio.gather(*(line.aclose() for line in start.lines.values()))
+
+
+class _Stopping:
+    """SIGTERM and Ctrl-C: before the start they cancel the task that waits for it, later they stop the node."""
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.stop: Callable[[], object] = task.cancel
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, lambda: self.stop())
+
+
+class HandNode:
+    """One life of one node of a fleet that nobody looks after: it keeps a journal. A `Superior` of its own node."""
+
+    launched = False
+
+    def __init__(
+        self, request: Request, blueprint: Blueprint, start: Gathering, beginning: Beginning, worker: ThreadWorker
+    ) -> None:
+        """Prepare; nothing runs yet."""
+        self.request, self.start, self.blueprint, self.epoch = request, start, blueprint, beginning.life.epoch
+        me = Identity(request.node, self.epoch, beginning.run_id, start.scenario_hash)
+        self.meeting = Rendezvous(me, request.peers)
+        devices = spread(
+            getattr(blueprint.scenario.task, "device", "cpu"), torch.cuda.device_count(), blueprint.scenario.num_nodes
+        )
+        endpoint = Endpoint(
+            listen=f"{request.host}:{request.port}", run_id=beginning.run_id, scenario_hash=start.scenario_hash
+        )
+        birth = Birth(
+            node=request.node,
+            life=beginning.life,
+            device=devices[request.node],
+            directory=request.directory,
+            worker=worker,
+            endpoint=endpoint,
+            services=[self.meeting.service()],
+        )
+        self.living = LivingNode(blueprint, birth, self)
+        self.host, self.clock = self.living.host, self.living.clock
+        self.meeting.round = lambda: self.host.round
+        self.record = NodeRecord(
+            node=request.node,
+            run_id=beginning.run_id.hex(),
+            epoch=self.epoch,
+            scenario_hash=start.scenario_hash,
+            pid=os.getpid(),
+        )
+        self.quiet: Account | None = None
+        self.done, self.stopped = asyncio.Event(), asyncio.Event()
+        self.interrupted = False
+
+    async def live(self, stopping: _Stopping) -> int:
+        """From listening to the end; return the exit code. Raises InputError where it could not begin."""
+        self.record.address = await self.living.transport.start()
+        try:
+            if not self.epoch:  # what a later life begins from is kept until it has begun
+                self.write(Stage.GATHERING)
+            neighbors = self.blueprint.possible_neighbors(self.request.node)
+            await self.start.agree(self.meeting, neighbors, again=self.epoch > 0)
+        except BaseException:
+            await self.living.transport.aclose()
+            raise
+        stopping.stop = self.interrupt
+        self.begin_together()
+        code = await self.living.run()
+        self.note_end()
+        await self.living.leave(code)
+        return self.exit_code(code)
+
+    def begin_together(self) -> None:
+        """Learn where the others listen, and begin at the agreed start."""
+        assert self.meeting.start_ns is not None
+        self.meeting.phase, self.meeting.on_restart = RUNNING, self.on_restart
+        self.record.start_monotonic_ns = self.meeting.start_ns
+        self.living.obey(Peers(self.request.peers))
+        self.living.obey(Start(self.meeting.start_ns))
+        detector = self.blueprint.scenario.failure_detector.kind
+        if detector != self.request.scenario.failure_detector.kind:
+            self.host.tell("detector", detector=detector, instead_of=self.request.scenario.failure_detector.kind)
+        if self.epoch:
+            self.tell_of_last_life()
+            self.host.tell("restart", epoch=self.epoch)
+        self.write(Stage.RUNNING)
+
+    def tell_of_last_life(self) -> None:
+        """Record that it ended unplanned, if it did: nobody else was there to see it."""
+        before = self.start.before
+        if before is None:
+            self.host.tell("died", reason="its record is gone, and it began again")
+        elif before.stage is Stage.RUNNING:
+            at_ns = int((before.at_s or 0) * NS_PER_S)
+            reason = "it was killed, and began again"
+            self.living.store.event(at_ns, self.request.node, before.round, "died", reason=reason)
+
+    def interrupt(self) -> None:
+        """SIGTERM or Ctrl-C: leave, and keep what was recorded."""
+        self.interrupted = True
+        self.stopped.set()
+
+    def exit_code(self, code: int) -> int:
+        """What the process exits with."""
+        if self.record.stage is Stage.FINISHED:
+            return ExitCode.PASS
+        if code:
+            return ExitCode.BROKE if code == EXIT_DISK else ExitCode.FAIL
+        return ExitCode.INTERRUPTED
+
+    # what a supervisor would do
+
+    async def dismissed(self) -> None:
+        """Return when this node is stopped, or when nobody needs it any more."""
+        await _first(self.stopped.wait(), self.over())
+
+    async def over(self) -> None:
+        """Return when all nodes are done; a server's clients have nothing more to do once it is."""
+        server = self.blueprint.network.server
+        if server is None or server == self.request.node:
+            await self.done.wait()
+        else:
+            await _first(self.done.wait(), self.server_done(server))
+        self.meeting.phase = FINISHED
+        self.write(Stage.FINISHED)
+        await self.farewell()
+
+    async def server_done(self, server: NodeId) -> None:
+        """Return a while after the server has said that it is done: once nothing is to do, or the time is up."""
+        await self.meeting.finished[server].wait()
+        done_ns, pace = self.clock.now_ns(), Pace([self.request.node])
+        pace.at(self.request.node, self.host.round, done_ns)
+        while True:
+            await asyncio.sleep(AFTER_SERVER_NS / NS_PER_S)
+            if waits_in_vain(self.account(), server) or time_is_up(done_ns, self.clock.now_ns(), pace):
+                return
+
+    async def farewell(self) -> None:
+        """Tell everybody that this node is done, and stay until they are, or do not answer any more."""
+        await asyncio.gather(*(self.see_off(node, line) for node, line in self.start.lines.items()))
+
+    async def see_off(self, peer: NodeId, line: Line) -> None:
+        """Tell `peer`; return when it is done too, or given up."""
+        told, silent_since, finished = False, None, self.meeting.finished[peer]
+        while not (told and finished.is_set()):
+            try:
+                reply = await line.ask(self.meeting.call(), FAREWELL_CALL_S)
+            except TransportError:
+                silent_since = silent_since or time.monotonic()
+                if finished.is_set() or time.monotonic() - silent_since > self.patience_s(peer):
+                    return
+            else:
+                told, silent_since = True, None
+                if reply.answer.phase == FINISHED:
+                    finished.set()
+            await asyncio.sleep(FAREWELL_S)
+
+    def patience_s(self, peer: NodeId) -> float:
+        """How long `peer` may be silent; longer where the schedule has it return."""
+        now = self.clock.now_ns()
+        due = [
+            event.after_ns if event.at_ns is None else event.at_ns - now
+            for event in self.blueprint.schedule
+            if event.action == "restart" and peer in event.nodes
+        ]
+        return PATIENCE_S + max([0, *due]) / NS_PER_S
+
+    def on_restart(self, node: NodeId, epoch: int) -> None:
+        """`node` lives again: reach it anew."""
+        self.living.transport.set_peer(node, self.request.peers[node], epoch)
+
+    # what goes to a supervisor elsewhere
+
+    def report(self, report: Report) -> None:
+        """Write down what others report."""
+        match report:
+            case Progress():
+                self.note_progress(report)
+            case Broke():
+                self.record.reason = report.reason
+                self.write(Stage.BROKE)
+            case Happened():
+                self.record.reason = str(report.details["reason"])
+                self.write(Stage.FAILED)
+                kind = "died" if report.kind == "failed" else report.kind
+                self.living.store.event(report.at_ns, self.request.node, report.round, kind, **report.details)
+            case _:
+                pass  # nobody else needs to know it
+
+    def note_progress(self, progress: Progress) -> None:
+        """Where this node stands."""
+        self.notice_wait()
+        if progress.ended:
+            self.done.set()
+        elif progress.round != self.record.round:
+            self.write(self.record.stage)
+
+    def notice_wait(self) -> None:
+        """Keep an account of the present wait, once it has become long."""
+        wait = self.host.node.waits.current
+        if wait is None or self.clock.now_ns() - wait.since_ns < QUIET_NS:
+            self.quiet = None
+        elif self.quiet is None:
+            self.quiet = self.account()
+            Accounts(self.quiet, self.quiet).write(self.request.directory)
+
+    def account(self) -> Account:
+        """What this node does now."""
+        return Account.from_json(self.host.account(stack=stack_of(self.host.gate.coroutine)).to_json())
+
+    def write(self, stage: Stage) -> None:
+        """Write `node.json` as of now."""
+        self.record.stage, self.record.round = stage, self.host.round
+        loss = self.host.node.task.last_loss
+        self.record.loss = loss if isfinite(loss) else None
+        if self.record.start_monotonic_ns is not None:
+            self.record.at_s = self.clock.now_ns() / NS_PER_S
+        self.record.write(self.request.directory)
+
+    def note_end(self) -> None:
+        """Say in the record how this life ended, before the node leaves the network."""
+        if self.host.crash is not None:
+            crash = self.host.crash
+            self.record.crash = cast(Crash, crash.details() | {"at_ns": crash.at_ns})
+            self.write(Stage.CRASHED)
+            self.living.store.event(crash.at_ns, self.request.node, crash.round, "crash", **crash.details())
+        elif self.interrupted and self.record.stage is Stage.RUNNING:
+            self.write(Stage.STOPPED)
+        Accounts.of(self.quiet, self.account()).write(self.request.directory)
+
+    async def part(self, code: int, crash: Crashed | None) -> None:
+        """See `Superior`: end as a crash does; a signal to itself would not reach the first process of a container."""
+        if crash is not None:
+            os._exit(KILLED)
+
+
+async def _first(*works: Coroutine[Any, Any, Any]) -> None:
+    """Return when the first of `works` does, and end the others."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,112 @@
+"""`netdfl node`: one node of a fleet that has no launcher, on any machine.
+
+Nothing here imports torch or grpc; what does is imported once the input is known to be sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.errors import InputError
+from netdfl.core.files import PRIVATE
+from netdfl.core.types import NodeId
+from netdfl.core.units import parse_time_ns
+from netdfl.scenario.model.schema import Scenario
+
+START_TIMEOUT_NS = 60 * NS_PER_S
+WORLDS = ("processes", "namespaces", "containers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One node to start: its scenario, where it listens, where all listen, and where it writes."""
+
+    scenario: Scenario
+    node: NodeId
+    host: str
+    port: int
+    peers: Mapping[NodeId, str]
+    directory: Path
+    start_timeout_ns: int
+
+    @property
+    def first(self) -> NodeId:
+        """The node that all others report to before the start: the one with the lowest number."""
+        return min(self.peers)
+
+
+def read_peers(file: Path) -> dict[NodeId, str]:
+    """Where each node listens, from a YAML or JSON file that maps numbers to `host:port`. Raises InputError."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    example = 'expected a mapping such as {0: "node0:5000", 1: "10.0.0.2:5000"}'
+    try:
+        found: Any = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8"))
+        return {int(node): ":".join(map(str, split_address(str(where)))) for node, where in found.items()}
+    except OSError as error:
+        raise InputError(f"{file} can't be read: {error.strerror}; {example}") from error
+    except (YAMLError, AttributeError, ValueError) as error:
+        raise InputError(f"{file} does not say where the nodes listen: {error}; {example}") from error
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """The host and the port of `host:port`. Raises InputError."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise InputError(f"{text!r} is no address; write host:port, like 0.0.0.0:5000")
+    return host, int(port)
+
+
+def make_request(
+    scenario: Scenario,
+    node: NodeId,
+    listen: str,
+    peers: Path,
+    out: Path | None = None,
+    start_timeout: str | None = None,
+) -> Request:
+    """Check what the command line says. Raises InputError."""
+    if scenario.world.kind not in WORLDS:
+        raise InputError(
+            f"a node by hand runs on the real clock, and {scenario.name} is of the world {scenario.world.kind}; "
+            f"give --on processes, or another of {', '.join(WORLDS)}"
+        )
+    addresses, wanted = read_peers(peers), set(range(scenario.num_nodes))
+    if set(addresses) != wanted:
+        raise InputError(
+            f"{peers} names the nodes {sorted(addresses)}, and {scenario.name} has 0 to {scenario.num_nodes - 1}"
+            + (" (the last is the server)" if scenario.has_server else "")
+        )
+    if node not in wanted:
+        raise InputError(f"--id {node} is no node of {scenario.name}, which has 0 to {scenario.num_nodes - 1}")
+    host, port = split_address(listen)
+    directory = out or Path("fleet") / scenario.name / str(node)
+    try:
+        directory.mkdir(PRIVATE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{directory} can't be made: {error.strerror}; name another with --out DIR") from error
+    return Request(
+        scenario=scenario,
+        node=node,
+        host=host,
+        port=port,
+        peers=addresses,
+        directory=directory.resolve(),
+        start_timeout_ns=_start_timeout_ns(scenario, start_timeout),
+    )
+
+
+def _start_timeout_ns(scenario: Scenario, written: str | None) -> int:
+    try:
+        return (
+            int(getattr(scenario.world, "start_timeout", START_TIMEOUT_NS))
+            if written is None
+            else parse_time_ns(written)
+        )
+    except ValueError as error:
+        raise InputError(f"--start-timeout: {error}") from error

@@ -1,0 +1,222 @@
+"""How a node without a launcher begins: which run and which life of the node this is, and when the fleet starts.
+
+The node with the lowest number draws the run and its start, once all have said that they are ready. A node
+that lives again asks whoever answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.control import Life, Rejoin
+from netdfl.core.errors import InputError, MachineError, TransportError
+from netdfl.core.types import NodeId
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.returns import fresh_round
+from netdfl.standalone.record import NodeRecord, Stage
+from netdfl.standalone.request import Request
+from netdfl.transport.identity import Identity, plainly
+from netdfl.transport.rendezvous import Line, Reply, make_call
+from netdfl.transport.rendezvous import Rendezvous as Meeting
+
+LEAD_NS = 1_000_000_000
+"""How long before the start it is agreed on, so that all have learned it, and measured it, before."""
+LAST_ASKED_NS = 200_000_000
+POLL_S = 0.1
+CALL_S = 1.0
+
+
+class Ended(InputError):
+    """This node's part in the run is over, by the scenario or by its own fault; there is nothing to run."""
+
+
+class Beginning(NamedTuple):
+    """Which run this is, and which life of the node."""
+
+    run_id: bytes
+    life: Life = Life()
+
+
+class Gathering:
+    """One node's way to the start. Every wait ends at the start timeout."""
+
+    def __init__(self, request: Request, scenario_hash: str, events: Sequence[CompiledEvent]) -> None:
+        """Begin to count the timeout."""
+        self.request, self.scenario_hash, self.events = request, scenario_hash, events
+        self.lines = {node: Line(node, where) for node, where in request.peers.items() if node != request.node}
+        self.until_ns = time.monotonic_ns() + request.start_timeout_ns
+        self.before = NodeRecord.read(request.directory)
+
+    # which life this is
+
+    async def find_beginning(self) -> Beginning:
+        """Learn the run from the others, or draw it. Raises InputError, MachineError."""
+        before = self.before
+        if before is not None and before.stage is Stage.FINISHED:
+            raise InputError(
+                f"{self.request.directory} holds the record of node {before.node} in a run that has ended; "
+                "name a new --out, or empty it"
+            )
+        if before is not None and before.node != self.request.node:
+            raise InputError(f"{self.request.directory} is the directory of node {before.node}; name another --out")
+        if before is not None and before.stage in (Stage.FAILED, Stage.BROKE):
+            raise Ended(f"node {before.node} failed in round {before.round} and does not begin again: {before.reason}")
+        if before is not None and before.stage is not Stage.GATHERING:
+            return await self._live_again(before)
+        return await (self._draw() if self.request.node == self.request.first else self._ask_first())
+
+    async def _draw(self) -> Beginning:
+        """The first node draws the run, unless it lost its record and the others are at work already."""
+        replies = await self._ask_all()
+        if any(reply.start_ns is not None for reply in replies.values()):
+            return await self._return_empty(replies)
+        return Beginning(secrets.token_bytes(8) if self.before is None else bytes.fromhex(self.before.run_id))
+
+    async def _ask_first(self) -> Beginning:
+        """Any other learns it from the first node."""
+        while True:
+            reply = await self._ask(self.request.first)
+            if reply is not None and reply.start_ns is not None and reply.answer.HasField("known_epoch"):
+                return await self._return_empty(await self._ask_all())
+            if reply is not None:
+                return Beginning(reply.answer.run_id)
+            await self._pause(f"{self._who([self.request.first])} does not answer")
+
+    async def _live_again(self, before: NodeRecord) -> Beginning:
+        """Rejoin the run of the node's record."""
+        epoch, run_id = before.epoch + 1, bytes.fromhex(before.run_id)
+        back = before.planned_return(self.events)
+        if before.stage is Stage.CRASHED and back is None:
+            raise Ended(f"node {before.node} crashed in round {before.round}, as scripted, and never returns")
+        replies = await self._running(run_id)
+        if back is not None:
+            start_ns = min(reply.start_ns or 0 for reply in replies.values())
+            await asyncio.sleep(max(0, back.at_ns + start_ns - time.monotonic_ns()) / NS_PER_S)
+            replies = await self._running(run_id)
+        keep = (self.request.directory / "checkpoints").exists() if back is None else back.keep_state
+        if keep:
+            return Beginning(run_id, Life(epoch, Rejoin(keep_state=True, round=before.round)))
+        return Beginning(run_id, Life(epoch, _afresh(before.round, replies, 0 if back is None else back.weight)))
+
+    async def _return_empty(self, replies: Mapping[NodeId, Reply]) -> Beginning:
+        """The fleet knows this node, and its record is gone: begin where no other has been."""
+        known = [r.answer.known_epoch for r in replies.values() if r.answer.HasField("known_epoch")]
+        run_id = next(reply.answer.run_id for reply in replies.values() if reply.start_ns is not None)
+        return Beginning(run_id, Life(max(known, default=0) + 1, _afresh(0, replies)))
+
+    async def _running(self, run_id: bytes) -> dict[NodeId, Reply]:
+        """Those who run now; at least one."""
+        while True:
+            replies = await self._ask_all(run_id)
+            if running := {node: reply for node, reply in replies.items() if reply.start_ns is not None}:
+                return running
+            await self._pause(
+                f"no other node runs the run {run_id.hex()}, of which {self.request.directory} holds a part; "
+                "for a new run, begin with empty folders"
+            )
+
+    # when the fleet starts
+
+    async def agree(self, meeting: Meeting, neighbors: Collection[NodeId], *, again: bool) -> None:
+        """Be ready with the others, and set `meeting.start_ns`; in a first life, all `neighbors` must be in reach.
+
+        Raises:
+            MachineError: the start timeout is over; says who did not come, or can't be reached.
+            InputError: another refuses this node, with the reason.
+        """
+        if again:
+            meeting.start_ns = await self._start_of_others(meeting)
+            return
+        await self._reach(neighbors, meeting.me.run_id)
+        if self.request.node == self.request.first:
+            while meeting.missing:
+                await self._pause(self._say_missing(meeting.missing, meeting.refused))
+            meeting.start_ns = time.monotonic_ns() + LEAD_NS
+        else:
+            meeting.start_ns = await self._start_of_first(meeting)
+
+    async def _reach(self, neighbors: Collection[NodeId], run_id: bytes) -> None:
+        """Return when every one has answered once: a wrong address shows here, not in the first round."""
+        left = set(neighbors)
+        while left:
+            left -= (await self._ask_all(run_id, left)).keys()
+            if left:
+                await self._pause(f"{self._who(sorted(left))} did not come, or can't be reached from here")
+
+    async def _start_of_first(self, meeting: Meeting) -> int:
+        """Ask the first node until shortly before the start; the fastest answer is the truest."""
+        best: Reply | None = None
+        what = f"{self._who([self.request.first])} does not answer"
+        while best is None or time.monotonic_ns() < (best.start_ns or 0) - LAST_ASKED_NS:
+            reply = await self._ask(self.request.first, meeting)
+            if reply is not None and reply.start_ns is not None:
+                best = reply if best is None else min(best, reply, key=_took)
+            elif reply is not None:
+                what = self._say_missing([node for node in reply.answer.missing if node in self.request.peers], {})
+            if best is None:
+                await self._pause(what)
+            else:
+                await asyncio.sleep(POLL_S)
+        assert best.start_ns is not None
+        return best.start_ns
+
+    async def _start_of_others(self, meeting: Meeting) -> int:
+        """Tell all that this node lives again; the fastest answer says when the fleet started."""
+        found: list[Reply] = []
+        for _ in range(3):
+            replies = await asyncio.gather(*(self._ask(node, meeting) for node in self.lines))
+            found += [reply for reply in replies if reply is not None and reply.start_ns is not None]
+        if not found:
+            raise MachineError(f"node {self.request.node} would rejoin, and nobody runs any more")
+        start_ns = min(found, key=_took).start_ns
+        assert start_ns is not None
+        return start_ns
+
+    # asking
+
+    async def _ask(self, peer: NodeId, meeting: Meeting | None = None, run_id: bytes = b"") -> Reply | None:
+        """One other's answer; None where there is none. Raises InputError where it refuses this node."""
+        me = Identity(self.request.node, 0, run_id, self.scenario_hash)
+        try:
+            reply = await self.lines[peer].ask(make_call(me) if meeting is None else meeting.call(), CALL_S)
+        except TransportError:
+            return None
+        if reply.answer.refusal:
+            raise InputError(f"{self._who([peer])} refuses this node: {plainly(reply.answer.refusal, 500)}")
+        return reply
+
+    async def _ask_all(self, run_id: bytes = b"", nodes: Collection[NodeId] | None = None) -> dict[NodeId, Reply]:
+        asked = self.lines if nodes is None else nodes
+        replies = await asyncio.gather(*(self._ask(node, run_id=run_id) for node in asked))
+        return {node: reply for node, reply in zip(asked, replies, strict=True) if reply is not None}
+
+    async def _pause(self, what: str) -> None:
+        """Wait for the next try. Raises MachineError where the start timeout is over."""
+        if time.monotonic_ns() > self.until_ns:
+            raise MachineError(
+                f"node {self.request.node} gave up after {self.request.start_timeout_ns / NS_PER_S:g} s: {what}; "
+                "start what is missing, check the addresses, or give a longer --start-timeout"
+            )
+        await asyncio.sleep(POLL_S)
+
+    def _say_missing(self, missing: Sequence[NodeId], refused: Mapping[NodeId, str]) -> str:
+        why = "".join(f"; {reason}" for node, reason in sorted(refused.items()) if node in missing)
+        return f"{self._who(missing)} did not come{why}"
+
+    def _who(self, nodes: Sequence[NodeId]) -> str:
+        named = ", ".join(f"{node} ({self.request.peers[node]})" for node in nodes)
+        return f"node{'s' * (len(nodes) > 1)} {named}"
+
+
+def _took(reply: Reply) -> int:
+    return reply.took_ns
+
+
+def _afresh(round: int, replies: Mapping[NodeId, Reply], weight: int = 0) -> Rejoin:
+    others = (reply.answer.round for reply in replies.values())
+    return Rejoin(keep_state=False, round=fresh_round(round, others), weight=weight)

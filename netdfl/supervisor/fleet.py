@@ -1,0 +1,90 @@
+"""What is known of a fleet that is looked after, and the way to its nodes: shared by all that a supervisor does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from netdfl.core.control import Gone, Hello, Progress
+from netdfl.core.fates import MessageCounts
+from netdfl.core.types import NodeId
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.record.run import RunDirectory
+from netdfl.record.status import ENDED, FleetStatus, Phase
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.build import compile_schedule
+from netdfl.scenario.model.schema import Scenario
+from netdfl.worlds.base import World
+
+
+@dataclass(kw_only=True)
+class Fleet:
+    """One fleet. `note` is told news; `changed` is set whenever something happens that may end a wait.
+
+    `hellos` are the latest words of all who ever attended, `epochs` counts lives, `progress` is what nodes said last.
+    """
+
+    scenario: Scenario
+    directory: RunDirectory
+    world: World
+    status: FleetStatus
+    store: StoreWriter
+    note: Callable[[str], None]
+    start_ns: int | None = None
+    error: Exception | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    hellos: dict[NodeId, Hello] = field(default_factory=dict)
+    epochs: dict[NodeId, int] = field(default_factory=dict)
+    progress: dict[NodeId, Progress] = field(default_factory=dict)
+
+    @cached_property
+    def schedule(self) -> list[CompiledEvent]:
+        """The flat, sorted list of scripted events."""
+        return compile_schedule(self.scenario)
+
+    def now_ns(self) -> int:
+        """The fleet's time; 0 before the start."""
+        return 0 if self.start_ns is None else self.world.clock.now_ns()
+
+    def broke(self, error: Exception) -> None:
+        """The run can't go on; the first reason counts."""
+        self.error = self.error or error
+        self.changed.set()
+
+    @property
+    def nodes(self) -> range:
+        """All nodes; the server, where there is one, is the last."""
+        return range(self.scenario.num_nodes)
+
+    @property
+    def server(self) -> NodeId | None:
+        """The server, where there is one."""
+        return self.scenario.nodes if self.scenario.has_server else None
+
+    @property
+    def live(self) -> set[NodeId]:
+        """Nodes that run or have finished."""
+        return {n for n, s in self.status.nodes.items() if s.phase not in (Phase.DIED, Phase.CRASHED)}
+
+    @property
+    def running(self) -> list[NodeId]:
+        """Nodes that have rounds before them."""
+        return [node for node, own in self.status.nodes.items() if own.phase not in ENDED]
+
+    @property
+    def oracle(self) -> bool:
+        """Whether nodes learn from the supervisor who is gone."""
+        return bool(self.scenario.failure_detector.kind == "oracle")
+
+    def tell_gone(self, node: NodeId, reason: str) -> None:
+        """Tell the others, if there is an oracle, that `node` is gone."""
+        for other in sorted(self.live) if self.oracle else ():
+            self.world.order(other, Gone(node, reason))
+
+    def add_up(self) -> None:
+        """Bring what the status counts up to date."""
+        self.status.elapsed_s = self.now_ns() / 1e9
+        self.status.bytes_sent = sum(each.bytes_sent for each in self.progress.values())
+        self.status.messages = sum((each.messages for each in self.progress.values()), MessageCounts())

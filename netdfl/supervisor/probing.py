@@ -1,0 +1,149 @@
+"""Stalls of real nodes: a quiet fleet is probed, and what two probes in a row say is trusted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from netdfl.core.control import Probe, ProbeReply
+from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.account import Account
+from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.diagnose import confirm, diagnose
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up
+from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.snapshot import Snapshot, State
+from netdfl.diagnosis.watch import LEAST_NS
+from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.restarts import Restarts
+from netdfl.supervisor.stalls import StallWatch
+
+LOOK_S = 0.2
+ANSWER_S = 1.0
+BETWEEN_S = 0.3
+
+
+class ProbingWatch(StallWatch):
+    """Sees the fleet by its nodes' answers. One whose process does not answer for `stopped_after_ns` has stopped."""
+
+    def __init__(self, fleet: Fleet, restarts: Restarts, stopped_after_ns: int) -> None:
+        """Watch `fleet`."""
+        super().__init__(fleet, restarts)
+        self.accounts: dict[NodeId, Account] = {}
+        self.heard_ns: dict[NodeId, int] = {}
+        self._stopped_after_ns = stopped_after_ns
+        self._server_done_ns: int | None = None
+        self._last: tuple[Sequence[Finding], Snapshot | None] = ((), None)
+        self._probe = 0
+        self._answered: set[NodeId] = set()
+        self._news = asyncio.Event()
+        self._pause_ns = LEAST_NS
+        self._looking: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """See `StallWatch`."""
+        self._looking = asyncio.create_task(self._run())
+
+    def close(self) -> None:
+        """See `StallWatch`."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def heard(self, node: NodeId, round: int, now_ns: int) -> None:
+        """`node` is in `round`, and its event loop is alive."""
+        self.heard_ns[node] = now_ns
+        super().heard(node, round, now_ns)
+
+    def answered(self, node: NodeId, reply: ProbeReply) -> None:
+        """Take a node's account, if it answers the latest probe."""
+        if reply.id == self._probe:
+            self.accounts[node] = Account.from_json(reply.account)
+            self._answered.add(node)
+            self.heard_ns[node] = self.fleet.now_ns()
+            self._news.set()
+
+    def server_done(self) -> None:
+        """See `StallWatch`."""
+        self._server_done_ns = self.fleet.now_ns()
+
+    async def _run(self) -> None:
+        """Watch to the end of the run, which a full disk brings about."""
+        try:
+            await self._watch()
+        except RunError as error:
+            self.fleet.broke(error)
+
+    async def _watch(self) -> None:
+        """Probe the fleet whenever a node has been quiet for long; less and less often while nothing is found."""
+        looked_ns = 0
+        while not self.over:
+            await asyncio.sleep(LOOK_S)
+            now, done_ns = self.fleet.now_ns(), self._server_done_ns
+            if done_ns is not None:
+                if now - max(looked_ns, done_ns) >= AFTER_SERVER_NS:
+                    found = await self.look()
+                    if not self.over and time_is_up(done_ns, self.fleet.now_ns(), self.pace):
+                        self._last = found, await self._snapshot()
+                        self._end()
+                    looked_ns = self.fleet.now_ns()
+            elif not self.pace.quiet(now, self.fleet.running, LEAST_NS):
+                self._pause_ns = LEAST_NS
+                self.watch.take(())
+            elif now - looked_ns >= self._pause_ns:
+                found = await self.look()
+                looked_ns = self.fleet.now_ns()
+                self._pause_ns = LEAST_NS if found else min(2 * self._pause_ns, self.pace.patience_ns)
+
+    async def look(self) -> Sequence[Finding]:
+        """Take a snapshot, a second one where the first shows something, and act on what both say."""
+        first = await self._snapshot()
+        found = diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace))
+        if not found and not is_over(found, first, self.fleet.running):
+            self.watch.take(())
+            return ()
+        await asyncio.sleep(BETWEEN_S)
+        second = await self._snapshot()
+        window = self.window.before(second, self.pace)
+        found = diagnose(second, patience_ns=self.pace.patience_ns, window=window, options=self.options)
+        found = confirm(found, first, second)
+        self._last = found, second
+        self._judge(found, second)
+        return found
+
+    def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
+        """As it was when it was seen last, if that ended the run."""
+        return self._last if self.over else ((), None)
+
+    async def _snapshot(self) -> Snapshot:
+        """Probe every live node; one that does not answer in time has a blocked event loop.
+
+        The snapshot is of the moment when they were asked: those who answer at once have not waited since.
+        """
+        fleet, asked_ns = self.fleet, self.fleet.now_ns()
+        self._probe += 1
+        self._answered.clear()
+        asked = set(fleet.live)
+        for node in asked:
+            fleet.world.order(node, Probe(self._probe))
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                while not asked & fleet.live <= self._answered:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            pass
+        owns = {node: self._seen(node, asked_ns, asked=node in asked) for node in fleet.status.nodes}
+        down = {node: own for node, own in owns.items() if own is not None}
+        detector = fleet.scenario.failure_detector.kind
+        return assemble(asked_ns, self.accounts, down, self.outages, detector=detector)
+
+    def _seen(self, node: NodeId, now_ns: int, *, asked: bool) -> Down | None:
+        """Why `node` gives no account of itself, or none that counts; who was not `asked` has only just begun."""
+        round = self.fleet.status.nodes[node].round
+        if node in self._answered or node not in self.fleet.live:
+            return self._down(node, round, now_ns, self.accounts.get(node))
+        heard_ns = self.heard_ns.get(node, self.pace.rounds[node][1])
+        stopped = self.fleet.now_ns() - heard_ns >= self._stopped_after_ns
+        state = State.RUNNING if not asked else State.STOPPED if stopped else State.BLOCKED
+        return Down(state, round, heard_ns)

@@ -1,0 +1,130 @@
+"""Who crashed as scripted, who lives again when, and how the others learn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from netdfl.core.clock import SCHEDULED, Timer
+from netdfl.core.control import Crashed, Gone, Hello, Life, Order, Peers, Rejoin, Returned, Start
+from netdfl.core.types import NodeId
+from netdfl.links.schedule.returns import Return, find_return, fresh_round
+from netdfl.record.status import NodeStatus, Phase
+from netdfl.scenario.checks.survival import catches_up
+from netdfl.scenario.model.schema import Scenario
+from netdfl.supervisor.evaluation import Evaluation
+from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.resumption import Resumption
+
+
+class Restarts:
+    """Takes the crash reports of nodes, and has them started again when the schedule says.
+
+    `due` are nodes that are down and will be up again; `backs` how each came back last, or will.
+    """
+
+    def __init__(self, fleet: Fleet, evaluation: Evaluation) -> None:
+        """Serve `fleet`; rounds that a node never gives a model of are told to `evaluation`."""
+        self.fleet, self.evaluation = fleet, evaluation
+        self.due: dict[NodeId, Timer | None] = {}
+        self.backs: dict[NodeId, Return] = {}
+        self._crashed: dict[NodeId, int] = {}
+
+    def resumed(self, resumption: Resumption) -> None:
+        """All nodes live again after the whole run was killed, but for those that are down."""
+        fleet = self.fleet
+        joined = {node: max(own, resumption.at_least) for node, own in resumption.rounds.items()}
+        self.evaluation.joined.update(joined)
+        self.evaluation.skip(resumption.judged)
+        fleet.store.event(resumption.at_ns, None, min(joined.values()), "resume", **resumption.to_json())
+        for node in sorted(resumption.down):
+            fleet.tell_gone(node, "gone before")
+
+    def crashed(self, node: NodeId, event: Crashed) -> None:
+        """`node` says that it crashes now, as scripted."""
+        fleet, status = self.fleet, self.fleet.status.nodes[node]
+        status.phase, status.round = Phase.CRASHED, event.round
+        self._crashed[node] = fleet.epochs.get(node, 0)
+        fleet.store.event(event.at_ns, node, event.round, "crash", **event.details())
+        fleet.note(f"node {node} crashed in round {event.round}, as scripted")
+        fleet.tell_gone(node, "crashed")
+        back = find_return(fleet.schedule, node, event.at_ns, source=event.source, at_round=event.at_round)
+        if back is not None:
+            self.backs[node] = back
+            name = (SCHEDULED, event.source, "restart", node)
+            self.due[node] = fleet.world.clock.call_at(back.at_ns, name, partial(self._start, node, back, event.round))
+        self.evaluation.look()
+
+    def has_crashed(self, node: NodeId, epoch: int) -> bool:
+        """Whether life `epoch` of `node` ended as scripted."""
+        return self._crashed.get(node) == epoch
+
+    def came_back(self, node: NodeId, keeps: bool) -> None:
+        """Somebody else started `node` again: let it rejoin, with what it kept or anew."""
+        self._launch(node, Return(self.fleet.now_ns(), keeps), self.fleet.status.nodes[node].round)
+
+    def _start(self, node: NodeId, back: Return, round: int) -> None:
+        self.due[node] = None
+        self._launch(node, back, round)
+
+    def _launch(self, node: NodeId, back: Return, round: int) -> None:
+        fleet = self.fleet
+        fleet.epochs[node] = epoch = fleet.epochs.get(node, 0) + 1
+        if not back.keep_state:
+            others = (status.round for other, status in fleet.status.nodes.items() if other != node)
+            round = self.evaluation.joined[node] = fresh_round(round, others)
+        rejoin = Rejoin(keep_state=back.keep_state, round=round, weight=back.weight)
+        fleet.world.launch([node], Life(epoch, rejoin))
+
+    def attends(self, hello: Hello) -> None:
+        """A node in a later life attends: let it join the others, and tell them."""
+        fleet, node = self.fleet, hello.node
+        assert fleet.start_ns is not None
+        self.due.pop(node, None)
+        status = fleet.status.nodes[node]
+        status.phase, status.address, status.pid = Phase.RUNNING, hello.address, hello.pid or status.pid
+        fleet.store.event(fleet.now_ns(), node, status.round, "restart", epoch=hello.epoch)
+        fleet.note(f"node {node} is back")
+        others = sorted(fleet.live - {node})
+        known = fleet.hellos.keys() & fleet.status.nodes.keys()  # who was down at a resumption never attended
+        fleet.world.order(node, Peers({other: fleet.hellos[other].address for other in sorted(known - {node})}))
+        if fleet.oracle:
+            for gone in sorted(set(fleet.status.nodes) - fleet.live):
+                fleet.world.order(node, Gone(gone, "gone before"))
+        fleet.world.order(node, Start(fleet.start_ns, self._catch_up(node)))
+        back, moved = Returned(node, hello.address, hello.epoch), Peers({node: hello.address})
+        order: Order = back if fleet.oracle else moved
+        for other in others:
+            fleet.world.order(other, order)
+
+    def _catch_up(self, node: NodeId) -> int:
+        back, fleet = self.backs.get(node), self.fleet
+        if back is None:
+            return 0
+        others = (status for other, status in fleet.status.nodes.items() if other != node)
+        round = caught_up(fleet.scenario, back, others)
+        self.evaluation.joined[node] = max(round, self.evaluation.joined.get(node, 0))
+        return round
+
+    def forget(self, node: NodeId) -> None:
+        """`node` ended before it could live again."""
+        self.due.pop(node, None)
+
+    def close(self) -> None:
+        """Nobody returns any more."""
+        for timer in self.due.values():
+            if timer is not None:
+                timer.cancel()
+        self.due.clear()
+
+
+def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus]) -> int:
+    """In which round a node that kept its state goes on, once it has made anew the one in which it crashed.
+
+    That is the earliest in which any of `others` is, for somebody may need its message of that; 0: the next.
+    """
+    if not back.keep_state or back.replays or catches_up(scenario):
+        return 0
+    ends = {Phase.STARTING: 0, Phase.FINISHED: scenario.rounds}
+    there = (Phase.STARTING, Phase.RUNNING, Phase.FINISHED)
+    return min((ends.get(other.phase, other.round) for other in others if other.phase in there), default=0)

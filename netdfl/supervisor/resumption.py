@@ -1,0 +1,151 @@
+"""How a run of real nodes goes on that was killed as a whole: what its checkpoints and its record say.
+
+Every node lives again from its last checkpoint, on the fleet's own clock, and the record goes on. Whether
+that is the run that was never killed depends on what the checkpoints hold. With acknowledged delivery and a
+checkpoint each round nothing is missing: what a node took and had not saved is still in its sender's limbo.
+Otherwise what was under way is gone, and checkpoints of different rounds are no state that the fleet was
+ever in: then the verdict says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, with_config
+from safetensors import SafetensorError, safe_open
+from typing_extensions import TypedDict
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.control import Life, Rejoin
+from netdfl.core.errors import InputError
+from netdfl.core.types import NodeId
+from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.returns import find_return
+from netdfl.node.checkpoint import HEADER
+from netdfl.record.forms import OPEN, Seconds, read_details, read_form
+from netdfl.record.run import CHECKPOINTS, Run, RunDirectory
+from netdfl.scenario.build import compile_schedule
+from netdfl.scenario.model.schema import Scenario
+
+RESUMPTIONS = "resumed.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumption:
+    """Nodes go on in life `epoch`, at `at_ns` of the fleet's time, each after its own of `rounds`.
+
+    `at_least`: no node goes on in an earlier round, for the others would not send it again. `down`
+    crashed before, and do not return. `judged` rounds are evaluated already. `doubt` says why the run is
+    not the one that was never killed; empty where it is.
+    """
+
+    epoch: int
+    at_ns: int
+    rounds: Mapping[NodeId, int]
+    at_least: int = 0
+    down: frozenset[NodeId] = frozenset()
+    judged: frozenset[int] = frozenset()
+    doubt: str = ""
+
+    @property
+    def life(self) -> Life:
+        """The life in which every node goes on."""
+        return Life(self.epoch, Rejoin(keep_state=True, round=0, at_least=self.at_least))
+
+    def to_json(self) -> dict[str, Any]:
+        """What `resumed.json` and `result.json` hold of it."""
+        plain = asdict(self) | {"down": sorted(self.down), "at_s": self.at_ns / NS_PER_S}
+        return {key: plain[key] for key in ("at_s", "epoch", "rounds", "at_least", "down", "doubt")}
+
+
+def find_resumption(run: Run, scenario: Scenario) -> Resumption:
+    """Where the run `run` of `scenario` goes on. Raises InputError where it left no checkpoint."""
+    nodes = range(scenario.num_nodes)
+    rounds = {node: _round_of(run.path / CHECKPOINTS / f"{node:03d}.safetensors") for node in nodes}
+    if not any(rounds.values()):
+        raise InputError(
+            f"{run.path} holds no checkpoint: its nodes saved none before they ended. Run its scenario.yaml anew, "
+            "with checkpoint.every to be able to resume it"
+        )
+    down = _down(run, compile_schedule(scenario))
+    alive = {node: round for node, round in rounds.items() if node not in down}
+    return Resumption(
+        epoch=1 + (run.rows("SELECT max(epoch) FROM messages")[0][0] or 0),
+        at_ns=_last_ns(run),
+        rounds=rounds,
+        at_least=max(alive.values()) if _waits_for_ever(scenario) else 0,
+        down=down,
+        judged=frozenset(r for (r,) in run.rows("SELECT DISTINCT round FROM metrics WHERE node IS NULL")),
+        doubt=_doubt(scenario, alive),
+    )
+
+
+def note(path: Path, resumption: Resumption) -> None:
+    """Add it to those of the run directory `path`."""
+    RunDirectory(path).write_json(RESUMPTIONS, [*resumptions(path), resumption.to_json()])
+
+
+@with_config(OPEN)
+class Resumed(TypedDict):
+    """One entry of `resumed.json`."""
+
+    at_s: Seconds
+    doubt: str
+
+
+_RESUMED: TypeAdapter[list[Resumed]] = TypeAdapter(list[Resumed])
+
+
+def resumptions(path: Path) -> list[Resumed]:
+    """Those of the run directory `path` so far. Raises InputError."""
+    return read_form(path / RESUMPTIONS, _RESUMED) or []
+
+
+def _round_of(path: Path) -> int:
+    """The round that a checkpoint's node begins; 0 where there is none. Raises InputError for a damaged one."""
+    if not path.exists():
+        return 0
+    try:
+        with safe_open(str(path), "np") as file:
+            state, _ = json.loads((file.metadata() or {})[HEADER])["tuple"]
+        return int(state["fields"]["round"])
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{path}: expected a node's checkpoint, got {error!r}; delete it to begin that node anew"
+        ) from error
+
+
+def _down(run: Run, events: Sequence[CompiledEvent]) -> frozenset[NodeId]:
+    """Nodes that crashed as scripted, and were not due to return."""
+    rows = run.rows("SELECT node, at_s, kind, details FROM events WHERE kind IN ('crash', 'restart') ORDER BY at_s")
+    last = {node: (at_s, kind, read_details(details)) for node, at_s, kind, details in rows}
+    return frozenset(
+        node
+        for node, (at_s, kind, how) in last.items()
+        if kind == "crash"
+        and find_return(events, node, round(at_s * NS_PER_S), source=how["source"], at_round=how["at_round"]) is None
+    )
+
+
+def _last_ns(run: Run) -> int:
+    """When the record ends."""
+    times = "SELECT sent_s AS t FROM messages UNION ALL SELECT at_s FROM metrics UNION ALL SELECT at_s FROM events"
+    return round((run.rows(f"SELECT max(t) FROM ({times})")[0][0] or 0) * NS_PER_S)
+
+
+def _waits_for_ever(scenario: Scenario) -> bool:
+    """Whether a node waits without end for a message that was sent, and lost, before the kill."""
+    wait, plain = scenario.wait, scenario.delivery.kind != "acknowledged"
+    family = scenario.algorithm.traits.family
+    return plain and family != "bilateral" and wait.deadline is None and wait.need != "none"
+
+
+def _doubt(scenario: Scenario, rounds: Mapping[NodeId, int]) -> str:
+    first, last = min(rounds.values()), max(rounds.values())
+    if first == last or (scenario.delivery.kind == "acknowledged" and scenario.checkpoint.every in (None, 1)):
+        return ""
+    return f"from checkpoints of rounds {first} to {last}, which is no state that the fleet was ever in"

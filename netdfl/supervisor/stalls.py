@@ -1,0 +1,239 @@
+"""The watch over stalls: what is told of them, how they are ended, and when a run has nothing to wait for any more.
+
+How the fleet is seen differs. In virtual time all of it is known at any moment; real nodes have to be asked
+(`netdfl.supervisor.probing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from netdfl.core.control import Again, ProbeReply, Recover
+from netdfl.core.types import NodeId
+from netdfl.diagnosis import words
+from netdfl.diagnosis.account import Account
+from netdfl.diagnosis.assemble import Down, assemble
+from netdfl.diagnosis.diagnose import diagnose
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up, unfinished
+from netdfl.diagnosis.finding import Cause, Finding
+from netdfl.diagnosis.keep import keep_stall
+from netdfl.diagnosis.outages import Outages
+from netdfl.diagnosis.recover import Recovery, RecoveryStep, Resend, Skip
+from netdfl.diagnosis.snapshot import Snapshot, State
+from netdfl.diagnosis.watch import Pace, Watch, Window
+from netdfl.record.status import Phase
+from netdfl.scenario.build import build_links
+from netdfl.supervisor.advice import options_of
+from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.restarts import Restarts
+from netdfl.worlds.base import VirtualWorld
+
+
+class StallWatch:
+    """Watches a fleet, however it is seen. `over`: nothing can happen any more that is worth waiting for."""
+
+    def __init__(self, fleet: Fleet, restarts: Restarts) -> None:
+        """Watch `fleet`, to which nodes return by `restarts`."""
+        self.fleet, self.restarts = fleet, restarts
+        self.outages = Outages(fleet.schedule, build_links(fleet.scenario).link)
+        self.pace = Pace(fleet.nodes)
+        self.watch = Watch()
+        self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
+        self.options = options_of(fleet.scenario)
+        self.window = Window()
+        self.over = False
+        self.unfinished: list[str] = []
+
+    def begin(self) -> None:
+        """Look from now on."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Look no more."""
+
+    def answered(self, node: NodeId, reply: ProbeReply) -> None:
+        """`node` answers a probe."""
+
+    def heard(self, node: NodeId, round: int, now_ns: int) -> None:
+        """`node` is in `round`."""
+        self.pace.at(node, round, now_ns)
+
+    def server_done(self) -> None:
+        """The server has finished: its clients end once they have nothing to do, or had their time."""
+
+    def finish(self) -> None:
+        """The run has ended: what held nodes that went on since is over; say who has not finished."""
+        if not self.fleet.running:
+            self.watch.take(())
+        found, snapshot = self._at_the_end()
+        left = [finding for finding in found if not finding.over]
+        self.unfinished = unfinished(self.fleet.status, self.fleet.server, left, snapshot)
+
+    def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
+        """What holds nodes that have not finished, and the fleet at its end."""
+        return self.watch.findings, None
+
+    def _can_send_again(self, step: Resend) -> bool:
+        return step.src in self.fleet.live
+
+    def _judge(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
+        """Tell what is new, end what the scenario wants ended, and the run where nothing else is left."""
+        self._tell(found, snapshot)
+        if not self._recover(found, snapshot) and is_over(found, snapshot, self.fleet.running):
+            self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self.fleet.changed.set()
+
+    def _down(self, node: NodeId, round: int, now_ns: int, account: Account | None) -> Down | None:
+        """Why `node` gives no account that counts, by what is known of it here; None where it does."""
+        phase, since_ns = self.fleet.status.nodes[node].phase, self.pace.rounds[node][1]
+        if phase in (Phase.CRASHED, Phase.DIED):
+            if node not in self.restarts.due:
+                return Down(State.CRASHED, round, since_ns)
+            back = self.restarts.backs[node]
+            return Down(State.CRASHED, round, since_ns, max(back.at_ns, now_ns), back.keep_state)
+        if account is not None and account.state is State.PAUSED:
+            return Down(State.PAUSED, round, since_ns, self._resumes_ns(node, since_ns, now_ns))
+        return None
+
+    def _resumes_ns(self, node: NodeId, since_ns: int, now_ns: int) -> int | None:
+        events = [event for event in self.fleet.schedule if event.action == "resume" and node in event.nodes]
+        whens = [since_ns + event.after_ns if event.at_ns is None else event.at_ns for event in events]
+        return min((when for when in whens if when > now_ns), default=None)
+
+    # telling and acting
+
+    def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
+        for finding in self.watch.take(found):
+            self._record("stall", finding, snapshot, suspected=finding.suspected)
+            self.fleet.note(("suspected: " if finding.suspected else "") + finding.text)
+            keep_stall(self.fleet.directory.path, finding, self._shown(finding, snapshot))
+
+    def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
+        """The snapshot as it is kept for `finding`."""
+        return snapshot
+
+    def _record(self, kind: str, finding: Finding, snapshot: Snapshot, **more: str | bool) -> None:
+        details = finding.to_event() | more
+        self.fleet.store.event(snapshot.at_ns, finding.roots[0], finding.round, kind, **details)
+
+    def _recover(self, found: Sequence[Finding], snapshot: Snapshot) -> bool:
+        """Order what ends the findings; whether anything was ordered."""
+        acted = False
+        for finding in found:
+            steps = self.recovery.steps(finding, snapshot)
+            for step in steps:
+                self._order(step)
+            if steps:
+                acted = True
+                self.watch.close(finding, self.recovery.choice)
+                self._record("recovered", finding, snapshot, how=self.recovery.choice)
+        return acted
+
+    def _order(self, step: RecoveryStep) -> None:
+        if isinstance(step, Skip):
+            self.fleet.world.order(step.node, Recover(skip=tuple(sorted(step.sources))))
+        elif isinstance(step, Resend):
+            again = Again(step.dst, step.round, step.step, step.kind)
+            self.fleet.world.order(step.src, Recover(again=(again,)))
+
+
+class ExactWatch(StallWatch):
+    """Sees the whole fleet at the moment of a look, in virtual time. A `Looker`."""
+
+    def __init__(self, fleet: Fleet, restarts: Restarts, world: VirtualWorld) -> None:
+        """Watch the fleet in `world`."""
+        super().__init__(fleet, restarts)
+        self.world = world
+        self.due_ns = self.pace.look_ns
+
+    def begin(self) -> None:
+        """See `StallWatch`."""
+        self.world.watched_by(self)
+
+    def look(self, now_ns: int) -> None:
+        """Look where some node has been quiet for long."""
+        self.due_ns = now_ns + self.pace.look_ns
+        if self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
+            self._look(now_ns)
+        else:
+            self.watch.take(())
+
+    def idle(self) -> None:
+        """Nothing can run and nothing is due: name what holds every node that still waits, and end or free it."""
+        snapshot = self._snapshot(self.fleet.now_ns(), idle=True)
+        found = diagnose(snapshot, patience_ns=self.pace.patience_ns, options=self.options)
+        found += self._unnamed(found, snapshot)
+        self._tell(found, snapshot)
+        if not self._recover(found, snapshot):
+            self._end()
+
+    def server_done(self) -> None:
+        """See `StallWatch`."""
+        self._after_server(self.fleet.now_ns())
+
+    def _look(self, now_ns: int) -> None:
+        snapshot = self._snapshot(now_ns, idle=False)
+        window = self.window.before(snapshot, self.pace)
+        self._judge(
+            diagnose(snapshot, patience_ns=self.pace.patience_ns, window=window, options=self.options), snapshot
+        )
+
+    def _after_server(self, done_ns: int) -> None:
+        now = self.fleet.now_ns()
+        if now > done_ns:
+            self._look(now)
+        if time_is_up(done_ns, now, self.pace):
+            self._end()
+        if not self.over:
+            self.fleet.world.clock.call_at(now + AFTER_SERVER_NS, ("end",), partial(self._after_server, done_ns))
+
+    def _at_the_end(self) -> tuple[Sequence[Finding], Snapshot | None]:
+        snapshot = self._snapshot(self.fleet.now_ns(), idle=False) if self.fleet.running else None
+        return self.watch.findings, snapshot
+
+    def _unnamed(self, found: Sequence[Finding], snapshot: Snapshot) -> list[Finding]:
+        """Nodes that stand still outside any wait, and are not paused: an algorithm awaits something of its own."""
+        told = {node for finding in found for node in (*finding.roots, *finding.culprits, *finding.behind)}
+        running = [node for node in self.fleet.running if snapshot.nodes[node].state is not State.PAUSED]
+        left = tuple(node for node in running if node not in told)
+        if not left:
+            return []
+        return [
+            Finding(
+                cause=Cause.DEADLOCK,
+                roots=left,
+                what=f"{words.nodes(left)} {'stands' if len(left) == 1 else 'stand'} still outside any wait",
+                round=min(snapshot.nodes[node].round for node in left),
+                began_ns=max(snapshot.nodes[node].since_ns for node in left),
+                found_ns=snapshot.at_ns,
+                permanent=True,
+            )
+        ]
+
+    def _snapshot(self, now_ns: int, *, idle: bool) -> Snapshot:
+        """The fleet now. Where it is idle, nobody computes any more: who does not wait stands still."""
+        accounts = self.world.accounts()
+        down = {i: self._seen(account, now_ns, idle=idle) for i, account in accounts.items()}
+        detector = "none" if idle else self.fleet.scenario.failure_detector.kind
+        known: Mapping[NodeId, Down] = {node: own for node, own in down.items() if own is not None}
+        return assemble(now_ns, accounts, known, self.outages, detector=detector)
+
+    def _seen(self, account: Account, now_ns: int, *, idle: bool) -> Down | None:
+        down = self._down(account.node, account.round, now_ns, account)
+        if down is None and idle and account.state is State.RUNNING:
+            return Down(State.STANDING, account.round, self.pace.rounds[account.node][1])
+        return down
+
+    def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
+        held = {*finding.roots, *finding.culprits, *finding.behind} & set(self.fleet.running)
+        stacks = {node: self.world.stack(node) for node in sorted(held)}
+        nodes = {i: replace(own, stack=stacks.get(i, "")) for i, own in snapshot.nodes.items()}
+        return replace(snapshot, nodes=nodes)
+
+    def _can_send_again(self, step: Resend) -> bool:
+        return super()._can_send_again(step) and self.world.can_send_again(step.src, step.sent)

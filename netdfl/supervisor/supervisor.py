@@ -1,0 +1,360 @@
+"""The supervisor: it starts a fleet, watches it, has its models judged, and ends it, in any world.
+
+It takes no part in the training. It tells nodes each other's addresses and the common start, takes their reports,
+tells survivors who is gone (the oracle), and has models judged. Each policy of it is in a module of its own here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.control import (
+    EVALUATOR,
+    Broke,
+    Crashed,
+    Evaluate,
+    Evaluated,
+    Exit,
+    Happened,
+    Hello,
+    Life,
+    ModelSaved,
+    Peers,
+    ProbeReply,
+    Progress,
+    Report,
+    Start,
+    Stop,
+)
+from netdfl.core.errors import MachineError, RunError
+from netdfl.core.types import NodeId
+from netdfl.record.judge import ExitCode
+from netdfl.record.run import RunDirectory
+from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import RealOptions
+from netdfl.supervisor.evaluation import Evaluation
+from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.probing import ProbingWatch
+from netdfl.supervisor.restarts import Restarts
+from netdfl.supervisor.resumption import Resumption
+from netdfl.supervisor.stalls import ExactWatch, StallWatch
+from netdfl.worlds.base import Figures, Found, VirtualWorld, World
+
+SHOW_S = 0.25
+GRACE_S = 5.0
+INTERRUPT_GRACE_S = 1.2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a fleet ended, beside what it recorded. `error` is why it could not go on; None: it could."""
+
+    duration_s: float
+    status: FleetStatus
+    figures: Figures = field(default_factory=Figures)
+    interrupted: bool = False
+    error: Exception | None = None
+    stalled: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    unfinished: Sequence[str] = ()
+
+
+class Supervisor:
+    """Looks after one run. A `News` of its world."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        directory: RunDirectory,
+        world: World,
+        status: FleetStatus,
+        *,
+        note: Callable[[str], None],
+        show: Callable[[FleetStatus], None],
+        resumption: Resumption | None = None,
+    ) -> None:
+        """Run `scenario` in `world`, into `directory`; keep `status` up to date and `show` it, tell news to `note`."""
+        store = StoreWriter(directory.path, "fleet")
+        self.fleet = fleet = Fleet(
+            scenario=scenario, directory=directory, world=world, status=status, store=store, note=note
+        )
+        evaluated = fleet.nodes if fleet.server is None else [fleet.server]
+        recorder = world.recorder(store)
+        self.evaluation = Evaluation(evaluated, status, recorder, fleet.now_ns, self._have_judged)
+        self.restarts = Restarts(fleet, self.evaluation)
+        self.stalls: StallWatch
+        self._options = scenario.world if isinstance(scenario.world, RealOptions) else RealOptions.model_construct()
+        if isinstance(world, VirtualWorld):
+            self.stalls = ExactWatch(fleet, self.restarts, world)
+        else:
+            self.stalls = ProbingWatch(fleet, self.restarts, self._options.stopped_after)
+        self.resumption = resumption
+        self.interrupted = self.stopping = False
+        self._show = show
+        self._shown_s = 0.0
+        if fleet.schedule:
+            directory.write_events([event.to_json() for event in fleet.schedule])
+
+    # the course of a run
+
+    async def run(self) -> Outcome:
+        """Start the fleet, watch it to its end, stop it. Raises InputError where it can't begin."""
+        ended_ns: int | None = None
+        figures = Figures()
+        beside = [] if isinstance(self.stalls, ExactWatch) else [asyncio.create_task(self._tick())]
+        fleet = self.fleet
+        try:
+            await self._gather()
+            self._begin()
+            self.stalls.begin()
+            await self._until(lambda: self._all_ended or self.stalls.over)
+            ended_ns = time.monotonic_ns()
+            self.stalls.close()
+            self.stalls.finish()
+            await self._until(lambda: self.evaluation.over or self.stalls.over)
+        except RunError as error:
+            fleet.error = fleet.error or error
+        finally:
+            figures = await self._stop(INTERRUPT_GRACE_S if self.interrupted else GRACE_S)
+            for task in beside:
+                task.cancel()
+            self._finish_record()
+        took_ns = (ended_ns or time.monotonic_ns()) - (fleet.start_ns or time.monotonic_ns())
+        stalled, left = self.stalls.watch.to_result(), self.stalls.unfinished
+        return Outcome(took_ns / NS_PER_S, fleet.status, figures, self.interrupted, fleet.error, stalled, left)
+
+    def interrupt(self) -> None:
+        """Ctrl-C: stop everything, keep what was recorded."""
+        self.interrupted = True
+        self.fleet.changed.set()
+
+    async def _gather(self) -> None:
+        """Start every node and wait until all attend. Raises InputError, MachineError, RunError."""
+        fleet, resumption = self.fleet, self.resumption
+        down = frozenset() if resumption is None else resumption.down
+        life = Life() if resumption is None else resumption.life
+        for node in fleet.nodes:
+            fleet.status.nodes[node] = NodeStatus(node, phase=Phase.CRASHED if node in down else Phase.STARTING)
+            fleet.epochs[node] = life.epoch
+        found = await self._opened()
+        if found.partition is not None:
+            fleet.directory.write_json("partition.json", found.partition)
+        if self.interrupted:
+            return
+        fleet.world.launch([node for node in fleet.nodes if node not in down], life)
+        timeout_s = self._options.start_timeout / NS_PER_S
+        try:
+            async with asyncio.timeout(None if isinstance(self.stalls, ExactWatch) else timeout_s):
+                await self._until(lambda: {EVALUATOR, *fleet.live} <= fleet.hellos.keys())
+        except TimeoutError:
+            missing = sorted(fleet.live - fleet.hellos.keys())
+            raise MachineError(
+                f"nodes {missing} did not start within {timeout_s:g} s; "
+                f"their logs are in {fleet.directory.path / 'logs'}, world.start_timeout gives them longer"
+            ) from None
+
+    async def _opened(self) -> Found:
+        """Have the world made ready, unless an interrupt comes before it is."""
+        opening = asyncio.create_task(self.fleet.world.open(self))
+        opening.add_done_callback(lambda task: self.fleet.changed.set())
+        await self._until(opening.done)
+        if opening.done():
+            return opening.result()
+        opening.cancel()
+        await asyncio.wait([opening])
+        return Found()
+
+    def _begin(self) -> None:
+        """Tell everybody the addresses and the common start."""
+        fleet, resumption = self.fleet, self.resumption
+        if self.interrupted:
+            return
+        peers = Peers({node: hello.address for node, hello in sorted(fleet.hellos.items()) if node != EVALUATOR})
+        fleet.start_ns = fleet.world.begin(0 if resumption is None else resumption.at_ns)
+        if resumption is None:
+            fleet.store.event(0, None, 0, "start", nodes=len(fleet.nodes))
+        for node in peers.addresses:
+            status = fleet.status.nodes[node]
+            status.phase, status.address = Phase.RUNNING, peers.addresses[node]
+            fleet.world.order(node, peers)
+            fleet.world.order(node, Start(fleet.start_ns))
+        if resumption is not None:
+            self.restarts.resumed(resumption)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for `condition`; an interrupt ends the wait, and so does an error, which is raised."""
+        fleet = self.fleet
+        while not self.interrupted:
+            if fleet.error is not None:
+                raise fleet.error
+            if condition():
+                return
+            fleet.changed.clear()
+            await fleet.changed.wait()
+
+    async def _stop(self, grace_s: float) -> Figures:
+        """Ask everyone to end, and take the world down."""
+        self.stopping = True
+        self.stalls.close()
+        self.restarts.close()
+        for node in sorted(self.fleet.hellos):
+            self.fleet.world.order(node, Stop("the run is over", grace_s))
+        try:
+            return await self.fleet.world.aclose(grace_s)
+        except RunError as error:
+            self.fleet.broke(error)
+            return Figures()
+
+    def _finish_record(self) -> None:
+        """Close the supervisor's part of the record; delete snapshots that nobody judged.
+
+        A directory that refuses it must not hide why the run ended.
+        """
+        fleet = self.fleet
+        try:
+            if fleet.start_ns is not None:
+                fleet.store.event(fleet.now_ns(), None, fleet.status.rounds_done, "finish")
+            fleet.store.close()
+            self._write_status()
+        except RunError as error:
+            fleet.broke(error)
+        with suppress(OSError):
+            shutil.rmtree(fleet.directory.path / "snapshots")
+
+    @property
+    def _all_ended(self) -> bool:
+        """Whether no node has rounds before it, nor will have."""
+        return not self.restarts.due and all(own.phase in ENDED for own in self.fleet.status.nodes.values())
+
+    # news
+
+    def report(self, node: NodeId, report: Report) -> None:
+        """Take one report of a node or of the evaluator."""
+        match report:
+            case Progress():
+                self._on_progress(node, report)
+                if not report.ended:
+                    return
+            case Hello():
+                self._on_hello(report)
+            case ModelSaved():
+                self.evaluation.saved(node, report.round, report.path)
+            case Evaluated():
+                self.evaluation.judged(report.round, report.figures)
+            case ProbeReply():
+                self.stalls.answered(node, report)
+            case Crashed():
+                self.restarts.crashed(node, report)
+            case Broke():
+                self.fleet.broke(RunError(f"node {node}: {report.reason}"))
+            case Happened():
+                self.fleet.store.event(report.at_ns, node, report.round, report.kind, **report.details)
+                self.fleet.note(f"node {node}, round {report.round}: {report.details.get('reason', report.kind)}")
+        self.fleet.changed.set()
+
+    def exited(self, node: NodeId, how: Exit) -> None:
+        """A life ended that nobody had asked to: say so, and tell the others if there is an oracle."""
+        fleet = self.fleet
+        fleet.changed.set()
+        if self.stopping or (node != EVALUATOR and self._is_old(node, how)):
+            return
+        if node == EVALUATOR:
+            fleet.broke(RunError(f"the evaluator ended ({how.reason}); see logs/evaluator.log"))
+        elif fleet.start_ns is None:
+            fleet.broke(RunError(f"node {node} could not start: {how.words or how.signal or how.code}"))
+        else:
+            self._lose(node, how)
+
+    def came_back(self, node: NodeId, keeps: bool) -> None:
+        """Somebody started a dead node again: let it rejoin."""
+        if not self.stopping and self.fleet.start_ns is not None:
+            self.restarts.came_back(node, keeps)
+            self.fleet.note(f"node {node} was started again")
+
+    def broke(self, error: Exception) -> None:
+        """The world can't go on."""
+        if not self.stopping:
+            self.fleet.broke(error)
+
+    def _is_old(self, node: NodeId, how: Exit) -> bool:
+        return how.epoch != self.fleet.epochs[node] or self.restarts.has_crashed(node, how.epoch)
+
+    def _lose(self, node: NodeId, how: Exit) -> None:
+        fleet, status = self.fleet, self.fleet.status.nodes[node]
+        self.restarts.forget(node)
+        status.phase = Phase.DIED
+        if how.code == ExitCode.BROKE:
+            fleet.broke(RunError(f"node {node} broke: {how.words}"))
+            return
+        fleet.store.event(fleet.now_ns(), node, status.round, "died", signal=how.signal, exit_code=how.code)
+        fleet.note(f"node {node} died in round {status.round}: {how.reason}")
+        fleet.tell_gone(node, how.reason)
+        self.evaluation.look()
+
+    def _on_hello(self, hello: Hello) -> None:
+        """A node attends, in its first life or in a later one."""
+        fleet = self.fleet
+        fleet.hellos[hello.node] = hello
+        if hello.node != EVALUATOR:
+            fleet.status.nodes[hello.node].pid = hello.pid or None
+        if hello.epoch and fleet.start_ns is not None:
+            self.restarts.attends(hello)
+
+    def _on_progress(self, node: NodeId, progress: Progress) -> None:
+        """Note where a node stands."""
+        fleet, status = self.fleet, self.fleet.status.nodes[node]
+        status.round, status.loss = progress.round, progress.train_loss
+        fleet.progress[node] = progress
+        self.stalls.heard(node, progress.round, fleet.now_ns())
+        if progress.ended and status.phase is Phase.RUNNING:
+            status.phase = Phase.FINISHED
+            self.evaluation.look()
+            if node == fleet.server:
+                self.stalls.server_done()
+        if isinstance(self.stalls, ExactWatch):
+            self._show_sometimes()
+
+    def _have_judged(self, round: int, paths: Mapping[NodeId, str]) -> None:
+        """Have the models of `round` judged."""
+        self.fleet.world.order(EVALUATOR, Evaluate(round, paths))
+
+    # status
+
+    async def _tick(self) -> None:
+        """Show the fleet, and every other time write `fleet.json` and flush the record."""
+        for turn in count():
+            self.fleet.add_up()
+            self._show(self.fleet.status)
+            await asyncio.sleep(SHOW_S)
+            try:
+                if turn % 2:
+                    self._keep_status()
+            except RunError as error:
+                self.fleet.broke(error)
+            self.fleet.changed.set()
+
+    def _show_sometimes(self) -> None:
+        """The same where time is virtual: a few times a second of the real clock."""
+        if time.monotonic() - self._shown_s >= SHOW_S:
+            self.fleet.add_up()
+            self._show(self.fleet.status)
+            self._keep_status()
+            self._shown_s = time.monotonic()
+
+    def _keep_status(self) -> None:
+        self.fleet.store.flush()
+        self._write_status()
+
+    def _write_status(self) -> None:
+        """What `fleet.json` shows while the run goes on, and at its end."""
+        self.fleet.add_up()
+        self.fleet.directory.write_json("fleet.json", self.fleet.status.to_json())

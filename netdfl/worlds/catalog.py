@@ -1,0 +1,74 @@
+"""The worlds that there are: what each can do, and how it is made. A row a world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from netdfl.core.errors import InputError
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import (
+    ContainersOptions,
+    NamespacesOptions,
+    ProcessesOptions,
+    SimulatedOptions,
+    WorldOptions,
+)
+from netdfl.worlds.base import Setting, World
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldEntry:
+    """A world: `make` it, from a scenario that has written its `options`. A user's own is such an object of a module.
+
+    `repeatable`: the same scenario gives the same run, bit for bit. `resumable`: a killed run can go on.
+    """
+
+    options: type[WorldOptions]
+    make: Callable[[Setting], World]
+    repeatable: bool = False
+    resumable: bool = False
+
+
+def _simulated(setting: Setting) -> World:
+    from netdfl.worlds.simulated.world import SimulatedWorld
+
+    return SimulatedWorld(setting)
+
+
+def _processes(setting: Setting) -> World:
+    from netdfl.worlds.processes import ProcessesWorld
+
+    return ProcessesWorld(setting)
+
+
+def _namespaces(setting: Setting) -> World:
+    from netdfl.worlds.namespaces import NamespacesWorld
+
+    return NamespacesWorld(setting)
+
+
+def _containers(setting: Setting) -> World:
+    from netdfl.worlds.containers.world import ContainersWorld
+
+    return ContainersWorld(setting)
+
+
+WORLDS = {
+    "simulated": WorldEntry(options=SimulatedOptions, make=_simulated, repeatable=True, resumable=True),
+    "processes": WorldEntry(options=ProcessesOptions, make=_processes, resumable=True),
+    "namespaces": WorldEntry(options=NamespacesOptions, make=_namespaces, resumable=True),
+    "containers": WorldEntry(options=ContainersOptions, make=_containers),
+}
+
+
+def entry_of(scenario: Scenario) -> WorldEntry:
+    """The world that `scenario` names. Raises InputError where there is none of that name here."""
+    kind, own = scenario.world.kind, scenario.world.entry
+    if own is not None:
+        if not isinstance(own, WorldEntry):
+            raise InputError(f"world {kind!r} is a {type(own).__name__}; name a netdfl.worlds.catalog.WorldEntry")
+        return own
+    if kind not in WORLDS:
+        raise InputError(f"world {kind!r} can't be run here; use one of {', '.join(WORLDS)}")
+    return WORLDS[kind]

@@ -1,0 +1,1 @@
+"""A container for each node."""

@@ -1,0 +1,162 @@
+"""The compose file of a fleet: a service for each node, for Docker Compose of version 1.29 and 2 alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netdfl.core.types import NodeId
+from netdfl.packets.handover import OWNER
+from netdfl.scenario.build import compile_schedule
+from netdfl.scenario.model.schema import Scenario
+from netdfl.worlds.containers.image import asks_gpus
+
+HOME = "/netdfl"
+"""Where a container sees the folder that it shares with the others and the host."""
+NODE_LABEL = "netdfl.node"
+SOCKET = "packets.sock"
+NETWORK = "fleet"
+_PYTHON = ("python", "-m")
+_LISTENS = "grep -v 0B00007F /proc/net/tcp | grep -q ' 0A '"  # but for the container's own name server
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """What the services of one fleet have in common.
+
+    `shared` is the folder that they see as `/netdfl`; `mounts` are others, read-only, at the same path inside.
+    `owner` (`uid:gid`) is whom they run as, and `socket` where the forwarder of packets takes their devices.
+    `labels` are on everything that is made.
+    """
+
+    scenario: Scenario
+    image: str
+    shared: str
+    owner: str
+    labels: Mapping[str, str]
+    mounts: Sequence[Path] = ()
+    socket: str = f"{HOME}/{SOCKET}"
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def world(self) -> Any:
+        """The world's own options."""
+        return self.scenario.world
+
+    def node(self, node: NodeId, command: Sequence[str]) -> dict[str, Any]:
+        """The service in which `node` runs `command`."""
+        packets = acts_on_packets(self.scenario)
+        service = self._common(node, command)
+        if packets:
+            device = [*_PYTHON, "netdfl.packets.handover", str(node), self.world.tcp, self.socket]
+            service |= {
+                "entrypoint": [*device, *command],
+                "user": "0:0",
+                "cap_add": ["NET_ADMIN", "SETUID", "SETGID"],
+                "devices": ["/dev/net/tun:/dev/net/tun"],
+                "network_mode": "none",
+            }
+            service["environment"][OWNER] = self.owner
+        else:
+            service["networks"] = [NETWORK]
+        return service | self._limits()
+
+    def networks(self) -> dict[str, Any]:
+        """The network of the fleet, which leads nowhere else; none where packets go through a forwarder."""
+        if acts_on_packets(self.scenario):
+            return {}
+        return {"networks": {NETWORK: {"internal": True, "labels": dict(self.labels)}}}
+
+    def service(self, command: Sequence[str]) -> dict[str, Any]:
+        """A service that runs `command` with no privilege and no network."""
+        return {
+            "image": self.image,
+            "init": True,
+            "user": self.owner,
+            "entrypoint": list(command),
+            "cap_drop": ["ALL"],
+            "security_opt": ["no-new-privileges:true"],
+            "environment": dict(self.environment),
+            "labels": dict(self.labels),
+            "volumes": [*self._volumes()],
+        }
+
+    def _common(self, node: NodeId, command: Sequence[str]) -> dict[str, Any]:
+        service = self.service(command)
+        service["labels"][NODE_LABEL] = str(node)
+        service["healthcheck"] = {
+            "test": ["CMD-SHELL", _LISTENS],
+            "interval": "10s",
+            "timeout": "5s",
+            "retries": 3,
+            "start_period": f"{self.world.start_timeout // 10**9}s",
+        }
+        return service
+
+    def _limits(self) -> dict[str, Any]:
+        limits: dict[str, Any] = {}
+        if self.world.cpus is not None:
+            limits["cpus"] = self.world.cpus
+        if self.world.memory is not None:
+            limits["mem_limit"] = self.world.memory
+        if asks_gpus(self.scenario):
+            gpus = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+            limits["deploy"] = {"resources": {"reservations": {"devices": [gpus]}}}
+        return limits
+
+    def _volumes(self) -> Iterator[dict[str, Any]]:
+        yield {"type": "bind", "source": _literal(self.shared), "target": HOME}
+        for path in self.mounts:
+            name = _literal(str(path))
+            yield {"type": "bind", "source": name, "target": name, "read_only": True}
+
+
+def _literal(path: str) -> str:
+    """A path in which Compose sees no variable."""
+    return path.replace("$", "$$")
+
+
+def service_name(node: NodeId) -> str:
+    """The name of a node's service, which is its host name too."""
+    return f"node-{node:03d}"
+
+
+def acts_on_packets(scenario: Scenario) -> bool:
+    """Whether links act on packets, so that the nodes need devices and a forwarder: there are rules, or will be."""
+    world: Any = scenario.world
+    scripted = any(event.action in ("set", "unset") for event in compile_schedule(scenario))
+    return world.loss_layer == "packet" and (bool(scenario.links) or scripted)
+
+
+def engine_of(scenario: Scenario) -> str:
+    """What carries the packets: netdfl's forwarder between TUN devices, or a bridge of Docker's."""
+    return "tun" if acts_on_packets(scenario) else "bridge"
+
+
+def files_of(scenario: Scenario) -> list[Path]:
+    """The files that `scenario` names, like traces; absolute."""
+    return sorted(set(_paths(json.loads(scenario.model_dump_json()))))
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    if isinstance(value, str) and value.startswith("/") and "\n" not in value and Path(value).is_file():
+        yield Path(value)
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _paths(item)
+
+
+def to_text(services: Mapping[str, Any], networks: Mapping[str, Any]) -> str:
+    """The compose file."""
+    from io import StringIO
+
+    from ruamel.yaml import YAML
+
+    yaml, text = YAML(typ="safe", pure=True), StringIO()
+    yaml.default_flow_style = False
+    yaml.representer.ignore_aliases = lambda data: True
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.dump({"services": dict(services), **networks}, text)
+    return text.getvalue()

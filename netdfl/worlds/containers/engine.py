@@ -1,0 +1,183 @@
+"""The containers of one run: started by Docker Compose, told how each life begins, followed to their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from netdfl.core.control import Exit, Life
+from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
+from netdfl.host.plan import Command, Plan
+from netdfl.record.run import RunDirectory
+from netdfl.worlds.containers.compose import HOME, NODE_LABEL
+from netdfl.worlds.containers.docker import Docker, call
+from netdfl.worlds.containers.node import COMMANDS, PLAN, command_file
+from netdfl.worlds.fork_client import log_tail
+
+IMAGE_USER = 10001
+_FOLDERS = ("", COMMANDS, "store", "logs", "snapshots")
+
+
+class Watcher(Protocol):
+    """Who is told what happens to containers."""
+
+    def ended(self, node: NodeId, how: Exit) -> None:
+        """A life of a node has ended."""
+        ...
+
+    def started_again(self, node: NodeId) -> None:
+        """Somebody else started the container of a dead node."""
+        ...
+
+
+@dataclass
+class _Container:
+    """The container of a node: its process on this machine, the life that it was asked for, and how that ended.
+
+    `starting`: it was started here, and Docker has not said so yet. `by_others`: it was started elsewhere.
+    """
+
+    name: str = ""
+    pid: int = 0
+    epoch: int = 0
+    over: Exit | None = None
+    starting: bool = True
+    by_others: bool = False
+    starved: bool = False
+
+
+@dataclass
+class Containers:
+    """The containers with `label`, of the Compose project `project`, whose run directory is `home`."""
+
+    docker: Docker
+    project: str
+    label: str
+    home: Path
+    watcher: Watcher
+    nodes: dict[NodeId, _Container] = field(default_factory=dict)
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _reading: asyncio.Task[None] | None = None
+
+    @property
+    def file(self) -> Path:
+        """The compose file."""
+        return self.home / COMMANDS / "docker-compose.yaml"
+
+    async def start(self, plan: Plan, num_nodes: int) -> None:
+        """Start every container; each waits for its word. Raises MachineError."""
+        RunDirectory(self.home / COMMANDS).write_json(PLAN, asdict(plan))
+        give(self.home)
+        self.nodes = {node: _Container() for node in range(num_nodes)}
+        self._reading = asyncio.create_task(self._watch(time.time()))
+        await self.docker.up(self.project, self.file)
+        for found in await self.docker.containers(self.label):
+            container = self.nodes[int(found["Config"]["Labels"][NODE_LABEL])]
+            container.name, container.pid = found["Name"].lstrip("/"), found["State"]["Pid"]
+
+    async def begin(self, node: NodeId, device: str, life: Life) -> None:
+        """Let `node` begin `life`: in its waiting container, or in the one that ended before. Raises RunError."""
+        container = self.nodes[node]
+        if life.epoch and not container.by_others:
+            await self._once_ended(container)
+            container.starting = True
+            await call(["docker", "start", container.name])
+        if life.epoch:
+            container.over, container.by_others = None, False
+            container.pid = int(await call(["docker", "inspect", "--format", "{{.State.Pid}}", container.name]))
+        container.epoch = life.epoch
+        file = command_file(self.home, node)
+        RunDirectory(file.parent).write_json(file.name, asdict(Command(nodes=(node,), device=device, life=life)))
+        if container.over is not None:  # it ended before it was asked for
+            self.watcher.ended(node, container.over)
+
+    async def _once_ended(self, container: _Container) -> None:
+        while container.over is None:
+            if self.lost.is_set():
+                raise RunError("Docker tells nothing of the containers any more")
+            self._changed.clear()
+            await self._changed.wait()
+
+    @property
+    def running(self) -> bool:
+        """Whether any container has not ended."""
+        return any(container.over is None for container in self.nodes.values())
+
+    async def all_ended(self) -> None:
+        """Return once no container runs, or Docker tells nothing any more."""
+        while self.running and not self.lost.is_set():
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _watch(self, since_s: float) -> None:
+        """Follow what Docker says of the containers, to the end."""
+        try:
+            async for event in self.docker.events(self.label, since_s):
+                self._happened(event["Action"], event["Actor"]["Attributes"])
+        finally:
+            self.lost.set()
+            self._changed.set()
+
+    def _happened(self, action: str, of: Mapping[str, str]) -> None:
+        node = int(of[NODE_LABEL])
+        container = self.nodes[node]
+        if action == "oom":
+            container.starved = True
+        elif action == "die":
+            self._died(node, container, int(of["exitCode"]))
+        elif action == "start" and container.starting:
+            container.starting = False
+        elif action == "start":
+            container.by_others = True
+            self.watcher.started_again(node)
+
+    def _died(self, node: NodeId, container: _Container, code: int) -> None:
+        """A container ended: nobody may take its last life's beginning for the next one's."""
+        command_file(self.home, node).unlink(missing_ok=True)
+        name = signal.Signals(code - 128).name if code > 128 else None
+        if container.starved:
+            name = f"{name or f'exit code {code}'}, more memory than world.memory allows"
+            container.starved = False
+        container.over = Exit(container.epoch, 0 if name else code, name, log_tail(self.home, node))
+        self._changed.set()
+        self.watcher.ended(node, container.over)
+
+    def close(self) -> None:
+        """Follow them no more."""
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+
+def owner() -> str:
+    """Whom the containers run as: this user, but nobody in particular in place of root."""
+    return f"{IMAGE_USER}:{IMAGE_USER}" if os.geteuid() == 0 else f"{os.geteuid()}:{os.getegid()}"
+
+
+def give(home: Path) -> None:
+    """Let the containers write into the run directory, and reach the supervisor."""
+    for name in _FOLDERS:
+        (home / name).mkdir(exist_ok=True)
+    if os.geteuid() == 0:
+        for path in [*(home / name for name in _FOLDERS), home / "control.sock"]:
+            os.chown(path, IMAGE_USER, IMAGE_USER)
+
+
+def take_back(home: Path) -> None:
+    """Own the run directory again."""
+    if os.geteuid() == 0:
+        for path in [home, *home.rglob("*")]:
+            os.chown(path, 0, 0, follow_symlinks=False)
+
+
+def inside(plan: Plan) -> Plan:
+    """The plan as containers see it."""
+    return Plan(**asdict(plan) | {"directory": HOME, "control": f"unix:{HOME}/control.sock"})

@@ -1,0 +1,142 @@
+"""The image of a node: the folder that it is built in, its name by its contents, and where its base comes from.
+
+The recipe is `nodes/image`. Packages come as wheels that this machine's pip fetches, in the versions that run
+here, so that the build itself needs no network; a base image comes from a registry, or else from Debian's
+packages (`nodes/image/base.sh`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from netdfl.core import errors
+from netdfl.core.errors import MachineError
+from netdfl.scenario.model.schema import Scenario
+from netdfl.worlds.containers.docker import REMEDY, call
+
+PYTHON = "3.11"
+BASE, OWN_BASE = f"python:{PYTHON}-slim", "netdfl-base:bookworm"
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+SOURCE = Path(errors.__file__).resolve().parents[1]
+RECIPE = SOURCE.parent / "nodes" / "image"
+_GLIBC = range(36, 4, -1)  # that of Debian 12, and older
+
+
+async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
+    """The image for `scenario`: the one that it names, one built earlier, or a new one. Raises MachineError."""
+    world: Any = scenario.world
+    if world.image:
+        return str(world.image)
+    gpus = asks_gpus(scenario)
+    cache().mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=cache(), prefix="image-") as directory:
+        folder = Path(directory)
+        tag = write_recipe(folder, gpus=gpus)
+        if not await _exists(tag):
+            note(f"building the image {tag}; the first time takes some minutes")
+            found = await base(note)
+            await add_wheels(folder, gpus=gpus)
+            build = ["docker", "build", "--quiet", "--network=none", f"--tag={tag}", f"--build-arg=BASE={found}"]
+            await call([*build, str(folder)])
+    return tag
+
+
+def asks_gpus(scenario: Scenario) -> bool:
+    """Whether the nodes train on GPUs: only where the scenario names them, as a container has none by itself."""
+    return str(getattr(scenario.task, "device", "cpu")).startswith("cuda")
+
+
+def cache() -> Path:
+    """Where wheels and the recipe are kept between runs."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "netdfl"
+
+
+def write_recipe(folder: Path, *, gpus: bool) -> str:
+    """Write all that the image is built from but the wheels into `folder`; return the image's name."""
+    (folder / "wheels").mkdir(parents=True, exist_ok=True)
+    (folder / "wheels" / "README").write_text("Wheels that lie here are installed, and pip fetches nothing.\n")
+    (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements()), encoding="utf-8")
+    (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in versions()), encoding="utf-8")
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+    shutil.copytree(SOURCE, folder / "app" / SOURCE.name, ignore=ignored, dirs_exist_ok=True)
+    for name in ("Dockerfile", "base.sh"):
+        shutil.copy(RECIPE / name, folder / name)
+    return f"netdfl:{'gpu-' if gpus else ''}{_digest(folder)}"
+
+
+def requirements() -> list[str]:
+    """What netdfl needs to run, as it says itself."""
+    return sorted(line for line in metadata.requires("netdfl") or [] if "extra ==" not in line)
+
+
+def versions() -> list[str]:
+    """The versions of all packages here, whichever build of them this is."""
+    found = {dist.name: dist.version.partition("+")[0] for dist in metadata.distributions()}
+    return sorted(f"{name}=={version}" for name, version in found.items() if name != "netdfl")
+
+
+async def add_wheels(folder: Path, *, gpus: bool) -> None:
+    """Fetch the image's packages into `folder`/wheels, PyTorch without CUDA unless `gpus`. Raises MachineError."""
+    kept = cache() / f"wheels-{_digest(folder, 'requirements.txt', 'constraints.txt')}{'-gpu' if gpus else ''}"
+    if not (kept / "complete").exists():
+        kept.mkdir(parents=True, exist_ok=True)
+        machine = platform.machine().replace("arm64", "aarch64")
+        platforms = [f"--platform=manylinux_2_{n}_{machine}" for n in _GLIBC] + [f"--platform=manylinux2014_{machine}"]
+        abis = [f"--abi={abi}" for abi in (f"cp{PYTHON.replace('.', '')}", "abi3", "none")]
+        python = [f"--python-version={PYTHON}", "--implementation=cp", "--only-binary=:all:"]
+        files = [f"--requirement={folder}/requirements.txt", f"--constraint={folder}/constraints.txt"]
+        fetch = [sys.executable, "-m", "pip", "download", "--quiet", f"--dest={kept}", f"--find-links={kept}"]
+        fetch += [*python, *abis, *platforms]
+        if not gpus:
+            torch = f"torch=={metadata.version('torch').partition('+')[0]}+cpu"
+            with suppress(MachineError):  # then the build that the other index has will do
+                await call([*fetch, "--no-deps", "--retries=1", f"--extra-index-url={CPU_INDEX}", torch])
+        await call([*fetch, *files])
+        (kept / "complete").touch()
+    for wheel in kept.glob("*.whl"):
+        os.link(wheel, folder / "wheels" / wheel.name)
+
+
+async def base(note: Callable[[str], None]) -> str:
+    """The image to build on: from a registry, or made here. Raises MachineError."""
+    for image in (BASE, OWN_BASE):
+        if await _exists(image):
+            return image
+    try:
+        await call(["docker", "pull", "--quiet", BASE])
+    except MachineError as unreachable:
+        if shutil.which("debootstrap") is None or os.geteuid() != 0:
+            raise MachineError(
+                f"the base image {BASE} can't be pulled ({unreachable}), and making one needs root and debootstrap: "
+                f"install it (apt-get install debootstrap), or name an image with world.image, {REMEDY}"
+            ) from None
+        note(f"no registry gives {BASE}; making {OWN_BASE} from Debian's packages")
+        await call(["sh", str(RECIPE / "base.sh"), OWN_BASE])
+        return OWN_BASE
+    return BASE
+
+
+async def _exists(image: str) -> bool:
+    return bool((await call(["docker", "image", "ls", "--quiet", image])).strip())
+
+
+def _digest(folder: Path, *names: str) -> str:
+    """Twelve digits for the files of `folder`, or only those of `names`."""
+    found = hashlib.sha256()
+    for path in map(folder.joinpath, names) if names else _files(folder):
+        found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return iter(sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".whl"))

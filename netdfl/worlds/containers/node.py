@@ -1,0 +1,76 @@
+"""In a container of a run: load what the supervisor shares, wait for its word, and live as that node.
+
+    python -m netdfl.worlds.containers.node NODE
+
+The run directory lies at /netdfl. `containers/NODE.json` says how this life begins; the supervisor writes it when it
+wants the node, and again for each life.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from netdfl.core.errors import InputError
+from netdfl.host.plan import Command, Plan, read
+from netdfl.worlds import preload
+from netdfl.worlds.containers.compose import HOME
+from netdfl.worlds.forkserver import redirect
+
+COMMANDS, PLAN = "containers", "plan.json"
+PATIENCE_S = 600.0
+EXIT_INPUT, EXIT_FORGOTTEN = 2, 6
+
+
+def main(arguments: list[str]) -> int:
+    """Become the node; returns the exit code."""
+    node, home = int(arguments[0]), Path(HOME)
+    redirect(home / "logs" / f"{node:03d}.log")
+    preload.warm()
+    try:
+        plan = read(Plan, json.loads((home / COMMANDS / PLAN).read_text(encoding="utf-8")))
+        blueprint = plan.blueprint()
+    except (OSError, InputError) as error:
+        print(f"node {node}: {error}", file=sys.stderr)
+        return EXIT_INPUT
+    command = wait_for(command_file(home, node))
+    if command is None:
+        print(f"node {node}: the supervisor never asked for it", file=sys.stderr)
+        return EXIT_FORGOTTEN
+    from netdfl.host.process import run_process
+
+    return run_process(blueprint, plan, command)
+
+
+def command_file(home: Path, node: int) -> Path:
+    """Where the supervisor says how the next life of `node` begins."""
+    return home / COMMANDS / f"{node:03d}.json"
+
+
+def wait_for(file: Path) -> Command | None:
+    """What the supervisor wants, once it has said it; None if it never does."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        if file.exists():
+            return replace(read(Command, json.loads(file.read_text(encoding="utf-8"))), address=own_address())
+        time.sleep(0.05)
+    return None
+
+
+def own_address() -> str:
+    """The address of this container among the others: that of its device, or the one that Docker gave it."""
+    import socket
+
+    from netdfl.packets.tun import DEVICE, address_of
+
+    if DEVICE in os.listdir("/sys/class/net"):
+        return address_of(int(sys.argv[1]))
+    return socket.gethostbyname(socket.gethostname())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,231 @@
+"""The `containers` world: a container for each node, on a network that is theirs alone.
+
+Where links act on packets, a node's only device is a TUN that it hands to the forwarder beside the supervisor; else
+containers talk over a bridge of Docker's. Orders and reports go through a socket in the run directory, which the
+containers share. All that is made carries labels: who made it, and for which node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from netdfl.core.control import EVALUATOR, Exit, Hello, Life, ModelSaved, Order, Report
+from netdfl.core.errors import MachineError, NetdflError
+from netdfl.core.types import NodeId
+from netdfl.packets.network import PacketNetwork
+from netdfl.packets.watched import Watched
+from netdfl.record.run import CHECKPOINTS
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.model.plugins import files_beside
+from netdfl.scenario.model.world import ContainersOptions
+from netdfl.training.data.dataset import data_root
+from netdfl.worlds.base import Figures, Found, News, Setting
+from netdfl.worlds.containers.compose import SOCKET, Fleet, acts_on_packets, files_of, service_name, to_text
+from netdfl.worlds.containers.docker import Docker, call
+from netdfl.worlds.containers.engine import Containers, inside, owner, take_back
+from netdfl.worlds.containers.image import asks_gpus, image_for
+from netdfl.worlds.processes import ProcessesWorld
+
+T = TypeVar("T")
+LAUNCHER, RUN = "netdfl.launcher", "netdfl.run"
+
+
+class ContainersWorld:
+    """One fleet of containers. The evaluator is a process of this machine, whose `News` this is."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Where links act on packets, their forwarder begins at once."""
+        self._setting, self._scenario, self._home = setting, setting.scenario, setting.directory.path
+        self._folder = os.open(self._home, os.O_PATH | os.O_CLOEXEC)
+        here = f"/proc/{os.getpid()}/fd/{self._folder}"  # a socket's path may be 107 bytes long
+        gpus = asks_gpus(setting.scenario)
+        self._processes = ProcessesWorld(setting, listen=f"unix:{here}/control.sock", gpus=gpus)
+        self.clock = self._processes.clock
+        self._source = self._scenario.file.parent if self._scenario.file else Path.cwd()
+        self._packets: Watched | None = None
+        if acts_on_packets(self._scenario):
+            network = PacketNetwork(self._home / "scenario.yaml", self._source, socket=f"{here}/{SOCKET}")
+            assert isinstance(self._scenario.world, ContainersOptions)
+            self._packets = Watched(network, self._scenario, self._scenario.world.tcp, setting.directory)
+        self._project = f"netdfl-{secrets.token_hex(4)}"
+        self._containers: Containers | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    def recorder(self, store: StoreWriter) -> StoreWriter:
+        """See `World`."""
+        return store
+
+    def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
+        """See `World`."""
+        try:
+            return self._processes.run(course, interrupt)
+        finally:
+            if self._packets is not None:
+                self._packets.close()
+            (self._home / "control.sock").unlink(missing_ok=True)
+            os.close(self._folder)
+
+    # the course of a run
+
+    async def open(self, news: News) -> Found:
+        """See `World`: find or build the image, start the containers. Raises MachineError."""
+        self._news = news
+        docker = await self._prepare()
+        if self._packets is not None:
+            await self._packets.open(news.broke)
+        found = await self._processes.open(self)
+        self._containers = Containers(docker, self._project, f"{RUN}={self._project}", self._home, self)
+        await self._containers.start(inside(self._processes.plan), self._scenario.num_nodes)
+        return found
+
+    async def _prepare(self) -> Docker:
+        """Sweep what dead supervisors left, find the image, write the compose file. Raises MachineError."""
+        docker = await Docker.find()
+        await sweep(docker, self._setting.note)
+        image = await image_for(self._scenario, self._setting.note)
+        fleet = Fleet(
+            scenario=self._scenario,
+            image=image,
+            shared=str(self._home),
+            owner=owner(),
+            labels={LAUNCHER: this_launcher(), RUN: self._project},
+            mounts=[path for path in self._mounts() if path.exists()],
+            environment={"NETDFL_DATA": str(data_root().resolve())},
+        )
+        command = ["python", "-m", "netdfl.worlds.containers.node"]
+        nodes = range(self._scenario.num_nodes)
+        services = {service_name(node): fleet.node(node, [*command, str(node)]) for node in nodes}
+        folder = self._home / "containers"
+        folder.mkdir()
+        (folder / "docker-compose.yaml").write_text(to_text(services, fleet.networks()), encoding="utf-8")
+        return docker
+
+    def _mounts(self) -> list[Path]:
+        """What nodes read: the scenario's own parts, the files that it names, the datasets."""
+        file = self._scenario.file
+        own = [] if file is None else files_beside(self._source / file.name)
+        return [*own, *files_of(self._scenario), data_root().resolve()]
+
+    def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
+        """See `World`."""
+        for node in nodes:
+            task = asyncio.get_running_loop().create_task(self._launch(node, life))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _launch(self, node: NodeId, life: Life) -> None:
+        assert self._containers is not None
+        try:
+            await self._containers.begin(node, self._processes.devices[node], life)
+        except NetdflError as error:
+            self._news.broke(error)
+
+    def begin(self, at_ns: int) -> int:
+        """See `World`."""
+        start_ns = self._processes.begin(at_ns)
+        if self._packets is not None:
+            self._packets.begin(start_ns)
+        return start_ns
+
+    def order(self, node: NodeId, order: Order) -> None:
+        """See `World`."""
+        self._processes.order(node, order)
+
+    async def aclose(self, grace_s: float) -> Figures:
+        """See `World`: let the nodes leave, remove the containers, count the packets."""
+        self._closing = True
+        containers = self._containers
+        if containers is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await containers.all_ended()
+            containers.close()
+        figures = await self._processes.aclose(grace_s)
+        try:
+            if self._packets is not None:
+                counted = await self._packets.end()
+                figures = Figures(links=counted.links, missed=counted.missed)
+        finally:
+            if containers is not None:
+                with suppress(MachineError):
+                    await containers.docker.down(self._project, containers.file)
+            await asyncio.to_thread(take_back, self._home)
+        return figures
+
+    # what is heard of containers and of this machine's processes
+
+    def ended(self, node: NodeId, how: Exit) -> None:
+        """See `Watcher`."""
+        self._news.exited(node, how)
+
+    def started_again(self, node: NodeId) -> None:
+        """See `Watcher`: its checkpoint, if it left one, lies in the run directory."""
+        keeps = (self._home / CHECKPOINTS / f"{node:03d}.safetensors").exists()
+        self._news.came_back(node, keeps)
+
+    def report(self, node: NodeId, report: Report) -> None:
+        """See `News`: a container names a process and a file as it sees them itself."""
+        match report:
+            case Hello() if node != EVALUATOR and self._containers is not None:
+                report = replace(report, pid=self._containers.nodes[node].pid)
+            case ModelSaved(round, path):
+                report = ModelSaved(round, str(self._home / "snapshots" / Path(path).name))
+        self._news.report(node, report)
+
+    def exited(self, node: NodeId, how: Exit) -> None:
+        """See `News`."""
+        self._news.exited(node, how)
+
+    def came_back(self, node: NodeId, keeps: bool) -> None:
+        """See `News`."""
+        self._news.came_back(node, keeps)
+
+    def broke(self, error: Exception) -> None:
+        """See `News`."""
+        self._news.broke(error)
+
+
+async def sweep(docker: Docker, note: Callable[[str], None]) -> None:
+    """Remove the containers and networks of dead launchers of this machine, and say so. Raises MachineError."""
+    listed = ["docker", "network", "ls", "--quiet", "--filter", f"label={LAUNCHER}"]
+    ids = (await call(listed)).split()
+    networks = json.loads(await call(["docker", "network", "inspect", *ids])) if ids else []
+    containers = await docker.containers(LAUNCHER)
+    left = [each["Name"].lstrip("/") for each in containers if not is_alive(each["Config"]["Labels"][LAUNCHER])]
+    nets = [each["Name"] for each in networks if not is_alive(each["Labels"][LAUNCHER])]
+    if left:
+        await call(["docker", "rm", "--force", *left])
+    if nets:
+        await call(["docker", "network", "rm", *nets])
+    if left or nets:
+        note(f"removed what a killed run had left: {len(left)} containers, {len(nets)} networks")
+
+
+def this_launcher() -> str:
+    """What tells this process from any other, on this machine or elsewhere, before or after it."""
+    return f"{socket.gethostname()}/{os.getpid()}/{_born(os.getpid())}"
+
+
+def is_alive(launcher: str) -> bool:
+    """Whether a launcher may still live: one of another machine is none of this one's business."""
+    host, pid, born = launcher.rsplit("/", 2)
+    return host != socket.gethostname() or _born(int(pid)) == born
+
+
+def _born(pid: int) -> str:
+    """When a process began, by the kernel's ticks since this boot; empty if there is none."""
+    try:
+        ticks = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+        return f"{ticks}@{Path('/proc/sys/kernel/random/boot_id').read_text(encoding='utf-8').strip()}"
+    except OSError:
+        return ""

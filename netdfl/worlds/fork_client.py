@@ -1,0 +1,156 @@
+"""A world's hold on the fork server: commands down a pipe, answers and ends of children up another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.core.types import NodeId
+from netdfl.host.plan import Command, Plan
+
+_GRPC = {
+    "GRPC_VERBOSITY": "NONE",
+    # Sockets are read by the thread that waits for them, not by one of a pool: half the switches between threads.
+    "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
+}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What the fork server found when it loaded a plan: GPUs of this machine, and who holds which labels."""
+
+    gpus: int
+    dim: int
+    partition: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Forked:
+    """A child that has ended, with an exit code or by a signal."""
+
+    pid: int
+    code: int
+    signal: str | None = None
+
+
+OnExit = Callable[[Forked], None]
+
+
+class ForkServer:
+    """Made as early as possible: it imports torch while the scenario is being read."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        """Take over a fork server's process."""
+        self.process = process
+        self.ended = asyncio.Event()
+        self._answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._on_exit: OnExit = lambda ended: None
+        self._reading: asyncio.Task[None] | None = None
+        self._asking = asyncio.Lock()
+
+    @classmethod
+    def open(cls) -> Self:
+        """Start the process; it answers to nothing before `plan`."""
+        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "netdfl.worlds.forkserver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_GRPC | os.environ | threads,
+            start_new_session=True,
+        )
+        return cls(process)
+
+    async def plan(self, plan: Plan, on_exit: OnExit) -> Loaded:
+        """Hand over the plan; return what was found. `on_exit` is called for every child that ends.
+
+        Raises:
+            InputError: the plan can't be carried out: data missing, parts that do not fit.
+            RunError: the fork server broke.
+        """
+        self._on_exit = on_exit
+        self._reading = asyncio.create_task(self._read())
+        answer = await self._ask({"plan": asdict(plan)})
+        if "error" in answer:
+            raise InputError(answer["error"])
+        return Loaded(**answer["ready"])
+
+    async def spawn(self, command: Command) -> int:
+        """Fork a process for the nodes of `command`; return its id. Raises RunError."""
+        answer = await self._ask({"spawn": asdict(command)})
+        return int(answer["spawned"]["pid"])
+
+    def kill(self, pid: int) -> None:
+        """Kill one child."""
+        self._tell({"kill": pid})
+
+    def close(self) -> None:
+        """End the fork server and every child of it; at once where it has nothing to end."""
+        if self._reading is None:
+            self.process.kill()
+        if self._reading is not None:
+            self._tell({"end": None})
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError):  # what an ended process did not read is still to be flushed
+                self.process.stdin.close()
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self._reading is not None:
+            self._reading.cancel()
+        if self.process.stdout is not None and self._reading is None:
+            self.process.stdout.close()
+
+    def _tell(self, command: Mapping[str, Any]) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(command).encode() + b"\n")
+            self.process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            self.ended.set()
+
+    async def _ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        async with self._asking:
+            self._tell(command)
+            answer = asyncio.create_task(self._answers.get())
+            over = asyncio.create_task(self.ended.wait())
+            await asyncio.wait({answer, over}, return_when=asyncio.FIRST_COMPLETED)
+            over.cancel()
+            if not answer.done():
+                answer.cancel()
+                raise RunError("the process that starts the nodes ended; its own words are above")
+            return answer.result()
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        reader = asyncio.StreamReader(limit=1 << 26)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self.process.stdout)
+        try:
+            while line := await reader.readline():
+                answer = json.loads(line)
+                if "exited" in answer:
+                    self._on_exit(Forked(**answer["exited"]))
+                else:
+                    self._answers.put_nowait(answer)
+        finally:
+            self.ended.set()
+            transport.close()
+
+
+def log_tail(directory: Path, node: NodeId, lines: int = 3) -> str:
+    """The last lines of a node's log, for an error message."""
+    path = directory / "logs" / f"{node:03d}.log"
+    text = path.read_text(errors="replace").strip().splitlines() if path.is_file() else []
+    return " | ".join(text[-lines:])

@@ -1,0 +1,233 @@
+"""The fork server: a process that has torch and the data loaded and forks every node from itself.
+
+`python -m netdfl.worlds.forkserver` reads one JSON command per line and answers in the same way:
+
+    {"plan": {...}}                      -> {"ready": {"gpus": 0, ...}} or {"error": "...", "code": 2}
+    {"spawn": {"nodes": [3], ...}}       -> {"spawned": {"nodes": [3], "pid": 4711}}
+    {"kill": pid}
+    {"end": null}
+    (a child ends)                       -> {"exited": {"pid": 4711, "code": 0, "signal": null}}
+
+The end of its input ends it and all its children, so a dead supervisor leaves no orphans. Children that
+lose their supervisor write down what they know and end by themselves: they get a moment for that, unless the input
+ended with `end`. They ask the kernel to be killed should the fork server die. It never imports grpc (a fork after
+grpc was used hangs) and never touches CUDA (GPUs are counted in a child that is thrown away).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.files import open_append
+from netdfl.core.orphans import die_with_parent, follow_parent
+
+if TYPE_CHECKING:
+    from netdfl.host.blueprint import Blueprint
+    from netdfl.host.plan import Command, Plan
+
+LEAVE_S = 2.0
+"""How long nodes may take to write down what they know once their supervisor has died."""
+
+
+def main() -> None:
+    """Serve commands until the input ends."""
+    from netdfl.worlds import preload
+
+    follow_parent()
+    preload.warm()
+    follow_parent(0)  # from now on, the end of the input says that the supervisor died
+    _Forks().serve()
+
+
+class _Forks:
+    """The state of the process: its plan, and its children."""
+
+    def __init__(self) -> None:
+        """Watch the input and the children."""
+        self.loaded: tuple[Blueprint, Plan] | None = None
+        self.children: set[int] = set()
+        self.ended = False
+        self.wake_r, self.wake_w = os.pipe()
+        os.set_blocking(self.wake_w, False)
+        os.set_blocking(self.wake_r, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.wake_w, warn_on_full_buffer=False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def serve(self) -> None:
+        """Answer commands and report ends of children, until the input ends."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(0, selectors.EVENT_READ)
+            selector.register(self.wake_r, selectors.EVENT_READ)
+            lines = _Lines()
+            while not lines.ended:
+                ready = {key.fd for key, _ in selector.select()}
+                if self.wake_r in ready:
+                    with suppress(BlockingIOError):
+                        os.read(self.wake_r, 4096)
+                    self.reap()
+                if 0 in ready:
+                    for command in lines.read():
+                        self.obey(command)
+        if not self.ended:
+            self.let_leave()
+        self.kill_all()
+
+    def obey(self, command: dict[str, Any]) -> None:
+        """Carry out one command."""
+        from netdfl.host.plan import Command, Plan, read
+
+        if "plan" in command:
+            self.make_plan(read(Plan, command["plan"]))
+        elif "spawn" in command:
+            self.spawn(read(Command, command["spawn"]))
+        elif "end" in command:
+            self.ended = True
+        elif "kill" in command and command["kill"] in self.children:
+            os.kill(command["kill"], signal.SIGKILL)
+
+    def make_plan(self, plan: Plan) -> None:
+        """Load what all nodes share, once."""
+        try:
+            blueprint = plan.blueprint()
+        except InputError as error:
+            return say({"error": str(error), "code": 2})
+        except NetdflError as error:
+            return say({"error": str(error), "code": 4})
+        self.loaded = blueprint, plan
+        gc.collect()
+        gc.freeze()
+        problem = blueprint.problem
+        say({"ready": {"gpus": count_gpus(), "dim": problem.dim, "partition": problem.partition()}})
+
+    def spawn(self, command: Command) -> None:
+        """Fork a process for the nodes of `command`."""
+        sys.stdout.flush()
+        me = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self.become(command, me)
+        self.children.add(pid)
+        say({"spawned": {"nodes": command.nodes, "pid": pid}})
+
+    def become(self, command: Command, parent: int) -> NoReturn:
+        """In the child of `parent`: leave the fork server's terminal and pipes, run the nodes, exit."""
+        code = 1
+        try:
+            assert self.loaded is not None
+            blueprint, plan = self.loaded
+            die_with_parent(parent)
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            name = "-".join(f"{n:03d}" if n >= 0 else "evaluator" for n in command.nodes[:2])
+            redirect(Path(plan.directory) / "logs" / f"{name}.log")
+            os.close(self.wake_r)
+            os.close(self.wake_w)
+            if command.namespace is not None:
+                from netdfl.packets.netns import enter
+
+                enter(command.namespace)
+            from netdfl.host.process import run_process
+
+            code = run_process(blueprint, plan, command)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def reap(self) -> None:
+        """Report children that ended."""
+        while self.children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.children.discard(pid)
+            code = os.waitstatus_to_exitcode(status)
+            name = signal.Signals(-code).name if code < 0 else None
+            say({"exited": {"pid": pid, "code": max(code, 0), "signal": name}})
+
+    def let_leave(self) -> None:
+        """Wait until the children have ended, or a moment."""
+        until = time.monotonic() + LEAVE_S
+        while self.children and time.monotonic() < until:
+            time.sleep(0.05)
+            self.reap()
+
+    def kill_all(self) -> None:
+        """End every child."""
+        for pid in self.children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class _Lines:
+    """Whole lines of JSON from standard input."""
+
+    def __init__(self) -> None:
+        self.rest, self.ended = b"", False
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        data = os.read(0, 1 << 16)
+        self.ended = not data
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        yield from (json.loads(line) for line in lines)
+
+
+def say(answer: dict[str, Any]) -> None:
+    """Write one line to the supervisor; if it is gone, end as the input's end would."""
+    with suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def redirect(log: Path) -> None:
+    """Send the process's output to `log` and close its input."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    fd = open_append(log)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+    os.close(null)
+
+
+def count_gpus() -> int:
+    """The GPUs of this machine, counted by a child, so that this process never touches CUDA."""
+    import torch
+
+    if not torch.backends.cuda.is_built():
+        return 0
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(write, bytes([min(torch.cuda.device_count(), 255)]))
+        os._exit(0)
+    os.close(write)
+    count = os.read(read, 1)
+    os.close(read)
+    os.waitpid(pid, 0)
+    return count[0] if count else 0
+
+
+if __name__ == "__main__":
+    main()

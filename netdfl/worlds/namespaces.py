@@ -1,0 +1,82 @@
+"""The `namespaces` world: local processes with a network namespace each, and links below TCP.
+
+Messages between nodes cross the emulated network and nothing else does: orders and reports go through a socket in the
+run directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from netdfl.core.control import Life, Order
+from netdfl.core.types import NodeId
+from netdfl.packets.network import PacketNetwork
+from netdfl.packets.watched import Watched
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.model.world import NamespacesOptions
+from netdfl.worlds.base import Figures, Found, News, Setting
+from netdfl.worlds.processes import Place, ProcessesWorld
+
+T = TypeVar("T")
+
+
+class NamespacesWorld:
+    """One fleet of processes, each in a network namespace of its own."""
+
+    def __init__(self, setting: Setting) -> None:
+        """The packet process begins to make the network at once."""
+        run, scenario = setting.directory.path, setting.scenario
+        self._folder = os.open(run, os.O_PATH | os.O_CLOEXEC)
+        self._socket = run / "control.sock"
+        listen = f"unix:/proc/{os.getpid()}/fd/{self._folder}/control.sock"  # a socket's path may be 107 bytes long
+        self._processes = ProcessesWorld(setting, listen=listen, place=self._place)
+        self.clock = self._processes.clock
+        source = scenario.file.parent if scenario.file else Path.cwd()
+        network = PacketNetwork(run / "scenario.yaml", source)
+        assert isinstance(scenario.world, NamespacesOptions)
+        self._packets = Watched(network, scenario, scenario.world.tcp, setting.directory)
+
+    def recorder(self, store: StoreWriter) -> StoreWriter:
+        """See `World`."""
+        return store
+
+    def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
+        """See `World`."""
+        try:
+            return self._processes.run(course, interrupt)
+        finally:
+            self._packets.close()
+            self._socket.unlink(missing_ok=True)
+            os.close(self._folder)
+
+    async def open(self, news: News) -> Found:
+        """See `World`. Raises MachineError where this machine can't have such a network."""
+        await self._packets.open(news.broke)
+        return await self._processes.open(news)
+
+    def _place(self, node: NodeId) -> Place:
+        place = self._packets.network.places[node]
+        return Place(place["namespace"], place["address"])
+
+    def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
+        """See `World`."""
+        self._processes.launch(nodes, life)
+
+    def begin(self, at_ns: int) -> int:
+        """See `World`: let packets flow, and the nodes begin, from the common start on."""
+        start_ns = self._processes.begin(at_ns)
+        self._packets.begin(start_ns)
+        return start_ns
+
+    def order(self, node: NodeId, order: Order) -> None:
+        """See `World`."""
+        self._processes.order(node, order)
+
+    async def aclose(self, grace_s: float) -> Figures:
+        """See `World`: let the nodes leave, then count the packets."""
+        await self._processes.aclose(grace_s)
+        counted = await self._packets.end()
+        return Figures(links=counted.links, missed=counted.missed)

@@ -1,0 +1,31 @@
+"""What the fork server loads before it forks, so that its children share it: everything but grpc."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import suppress
+
+MODULES = (
+    "torch",
+    "safetensors.torch",
+    "msgpack",
+    "xxhash",
+    "uvloop",
+    "google.protobuf",
+    "netdfl.host.blueprint",
+    "netdfl.host.plan",
+    "netdfl.host.judging",
+    "netdfl.algorithms.parts",
+    "netdfl.record.store",
+    "netdfl.transport.wire",
+)
+
+
+def warm() -> None:
+    """Import them; what is not installed here (uvloop on some systems) is left out."""
+    for name in MODULES:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    import torch
+
+    torch.set_num_threads(1)

@@ -1,0 +1,188 @@
+"""The `processes` world: real gRPC nodes in local processes, forked from one that has everything loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from netdfl.core.clock import RealClock
+from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Order, Report
+from netdfl.core.errors import NetdflError, RunError
+from netdfl.core.types import NodeId
+from netdfl.host.devices import spread
+from netdfl.host.plan import Command, Plan
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.transport.control import Attendee, ControlServer
+from netdfl.worlds.base import Figures, Found, News, Setting, run_in_real_time
+from netdfl.worlds.fork_client import Forked, ForkServer, log_tail
+
+T = TypeVar("T")
+LEAD_NS = 20_000_000
+"""How long after its agreement the fleet's time begins."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node's process lives: its network namespace, None: this one, and the address at which it listens."""
+
+    namespace: str | None = None
+    address: str = "127.0.0.1"
+
+
+@dataclass
+class _Group:
+    """The nodes of one process, and the life of theirs that it is."""
+
+    nodes: list[NodeId]
+    epoch: int
+
+
+class ProcessesWorld:
+    """One fleet of local processes."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        listen: str = "127.0.0.1",
+        place: Callable[[NodeId], Place] | None = None,
+        gpus: bool = True,
+    ) -> None:
+        """Prepare; nothing runs yet. Nodes attend at `listen`; with a `place`, each has a process of its own.
+
+        They have this machine's GPUs, or none, as `gpus` says.
+        """
+        self.setting, self.scenario, self.directory = setting, setting.scenario, setting.directory
+        self.clock = RealClock()
+        self.forks = setting.forkserver or ForkServer.open()
+        self._place, self._gpus = place, gpus
+        self._token = secrets.token_hex(16)
+        self._control = ControlServer(self._token, self._on_report, lambda attendee: None, listen)
+        self._attendees: dict[NodeId, Attendee] = {}
+        self._processes: dict[int, _Group] = {}
+        self._empty = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.devices: list[str] = []
+        self._closing = False
+
+    def recorder(self, store: StoreWriter) -> StoreWriter:
+        """See `World`."""
+        return store
+
+    def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
+        """See `World`."""
+        try:
+            return run_in_real_time(course, interrupt)
+        finally:
+            self.forks.close()
+
+    async def open(self, news: News) -> Found:
+        """See `World`: load what all nodes share, and start who judges their models."""
+        self.news = news
+        plan = self.plan = await self._make_plan()
+        (self.directory.path / "snapshots").mkdir(exist_ok=True)
+        loaded = await self.forks.plan(plan, self._on_exit)
+        self._do(self._watch())
+        gpus = loaded.gpus if self._gpus else 0
+        self.devices = spread(getattr(self.scenario.task, "device", "cpu"), gpus, self.scenario.num_nodes)
+        await self._spawn([EVALUATOR], Life())
+        return Found(loaded.partition)
+
+    async def _make_plan(self) -> Plan:
+        return Plan(
+            directory=str(self.directory.path),
+            scenario_directory=str(self.scenario.file.parent if self.scenario.file else "."),
+            control=await self._control.start(),
+            token=self._token,
+            run_id=secrets.token_hex(8),
+            scenario_hash=scenario_hash(self.scenario),
+        )
+
+    def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
+        """See `World`."""
+        size = getattr(self.scenario.world, "nodes_per_process", 1)
+        groups: dict[int, list[NodeId]] = {}
+        for node in nodes:
+            groups.setdefault(node // size, []).append(node)
+        self._do(self._spawn_all(list(groups.values()), life))
+
+    def begin(self, at_ns: int) -> int:
+        """See `World`."""
+        self.clock.start_ns = time.monotonic_ns() + LEAD_NS - at_ns
+        return self.clock.start_ns
+
+    def order(self, node: NodeId, order: Order) -> None:
+        """See `World`."""
+        if node in self._attendees:
+            self._attendees[node].order(order)
+
+    async def aclose(self, grace_s: float) -> Figures:
+        """See `World`."""
+        self._closing = True
+        try:
+            async with asyncio.timeout(grace_s):
+                while self._processes and not self.forks.ended.is_set():
+                    self._empty.clear()
+                    await self._empty.wait()
+        except TimeoutError:
+            pass
+        for task in self._tasks:
+            task.cancel()
+        self.forks.close()
+        await self._control.aclose()
+        return Figures(links={"layer": self.scenario.world.loss_layer})
+
+    # processes
+
+    async def _spawn_all(self, groups: Sequence[list[NodeId]], life: Life) -> None:
+        for nodes in groups:
+            await self._spawn(nodes, life)
+
+    async def _spawn(self, nodes: list[NodeId], life: Life) -> None:
+        place = self._place(nodes[0]) if self._place is not None and nodes != [EVALUATOR] else Place()
+        command = Command(
+            nodes=tuple(nodes),
+            device="cpu" if nodes == [EVALUATOR] else self.devices[nodes[0]],
+            life=life,
+            address=place.address,
+            namespace=place.namespace,
+        )
+        self._processes[await self.forks.spawn(command)] = _Group(nodes, life.epoch)
+
+    def _on_exit(self, ended: Forked) -> None:
+        group = self._processes.pop(ended.pid, None)
+        self._empty.set()
+        if group is not None:
+            for node in group.nodes:
+                words = log_tail(self.directory.path, node)
+                self.news.exited(node, Exit(group.epoch, ended.code, ended.signal, words))
+
+    async def _watch(self) -> None:
+        await self.forks.ended.wait()
+        self._empty.set()
+        if not self._closing:
+            self.news.broke(RunError("the process that started the nodes died, and the nodes with it"))
+
+    # the control plane
+
+    def _on_report(self, attendee: Attendee, report: Report) -> None:
+        node = attendee.hello.node
+        if isinstance(report, Hello):
+            self._attendees[node] = attendee
+        self.news.report(node, report)
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.news.broke(error if isinstance(error, NetdflError) else RuntimeError(repr(error)))

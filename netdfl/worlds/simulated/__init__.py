@@ -1,0 +1,1 @@
+"""The whole fleet in one process, on a virtual clock."""

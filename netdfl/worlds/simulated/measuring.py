@@ -1,0 +1,50 @@
+"""What local rounds take in a simulated run: by its model, or as measured on this machine before it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netdfl.algorithms.families import first_state
+from netdfl.core.types import NodeId
+from netdfl.host.blueprint import Blueprint
+from netdfl.record.run import RunDirectory
+from netdfl.worlds.simulated.compute import (
+    COMPUTE_FILE,
+    ComputeTime,
+    Measured,
+    record,
+    replay,
+    round_ns,
+    slow_nodes,
+    time_ns,
+)
+
+
+def compute_time(blueprint: Blueprint, directory: RunDirectory) -> ComputeTime:
+    """What local rounds take, by the scenario's model; measures first where it says so."""
+    world: Any = blueprint.scenario.world
+    streams = blueprint.streams
+    model: ComputeTime | Measured = world.compute.build(streams)
+    if isinstance(model, Measured):
+        path = directory.path / COMPUTE_FILE
+        if not path.exists():  # else this run is resumed
+            record(path, [measure(blueprint, node) for node in blueprint.node_ids])
+        model = replay(path, model.scale)
+    for node in blueprint.node_ids:
+        model(node, 0)  # what it can't tell is said before the run
+    slow = slow_nodes(streams, blueprint.scenario.nodes, **world.stragglers.model_dump()) if world.stragglers else {}
+    found = model
+    return (lambda node, round: round_ns(slow.get(node, 1.0) * found(node, round))) if slow else found
+
+
+def measure(blueprint: Blueprint, node: NodeId) -> int:
+    """What one local round of `node` takes on this machine, in nanoseconds."""
+    if node == blueprint.network.server:
+        return 0
+    algorithm, task, view = (
+        blueprint.algorithm,
+        blueprint.problem.task(node, "cpu"),
+        blueprint.view(node, 0, frozenset()),
+    )
+    state = first_state(task.initial(), algorithm, view)
+    return time_ns(lambda: state.train(algorithm, task.data(0), view))

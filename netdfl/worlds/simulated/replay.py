@@ -1,0 +1,125 @@
+"""Local rounds on disk: a simulated run that was killed is played again without training again.
+
+A checkpoint of a simulated fleet is the outcome of every local round so far, of each node, in the order in which
+it trained. Everything else a simulated run does follows from the scenario and its seed: so a resumed run begins
+at time 0, plays every message again, takes each local round from disk while there is one, and trains from there on.
+It is exact by construction, and costs the network's part of the time that was lost, not the training's. One file
+holds `checkpoint.every` local rounds of a node; what had not filled a file is trained again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from torch import Tensor
+
+from netdfl.algorithms.base import LocalRound, NodeState
+from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
+from netdfl.node.checkpoint import load_state, save_state
+from netdfl.training.base import LocalData, Task, Update
+from netdfl.training.step_requests import StepRequests, alone
+from netdfl.worlds.simulated.training import VirtualWorker
+
+T = TypeVar("T")
+
+
+class Trained(NamedTuple):
+    """What a local round leaves, beside what was known before it."""
+
+    start: Any
+    local: Any
+    x: Tensor
+    extras: dict[str, Tensor]
+    loss: float
+    last_loss: float
+
+
+class Memory:
+    """The local rounds of one node: those on disk are read, later ones are written, `every` to a file."""
+
+    def __init__(self, folder: Path, node: NodeId, every: int) -> None:
+        """Keep the rounds of `node` below `folder`."""
+        self.folder, self.node, self.every = folder, node, every
+        self.num_read = 0
+        self._number = 0
+        self._read: list[Trained] = []
+        self._fresh: list[Trained] = []
+
+    def solve(self, round: LocalRound, task: Task) -> StepRequests[tuple[NodeState, Update]]:
+        """The next local round: from disk, or as `round` says. Raises RunError for a full disk."""
+        number, self._number = self._number, self._number + 1
+        if number % self.every == 0:
+            self._read = self._load(number // self.every, round.state)
+        if self._read:
+            self.num_read += 1
+            return _recalled(self._read[number % self.every], round.state, task)
+        after, update = yield from round.solve()
+        extras = dict(update.extras)
+        self._fresh.append(Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss))
+        if len(self._fresh) == self.every:
+            self._save(number // self.every)
+        return after, update
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{self.node:03d}-{number:06d}.safetensors"
+
+    def _load(self, number: int, state: NodeState) -> list[Trained]:
+        path = self._path(number)
+        if not path.exists():
+            return []
+        like = Trained(state.start, state.local, state.x, {}, 0.0, 0.0)
+        return load_state(path, [like] * self.every, remedy="delete it, and its local rounds are trained again")
+
+    def _save(self, number: int) -> None:
+        path = self._path(number)
+        try:
+            self.folder.mkdir(exist_ok=True)
+            save_state(self._fresh, path)
+        except OSError as error:
+            raise RunError(f"{path} can't be written: {error.strerror}") from error
+        self._fresh = []
+
+
+def _recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState, Update]:
+    task.last_loss = trained.last_loss  # type: ignore[misc]
+    after = state._replace(start=trained.start, local=trained.local)
+    return after, Update(state.x, trained.x, trained.extras, trained.loss)
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A local round that goes through a `Memory`; see `LocalRound`."""
+
+    memory: Memory
+    round: LocalRound
+    task: Task
+
+    @property
+    def data(self) -> LocalData:
+        """What the round trains on."""
+        return self.round.data
+
+    def __call__(self) -> tuple[NodeState, Update]:
+        """From disk, or computed by itself."""
+        return alone(self.solve())
+
+    def solve(self) -> StepRequests[tuple[NodeState, Update]]:
+        """From disk, or with its steps asked for."""
+        return self.memory.solve(self.round, self.task)
+
+
+class RememberingWorker(VirtualWorker):
+    """A worker in virtual time whose local rounds go through a `Memory`."""
+
+    memory: Memory
+    task: Callable[[], Task]
+
+    async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
+        """As `VirtualWorker.run`."""
+        if isinstance(function, LocalRound):
+            return await super().run(what, Remembered(self.memory, function, self.task()))  # type: ignore[arg-type]
+        return await super().run(what, function, *args)

@@ -1,0 +1,154 @@
+"""One place in a simulated fleet, and the nodes that live in it one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from netdfl.core.control import Exit, Hello, Life, Order, Report, Start, Stop
+from netdfl.core.errors import TrainingError
+from netdfl.core.types import NodeId, Role
+from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.kept import InMemory
+from netdfl.host.models import InOneProcess, Snapshot
+from netdfl.host.node import NodeHost, Parts, most_kept
+from netdfl.links.schedule.returns import keeps_state
+from netdfl.record.event_log import LoggingRecorder
+from netdfl.record.run import CHECKPOINTS, RunDirectory
+from netdfl.record.store import StoreWriter
+from netdfl.transport.fabric import Fabric
+from netdfl.transport.simulated import SimulatedTransport
+from netdfl.worlds.base import News
+from netdfl.worlds.simulated.compute import ComputeTime
+from netdfl.worlds.simulated.ledger import SimulatedLedger
+from netdfl.worlds.simulated.loop import VirtualClock
+from netdfl.worlds.simulated.replay import Memory, RememberingWorker
+from netdfl.worlds.simulated.training import Training, VirtualWorker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What all places of a simulated fleet share. `models` holds what is to be judged, by name."""
+
+    blueprint: Blueprint
+    directory: RunDirectory
+    clock: VirtualClock
+    fabric: Fabric
+    training: Training
+    compute: ComputeTime
+    recorder: LoggingRecorder
+    store: StoreWriter
+    models: dict[str, Snapshot]
+    news: News
+
+
+class Resident:
+    """A node's lives share its ledger, its end of the fabric and its pace."""
+
+    def __init__(self, around: Surroundings, node: NodeId) -> None:
+        """Prepare the place; nobody lives in it yet."""
+        self.id, self._around, self._blueprint = node, around, around.blueprint
+        self.ledger = SimulatedLedger(node, around.clock, around.recorder)
+        transport = SimulatedTransport(around.fabric, node, self.ledger)
+        self.parts = Parts(
+            clock=around.clock,
+            device=device_of(around.blueprint),
+            transport=transport,
+            outgoing=Outgoing(transport, around.clock, keep=most_kept(around.blueprint)),
+            ledger=self.ledger,
+            worker=self._make_worker(),
+            recorder=around.recorder,
+            journal=around.store,
+            kept=InMemory(returns=keeps_state(around.blueprint.schedule, node)),
+            models=InOneProcess(around.directory.path, node, around.models, self._report),
+            report=self._report,
+            elsewhere=around.fabric.change,
+            at_once=True,
+        )
+        self.ended = True
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _make_worker(self) -> VirtualWorker:
+        around, every = self._around, self._blueprint.scenario.checkpoint.every
+        worker: VirtualWorker
+        if every is None:
+            worker = VirtualWorker(self.id, around.training, around.compute)
+        else:
+            remembering = RememberingWorker(self.id, around.training, around.compute)
+            remembering.memory = Memory(around.directory.path / CHECKPOINTS, self.id, every)
+            remembering.task = lambda: self.host.node.task
+            worker = remembering
+        worker.round = lambda: self.host.node.round
+        return worker
+
+    def live(self, life: Life) -> None:
+        """Begin a life: attend."""
+        self.host = NodeHost(self._blueprint, self.id, life, self.parts, self._crash)
+        self.ended = False
+        role = Role.SERVER if self.id == self._blueprint.network.server else Role.CLIENT
+        self._report(Hello(node=self.id, role=role.value, epoch=life.epoch))
+
+    def order(self, order: Order) -> None:
+        """Carry out an order; the dead heed none."""
+        if self.ended:
+            return
+        if isinstance(order, Stop):
+            self.end()
+            return
+        if isinstance(order, Start):
+            for work in (self._live, *self.host.beside()):
+                self._do(work)
+        self.host.obey(order)
+
+    def end(self) -> None:
+        """This life is over."""
+        self.ended = True
+        self.host.fall_silent()
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def cleared(self) -> None:
+        """Return once nothing of it runs any more."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _do(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.get_running_loop().create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._around.news.broke(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    async def _live(self) -> None:
+        try:
+            await self.host.live()
+        except TrainingError as error:
+            code = self.host.fail(error)
+            self._leave()
+            self._around.news.exited(self.id, Exit(self.host.life.epoch, code))
+
+    def _crash(self) -> None:
+        """The schedule has this life end now."""
+        self._leave()
+        if self.host.crash is not None:
+            self._report(self.host.crash)
+
+    def _leave(self) -> None:
+        self.host.progress()
+        self.end()
+        self._around.fabric.detach(self.id)
+
+    def _report(self, report: Report) -> None:
+        self._around.news.report(self.id, report)
+
+
+def device_of(blueprint: Blueprint) -> str:
+    """Where vectors live: on the CPU unless the scenario names a GPU."""
+    device: str = getattr(blueprint.scenario.task, "device", "cpu")
+    return device if device.startswith("cuda") else "cpu"

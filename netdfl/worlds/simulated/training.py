@@ -1,0 +1,114 @@
+"""Local rounds in virtual time: each ends at its modelled time, and is computed when the first is due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from netdfl.core.clock import Clock, Timer
+from netdfl.core.types import NodeId
+from netdfl.node.worker import settle
+from netdfl.training.service import CallOutcome, one_by_one
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Job:
+    """One local round: `work` gives `outcome`, a result or the error that ended it."""
+
+    node: NodeId
+    work: Callable[[], Any]
+    due_ns: int
+    done: asyncio.Future[Any]
+    timer: Timer
+    outcome: CallOutcome | None = None
+    paused_ns: int | None = field(default=None)
+
+
+Trainer = Callable[[Sequence[Callable[[], Any]]], Sequence[CallOutcome]]
+"""Computes the works of a batch, and gives the outcome of each."""
+
+
+class Training:
+    """All local rounds under way in a fleet, at most one per node."""
+
+    def __init__(self, clock: Clock, trainer: Trainer = one_by_one) -> None:
+        """Compute by `trainer`, in batches of whatever was submitted by the first due time."""
+        self._clock, self._trainer = clock, trainer
+        self._jobs: dict[NodeId, Job] = {}
+
+    async def run(self, node: NodeId, round: int, takes_ns: int, work: Callable[[], T]) -> T:
+        """Return what `work` gives, `takes_ns` from now."""
+        due_ns = self._clock.now_ns() + takes_ns
+        name = ("train", node, round)
+        timer = self._clock.call_at(due_ns, name, partial(self._due, node))
+        job = Job(node, work, due_ns, asyncio.get_running_loop().create_future(), timer)
+        self._jobs[node] = job
+        try:
+            result: T = await job.done
+            return result
+        finally:
+            job.timer.cancel()
+            if self._jobs.get(node) is job:
+                del self._jobs[node]
+
+    def pause(self, node: NodeId) -> None:
+        """Let the node's local round stand still."""
+        job = self._jobs.get(node)
+        if job is not None and job.paused_ns is None and not job.done.done():
+            job.paused_ns = self._clock.now_ns()
+            job.timer.cancel()
+
+    def resume(self, node: NodeId) -> None:
+        """Let the node's local round go on; it ends later by the pause."""
+        job = self._jobs.get(node)
+        if job is not None and job.paused_ns is not None:
+            now = self._clock.now_ns()
+            job.due_ns += now - job.paused_ns
+            job.paused_ns = None
+            job.timer = self._clock.call_at(job.due_ns, ("train", node, -1), partial(self._due, node))
+
+    def _due(self, node: NodeId) -> None:
+        job = self._jobs[node]
+        if job.outcome is None:
+            batch = [each for each in self._jobs.values() if each.outcome is None]
+            outcomes = self._trainer([each.work for each in batch])
+            for each, outcome in zip(batch, outcomes, strict=True):
+                each.outcome = outcome
+        assert job.outcome is not None
+        settle(job.done, *job.outcome)
+
+
+class VirtualWorker:
+    """A node's maths in virtual time: local rounds take what the model says, all else no time. A `PacedWorker`."""
+
+    def __init__(self, node: NodeId, training: Training, time_ns: Callable[[NodeId, int], int]) -> None:
+        """Train by `training`; `time_ns(node, round)` says what a local round takes."""
+        self.node, self.training, self.time_ns = node, training, time_ns
+        self.factor = 1.0
+        self.round: Callable[[], int] = lambda: 0
+
+    async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
+        """Run `function(*args)`: at once, or, if it is `train`, at the end of its modelled time."""
+        if what != "train":
+            return function(*args)
+        round_ = self.round()
+        takes_ns = round(self.factor * self.time_ns(self.node, round_))
+        work = partial(function, *args) if args else function
+        return await self.training.run(self.node, round_, takes_ns, work)
+
+    def spare(self, numel: int) -> bool:
+        """Always inline: it takes no virtual time."""
+        return True
+
+    def pause(self) -> None:
+        """Let its local round stand still."""
+        self.training.pause(self.node)
+
+    def resume(self) -> None:
+        """Let its local round go on; it ends later by the pause."""
+        self.training.resume(self.node)

@@ -1,0 +1,197 @@
+"""The `simulated` world: the whole fleet in one process on a virtual clock, exact and repeatable bit for bit."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import torch
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.control import EVALUATOR, Evaluate, Evaluated, Hello, Life, Order, Peers
+from netdfl.core.interrupts import interruptible
+from netdfl.core.loops import outside_loops
+from netdfl.core.malloc import freed_kept
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.account import Account, stack_of
+from netdfl.diagnosis.outgoing import SentKey
+from netdfl.host.blueprint import Blueprint
+from netdfl.host.devices import spread
+from netdfl.host.injection import FaultInjection
+from netdfl.host.judging import judge
+from netdfl.host.models import Snapshot
+from netdfl.links.channel import Links
+from netdfl.links.rules.tcp import default_table
+from netdfl.node.ledger import MessageKey
+from netdfl.record.event_log import EventLog, LoggingRecorder
+from netdfl.record.store import StoreWriter
+from netdfl.training.service import Service
+from netdfl.transport.fabric import Fabric
+from netdfl.worlds.base import Figures, Found, Looker, News, Setting
+from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
+from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
+from netdfl.worlds.simulated.measuring import compute_time
+from netdfl.worlds.simulated.resident import Resident, Surroundings
+from netdfl.worlds.simulated.training import Training
+
+T = TypeVar("T")
+
+
+class SimulatedWorld:
+    """One fleet's virtual world."""
+
+    def __init__(self, setting: Setting) -> None:
+        """Prepare; nothing is built yet. Raises MachineError where the scenario wants a GPU that is not there."""
+        scenario = setting.scenario
+        if setting.forkserver is not None:
+            setting.forkserver.close()
+        spread(getattr(scenario.task, "device", "cpu"), torch.cuda.device_count(), 1)
+        self.scenario, self.directory, self._keep_log = scenario, setting.directory, setting.keep_log
+        self.streams = Streams(scenario.seed)
+        self.loop = VirtualLoop(self.streams.integer("ties"))
+        self.clock = VirtualClock(self.loop)
+        self.residents: dict[NodeId, Resident] = {}
+        self._models: dict[str, Snapshot] = {}
+        self._stack = ExitStack()
+
+    def recorder(self, store: StoreWriter) -> LoggingRecorder:
+        """See `World`: every row goes past the event log."""
+        lines = None
+        if self._keep_log is not None:
+            lines = self._stack.enter_context(self._keep_log.open("w", encoding="utf-8"))
+        self.store, self.log = store, EventLog(self.clock, self.streams.integer("ties"), lines)
+        self._recorder = LoggingRecorder(store, self.log)
+        return self._recorder
+
+    def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
+        """See `World`."""
+
+        def run() -> T:
+            with (
+                self._stack,
+                exact_arithmetic(),
+                rare_collections(),
+                freed_kept(),
+                interruptible(interrupt),
+                asyncio.Runner(loop_factory=lambda: self.loop) as runner,
+            ):
+                return runner.run(course())
+
+        return outside_loops(run)
+
+    # the course of a run
+
+    async def open(self, news: News) -> Found:
+        """See `World`: build what all nodes share."""
+        blueprint = self.blueprint = Blueprint.of(self.scenario)
+        self.news = news
+        packets = self.scenario.world.loss_layer == "packet"
+        compute = compute_time(blueprint, self.directory)
+        links = Links(blueprint.links, self.streams, blueprint.schedule, default_table() if packets else None)
+        scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
+        self.fabric = Fabric(self.clock, self.streams.integer("ties"), links, changing=bool(scheduled))
+        self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
+        self.service = Service(getattr(self.scenario.task, "batching", "exact"))
+        around = Surroundings(
+            blueprint=blueprint,
+            directory=self.directory,
+            clock=self.clock,
+            fabric=self.fabric,
+            training=Training(self.clock, self.service.compute),
+            compute=compute,
+            recorder=self._recorder,
+            store=self.store,
+            models=self._models,
+            news=news,
+        )
+        self.residents = {node: Resident(around, node) for node in blueprint.node_ids}
+        news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
+        return Found(partition=blueprint.problem.partition())
+
+    def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
+        """See `World`."""
+        for node in nodes:
+            self.residents[node].live(life)
+
+    def begin(self, at_ns: int) -> int:
+        """See `World`: virtual time stands still until something waits."""
+        self._changes.begin()
+        return time.monotonic_ns()
+
+    def order(self, node: NodeId, order: Order) -> None:
+        """See `World`; this process judges models itself."""
+        if node != EVALUATOR:
+            if not isinstance(order, Peers):  # the fabric knows where everybody is
+                self.residents[node].order(order)
+        elif isinstance(order, Evaluate):
+            models = {each: self._models.pop(name) for each, name in order.paths.items()}
+            read = {each: (lambda model=model: model) for each, model in models.items()}
+            self.news.report(EVALUATOR, Evaluated(order.round, judge(self.blueprint, read)))
+
+    async def aclose(self, grace_s: float) -> Figures:
+        """See `World`: settle what is in flight."""
+        self.loop.source = NoSource()
+        for resident in self.residents.values():
+            await resident.cleared()
+        if self.residents:
+            self.service.close()
+            self.fabric.leave(*self.residents)
+            for resident in self.residents.values():
+                resident.host.progress()
+            self.store.event(self.loop.now_ns, None, 0, "training", **self.service.summary())
+        packets = self.scenario.world.loss_layer == "packet"
+        return Figures(
+            links={"layer": self.scenario.world.loss_layer} | ({"engine": "tcp model"} if packets else {}),
+            virtual_duration_s=self.loop.now_ns / NS_PER_S,
+            event_log_hash=self.log.hexdigest(),
+        )
+
+    # what is known of it
+
+    def watched_by(self, looker: Looker) -> None:
+        """See `VirtualWorld`."""
+        self.loop.source, self.loop.on_idle = _Watched(self.fabric, self.loop, looker), looker.idle
+
+    def accounts(self) -> dict[NodeId, Account]:
+        """See `VirtualWorld`: the fabric knows what is in flight."""
+        flying: defaultdict[NodeId, defaultdict[NodeId, list[tuple[MessageKey, int]]]]
+        flying = defaultdict(lambda: defaultdict(list))
+        for m, sent_ns in self.fabric.under_way():
+            flying[m.src][m.dst].append(((m.kind, m.epoch, m.round, m.step, m.attempt), sent_ns))
+        return {
+            node: resident.host.account(ended=resident.ended, flying=flying[node])
+            for node, resident in self.residents.items()
+        }
+
+    def stack(self, node: NodeId) -> str:
+        """See `VirtualWorld`."""
+        return stack_of(self.residents[node].host.gate.coroutine)
+
+    def can_send_again(self, node: NodeId, sent: SentKey) -> bool:
+        """See `VirtualWorld`."""
+        return self.residents[node].parts.outgoing.can_send_again(sent)
+
+
+class _Watched:
+    """The fabric as the loop's `Source`, with a look at the time of a look; none where nothing else is due."""
+
+    def __init__(self, fabric: Fabric, loop: VirtualLoop, looker: Looker) -> None:
+        self._fabric, self._loop, self._looker = fabric, loop, looker
+
+    def next_ns(self) -> int | None:
+        due = self._fabric.next_ns()
+        if due is None:
+            return self._looker.due_ns if self._loop.has_timers else None
+        return min(due, self._looker.due_ns)
+
+    def run(self, now_ns: int) -> None:
+        if now_ns == self._looker.due_ns:
+            self._looker.look(now_ns)
+            if self._fabric.next_ns() != now_ns:
+                return
+        self._fabric.run(now_ns)

@@ -1,0 +1,68 @@
+"""The process that starts the nodes, and those that die with their parent: ends that come too early."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from netdfl.core import orphans
+from netdfl.core.errors import RunError
+from netdfl.host.plan import Plan
+from netdfl.worlds.fork_client import ForkServer
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
+
+
+PLAN = Plan(directory="nowhere", scenario_directory=".", control="", token="", run_id="", scenario_hash="")
+
+
+class Ended(Exception):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def process() -> subprocess.Popen[bytes]:
+    """One that has ended without reading its input."""
+    process = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.wait()
+    return process
+
+
+async def test_a_fork_server_that_ended_before_the_plan_is_said_and_can_still_be_closed(
+    process: subprocess.Popen[bytes],
+) -> None:
+    its = ForkServer(process)
+    with pytest.raises(RunError, match="the process that starts the nodes ended"):
+        await its.plan(PLAN, lambda ended: None)
+    its.close()
+    assert process.stdin is not None
+    assert process.stdin.closed
+
+
+@LINUX
+@pytest.mark.parametrize(("parent", "now", "ends"), [(1, 1, False), (4711, 4711, False), (4711, 1, True)])
+def test_only_another_parent_than_the_one_that_started_it_means_its_death(
+    parent: int, now: int, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(code: int) -> None:
+        raise Ended
+
+    monkeypatch.setattr(orphans, "follow_parent", lambda: None)
+    monkeypatch.setattr(os, "getppid", lambda: now)
+    monkeypatch.setattr(os, "_exit", end)
+    if ends:
+        with pytest.raises(Ended):
+            orphans.die_with_parent(parent)
+    else:
+        orphans.die_with_parent(parent)
+
+
+@LINUX
+@pytest.mark.parametrize(("mine", "code"), [(True, 0), (False, 1)])
+def test_the_process_that_forks_cells_serves_who_started_it_alone(mine: bool, code: int) -> None:
+    parent = os.getpid() if mine else os.getppid()
+    command = [sys.executable, "-m", "netdfl.study.forks", str(parent)]
+    assert subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == code
