@@ -148,6 +148,8 @@ def crash_after_the_last_round(bench: Bench) -> None:
     assert late.result["died"] == late.result["unfinished"] == []
     assert {node for _, node, _, _ in events(late.run, "crash")} == {1, 2}
     assert [node for _, node, _, _ in events(late.run, "restart")] == [2]
+    phases = {each["node"]: each["phase"] for each in nodes_of(late.path)}
+    assert phases == {0: "finished", 1: "crashed", 2: "finished", 3: "finished"}
     assert all(rounds_played(late.run, node) == list(range(8)) for node in range(4))
 
 

@@ -10,8 +10,6 @@ from netdfl.testing.world_bench import Bench, Options
 from netdfl.testing.world_faults import kill_of_a_node
 from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
 
-pytest.importorskip("netdfl.worlds.catalog", reason="no world can be one's own yet")
-
 WORLD = TestedWorld(
     "threads",
     Options(world={"kind": "tests.worlds.threads:THREADS", "fidelity": {"relative": 100, "slack": "100s"}}),

@@ -6,14 +6,13 @@ reports are handed from loop to loop as they are.
 
 from __future__ import annotations
 
-# isort: off
 import asyncio
 import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -31,7 +30,6 @@ from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.scenario.model.world import RealOptions
 from netdfl.worlds.base import Figures, Found, News, Setting, run_in_real_time
 from netdfl.worlds.catalog import WorldEntry
-# isort: on
 
 T = TypeVar("T")
 LEAD_NS = 20_000_000
@@ -123,6 +121,7 @@ class NodeThread(threading.Thread):
 
     async def _live(self) -> int:
         self.loop, self.stopped = asyncio.get_running_loop(), asyncio.Event()
+        self.loop.set_exception_handler(but_for_cancelled)
         blueprint = Blueprint.of(self.world.scenario)
         worker = make_worker(blueprint, 1)
         endpoint = Endpoint(
@@ -179,6 +178,12 @@ class NodeThread(threading.Thread):
             self.world.loop.call_soon_threadsafe(tell, *what)
         except RuntimeError:  # the run is over
             return
+
+
+def but_for_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Calls of gRPC that end with a node's loop are no errors."""
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)
 
 
 THREADS = WorldEntry(options=RealOptions, make=ThreadsWorld, resumable=True)

@@ -72,7 +72,8 @@ class ContainersWorld:
         finally:
             if self._packets is not None:
                 self._packets.close()
-            (self._home / "control.sock").unlink(missing_ok=True)
+            for name in ("control.sock", SOCKET):
+                (self._home / name).unlink(missing_ok=True)
             os.close(self._folder)
 
     # the course of a run
