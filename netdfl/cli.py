@@ -277,7 +277,7 @@ def node(
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
 ) -> None:
-    """Run one node of a fleet that has no launcher; `netdfl collect` gathers what the nodes wrote."""
+    """Run one node of a fleet that has no supervisor; `netdfl collect` gathers what the nodes wrote."""
     from netdfl.standalone.request import make_request
     from netdfl.standalone.run import run_node
 
@@ -294,7 +294,7 @@ def collect(
     out: Annotated[Path | None, typer.Option("--out", metavar="RUN", help="The run directory to make.")] = None,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Write report.html.")] = True,
 ) -> None:
-    """Gather what nodes without a launcher wrote into one run directory, and judge it; the exit code is the verdict."""
+    """Gather what nodes without a supervisor wrote into one run, and judge it; the exit code is the verdict."""
     from netdfl.report.live import open_view
     from netdfl.standalone.collect import collect as collect_run
     from netdfl.standalone.testbed import known_of
@@ -309,7 +309,7 @@ def make_testbed(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to make.")],
     sets: Sets = [],  # noqa: B006 - typer reads it only
 ) -> None:
-    """Write a folder that runs the scenario on any Docker host, by `docker-compose up` and without a launcher."""
+    """Write a folder that runs the scenario on any Docker host, by `docker-compose up` and without a supervisor."""
     from netdfl.standalone.testbed import write_testbed
 
     print(write_testbed(load_scenario(scenario, sets, "containers"), out) / "README.md")

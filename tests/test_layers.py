@@ -26,7 +26,7 @@ def test_it_needs_no_torch(program: str) -> None:
     assert done.returncode == 0, done.stderr or "torch was imported"
 
 
-def test_the_launcher_needs_no_grpc_before_it_forks() -> None:
+def test_the_supervisor_needs_no_grpc_before_it_forks() -> None:
     code = "import sys, netdfl.worlds.fork_client, netdfl.worlds.preload\nsys.exit('grpc' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr or "grpc was imported"

@@ -1,6 +1,6 @@
 """What a node says of itself when it is probed: what it does, what it waits for, its messages by edge.
 
-Plain data that JSON holds, so that a launcher gets from another process what the simulated world
+Plain data that JSON holds, so that a supervisor gets from another process what the simulated world
 reads in its own.
 """
 

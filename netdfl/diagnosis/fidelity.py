@@ -1,6 +1,6 @@
 """How true an emulation above a real transport was: scheduled against achieved, per link, and loop lag.
 
-Nodes measure while they run and leave one event each (`fidelity`); the launcher's side reads the events
+Nodes measure while they run and leave one event each (`fidelity`); the supervisor's side reads the events
 of all nodes and judges them by the scenario's bound. Only links that delayed something are judged.
 """
 

@@ -1,4 +1,4 @@
-"""Deadlock found by the nodes themselves, with probes between them and no launcher.
+"""Deadlock found by the nodes themselves, with probes between them and no supervisor.
 
 Chandy, Misra and Haas, "Distributed Deadlock Detection" (ACM TOCS 1983), for AND waits (edge chasing)
 and for OR waits (a diffusing computation). Sans-I/O: a detector takes what comes and returns what is

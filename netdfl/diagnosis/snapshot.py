@@ -1,6 +1,6 @@
 """A fleet at one moment, as the diagnosis sees it: who waits for what, and what became of each message.
 
-Plain data, made by the simulated world from itself and by a launcher from the nodes' answers to its
+Plain data, made by the simulated world from itself and by a supervisor from the nodes' answers to its
 probes; the diagnosis reads nothing else.
 """
 

@@ -1,4 +1,4 @@
-"""The launcher's hold on the packet process: one network of namespaces, from its making to its counts."""
+"""The supervisor's hold on the packet process: one network of namespaces, from its making to its counts."""
 
 from __future__ import annotations
 

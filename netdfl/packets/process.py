@@ -8,7 +8,7 @@
     {"start_ns": 4711}                       packets flow from this moment of the monotonic clock on
     {"stop": true}                        -> {"counts": {...}}, and it ends
 
-The end of its input ends it, and with it every device and namespace that it made: so a dead launcher
+The end of its input ends it, and with it every device and namespace that it made: so a dead supervisor
 leaves nothing. It never touches what existed before it, and imports neither torch nor grpc.
 """
 
@@ -86,7 +86,7 @@ def _hurry() -> None:
 
 
 def _commands() -> Iterator[Json]:
-    """The launcher's lines; read unbuffered, so that poll sees what is left."""
+    """The supervisor's lines; read unbuffered, so that poll sees what is left."""
     rest = b""
     while data := os.read(0, 1 << 16):
         *lines, rest = (rest + data).split(b"\n")

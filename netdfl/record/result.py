@@ -1,4 +1,4 @@
-"""`result.json`: what a run came to, computed from its store and from what the launcher knows."""
+"""`result.json`: what a run came to, computed from its store and from what the supervisor knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run directory: made by the launcher, opened by whoever reads what happened."""
+"""The run directory: made by the supervisor, opened by whoever reads what happened."""
 
 from __future__ import annotations
 

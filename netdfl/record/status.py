@@ -1,4 +1,4 @@
-"""What the launcher knows of a fleet while it runs: shown on the terminal and written to `fleet.json`."""
+"""What the supervisor knows of a fleet while it runs: shown on the terminal and written to `fleet.json`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EvaluationStatus:
 
 @dataclass(slots=True)
 class FleetStatus:
-    """The whole fleet. The launcher keeps it up to date; views and `fleet.json` read it."""
+    """The whole fleet. The supervisor keeps it up to date; views and `fleet.json` read it."""
 
     scenario: str
     world: str

@@ -27,7 +27,7 @@ MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
 class RunView(Protocol):
-    """What the launcher shows a run through. Entered for the time of the run."""
+    """What the supervisor shows a run through. Entered for the time of the run."""
 
     def __enter__(self) -> Self: ...
 

@@ -1,4 +1,4 @@
-"""Why a fleet without a launcher stood still: each node keeps two accounts of itself, read once all are at hand."""
+"""Why a fleet without a supervisor stood still: each node keeps two accounts of itself, read once all are at hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`netdfl collect`: what the nodes of a fleet without a launcher wrote becomes one run, judged like any other.
+"""`netdfl collect`: what the nodes of a fleet without a supervisor wrote becomes one run, judged like any other.
 
 Nothing is changed where it lies. Models are read one after the other, so never more than two are in memory.
 """
@@ -276,7 +276,7 @@ def _unfinished(blueprint: Blueprint, parts: Mapping[NodeId, Part]) -> list[str]
 def _describe(
     blueprint: Blueprint, directory: RunDirectory, parts: Mapping[NodeId, Part], found: Run, duration_s: float
 ) -> None:
-    """Write what the launcher writes beside the store: `fleet.json`, `partition.json`, `events.jsonl`."""
+    """Write what the supervisor writes beside the store: `fleet.json`, `partition.json`, `events.jsonl`."""
     scenario = blueprint.scenario
     ((nbytes,),) = found.rows("SELECT coalesce(sum(nbytes), 0)::BIGINT FROM messages")
     status = FleetStatus(

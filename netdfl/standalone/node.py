@@ -74,7 +74,9 @@ def say_what_is_missing(blueprint: Blueprint) -> None:
     if scenario.world.loss_layer == "packet" and (scenario.links or scenario.events):
         print("links act on packets: this process applies none, something below it must", file=sys.stderr)
     if scenario.wait.on_stall == "resend":
-        print("only a launcher knows which message was lost: wait.on_stall: resend does nothing here", file=sys.stderr)
+        print(
+            "only a supervisor knows which message was lost: wait.on_stall: resend does nothing here", file=sys.stderr
+        )
 
 
 async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory, worker: ThreadWorker) -> int:

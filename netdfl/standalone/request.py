@@ -1,4 +1,4 @@
-"""`netdfl node`: one node of a fleet that has no launcher, on any machine.
+"""`netdfl node`: one node of a fleet that has no supervisor, on any machine.
 
 Nothing here imports torch or grpc; what does is imported once the input is known to be sound.
 """

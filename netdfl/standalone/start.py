@@ -1,4 +1,4 @@
-"""How a node without a launcher begins: which run and which life of the node this is, and when the fleet starts.
+"""How a node without a supervisor begins: which run and which life of the node this is, and when the fleet starts.
 
 The node with the lowest number draws the run and its start, once all have said that they are ready. A node
 that lives again asks whoever answers.

@@ -15,7 +15,7 @@ from netdfl.scenario.model.schema import Scenario
 def options_of(scenario: Scenario, *, launched: bool = True) -> Options:
     """Which settings `scenario` could be given that it does not have; each is tried once, when it is asked for.
 
-    Only a launcher (`launched`) knows what was lost, and acts on any stall.
+    Only a supervisor (`launched`) knows what was lost, and acts on any stall.
     """
     plain = to_plain(scenario)
     text, folder = json.dumps(plain), "." if scenario.file is None else scenario.file.parent

@@ -1,4 +1,4 @@
-"""The control plane: one stream between the launcher and each node, apart from the data plane.
+"""The control plane: one stream between the supervisor and each node, apart from the data plane.
 
 Reports go up, orders come down, both in order. Nothing reconnects: the end of the
 stream is the news, because it says that the other side's process is gone.
@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 
 class Attendee:
-    """One node, as the launcher sees it. `hello` is its first report."""
+    """One node, as the supervisor sees it. `hello` is its first report."""
 
     def __init__(self, hello: Hello) -> None:
         """Begin with nothing to say."""
@@ -51,7 +51,7 @@ class Attendee:
 
 
 class ControlServer:
-    """The launcher's side.
+    """The supervisor's side.
 
     `on_report` gets every report of a node, its hello first; `on_lost` is called once when a node's
     stream ends, for whatever reason. Both run on the event loop and must not block.
@@ -84,7 +84,7 @@ class ControlServer:
             port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise MachineError(
-                f"the launcher can't listen on {self._host}; is that an address of this machine?"
+                f"the supervisor can't listen on {self._host}; is that an address of this machine?"
             ) from error
         await self._server.start()
         return address if address == self._host else f"{self._host}:{port}"
@@ -109,7 +109,7 @@ class ControlServer:
         first = await anext(aiter(reports), None)  # read first: a client that still writes hears no reason
         token = dict(context.invocation_metadata() or ()).get(_TOKEN, "")
         if not hmac.compare_digest(str(token).encode(), self._token.encode()):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not this launcher's")
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not this supervisor's")
         if not isinstance(first, Hello) or first.protocol_version != PROTOCOL_VERSION:
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -143,13 +143,13 @@ class ControlClient:
         on_order: Callable[[Order], None],
         on_lost: Callable[[str], None],
     ) -> ControlClient:
-        """Attend at the launcher's `address`.
+        """Attend at the supervisor's `address`.
 
         `on_order` gets every order; `on_lost` is called once, with the reason, if the stream ends
         before `aclose`. Both run on the event loop and must not block.
 
         Raises:
-            TransportError: nobody listens there, or the launcher refuses this node; says which.
+            TransportError: nobody listens there, or the supervisor refuses this node; says which.
         """
         channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
         attend = channel.stream_stream(f"/{_SERVICE}/Attend", encode_report, decode_order)
@@ -161,7 +161,7 @@ class ControlClient:
         if not welcomed:
             details = await call.details()
             await channel.close()
-            raise TransportError(f"node {hello.node} can't attend at the launcher {address}: {details}")
+            raise TransportError(f"node {hello.node} can't attend at the supervisor {address}: {details}")
         return cls(channel, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:
@@ -169,7 +169,7 @@ class ControlClient:
         self._reports.put_nowait(report)
 
     async def aclose(self) -> None:
-        """Send what is queued, and leave when the launcher has read it (or after a second)."""
+        """Send what is queued, and leave when the supervisor has read it (or after a second)."""
         self._on_lost = _ignore
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
@@ -183,12 +183,12 @@ class ControlClient:
         await self._channel.close()
 
     async def _read(self, on_order: Callable[[Order], None]) -> None:
-        reason = "the launcher ended the stream"
+        reason = "the supervisor ended the stream"
         try:
             async for order in self._call:
                 on_order(order)
         except grpc.aio.AioRpcError as error:
-            reason = f"the launcher is gone: {error.details()}"
+            reason = f"the supervisor is gone: {error.details()}"
         finally:
             self._on_lost(reason)
 

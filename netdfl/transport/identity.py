@@ -15,7 +15,7 @@ MOST_LETTERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A node of one run. `run_id` is 8 bytes that the launcher draws; `epoch` counts restarts."""
+    """A node of one run. `run_id` is 8 bytes that the supervisor draws; `epoch` counts restarts."""
 
     node: NodeId
     epoch: int

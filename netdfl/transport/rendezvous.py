@@ -1,4 +1,4 @@
-"""How nodes without a launcher meet: beside its data plane, each answers how far it is, and asks the others.
+"""How nodes without a supervisor meet: beside its data plane, each answers how far it is, and asks the others.
 
 Machines share no clock. Who asks learns the fleet's time at the callee and takes it for that of the middle
 between question and answer; so two nodes differ by half of the fastest round trip at most.

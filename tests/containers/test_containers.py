@@ -15,7 +15,7 @@ import pytest
 
 from netdfl.scenario.load import loads
 from netdfl.worlds.containers.image import image_for
-from netdfl.worlds.containers.world import LAUNCHER, is_alive, this_launcher
+from netdfl.worlds.containers.world import SUPERVISOR, is_alive, this_supervisor
 
 DIGITS = """
 schema: netdfl/1
@@ -66,7 +66,7 @@ def result(path: Path) -> dict[str, Any]:
 
 
 def left() -> list[str]:
-    labelled = ["--quiet", "--filter", f"label={LAUNCHER}"]
+    labelled = ["--quiet", "--filter", f"label={SUPERVISOR}"]
     return [*docker("ps", "--all", *labelled), *docker("network", "ls", *labelled)]
 
 
@@ -130,7 +130,7 @@ def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(t
     file.write_text(PACKETS)
     run = netdfl("run", file, f"--set=world.image={image}", "--out", out)
     wait_for_round(out, 2, 5, run)
-    (container,) = docker("ps", "--quiet", "--filter", f"label={LAUNCHER}", "--filter", "label=netdfl.node=2")
+    (container,) = docker("ps", "--quiet", "--filter", f"label={SUPERVISOR}", "--filter", "label=netdfl.node=2")
     docker("kill", container)
     killed_in = wait_for_round(out, 2, 0, run, phase="died")
     docker("start", container)
@@ -149,7 +149,7 @@ def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(t
     assert left() == []
 
 
-def test_what_a_killed_launcher_leaves_is_swept_by_the_next_run(digits: Path, tmp_path: Path) -> None:
+def test_what_a_killed_supervisor_leaves_is_swept_by_the_next_run(digits: Path, tmp_path: Path) -> None:
     killed = netdfl("run", digits, "--set=rounds=100000", "--out", tmp_path / "killed")
     wait_for_round(tmp_path / "killed", 0, 1, killed)
     killed.send_signal(signal.SIGKILL)
@@ -170,7 +170,7 @@ def test_ctrl_c_removes_the_containers(digits: Path, tmp_path: Path) -> None:
 
 
 def test_only_dead_launchers_of_this_machine_are_swept() -> None:
-    own = this_launcher()
+    own = this_supervisor()
     host, pid, _ = own.rsplit("/", 2)
     assert is_alive(own)
     assert is_alive(f"elsewhere/{pid}/0@0")

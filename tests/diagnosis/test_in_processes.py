@@ -64,7 +64,7 @@ def begin(out: Path, *sets: str) -> subprocess.Popen[bytes]:
 
 
 def test_a_process_that_never_goes_on_is_a_blocked_loop_and_ends_the_run(tmp_path: Path) -> None:
-    """Stop node 2 as a debugger would; its neighbors wait for it, and the launcher gets no answer any more."""
+    """Stop node 2 as a debugger would; its neighbors wait for it, and the supervisor gets no answer any more."""
     out = tmp_path / "run"
     with begin(out, "world.stopped_after=3s") as running:
         os.kill(_until(lambda: _pid_in_round(out, node=2, round=20)), signal.SIGSTOP)
@@ -73,7 +73,7 @@ def test_a_process_that_never_goes_on_is_a_blocked_loop_and_ends_the_run(tmp_pat
     assert causes(result) == [("blocked_loop", [1, 3], [2])]
 
 
-def test_nodes_whose_launcher_is_killed_write_down_what_they_know(tmp_path: Path) -> None:
+def test_nodes_whose_supervisor_is_killed_write_down_what_they_know(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with begin(out) as running:
         pids = [_until(lambda node=node: _pid_in_round(out, node, round=20)) for node in range(6)]

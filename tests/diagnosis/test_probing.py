@@ -1,4 +1,4 @@
-"""Nodes that ask each other find the planted stalls without a launcher, and leave healthy fleets alone."""
+"""Nodes that ask each other find the planted stalls without a supervisor, and leave healthy fleets alone."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_fleet_that_is_only_slow_is_left_alone(name: str, sets: tuple[str, ...
 
 
 def test_heartbeats_and_probes_do_not_hide_that_nothing_else_moves(tmp_path: Path) -> None:
-    """They go on in a deadlock: a launcher that counted them would never see the same twice."""
+    """They go on in a deadlock: a supervisor that counted them would never see the same twice."""
     beats = "failure_detector={kind: heartbeat, every: 50ms, misses: 40}"
     finished = fleet("rendezvous_ring", tmp_path / "run", beats, on="processes")
     assert [deadlock["roots"] for deadlock in finished.result["deadlocks"]] == [list(range(8))]

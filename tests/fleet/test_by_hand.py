@@ -1,4 +1,4 @@
-"""A fleet without a launcher: it gives the numbers of the other worlds, and survives what happens to its nodes."""
+"""A fleet without a supervisor: it gives the numbers of the other worlds, and survives what happens to its nodes."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ WEIRD: list[Any] = [4294967295, -1, 1e300, "'; DROP", None, [], {}, "../../x"]
 
 @pytest.fixture
 def hand(tmp_path: Path) -> Path:
-    """What two nodes without a launcher left, in a folder that is called `hand`."""
+    """What two nodes without a supervisor left, in a folder that is called `hand`."""
     folder, scenario = tmp_path / "hand", loads(SCENARIO)
     for node in range(2):
         home = folder / str(node)
@@ -257,7 +257,7 @@ def test_checkpoints_of_a_simulated_run_are_read_as_such(killed: Path, header: s
 
 @pytest.fixture
 def cut_off(tmp_path: Path) -> Path:
-    """A run of real nodes that ended with their launcher: what it left, as far as it is looked at."""
+    """A run of real nodes that ended with their supervisor: what it left, as far as it is looked at."""
     out = tmp_path / "cut-off"
     (out / "checkpoints").mkdir(parents=True)
     (out / "scenario.yaml").write_text(to_yaml(loads(SCENARIO)))

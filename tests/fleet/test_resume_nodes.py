@@ -34,7 +34,7 @@ evaluation: {every: 10}
 
 
 def killed(folder: Path, extra: str = "", *sets: str, after_round: int) -> Path:
-    """A run whose launcher was killed, and its nodes with it, once a node had begun `after_round`."""
+    """A run whose supervisor was killed, and its nodes with it, once a node had begun `after_round`."""
     file, out = folder / "scenario.yaml", folder / "run"
     file.write_text(SCENARIO + extra)
     overrides = [f"--set={each}" for each in sets]
@@ -57,7 +57,7 @@ def _rounds(out: Path) -> list[int]:
 
 
 def _await_end(pid: int) -> None:
-    """The kernel kills the nodes after the process that forked them, which is killed after the launcher."""
+    """The kernel kills the nodes after the process that forked them, which is killed after the supervisor."""
     with suppress(FileNotFoundError, ProcessLookupError):  # it may end while it is looked at
         while "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]:
             time.sleep(0.02)

@@ -12,7 +12,7 @@ from netdfl.core.errors import TransportError
 from netdfl.transport.control import Attendee, ControlClient, ControlServer
 
 
-class Launcher:
+class Supervisor:
     """Keeps what nodes report and whom it lost."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Launcher:
 
 
 class Node:
-    """Keeps what the launcher orders."""
+    """Keeps what the supervisor orders."""
 
     def __init__(self) -> None:
         self.orders: list[Order] = []
@@ -42,58 +42,58 @@ class Node:
 
 
 async def test_reports_and_orders_keep_their_order():
-    launcher, node = Launcher(), Node()
-    client = await node.attend(await launcher.server.start(), 3)
-    await until(lambda: 3 in launcher.attendees)
+    supervisor, node = Supervisor(), Node()
+    client = await node.attend(await supervisor.server.start(), 3)
+    await until(lambda: 3 in supervisor.attendees)
     for number in range(50):
         client.report(Progress(round=number))
-        launcher.attendees[3].order(Probe(number))
-    await until(lambda: len(launcher.reports) == 51 and len(node.orders) == 50)
-    assert launcher.reports[0][1].address == "here"
-    assert [report.round for _, report in launcher.reports[1:]] == list(range(50))
+        supervisor.attendees[3].order(Probe(number))
+    await until(lambda: len(supervisor.reports) == 51 and len(node.orders) == 50)
+    assert supervisor.reports[0][1].address == "here"
+    assert [report.round for _, report in supervisor.reports[1:]] == list(range(50))
     assert [order.id for order in node.orders] == list(range(50))
     await client.aclose()
-    await launcher.server.aclose()
+    await supervisor.server.aclose()
 
 
 async def test_what_is_queued_is_sent_before_leaving_and_the_end_is_noticed():
-    launcher, node = Launcher(), Node()
-    client = await node.attend(await launcher.server.start(), 3)
+    supervisor, node = Supervisor(), Node()
+    client = await node.attend(await supervisor.server.start(), 3)
     for number in range(100):
         client.report(Progress(round=number))
     client.report(Bye("done"))
     await client.aclose()
-    await until(lambda: launcher.lost == [3])
-    assert launcher.reports[-1][1].reason == "done"
-    assert len(launcher.reports) == 102
+    await until(lambda: supervisor.lost == [3])
+    assert supervisor.reports[-1][1].reason == "done"
+    assert len(supervisor.reports) == 102
     assert node.lost == []
-    await launcher.server.aclose()
+    await supervisor.server.aclose()
 
 
-async def test_a_dead_launcher_is_noticed_by_every_node():
-    launcher, nodes = Launcher(), [Node(), Node()]
-    address = await launcher.server.start()
+async def test_a_dead_supervisor_is_noticed_by_every_node():
+    supervisor, nodes = Supervisor(), [Node(), Node()]
+    address = await supervisor.server.start()
     clients = [await node.attend(address, number) for number, node in enumerate(nodes)]
-    await until(lambda: len(launcher.attendees) == 2)
-    await launcher.server.aclose()
+    await until(lambda: len(supervisor.attendees) == 2)
+    await supervisor.server.aclose()
     await until(lambda: all(node.lost for node in nodes))
-    assert all("the launcher" in node.lost[0] and len(node.lost) == 1 for node in nodes)
+    assert all("the supervisor" in node.lost[0] and len(node.lost) == 1 for node in nodes)
     await asyncio.gather(*(client.aclose() for client in clients))
-    assert sorted(launcher.lost) == [0, 1]
+    assert sorted(supervisor.lost) == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("token", "version", "words"), [("guess", 1, "token"), ("", 1, "token"), ("secret", 2, "protocol version 1")]
 )
 async def test_a_stranger_may_not_attend(token, version, words):
-    launcher = Launcher()
-    address = await launcher.server.start()
+    supervisor = Supervisor()
+    address = await supervisor.server.start()
     with pytest.raises(TransportError, match=words):
         await Node().attend(address, 3, token, version)
-    assert not launcher.reports
-    await launcher.server.aclose()
+    assert not supervisor.reports
+    await supervisor.server.aclose()
 
 
-async def test_no_launcher_is_one_clear_line():
-    with pytest.raises(TransportError, match=r"node 3 can't attend at the launcher 127\.0\.0\.1:1: "):
+async def test_no_supervisor_is_one_clear_line():
+    with pytest.raises(TransportError, match=r"node 3 can't attend at the supervisor 127\.0\.0\.1:1: "):
         await Node().attend("127.0.0.1:1", 3)

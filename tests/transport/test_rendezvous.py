@@ -1,4 +1,4 @@
-"""Nodes without a launcher: what they ask each other, whom they refuse, and how well they agree on the start."""
+"""Nodes without a supervisor: what they ask each other, whom they refuse, and how well they agree on the start."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ async def test_a_real_fleet_goes_on_beside_a_stranger() -> None:
     assert [edge for edge, _, _ in ledger.refusals] == [None, None]
 
 
-# nodes without a launcher
+# nodes without a supervisor
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ class Wait(Strict):
     probes: Deadline = Field(
         "auto",
         description="How long a node waits before it asks those it waits for, by messages, whether they wait for it "
-        "in turn: a time; none; auto is 2 s where there is no launcher to watch, else none.",
+        "in turn: a time; none; auto is 2 s where there is no supervisor to watch, else none.",
     )
     stale: int = Field(0, ge=0, description="How many rounds old a gossip message may be and still be mixed.")
 

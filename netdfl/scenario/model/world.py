@@ -104,7 +104,7 @@ class ContainersOptions(PacketOptions):
 
 
 class Oracle(Choice):
-    """The launcher tells the nodes at once who is gone; named in the result."""
+    """The supervisor tells the nodes at once who is gone; named in the result."""
 
     kind: Literal["oracle"] = "oracle"
 

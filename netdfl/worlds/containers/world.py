@@ -36,7 +36,7 @@ from netdfl.worlds.containers.image import asks_gpus, image_for
 from netdfl.worlds.processes import ProcessesWorld
 
 T = TypeVar("T")
-LAUNCHER, RUN = "netdfl.launcher", "netdfl.run"
+SUPERVISOR, RUN = "netdfl.launcher", "netdfl.run"
 
 
 class ContainersWorld:
@@ -99,7 +99,7 @@ class ContainersWorld:
             image=image,
             shared=str(self._home),
             owner=owner(),
-            labels={LAUNCHER: this_launcher(), RUN: self._project},
+            labels={SUPERVISOR: this_supervisor(), RUN: self._project},
             mounts=[path for path in self._mounts() if path.exists()],
             environment={"NETDFL_DATA": str(data_root().resolve())},
         )
@@ -197,13 +197,13 @@ class ContainersWorld:
 
 
 async def sweep(docker: Docker, note: Callable[[str], None]) -> None:
-    """Remove the containers and networks of dead launchers of this machine, and say so. Raises MachineError."""
-    listed = ["docker", "network", "ls", "--quiet", "--filter", f"label={LAUNCHER}"]
+    """Remove the containers and networks of dead supervisors of this machine, and say so. Raises MachineError."""
+    listed = ["docker", "network", "ls", "--quiet", "--filter", f"label={SUPERVISOR}"]
     ids = (await call(listed)).split()
     networks = json.loads(await call(["docker", "network", "inspect", *ids])) if ids else []
-    containers = await docker.containers(LAUNCHER)
-    left = [each["Name"].lstrip("/") for each in containers if not is_alive(each["Config"]["Labels"][LAUNCHER])]
-    nets = [each["Name"] for each in networks if not is_alive(each["Labels"][LAUNCHER])]
+    containers = await docker.containers(SUPERVISOR)
+    left = [each["Name"].lstrip("/") for each in containers if not is_alive(each["Config"]["Labels"][SUPERVISOR])]
+    nets = [each["Name"] for each in networks if not is_alive(each["Labels"][SUPERVISOR])]
     if left:
         await call(["docker", "rm", "--force", *left])
     if nets:
@@ -212,14 +212,14 @@ async def sweep(docker: Docker, note: Callable[[str], None]) -> None:
         note(f"removed what a killed run had left: {len(left)} containers, {len(nets)} networks")
 
 
-def this_launcher() -> str:
+def this_supervisor() -> str:
     """What tells this process from any other, on this machine or elsewhere, before or after it."""
     return f"{socket.gethostname()}/{os.getpid()}/{_born(os.getpid())}"
 
 
-def is_alive(launcher: str) -> bool:
-    """Whether a launcher may still live: one of another machine is none of this one's business."""
-    host, pid, born = launcher.rsplit("/", 2)
+def is_alive(supervisor: str) -> bool:
+    """Whether a supervisor may still live: one of another machine is none of this one's business."""
+    host, pid, born = supervisor.rsplit("/", 2)
     return host != socket.gethostname() or _born(int(pid)) == born
 
 
