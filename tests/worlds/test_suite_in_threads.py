@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from netdfl.testing.world_bench import Bench, Options
-from netdfl.testing.world_ends import interrupt
+from netdfl.testing.world_ends import interrupt, refuses_to_resume, resume_of_a_killed_run
 from netdfl.testing.world_faults import kill_of_a_node
 from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
 
@@ -15,6 +15,7 @@ WORLD = TestedWorld(
     "threads",
     Options(world={"kind": "tests.worlds.threads:THREADS", "fidelity": {"relative": 100, "slack": "100s"}}),
     {
+        resume_of_a_killed_run: Differs("it does not say that its runs can be resumed", refuses_to_resume),
         kill_of_a_node: Differs("a thread can't be killed from outside"),
         interrupt: Differs("gRPC prints the calls that end with the loop of a thread, where silence is asked for"),
     },

@@ -186,4 +186,4 @@ def but_for_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
         loop.default_exception_handler(context)
 
 
-THREADS = WorldEntry(options=RealOptions, make=ThreadsWorld, resumable=True)
+THREADS = WorldEntry(options=RealOptions, make=ThreadsWorld)
