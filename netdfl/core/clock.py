@@ -41,13 +41,13 @@ class Clock(Protocol):
 class RealClock:
     """The machine's monotonic clock, which all processes of one machine share."""
 
-    def __init__(self, start_ns: int = 0) -> None:
-        """Count from `start_ns`, a reading of `time.monotonic_ns()`."""
-        self.start_ns = start_ns
+    def __init__(self, start_ns: int = 0, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        """Count from `start_ns`, a reading of `monotonic_ns`."""
+        self.start_ns, self._monotonic_ns = start_ns, monotonic_ns
 
     def now_ns(self) -> int:
         """Nanoseconds since the start; negative before it."""
-        return time.monotonic_ns() - self.start_ns
+        return self._monotonic_ns() - self.start_ns
 
     async def sleep_until(self, at_ns: int) -> None:
         """Return at `at_ns`, or at once if that is past."""

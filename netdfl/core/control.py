@@ -57,10 +57,10 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Judge the models of one round, one file a node."""
+    """Judge the models of one round that these nodes handed over."""
 
     round: int
-    paths: Mapping[NodeId, str]
+    nodes: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,15 @@ class Exit:
         return self.signal or f"exit code {self.code}"
 
 
-Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | Recover
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """The supervisor's monotonic clock stood at `at_ns` when it was asked for the time `number`."""
+
+    number: int
+    at_ns: int
+
+
+Order: TypeAlias = Peers | Start | Gone | Returned | Evaluate | Stop | Probe | Recover | ClockReading
 
 
 # reports
@@ -168,10 +176,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ModelSaved:
-    """A node wrote the model of a round where the evaluator can read it."""
+    """The model of a round is where the evaluator finds it."""
 
     round: int
-    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,4 +243,28 @@ class Bye:
     reason: str
 
 
-Report: TypeAlias = Hello | Progress | ModelSaved | Happened | Broke | Crashed | Evaluated | ProbeReply | Bye
+@dataclass(frozen=True, slots=True)
+class AskClock:
+    """What does the supervisor's clock say? For a node whose machine has a clock of its own."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A part of a file of a node that shares no disk with the supervisor: `data` from byte `offset` on.
+
+    `path` is relative to the run directory. A file that `grows` may be read at any time; any other appears whole, when
+    its `last` part has come.
+    """
+
+    path: str
+    offset: int
+    data: bytes
+    grows: bool
+    last: bool = False
+
+
+Report: TypeAlias = (
+    Hello | Progress | ModelSaved | Happened | Broke | Crashed | Evaluated | ProbeReply | Bye | AskClock | FilePart
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from netdfl.core.clock import NS_PER_S, RealClock
-from netdfl.core.control import Crashed, Life, Order, Report, Start, Stop
+from netdfl.core.control import ClockReading, Crashed, Life, Order, Report, Start, Stop
 from netdfl.core.errors import NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.fidelity import EVENT
 from netdfl.diagnosis.outgoing import Outgoing
+from netdfl.host.apart import ClockOffset, Shipping
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.kept import CheckpointFile
 from netdfl.host.models import OnDisk
@@ -40,6 +42,10 @@ class Superior(Protocol):
         """Tell it."""
         ...
 
+    async def flushed(self) -> None:
+        """Return once what was reported so far is on its way: more would only wait here."""
+        ...
+
     async def dismissed(self) -> None:
         """Return when the node is needed no more."""
         ...
@@ -51,7 +57,10 @@ class Superior(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Birth:
-    """What one life of a node in real time is made from. Its server answers `services` beside messages."""
+    """What one life of a node in real time is made from. Its server answers `services` beside messages.
+
+    Where it shares no disk with its superior, its files travel; where no clock, the superior's is asked for.
+    """
 
     node: NodeId
     life: Life
@@ -60,6 +69,9 @@ class Birth:
     worker: Worker
     endpoint: Endpoint
     services: Sequence[Any] = ()
+    shares_disk: bool = True
+    shares_clock: bool = True
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
 
 
 class LivingNode:
@@ -68,13 +80,17 @@ class LivingNode:
     def __init__(self, blueprint: Blueprint, birth: Birth, superior: Superior) -> None:
         """Prepare; nothing runs yet."""
         self.blueprint, self.id, self.superior = blueprint, birth.node, superior
-        self.clock, self.crashing = RealClock(), asyncio.Event()
+        self.clock, self.crashing = RealClock(0, birth.monotonic_ns), asyncio.Event()
+        self._offset = None if birth.shares_clock else ClockOffset(superior.report, birth.monotonic_ns)
+        self._start: Start | None = None
+        self._shipping = None if birth.shares_disk else Shipping(birth.directory, superior)
         self.store = StoreWriter(birth.directory, f"{birth.node:03d}")
         ledger = NodeLedger(birth.node, self.clock, self.store)
         self.transport, self.meter = make_transport(
             blueprint, birth.endpoint, birth.node, birth.life.epoch, self.clock, ledger, birth.services
         )
-        self.models = OnDisk(birth.directory, birth.node, superior.report)
+        ship = None if self._shipping is None else self._shipping.whole
+        self.models = OnDisk(birth.directory, birth.node, superior.report, ship)
         kept = CheckpointFile(
             birth.directory,
             birth.node,
@@ -99,10 +115,25 @@ class LivingNode:
 
     def obey(self, order: Order) -> None:
         """Carry out one order; an order to stop is the superior's to heed."""
-        if isinstance(order, Start):
-            self.clock.start_ns = order.start_ns
-        if not isinstance(order, Stop):
-            self.host.obey(order)
+        match order:
+            case Stop():
+                return
+            case ClockReading():
+                assert self._offset is not None
+                self._offset.told(order)
+            case Start():
+                self._start = order
+            case _:
+                self.host.obey(order)
+        if self._start is not None and (self._offset is None or self._offset.known):
+            start, self._start = self._start, None
+            self.clock.start_ns = start.start_ns - (0 if self._offset is None else self._offset.ahead_ns)
+            self.host.obey(start)
+
+    def attend(self) -> None:
+        """The superior hears this node now: ask for its clock, where that is another."""
+        if self._offset is not None:
+            self._offset.begin()
 
     async def run(self) -> int:
         """Live beside the clockwork, until dismissed or ended by what happens; return the exit code."""
@@ -128,6 +159,8 @@ class LivingNode:
             if self.blueprint.emulates_messages:
                 self.host.tell(EVENT, **self.meter.to_json())
             self.store.close()
+        if self._shipping is not None:
+            await self._shipping.grown()
         await self.superior.part(code, crash)
 
     def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
@@ -158,6 +191,8 @@ class LivingNode:
         while True:
             await asyncio.sleep(FLUSH_S)
             self.store.flush()
+            if self._shipping is not None:
+                await self._shipping.grown()
             self.host.progress()
 
     def _fail(self, error: BaseException) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -41,19 +41,22 @@ class Models(Protocol):
 
 
 class InOneProcess:
-    """The `Models` of nodes that share a process with who judges them: `found` holds them by name until then."""
+    """The `Models` of nodes that share a process with who judges them: `found` holds them, by round and node."""
 
     def __init__(
-        self, directory: Path, node: NodeId, found: dict[str, Snapshot], report: Callable[[Report], None]
+        self,
+        directory: Path,
+        node: NodeId,
+        found: dict[tuple[int, NodeId], Snapshot],
+        report: Callable[[Report], None],
     ) -> None:
         """Put the models of `node` into `found`; keep its last below `directory`."""
         self._directory, self._node, self._found, self._report = directory, node, found, report
 
     async def judge(self, round: int, x: Tensor, weight: float) -> None:
         """See `Models`."""
-        name = f"{round}-{self._node}"
-        self._found[name] = Snapshot(x.detach().cpu(), weight)
-        self._report(ModelSaved(round, name))
+        self._found[round, self._node] = Snapshot(x.detach().cpu(), weight)
+        self._report(ModelSaved(round))
 
     async def keep(self, x: Tensor, weight: float) -> None:
         """See `Models`."""
@@ -64,11 +67,17 @@ class InOneProcess:
 
 
 class OnDisk:
-    """The `Models` of a node whose directory the evaluator reads too. Vectors are never written in place."""
+    """The `Models` of a node with a directory, which the evaluator reads too, or gets. Vectors are never changed."""
 
-    def __init__(self, directory: Path, node: NodeId, report: Callable[[Report], None]) -> None:
-        """Write below `directory`; `write` does, until it is cancelled."""
-        self._directory, self._node, self._report = directory, node, report
+    def __init__(
+        self,
+        directory: Path,
+        node: NodeId,
+        report: Callable[[Report], None],
+        ship: Callable[[Path], Awaitable[None]] | None = None,
+    ) -> None:
+        """Write below `directory`; `write` does, until it is cancelled. `ship` takes files to the supervisor."""
+        self._directory, self._node, self._report, self._ship = directory, node, report, ship
         self._due: asyncio.Queue[tuple[int, Tensor, float]] = asyncio.Queue(maxsize=2)
 
     async def judge(self, round: int, x: Tensor, weight: float) -> None:
@@ -78,6 +87,8 @@ class OnDisk:
     async def keep(self, x: Tensor, weight: float) -> None:
         """See `Models`."""
         await asyncio.to_thread(keep_model, self._directory, self._node, x, weight)
+        if self._ship is not None:
+            await self._ship(model_path(self._directory, self._node))
 
     async def delivered(self) -> None:
         """See `Models`."""
@@ -92,13 +103,21 @@ class OnDisk:
                 await asyncio.to_thread(write_snapshot, path, x, weight)
             except OSError as error:
                 raise RunError(f"{path} can't be written: {error.strerror}") from error
-            self._report(ModelSaved(round, str(path)))
+            if self._ship is not None:
+                await self._ship(path)
+                path.unlink(missing_ok=True)
+            self._report(ModelSaved(round))
             self._due.task_done()
 
 
 def snapshot_path(directory: Path, round: int, node: NodeId) -> Path:
     """Where a node's snapshot of a round lies until it is judged."""
     return directory / "snapshots" / f"{round:06d}-{node:03d}.safetensors"
+
+
+def model_path(directory: Path, node: NodeId) -> Path:
+    """Where a node's last model is kept."""
+    return directory / "models" / f"{node:03d}.safetensors"
 
 
 def write_snapshot(path: Path, x: Tensor, weight: float) -> None:
@@ -123,7 +142,7 @@ def read_snapshot(path: Path, dim: int | None = None) -> Snapshot:
 
 def keep_model(directory: Path, node: NodeId, x: Tensor, weight: float) -> None:
     """Keep a node's final model in the run `directory`. Raises RunError where the disk refuses it."""
-    path = directory / "models" / f"{node:03d}.safetensors"
+    path = model_path(directory, node)
     try:
         path.parent.mkdir(exist_ok=True)
         write_snapshot(path, x, weight)

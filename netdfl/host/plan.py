@@ -22,7 +22,8 @@ class Plan:
     """What a process needs to know to become nodes of a run.
 
     `directory` is where it writes, and finds the resolved scenario; parts of the user's own lie in
-    `scenario_directory`. `control` is the address at which to attend with the `token`.
+    `scenario_directory`. `control` is the address at which to attend with the `token`. Where the supervisor does not
+    share the directory, or the machine's clock, what is needed of them travels over the control plane.
     """
 
     directory: str
@@ -31,6 +32,8 @@ class Plan:
     token: str
     run_id: str
     scenario_hash: str
+    shares_disk: bool = True
+    shares_clock: bool = True
 
     def blueprint(self) -> Blueprint:
         """Build what all nodes have in common. Raises InputError."""

@@ -22,6 +22,7 @@ from netdfl.core.types import NodeId, Role
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
 from netdfl.host.living import Birth, LivingNode
+from netdfl.host.models import snapshot_path
 from netdfl.host.network import Endpoint
 from netdfl.host.plan import Command, Plan
 from netdfl.host.workers import make_worker
@@ -100,6 +101,11 @@ class Attendance:
         if self.control is not None:
             self.control.report(report)
 
+    async def flushed(self) -> None:
+        """Return once what was reported is on its way."""
+        if self.control is not None:
+            await self.control.flushed()
+
     async def dismissed(self) -> None:
         """Return when the supervisor says stop, or is gone."""
         await self.stopped.wait()
@@ -132,6 +138,8 @@ class Member:
             directory=Path(plan.directory),
             worker=worker,
             endpoint=endpoint,
+            shares_disk=plan.shares_disk,
+            shares_clock=plan.shares_clock,
         )
         self.node, self.epoch = LivingNode(blueprint, birth, self.attendance), command.life.epoch
 
@@ -141,6 +149,7 @@ class Member:
         try:
             address = await node.transport.start()
             await self.attendance.attend(node.id, self.role.value, node.obey, address, self.epoch)
+            node.attend()
         except NetdflError as error:
             print(error, file=sys.stderr)
             return EXIT_LOST
@@ -158,7 +167,7 @@ class Evaluator:
 
     def __init__(self, blueprint: Blueprint, plan: Plan) -> None:
         """Judge by the blueprint's problem."""
-        self.blueprint, self.attendance = blueprint, Attendance(plan)
+        self.blueprint, self.attendance, self.directory = blueprint, Attendance(plan), Path(plan.directory)
         self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()
 
     async def main(self) -> int:
@@ -187,7 +196,7 @@ class Evaluator:
         """Judge, report, delete."""
         while True:
             order = await self.queue.get()
-            paths = {node: Path(path) for node, path in order.paths.items()}
+            paths = {node: snapshot_path(self.directory, order.round, node) for node in order.nodes}
             figures = await asyncio.to_thread(judge_files, self.blueprint, paths)
             self.attendance.report(Evaluated(order.round, figures))
             for path in paths.values():

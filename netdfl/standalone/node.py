@@ -325,6 +325,9 @@ class HandNode:
             self.write(Stage.STOPPED)
         Accounts.of(self.quiet, self.account()).write(self.request.directory)
 
+    async def flushed(self) -> None:
+        """See `Superior`: nothing is on its way anywhere."""
+
     async def part(self, code: int, crash: Crashed | None) -> None:
         """See `Superior`: end as a crash does; a signal to itself would not reach the first process of a container."""
         if crash is not None:

@@ -12,7 +12,7 @@ _SHOWN = ("test_accuracy", "test_loss", "mean_local_accuracy", "consensus_distan
 
 
 class Evaluation:
-    """Gathers the models of a round, by where the evaluator finds them, and has them judged once.
+    """Follows who has handed over its model of a round, and has them judged once.
 
     A round waits for every evaluated node that may still give its model: not for one that has ended, nor for one
     that rejoined in a later round (`joined`). What comes after that is left out.
@@ -24,12 +24,12 @@ class Evaluation:
         status: FleetStatus,
         recorder: Recorder,
         now_ns: Callable[[], int],
-        judge: Callable[[int, Mapping[NodeId, str]], None],
+        judge: Callable[[int, Sequence[NodeId]], None],
     ) -> None:
-        """Evaluate `nodes`; `judge(round, models)` brings about, now or later, a call of `judged`."""
+        """Evaluate `nodes`; `judge(round, of)` brings about, now or later, a call of `judged`."""
         self.joined: dict[NodeId, int] = {}
         self._nodes, self._status, self._recorder, self._now_ns, self._judge = nodes, status, recorder, now_ns, judge
-        self._models: dict[int, dict[NodeId, str]] = {}
+        self._models: dict[int, set[NodeId]] = {}
         self._awaited: dict[int, int] = {}
         self._ordered: set[int] = set()
         self._judged: set[int] = set()
@@ -44,10 +44,10 @@ class Evaluation:
         self._ordered.update(rounds)
         self._judged.update(rounds)
 
-    def saved(self, node: NodeId, round: int, model: str) -> None:
+    def saved(self, node: NodeId, round: int) -> None:
         """`node` gave its model of `round`."""
         if round not in self._ordered:
-            self._models.setdefault(round, {})[node] = model
+            self._models.setdefault(round, set()).add(node)
             self._look_at(round)
 
     def look(self) -> None:
@@ -69,10 +69,10 @@ class Evaluation:
         models = self._models.pop(round)
         self._awaited.pop(round, None)
         self._ordered.add(round)
-        left_out = sorted(set(self._nodes) - set(models))
+        left_out = sorted(set(self._nodes) - models)
         if left_out:
             self._recorder.event(self._now_ns(), None, round, "left_out", nodes=left_out)
-        self._judge(round, {node: models[node] for node in sorted(models)})
+        self._judge(round, sorted(models))
 
     def _waits(self, round: int) -> bool:
         """Whether a model is still to come. Goes on where it last found one missing, so a round costs one walk."""

@@ -18,11 +18,14 @@ from typing import Any
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import (
     EVALUATOR,
+    AskClock,
     Broke,
+    ClockReading,
     Crashed,
     Evaluate,
     Evaluated,
     Exit,
+    FilePart,
     Happened,
     Hello,
     Life,
@@ -44,6 +47,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import RealOptions
 from netdfl.supervisor.evaluation import Evaluation
 from netdfl.supervisor.fleet import Fleet
+from netdfl.supervisor.mirror import mirror
 from netdfl.supervisor.probing import ProbingWatch
 from netdfl.supervisor.restarts import Restarts
 from netdfl.supervisor.resumption import Resumption
@@ -247,7 +251,7 @@ class Supervisor:
             case Hello():
                 self._on_hello(report)
             case ModelSaved():
-                self.evaluation.saved(node, report.round, report.path)
+                self.evaluation.saved(node, report.round)
             case Evaluated():
                 self.evaluation.judged(report.round, report.figures)
             case ProbeReply():
@@ -256,6 +260,12 @@ class Supervisor:
                 self.restarts.crashed(node, report)
             case Broke():
                 self.fleet.broke(RunError(f"node {node}: {report.reason}"))
+            case AskClock(number):
+                self.fleet.world.order(node, ClockReading(number, time.monotonic_ns()))
+                return
+            case FilePart():
+                self._mirror(node, report)
+                return
             case Happened():
                 self.fleet.store.event(report.at_ns, node, report.round, report.kind, **report.details)
                 self.fleet.note(f"node {node}, round {report.round}: {report.details.get('reason', report.kind)}")
@@ -323,9 +333,18 @@ class Supervisor:
         if isinstance(self.stalls, ExactWatch):
             self._show_sometimes()
 
-    def _have_judged(self, round: int, paths: Mapping[NodeId, str]) -> None:
+    def _mirror(self, node: NodeId, part: FilePart) -> None:
+        """Write down what a node sends of its files."""
+        try:
+            mirror(self.fleet.directory.path, node, part)
+        except ValueError as error:
+            self.fleet.store.event(self.fleet.now_ns(), node, 0, "refused", reason="malformed", what=str(error))
+        except RunError as error:
+            self.fleet.broke(error)
+
+    def _have_judged(self, round: int, nodes: Sequence[NodeId]) -> None:
         """Have the models of `round` judged."""
-        self.fleet.world.order(EVALUATOR, Evaluate(round, paths))
+        self.fleet.world.order(EVALUATOR, Evaluate(round, tuple(nodes)))
 
     # status
 

@@ -168,6 +168,10 @@ class ControlClient:
         """Send a report, after those before it; never waits."""
         self._reports.put_nowait(report)
 
+    async def flushed(self) -> None:
+        """Return once all reports so far are handed to the network, or the stream has ended."""
+        await self._reports.join()
+
     async def aclose(self) -> None:
         """Send what is queued, and leave when the supervisor has read it (or after a second)."""
         self._on_lost = _ignore

@@ -68,7 +68,7 @@ def _forms(kind: type[DataclassInstance]) -> tuple[type[Message], Sequence[tuple
 
 
 def _said(value: object, place: FieldDescriptor) -> object:
-    if isinstance(value, str | float | None):
+    if isinstance(value, str | bytes | float | None):
         return value
     if isinstance(value, tuple):
         return [_said(each, place) for each in value]
@@ -107,6 +107,8 @@ def _read(value: object, annotation: str) -> object:
         case str() if annotation.startswith("Mapping["):
             return json.loads(value)
         case str():
+            return value
+        case bytes():
             return value
         case Mapping():
             return dict(value)

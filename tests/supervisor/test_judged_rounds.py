@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -34,15 +34,15 @@ class Fleet:
         self.status = FleetStatus("x", "y", "z", 9)
         self.status.nodes = {node: NodeStatus(node, phase=Phase.RUNNING) for node in range(nodes)}
         self.record: Any = Record()
-        self.asked: list[tuple[int, dict[NodeId, str]]] = []
+        self.asked: list[tuple[int, list[NodeId]]] = []
         self.evaluation = Evaluation(range(nodes), self.status, self.record, lambda: 0, self.judge)
 
-    def judge(self, round: int, models: Mapping[NodeId, str]) -> None:
-        self.asked.append((round, dict(models)))
+    def judge(self, round: int, of: Sequence[NodeId]) -> None:
+        self.asked.append((round, list(of)))
 
     def give(self, round: int, *nodes: NodeId) -> None:
         for node in nodes:
-            self.evaluation.saved(node, round, f"{node}.{round}")
+            self.evaluation.saved(node, round)
 
     def end(self, node: NodeId, phase: Phase) -> None:
         self.status.nodes[node].phase = phase
@@ -54,8 +54,7 @@ def test_a_round_is_judged_once_all_have_given_in_the_order_of_the_nodes() -> No
     fleet.give(2, 3, 1, 0)
     assert not fleet.asked
     fleet.give(2, 2)
-    assert fleet.asked == [(2, {node: f"{node}.2" for node in range(4)})]
-    assert list(fleet.asked[0][1]) == [0, 1, 2, 3]
+    assert fleet.asked == [(2, [0, 1, 2, 3])]
     fleet.give(2, 1)
     assert len(fleet.asked) == 1
     assert not fleet.record.left_out
@@ -66,7 +65,7 @@ def test_who_has_ended_is_not_waited_for_and_is_named(phase: Phase) -> None:
     fleet = Fleet()
     fleet.give(0, 0, 1, 3)
     fleet.end(2, phase)
-    assert fleet.asked == [(0, {0: "0.0", 1: "1.0", 3: "3.0"})]
+    assert fleet.asked == [(0, [0, 1, 3])]
     assert fleet.record.left_out == [(0, [2])]
 
 
@@ -75,7 +74,7 @@ def test_a_model_given_before_a_crash_counts() -> None:
     fleet.give(0, 2)
     fleet.end(2, Phase.CRASHED)
     fleet.give(0, 0, 1, 3)
-    assert set(fleet.asked[0][1]) == {0, 1, 2, 3}
+    assert fleet.asked[0][1] == [0, 1, 2, 3]
 
 
 def test_a_node_that_returns_before_the_round_is_judged_is_waited_for_again_unless_it_joined_later() -> None:

@@ -11,7 +11,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -23,6 +22,7 @@ from netdfl.core.types import NodeId, Role
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
 from netdfl.host.living import Birth, LivingNode
+from netdfl.host.models import snapshot_path
 from netdfl.host.network import Endpoint
 from netdfl.host.workers import make_worker
 from netdfl.record.store import StoreWriter
@@ -91,7 +91,7 @@ class ThreadsWorld:
         return Figures(links={"layer": self.scenario.world.loss_layer})
 
     async def _judge(self, order: Evaluate) -> None:
-        paths = {node: Path(path) for node, path in order.paths.items()}
+        paths = {node: snapshot_path(self.directory, order.round, node) for node in order.nodes}
         figures = await asyncio.to_thread(judge_files, self.blueprint, paths)
         self.news.report(EVALUATOR, Evaluated(order.round, figures))
         for path in paths.values():
@@ -158,6 +158,9 @@ class NodeThread(threading.Thread):
 
     async def dismissed(self) -> None:
         await self.stopped.wait()
+
+    async def flushed(self) -> None:
+        pass
 
     async def part(self, code: int, crash: Crashed | None) -> None:
         if crash is not None:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("hello", "progress", "model_saved", "happened", "broke", "crashed", "evaluated", "probe_reply", "bye")
+    __slots__ = ("hello", "progress", "model_saved", "happened", "broke", "crashed", "evaluated", "probe_reply", "bye", "ask_clock", "file_part")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     MODEL_SAVED_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,8 @@ class Report(_message.Message):
     EVALUATED_FIELD_NUMBER: _ClassVar[int]
     PROBE_REPLY_FIELD_NUMBER: _ClassVar[int]
     BYE_FIELD_NUMBER: _ClassVar[int]
+    ASK_CLOCK_FIELD_NUMBER: _ClassVar[int]
+    FILE_PART_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     progress: Progress
     model_saved: ModelSaved
@@ -26,10 +28,12 @@ class Report(_message.Message):
     evaluated: Evaluated
     probe_reply: ProbeReply
     bye: Bye
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., model_saved: _Optional[_Union[ModelSaved, _Mapping]] = ..., happened: _Optional[_Union[Happened, _Mapping]] = ..., broke: _Optional[_Union[Broke, _Mapping]] = ..., crashed: _Optional[_Union[Crashed, _Mapping]] = ..., evaluated: _Optional[_Union[Evaluated, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ...) -> None: ...
+    ask_clock: AskClock
+    file_part: FilePart
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., model_saved: _Optional[_Union[ModelSaved, _Mapping]] = ..., happened: _Optional[_Union[Happened, _Mapping]] = ..., broke: _Optional[_Union[Broke, _Mapping]] = ..., crashed: _Optional[_Union[Crashed, _Mapping]] = ..., evaluated: _Optional[_Union[Evaluated, _Mapping]] = ..., probe_reply: _Optional[_Union[ProbeReply, _Mapping]] = ..., bye: _Optional[_Union[Bye, _Mapping]] = ..., ask_clock: _Optional[_Union[AskClock, _Mapping]] = ..., file_part: _Optional[_Union[FilePart, _Mapping]] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("peers", "start", "gone", "returned", "evaluate", "stop", "probe", "recover")
+    __slots__ = ("peers", "start", "gone", "returned", "evaluate", "stop", "probe", "recover", "clock_reading")
     PEERS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +42,7 @@ class Order(_message.Message):
     STOP_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
     RECOVER_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_READING_FIELD_NUMBER: _ClassVar[int]
     peers: Peers
     start: Start
     gone: Gone
@@ -46,7 +51,8 @@ class Order(_message.Message):
     stop: Stop
     probe: Probe
     recover: Recover
-    def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., recover: _Optional[_Union[Recover, _Mapping]] = ...) -> None: ...
+    clock_reading: ClockReading
+    def __init__(self, peers: _Optional[_Union[Peers, _Mapping]] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., gone: _Optional[_Union[Gone, _Mapping]] = ..., returned: _Optional[_Union[Returned, _Mapping]] = ..., evaluate: _Optional[_Union[Evaluate, _Mapping]] = ..., stop: _Optional[_Union[Stop, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., recover: _Optional[_Union[Recover, _Mapping]] = ..., clock_reading: _Optional[_Union[ClockReading, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("node", "role", "pid", "address", "scenario_hash", "protocol_version", "epoch")
@@ -103,12 +109,10 @@ class MessageCounts(_message.Message):
     def __init__(self, sent: _Optional[int] = ..., delivered: _Optional[int] = ..., lost: _Optional[int] = ..., undeliverable: _Optional[int] = ..., late: _Optional[int] = ..., duplicate: _Optional[int] = ..., refused: _Optional[int] = ..., unfinished: _Optional[int] = ...) -> None: ...
 
 class ModelSaved(_message.Message):
-    __slots__ = ("round", "path")
+    __slots__ = ("round",)
     ROUND_FIELD_NUMBER: _ClassVar[int]
-    PATH_FIELD_NUMBER: _ClassVar[int]
     round: int
-    path: str
-    def __init__(self, round: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
+    def __init__(self, round: _Optional[int] = ...) -> None: ...
 
 class Happened(_message.Message):
     __slots__ = ("at_ns", "round", "kind", "details")
@@ -155,6 +159,26 @@ class Evaluated(_message.Message):
     round: int
     figures: str
     def __init__(self, round: _Optional[int] = ..., figures: _Optional[str] = ...) -> None: ...
+
+class AskClock(_message.Message):
+    __slots__ = ("number",)
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class FilePart(_message.Message):
+    __slots__ = ("path", "offset", "data", "grows", "last")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    GROWS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    offset: int
+    data: bytes
+    grows: bool
+    last: bool
+    def __init__(self, path: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., grows: _Optional[bool] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class Bye(_message.Message):
     __slots__ = ("reason",)
@@ -210,19 +234,20 @@ class Returned(_message.Message):
     def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Evaluate(_message.Message):
-    __slots__ = ("round", "paths")
-    class PathsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: int
-        value: str
-        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    __slots__ = ("round", "nodes")
     ROUND_FIELD_NUMBER: _ClassVar[int]
-    PATHS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     round: int
-    paths: _containers.ScalarMap[int, str]
-    def __init__(self, round: _Optional[int] = ..., paths: _Optional[_Mapping[int, str]] = ...) -> None: ...
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, round: _Optional[int] = ..., nodes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ClockReading(_message.Message):
+    __slots__ = ("number", "at_ns")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    at_ns: int
+    def __init__(self, number: _Optional[int] = ..., at_ns: _Optional[int] = ...) -> None: ...
 
 class Stop(_message.Message):
     __slots__ = ("reason", "grace_s")

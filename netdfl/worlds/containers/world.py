@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from netdfl.core.control import EVALUATOR, Exit, Hello, Life, ModelSaved, Order, Report
+from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Order, Report
 from netdfl.core.errors import MachineError, NetdflError
 from netdfl.core.types import NodeId
 from netdfl.packets.network import PacketNetwork
@@ -175,12 +175,9 @@ class ContainersWorld:
         self._news.came_back(node, keeps)
 
     def report(self, node: NodeId, report: Report) -> None:
-        """See `News`: a container names a process and a file as it sees them itself."""
-        match report:
-            case Hello() if node != EVALUATOR and self._containers is not None:
-                report = replace(report, pid=self._containers.nodes[node].pid)
-            case ModelSaved(round, path):
-                report = ModelSaved(round, str(self._home / "snapshots" / Path(path).name))
+        """See `News`: a container names its process as it sees it itself."""
+        if isinstance(report, Hello) and node != EVALUATOR and self._containers is not None:
+            report = replace(report, pid=self._containers.nodes[node].pid)
         self._news.report(node, report)
 
     def exited(self, node: NodeId, how: Exit) -> None:

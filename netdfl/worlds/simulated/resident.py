@@ -31,7 +31,7 @@ from netdfl.worlds.simulated.training import Training, VirtualWorker
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What all places of a simulated fleet share. `models` holds what is to be judged, by name."""
+    """What all places of a simulated fleet share. `models` holds what is to be judged, by round and node."""
 
     blueprint: Blueprint
     directory: RunDirectory
@@ -41,7 +41,7 @@ class Surroundings:
     compute: ComputeTime
     recorder: LoggingRecorder
     store: StoreWriter
-    models: dict[str, Snapshot]
+    models: dict[tuple[int, NodeId], Snapshot]
     news: News
 
 

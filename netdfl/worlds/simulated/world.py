@@ -56,7 +56,7 @@ class SimulatedWorld:
         self.loop = VirtualLoop(self.streams.integer("ties"))
         self.clock = VirtualClock(self.loop)
         self.residents: dict[NodeId, Resident] = {}
-        self._models: dict[str, Snapshot] = {}
+        self._models: dict[tuple[int, NodeId], Snapshot] = {}
         self._stack = ExitStack()
 
     def recorder(self, store: StoreWriter) -> LoggingRecorder:
@@ -129,7 +129,7 @@ class SimulatedWorld:
             if not isinstance(order, Peers):  # the fabric knows where everybody is
                 self.residents[node].order(order)
         elif isinstance(order, Evaluate):
-            models = {each: self._models.pop(name) for each, name in order.paths.items()}
+            models = {each: self._models.pop((order.round, each)) for each in order.nodes}
             read = {each: (lambda model=model: model) for each, model in models.items()}
             self.news.report(EVALUATOR, Evaluated(order.round, judge(self.blueprint, read)))
 

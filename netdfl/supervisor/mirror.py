@@ -1,0 +1,45 @@
+"""Files of nodes that share no disk with the supervisor: written into the run directory as their chunks come."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from netdfl.core.control import FilePart
+from netdfl.core.errors import RunError
+from netdfl.core.files import PRIVATE
+from netdfl.core.types import NodeId
+
+FOLDERS = ("store", "logs", "snapshots", "models")
+MOST_BYTES = 1 << 40
+
+
+def mirror(directory: Path, node: NodeId, chunk: FilePart) -> None:
+    """Write `chunk` of a file of `node` into the run `directory`.
+
+    Raises:
+        ValueError: it names no file of that node, or does not follow what came before; nothing is written.
+        RunError: the disk refuses it.
+    """
+    target = directory / _checked(node, chunk.path)
+    file = target if chunk.grows else target.with_name(f"{target.name}.part")
+    try:
+        file.parent.mkdir(PRIVATE, exist_ok=True)
+        begins_anew = chunk.offset == 0 and not chunk.grows
+        size = file.stat().st_size if file.exists() and not begins_anew else 0
+        if chunk.offset != size or size + len(chunk.data) > MOST_BYTES:
+            raise ValueError(f"{chunk.path}: expected bytes from {size} on, got them from {chunk.offset} on")
+        with file.open("wb" if begins_anew else "ab") as written:
+            written.write(chunk.data)
+        if chunk.last and not chunk.grows:
+            file.replace(target)
+    except OSError as error:
+        raise RunError(f"{target} can't be written: {error.strerror}") from error
+
+
+def _checked(node: NodeId, path: str) -> Path:
+    """The path, where it is one of a file that `node` may write: plain, and with its number in it."""
+    parts = PurePosixPath(path).parts
+    mine = len(parts) == 2 and f"{node:03d}" in parts[1].partition(".")[0].split("-")
+    if not mine or parts[0] not in FOLDERS or "/" in parts[1] or "\\" in parts[1]:
+        raise ValueError(f"{path!r} is no file of node {node}")
+    return Path(*parts)

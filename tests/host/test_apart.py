@@ -1,0 +1,120 @@
+"""A node that shares neither disk nor clock with its supervisor: its clock is found, its files arrive whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdfl.core.control import AskClock, ClockReading, FilePart, Report
+from netdfl.host import apart
+from netdfl.host.apart import ASKS, ClockOffset, Shipping
+from netdfl.supervisor.mirror import mirror
+
+DELAYS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_size=ASKS, max_size=ASKS)
+
+
+@given(st.integers(-(10**12), 10**12), DELAYS)
+def test_a_clock_is_found_to_half_of_what_the_fastest_answer_took(
+    ahead_ns: int, delays: list[tuple[int, int]]
+) -> None:
+    now, asked = 10**15, list[AskClock]()
+
+    def ask(report: Report) -> None:
+        assert isinstance(report, AskClock)
+        asked.append(report)
+
+    offset = ClockOffset(ask, lambda: now)
+    offset.begin()
+    for number, (there, back) in enumerate(delays):
+        assert not offset.known
+        assert asked[-1] == AskClock(number)
+        now += there
+        reading = ClockReading(number, now + ahead_ns)
+        now += back
+        offset.told(reading)
+        offset.told(reading)  # an answer that comes twice tells nothing
+    assert offset.known
+    assert len(asked) == ASKS
+    assert abs(offset.ahead_ns - ahead_ns) <= min(there + back for there, back in delays) / 2 + 1
+
+
+class Carrier:
+    """Mirrors what it is told, as the supervisor does; keeps what is on its way."""
+
+    def __init__(self, target: Path, node: int) -> None:
+        self.target, self.node, self.most = target, node, 0
+        self.waiting: list[FilePart] = []
+
+    def report(self, report: Report) -> None:
+        assert isinstance(report, FilePart)
+        self.waiting.append(report)
+        self.most = max(self.most, len(self.waiting))
+
+    async def flushed(self) -> None:
+        for part in self.waiting:
+            mirror(self.target, self.node, part)
+        self.waiting.clear()
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in ("store", "models"):
+        (here / folder).mkdir(parents=True)
+    there.mkdir()
+    return here, there
+
+
+async def test_files_that_grow_arrive_part_by_part_and_never_much_is_on_its_way(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart, "CHUNK_BYTES", 10)
+    here, there = folders
+    carrier = Carrier(there, 3)
+    shipping, file = Shipping(here, carrier), here / "store/messages-003.jsonl"
+    for text in ("first line\n", "a second line, a longer one\n", "", "third\n"):
+        with file.open("a") as written:
+            written.write(text)
+        await shipping.grown()
+        assert (there / "store/messages-003.jsonl").read_text() == file.read_text()
+    assert carrier.most == 1
+
+
+async def test_a_model_appears_whole_and_a_newer_one_takes_its_place(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart, "CHUNK_BYTES", 4)
+    here, there = folders
+    carrier = Carrier(there, 3)
+    shipping, file, arrived = Shipping(here, carrier), here / "models/003.safetensors", there / "models/003.safetensors"
+    file.write_bytes(b"0123456789")
+    await shipping.whole(file)
+    assert not arrived.exists()  # its last part is still on its way
+    await carrier.flushed()
+    assert arrived.read_bytes() == b"0123456789"
+    file.write_bytes(b"new")
+    await shipping.whole(file)
+    await carrier.flushed()
+    assert arrived.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../003.safetensors", "/etc/003", "models/../../003.safetensors", "models/004.safetensors", "scenario.yaml"]
+    + ["checkpoints/003.safetensors", "models/sub/003.safetensors", "store/messages-13.jsonl", ""],
+)
+def test_a_node_writes_no_file_but_its_own(path: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no file of node 3"):
+        mirror(tmp_path, 3, FilePart(path, 0, b"x", grows=True))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_part_that_does_not_follow_the_last_one_is_refused(tmp_path: Path) -> None:
+    mirror(tmp_path, 3, FilePart("store/metrics-003.jsonl", 0, b"abc", grows=True))
+    for offset in (0, 2, 4):
+        with pytest.raises(ValueError, match="expected bytes from 3 on"):
+            mirror(tmp_path, 3, FilePart("store/metrics-003.jsonl", offset, b"x", grows=True))
+    assert (tmp_path / "store/metrics-003.jsonl").read_bytes() == b"abc"
