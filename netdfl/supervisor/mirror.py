@@ -1,4 +1,4 @@
-"""Files of nodes that share no disk with the supervisor: written into the run directory as their chunks come."""
+"""Files of nodes that share no disk with the supervisor: written into the run directory as their parts come."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ FOLDERS = ("store", "logs", "snapshots", "models")
 MOST_BYTES = 1 << 40
 
 
-def mirror(directory: Path, node: NodeId, chunk: FilePart) -> None:
-    """Write `chunk` of a file of `node` into the run `directory`.
+def mirror(directory: Path, node: NodeId, part: FilePart) -> None:
+    """Write `part` of a file of `node` into the run `directory`, but for what is there: a later life begins anew.
 
     Raises:
-        ValueError: it names no file of that node, or does not follow what came before; nothing is written.
+        ValueError: it names no file of that node, or leaves a gap after what came before; nothing is written.
         RunError: the disk refuses it.
     """
-    target = directory / _checked(node, chunk.path)
-    file = target if chunk.grows else target.with_name(f"{target.name}.part")
+    target = directory / _checked(node, part.path)
+    file = target if part.grows else target.with_name(f"{target.name}.part")
     try:
         file.parent.mkdir(PRIVATE, exist_ok=True)
-        begins_anew = chunk.offset == 0 and not chunk.grows
+        begins_anew = part.offset == 0 and not part.grows
         size = file.stat().st_size if file.exists() and not begins_anew else 0
-        if chunk.offset != size or size + len(chunk.data) > MOST_BYTES:
-            raise ValueError(f"{chunk.path}: expected bytes from {size} on, got them from {chunk.offset} on")
+        if part.offset > size or part.offset + len(part.data) > MOST_BYTES:
+            raise ValueError(f"{part.path}: expected bytes from {size} on, got them from {part.offset} on")
         with file.open("wb" if begins_anew else "ab") as written:
-            written.write(chunk.data)
-        if chunk.last and not chunk.grows:
+            written.write(part.data[size - part.offset :])
+        if part.last and not part.grows:
             file.replace(target)
     except OSError as error:
         raise RunError(f"{target} can't be written: {error.strerror}") from error

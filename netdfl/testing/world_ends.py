@@ -15,6 +15,7 @@ from netdfl.core.errors import InputError
 from netdfl.host.models import read_snapshot
 from netdfl.record.judge import WELL, ExitCode
 from netdfl.record.run import Run
+from netdfl.running.judged import Finished
 from netdfl.running.run import resume
 from netdfl.testing.world_bench import Bench, Keys, events, nodes_of, rounds_played
 from netdfl.testing.world_faults import GOSSIP, PUSH
@@ -99,28 +100,49 @@ def two_at_once(bench: Bench) -> None:
 
 def interrupt(bench: Bench) -> None:
     """The first Ctrl-C ends the run in good order: what was recorded is kept and judged, the exit code is 130."""
+    assert "Traceback" not in (text := _interrupted(bench)), text
+
+
+def interrupt_aloud(bench: Bench) -> None:
+    """As above, where something below netdfl writes what ended with it."""
+    _interrupted(bench)
+
+
+def _interrupted(bench: Bench) -> str:
     with bench.looking("interrupted"):
         running = bench.start("interrupted", bench.file("interrupted", LONG), "--no-page")
         running.until_round(3)
         ended = running.end(signal.SIGINT)
     assert ended.code == ExitCode.INTERRUPTED, ended.text
-    assert "Traceback" not in ended.text, ended.text
     assert (ended.result["verdict"], ended.result["reasons"][0]) == ("unknown", "the run was interrupted")
     assert ended.result["messages"]["delivered"] > 0
+    return ended.text
 
 
 def resume_of_a_killed_run(bench: Bench) -> None:
     """A run that was killed leaves no process behind, and goes on to the end that it would have had."""
+    finished = _goes_on(bench)
+    rounds = bench.options.rounds_of_seconds
+    assert all(set(rounds_played(finished.run, node)) == set(range(rounds)) for node in range(4))
+    _check_lives(finished.run, rounds)
+
+
+def resume_without_the_last_rows(bench: Bench) -> None:
+    """Where a kill takes what nodes were about to record, the run goes on to its end all the same."""
+    finished = _goes_on(bench)
+    last = bench.options.rounds_of_seconds - 1
+    assert all(rounds_played(finished.run, node)[-1] == last for node in range(4))
+
+
+def _goes_on(bench: Bench) -> Finished:
     path = _killed(bench)
     with bench.looking("resumed"):
         finished = resume(path, page=False)
-    rounds = bench.options.rounds_of_seconds
     assert finished.exit_code == ExitCode.PASS, finished.result["reasons"]
-    assert all(set(rounds_played(finished.run, node)) == set(range(rounds)) for node in range(4))
     assert abs(finished.result["weight_sum"] - 1) < 1e-12
     assert finished.result["consensus_distance"] < 1e-4
-    _check_lives(finished.run, rounds)
     assert "has ended with verdict done" in _refusal(path)
+    return finished
 
 
 def replay_of_a_killed_run(bench: Bench) -> None:

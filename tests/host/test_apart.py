@@ -17,9 +17,7 @@ DELAYS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_s
 
 
 @given(st.integers(-(10**12), 10**12), DELAYS)
-def test_a_clock_is_found_to_half_of_what_the_fastest_answer_took(
-    ahead_ns: int, delays: list[tuple[int, int]]
-) -> None:
+def test_a_clock_is_found_to_half_of_what_the_fastest_answer_took(ahead_ns: int, delays: list[tuple[int, int]]) -> None:
     now, asked = 10**15, list[AskClock]()
 
     def ask(report: Report) -> None:
@@ -101,20 +99,24 @@ async def test_a_model_appears_whole_and_a_newer_one_takes_its_place(
     assert arrived.read_bytes() == b"new"
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["../003.safetensors", "/etc/003", "models/../../003.safetensors", "models/004.safetensors", "scenario.yaml"]
-    + ["checkpoints/003.safetensors", "models/sub/003.safetensors", "store/messages-13.jsonl", ""],
-)
+FOREIGN = """
+../003.safetensors /etc/003 models/../../003.safetensors models/004.safetensors models/sub/003.safetensors
+checkpoints/003.safetensors store/messages-13.jsonl scenario.yaml
+""".split()
+
+
+@pytest.mark.parametrize("path", [*FOREIGN, ""])
 def test_a_node_writes_no_file_but_its_own(path: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no file of node 3"):
         mirror(tmp_path, 3, FilePart(path, 0, b"x", grows=True))
     assert not list(tmp_path.iterdir())
 
 
-def test_a_part_that_does_not_follow_the_last_one_is_refused(tmp_path: Path) -> None:
-    mirror(tmp_path, 3, FilePart("store/metrics-003.jsonl", 0, b"abc", grows=True))
-    for offset in (0, 2, 4):
-        with pytest.raises(ValueError, match="expected bytes from 3 on"):
-            mirror(tmp_path, 3, FilePart("store/metrics-003.jsonl", offset, b"x", grows=True))
-    assert (tmp_path / "store/metrics-003.jsonl").read_bytes() == b"abc"
+def test_what_came_before_comes_again_from_a_later_life_and_a_gap_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "store/metrics-003.jsonl"
+    for offset, data, after in ((0, b"abc", b"abc"), (0, b"ab", b"abc"), (0, b"abcd", b"abcd"), (3, b"de", b"abcde")):
+        mirror(tmp_path, 3, FilePart("store/metrics-003.jsonl", offset, data, grows=True))
+        assert file.read_bytes() == after
+    with pytest.raises(ValueError, match="expected bytes from 5 on"):
+        mirror(tmp_path, 3, FilePart("store/metrics-003.jsonl", 6, b"x", grows=True))
+    assert file.read_bytes() == b"abcde"

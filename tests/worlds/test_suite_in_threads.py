@@ -7,19 +7,40 @@ from collections.abc import Iterator
 import pytest
 
 from netdfl.testing.world_bench import Bench, Options
-from netdfl.testing.world_ends import interrupt, refuses_to_resume, resume_of_a_killed_run
-from netdfl.testing.world_faults import kill_of_a_node
+from netdfl.testing.world_ends import (
+    LEARNING,
+    interrupt,
+    interrupt_aloud,
+    quickstart,
+    resume_of_a_killed_run,
+    resume_without_the_last_rows,
+    same_numbers_as_simulated,
+    whole_record,
+)
+from netdfl.testing.world_faults import crash_and_return_with_lost_state, crash_of_the_server, kill_of_a_node
 from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
 
 WORLD = TestedWorld(
     "threads",
     Options(world={"kind": "tests.worlds.threads:THREADS", "fidelity": {"relative": 100, "slack": "100s"}}),
     {
-        resume_of_a_killed_run: Differs("it does not say that its runs can be resumed", refuses_to_resume),
+        resume_of_a_killed_run: Differs(
+            "a kill ends the supervisor and all nodes at one blow, and what they were about to record is lost",
+            resume_without_the_last_rows,
+        ),
+        interrupt: Differs("gRPC writes down the calls that end with the loop of a thread", interrupt_aloud),
         kill_of_a_node: Differs("a thread can't be killed from outside"),
-        interrupt: Differs("gRPC prints the calls that end with the loop of a thread, where silence is asked for"),
     },
 )
+
+
+APART = TestedWorld(
+    "threads apart",
+    Options(world={**WORLD.options.world, "apart": True}),
+    WORLD.differs,
+)
+ACROSS = (quickstart, same_numbers_as_simulated, whole_record, crash_and_return_with_lost_state, crash_of_the_server)
+"""What shows that nodes go on as they should that share neither disk nor clock with their supervisor."""
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +49,26 @@ def bench() -> Iterator[Bench]:
         yield bench
 
 
+@pytest.fixture(scope="module")
+def bench_apart() -> Iterator[Bench]:
+    with Bench(APART.options) as bench:
+        yield bench
+
+
 @pytest.mark.parametrize("check", WORLD_CHECKS, ids=name_of)
 def test_conformance(check: Check, bench: Bench) -> None:
     WORLD.hold(check, bench)
+
+
+@pytest.mark.parametrize("check", ACROSS, ids=name_of)
+def test_conformance_apart(check: Check, bench_apart: Bench) -> None:
+    APART.hold(check, bench_apart)
+
+
+def test_times_of_other_clocks_are_the_fleets(bench_apart: Bench) -> None:
+    """Their clocks are hours apart; what they record is of the fleet's time all the same."""
+    run = bench_apart.fleets(LEARNING)["quickstart"].run
+    ((first, last, slowest),) = run.rows("SELECT min(sent_s), max(arrived_s), max(arrived_s - sent_s) FROM messages")
+    assert -0.5 < first < last < 600
+    assert slowest < 60
+    assert all(file.stat().st_size for file in (run.path / "store").glob("messages-0*"))

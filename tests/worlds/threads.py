@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import torch
+from pydantic import Field
 
 from netdfl.core.clock import RealClock
 from netdfl.core.control import EVALUATOR, Crashed, Evaluate, Evaluated, Exit, Hello, Life, Order, Report, Stop
@@ -33,6 +37,10 @@ from netdfl.worlds.catalog import WorldEntry
 
 T = TypeVar("T")
 LEAD_NS = 20_000_000
+BUILDING = threading.Lock()
+"""A model is drawn from torch's one generator: two at a time would share their luck."""
+torch.set_num_threads(1)  # it is a setting of the process, and sums go by it
+HOUR_NS = 3600 * 10**9
 
 
 class ThreadsWorld:
@@ -44,6 +52,9 @@ class ThreadsWorld:
             setting.forkserver.close()
         self.clock = RealClock()
         self.run_id = secrets.token_bytes(8)
+        assert isinstance(self.scenario.world, ThreadsOptions)
+        self.apart = self.scenario.world.apart
+        self.elsewhere = Path(tempfile.mkdtemp()) if self.apart else None
         self._nodes: dict[NodeId, NodeThread] = {}
         self._threads: list[NodeThread] = []
         self._judging: set[asyncio.Task[None]] = set()
@@ -52,16 +63,12 @@ class ThreadsWorld:
         return store
 
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            return run_in_real_time(course, interrupt)
-        finally:
-            torch.set_num_threads(before)
+        return run_in_real_time(course, interrupt)
 
     async def open(self, news: News) -> Found:
         self.news, self.loop = news, asyncio.get_running_loop()
-        self.blueprint = await asyncio.to_thread(Blueprint.of, self.scenario)
+        with BUILDING:
+            self.blueprint = Blueprint.of(self.scenario)
         (self.directory / "snapshots").mkdir(exist_ok=True)
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
         return Found(self.blueprint.problem.partition())
@@ -88,6 +95,8 @@ class ThreadsWorld:
         for thread in self._threads:
             await asyncio.to_thread(thread.join, grace_s)
         await asyncio.gather(*self._judging, return_exceptions=True)
+        if self.elsewhere is not None:
+            shutil.rmtree(self.elsewhere)
         return Figures(links={"layer": self.scenario.world.loss_layer})
 
     async def _judge(self, order: Evaluate) -> None:
@@ -107,6 +116,14 @@ class NodeThread(threading.Thread):
         super().__init__(name=f"node {node}, life {life.epoch}")
         self.world, self.node, self.life = world, node, life
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.directory = world.directory
+        if world.elsewhere is not None:
+            self.directory = world.elsewhere / str(node)
+            (self.directory / "snapshots").mkdir(parents=True, exist_ok=True)
+
+    def _monotonic_ns(self) -> int:
+        """Where machines are apart, each was started at a time of its own, hours from the others'."""
+        return time.monotonic_ns() + (HOUR_NS * (5 - 3 * self.node) if self.world.apart else 0)
 
     # its own loop
 
@@ -121,8 +138,8 @@ class NodeThread(threading.Thread):
 
     async def _live(self) -> int:
         self.loop, self.stopped = asyncio.get_running_loop(), asyncio.Event()
-        self.loop.set_exception_handler(but_for_cancelled)
-        blueprint = Blueprint.of(self.world.scenario)
+        with BUILDING:
+            blueprint = Blueprint.of(self.world.scenario)
         worker = make_worker(blueprint, 1)
         endpoint = Endpoint(
             listen="127.0.0.1:0", run_id=self.world.run_id, scenario_hash=scenario_hash(self.world.scenario)
@@ -131,14 +148,18 @@ class NodeThread(threading.Thread):
             node=self.node,
             life=self.life,
             device="cpu",
-            directory=self.world.directory,
+            directory=self.directory,
             worker=worker,
             endpoint=endpoint,
+            shares_disk=not self.world.apart,
+            shares_clock=not self.world.apart,
+            monotonic_ns=self._monotonic_ns,
         )
         self.living = LivingNode(blueprint, birth, self)
         address = await self.living.transport.start()
         role = Role.SERVER if self.node == blueprint.network.server else Role.CLIENT
         self.report(Hello(node=self.node, role=role.value, address=address, epoch=self.life.epoch))
+        self.living.attend()
         code = await self.living.run()
         await self.living.leave(code)
         await self.living.transport.aclose()
@@ -183,10 +204,12 @@ class NodeThread(threading.Thread):
             return
 
 
-def but_for_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Calls of gRPC that end with a node's loop are no errors."""
-    if not isinstance(context.get("exception"), asyncio.CancelledError):
-        loop.default_exception_handler(context)
+class ThreadsOptions(RealOptions):
+    """What a scenario may say of this world."""
+
+    apart: bool = Field(
+        False, description="Whether nodes have folders and clocks of their own, as other machines have."
+    )
 
 
-THREADS = WorldEntry(options=RealOptions, make=ThreadsWorld)
+THREADS = WorldEntry(options=ThreadsOptions, make=ThreadsWorld, resumable=True)
