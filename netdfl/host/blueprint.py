@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
@@ -25,53 +24,52 @@ from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder
 from netdfl.scenario.build import build_links, build_network, compile_schedule, used_links
 from netdfl.scenario.explain.link_rules import keep_order
+from netdfl.scenario.model.delivery import AcknowledgedDelivery
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.schemes import scheme_of
+from netdfl.scenario.schemes import delivery_of, scheme_of
 from netdfl.topology.network import Network, without
 from netdfl.transport.base import Transport
 
 
 def make_algorithm(scenario: Scenario) -> Algorithm:
     """The algorithm with the scenario's wait and compression."""
-    wait: Any = scenario.wait
+    wait = scenario.wait
     announce = wait.need == "all" and not isinstance(wait.deadline, int) if wait.announce is None else wait.announce
-    delivery: Any = scenario.delivery
+    delivery = delivery_of(scenario)
     policy = WaitPolicy(
         need=wait.need,
         deadline_ns=wait.deadline,
         stale=wait.stale,
         announce=announce,
-        resent=delivery.kind == "acknowledged",
+        resent=delivery == "acknowledged",
         ordered=keep_order(scenario),
         on_not_finite=wait.on_not_finite,
-        cumulative=delivery.kind == "running_sums",
+        cumulative=delivery == "running_sums",
     )
     exchange = Exchange(
         wait=policy,
         on_missing=wait.on_missing,
-        delivery=delivery.kind,
+        delivery=delivery,
         common_start=scenario.task.kind == "train",
         streams=Streams(scenario.seed),
     )
-    compression: Any = scenario.compression
+    compression = scenario.compression
     if compression is not None:
-        scheme: Any = scheme_of(scenario)
         exchange = replace(
             exchange,
             compressor=compression.build(),
-            scheme=scheme,
+            scheme=scheme_of(scenario),
             gamma=compression.gamma,
             extras=compression.extras,
         )
-    part: Any = scenario.algorithm
-    algorithm: Algorithm = part.build(exchange)
+    algorithm: Algorithm = scenario.algorithm.build(exchange)
     return algorithm
 
 
 def resending(scenario: Scenario) -> Resending | None:
     """How nodes send again what is not answered; None where nobody answers."""
-    delivery: Any = scenario.delivery
-    if delivery.kind != "acknowledged":
+    delivery = scenario.delivery
+    if not isinstance(delivery, AcknowledgedDelivery):
         return None
     return Resending(timeout_ns=delivery.timeout, attempts=delivery.attempts)
 
@@ -124,7 +122,7 @@ class Blueprint:
     def emulates_messages(self) -> bool:
         """Whether links act on messages above the real transport: there are rules, and packets don't bear them."""
         scripted = any(event.acts_on_links for event in self.schedule)
-        layer = getattr(self.scenario.world, "loss_layer", "message")
+        layer = self.scenario.world.loss_layer
         return layer == "message" and (bool(self.scenario.links) or scripted)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from netdfl.core.clock import NS_PER_S
 from netdfl.host.blueprint import Blueprint
 from netdfl.node.worker import BatchWorker, ThreadWorker, Worker
-from netdfl.training.service import Batching, Service, cores
+from netdfl.training.service import Service, cores
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def make_worker(blueprint: Blueprint, hosted: int) -> ThreadWorker:
     """The worker of a process that hosts as many nodes: a thread for each while there are cores, or batches."""
     num_processes = -(-len(blueprint.node_ids) // getattr(blueprint.scenario.world, "nodes_per_process", 1))
     threads = max(1, min(hosted, cores() // num_processes))
-    batching: Batching = getattr(blueprint.scenario.task, "batching", "exact")
+    batching = blueprint.scenario.batching
     if hosted == 1 or batching == "exact":
         return ThreadWorker(threads)
     return BatchWorker(Service(batching, threads).compute)

@@ -38,7 +38,7 @@ from netdfl.running.prepare import prepare
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.world import Fidelity
+from netdfl.scenario.model.world import ProcessesOptions, RealOptions
 from netdfl.standalone.accounts import Accounts, find_stalls, read_probed
 from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
 from netdfl.supervisor.advice import options_of
@@ -229,8 +229,7 @@ def _cause(blueprint: Blueprint, part: Part | None) -> str:
 
 def _links(folder: Path, scenario: Scenario, directory: RunDirectory) -> dict[str, Any]:
     """The layer, and what the process that carried the packets has counted."""
-    world: Any = scenario.world
-    links = {"layer": world.loss_layer}
+    links: dict[str, Any] = {"layer": scenario.world.loss_layer}
     if (folder / PACKETS).is_file():
         counted = read_form(folder / PACKETS, RESULT)
         links |= counted or {}
@@ -308,8 +307,8 @@ def _facts(
     links: Mapping[str, Any],
     **more: Any,
 ) -> RunFacts:
-    world: Any = scenario.world
-    bound = getattr(world, "fidelity", None) or Fidelity.model_validate({})
+    options = scenario.world if isinstance(scenario.world, RealOptions) else ProcessesOptions.model_validate({})
+    bound = options.fidelity
     fidelity = judge_fidelity(found, relative=bound.relative, slack_ns=bound.slack)
     broke = (f"node {n} broke: {part.record.reason}" for n, part in parts.items() if part.record.stage is Stage.BROKE)
     return facts_of(

@@ -120,9 +120,7 @@ class HandNode:
         self.request, self.start, self.blueprint, self.epoch = request, start, blueprint, beginning.life.epoch
         me = Identity(request.node, self.epoch, beginning.run_id, start.scenario_hash)
         self.meeting = Rendezvous(me, request.peers)
-        devices = spread(
-            getattr(blueprint.scenario.task, "device", "cpu"), torch.cuda.device_count(), blueprint.scenario.num_nodes
-        )
+        devices = spread(blueprint.scenario.device, torch.cuda.device_count(), blueprint.scenario.num_nodes)
         endpoint = Endpoint(
             listen=f"{request.host}:{request.port}", run_id=beginning.run_id, scenario_hash=start.scenario_hash
         )

@@ -44,7 +44,7 @@ from netdfl.record.run import RunDirectory
 from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.world import RealOptions
+from netdfl.scenario.model.world import ProcessesOptions, RealOptions
 from netdfl.supervisor.evaluation import Evaluation
 from netdfl.supervisor.fleet import Fleet
 from netdfl.supervisor.mirror import mirror
@@ -96,7 +96,9 @@ class Supervisor:
         self.evaluation = Evaluation(evaluated, status, recorder, fleet.now_ns, self._have_judged)
         self.restarts = Restarts(fleet, self.evaluation)
         self.stalls: StallWatch
-        self._options = scenario.world if isinstance(scenario.world, RealOptions) else RealOptions.model_construct()
+        self._options = (
+            scenario.world if isinstance(scenario.world, RealOptions) else ProcessesOptions.model_validate({})
+        )
         if isinstance(world, VirtualWorld):
             self.stalls = ExactWatch(fleet, self.restarts, world)
         else:

@@ -89,7 +89,7 @@ class ProcessesWorld:
         loaded = await self.forks.plan(plan, self._on_exit)
         self._do(self._watch())
         gpus = loaded.gpus if self._gpus else 0
-        self.devices = spread(getattr(self.scenario.task, "device", "cpu"), gpus, self.scenario.num_nodes)
+        self.devices = spread(self.scenario.device, gpus, self.scenario.num_nodes)
         await self._spawn([EVALUATOR], Life())
         return Found(loaded.partition)
 

@@ -53,7 +53,7 @@ async def image_for(scenario: Scenario, note: Callable[[str], None]) -> str:
 
 def asks_gpus(scenario: Scenario) -> bool:
     """Whether the nodes train on GPUs: only where the scenario names them, as a container has none by itself."""
-    return str(getattr(scenario.task, "device", "cpu")).startswith("cuda")
+    return scenario.device.startswith("cuda")
 
 
 def cache() -> Path:

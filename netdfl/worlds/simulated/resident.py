@@ -150,5 +150,5 @@ class Resident:
 
 def device_of(blueprint: Blueprint) -> str:
     """Where vectors live: on the CPU unless the scenario names a GPU."""
-    device: str = getattr(blueprint.scenario.task, "device", "cpu")
+    device = blueprint.scenario.device
     return device if device.startswith("cuda") else "cpu"

@@ -50,7 +50,7 @@ class SimulatedWorld:
         scenario = setting.scenario
         if setting.forkserver is not None:
             setting.forkserver.close()
-        spread(getattr(scenario.task, "device", "cpu"), torch.cuda.device_count(), 1)
+        spread(scenario.device, torch.cuda.device_count(), 1)
         self.scenario, self.directory, self._keep_log = scenario, setting.directory, setting.keep_log
         self.streams = Streams(scenario.seed)
         self.loop = VirtualLoop(self.streams.integer("ties"))
@@ -96,7 +96,7 @@ class SimulatedWorld:
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
         self.fabric = Fabric(self.clock, self.streams.integer("ties"), links, changing=bool(scheduled))
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
-        self.service = Service(getattr(self.scenario.task, "batching", "exact"))
+        self.service = Service(self.scenario.batching)
         around = Surroundings(
             blueprint=blueprint,
             directory=self.directory,
