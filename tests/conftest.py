@@ -10,19 +10,14 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-# A simulated run looks through the heap, freezes it and thaws it at its end. In a process that has loaded torch and
-# thousands of tests that takes longer than the run: here the heap is frozen after each module, and thawed at the end.
-_freeze, _thaw = gc.freeze, gc.unfreeze
-gc.freeze = gc.unfreeze = lambda: None
-
 
 def pytest_unconfigure() -> None:
     """Let the interpreter take down all that it has loaded."""
-    _thaw()
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen_heap() -> None:
-    """Leave what is there, modules and tests above all, out of every later collection."""
+    """Leave what is there, modules and tests above all, out of every later collection, and of each simulated run's."""
     gc.collect()
-    _freeze()
+    gc.freeze()

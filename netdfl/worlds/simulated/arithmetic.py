@@ -25,13 +25,18 @@ def exact_arithmetic() -> Iterator[None]:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector look seldom: a fleet keeps many objects, and few of them are in cycles."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
+    """Let the garbage collector look seldom: a fleet keeps many objects, and few of them are in cycles.
+
+    What is there already it leaves alone, unless the caller has frozen that before.
+    """
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    if not frozen:
+        gc.collect()
+        gc.freeze()
     gc.set_threshold(200_000, 50, 1000)
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
