@@ -152,6 +152,8 @@ class ContainersWorld:
                     await containers.all_ended()
             containers.close()
         figures = await self._processes.aclose(grace_s)
+        if self._packets is None:
+            figures = replace(figures, links={**figures.links, "engine": "bridge"})
         try:
             if self._packets is not None:
                 counted = await self._packets.end()
