@@ -172,9 +172,18 @@ def full_disk(bench: Bench) -> None:
 
 def nothing_left(bench: Bench) -> None:
     """Of no run, however it ended, is a process, a socket, a temporary file or anything on the network left."""
+    _look_for_what_is_left(bench, frozenset())
+
+
+def nothing_left_but_by_a_kill(bench: Bench) -> None:
+    """As above, but for a run whose supervisor was killed: what it left, the next run takes over or takes away."""
+    _look_for_what_is_left(bench, frozenset({"killed"}))
+
+
+def _look_for_what_is_left(bench: Bench, but_for: frozenset[str]) -> None:
     if not bench.left:
         bench.fleets(LEARNING)
-    left = {name: left for name, left in bench.left.items() if left}
+    left = {name: left for name, left in bench.left.items() if left and name not in but_for}
     assert not left, f"left behind: {left}"
     ended = [path.parent for path in bench.folder.glob("*/result.json")]
     assert not [path for run in ended for path in run.rglob("*") if path.is_socket()]

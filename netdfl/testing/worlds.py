@@ -108,7 +108,16 @@ OWN_WORLDS = (
         },
     ),
     TestedWorld("processes", Options(world={"kind": "processes", **_LATE})),
-    TestedWorld("namespaces", Options(world={"kind": "namespaces", **_LATE}, on_messages=_BY_MESSAGE, look=network)),
+    TestedWorld(
+        "namespaces",
+        Options(world={"kind": "namespaces", **_LATE}, on_messages=_BY_MESSAGE, look=network),
+        {
+            ends.nothing_left: Differs(
+                "a supervisor that is killed leaves its socket in the run directory, which a resumed run takes over",
+                ends.nothing_left_but_by_a_kill,
+            ),
+        },
+    ),
     TestedWorld(
         "containers",
         Options(world={"kind": "containers", **_LATE}, on_messages=_BY_MESSAGE, look=containers),
@@ -116,6 +125,10 @@ OWN_WORLDS = (
             ends.resume_of_a_killed_run: Differs(
                 "a killed run's containers are removed by the next run: it says that it can't be resumed",
                 ends.refuses_to_resume,
+            ),
+            ends.nothing_left: Differs(
+                "a supervisor that is killed leaves its containers and sockets, which the next run takes away",
+                ends.nothing_left_but_by_a_kill,
             ),
         },
     ),
