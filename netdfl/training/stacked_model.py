@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 from torch.nn.functional import cross_entropy
 
+from netdfl.training.drawing import aside
 from netdfl.training.flat import FlatModel
 
 NEAR = 1e-3
@@ -60,7 +61,7 @@ class StackedModel:
         counts = torch.tensor([len(y), half], device=y.device)[:, None]
         share = (torch.arange(len(y), device=y.device) < counts) / counts
         ours, single = torch.empty_like(at.expand(2, -1)), torch.empty_like(at)
-        with torch.random.fork_rng(devices=[]):
+        with aside():
             try:
                 both = at.expand(2, -1).contiguous(), x.expand(2, *x.shape), y.expand(2, *y.shape)
                 self.slope(*both, share.to(at), ours)

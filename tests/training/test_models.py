@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -120,3 +121,13 @@ def test_tables_come_without_torch() -> None:
 
 def test_every_model_is_listed_under_its_own_name() -> None:
     assert all(function.__name__ == name for name, function in MODELS.items())
+
+
+def test_models_that_are_made_at_the_same_time_are_those_made_alone() -> None:
+    def made(seed: int) -> torch.Tensor:
+        return nn.utils.parameters_to_vector(build("mlp", SMALL, 10, seed).parameters()).detach()
+
+    alone = [made(seed % 3) for seed in range(3)]
+    with ThreadPoolExecutor(4) as executor:
+        together = list(executor.map(made, [seed % 3 for seed in range(60)]))
+    assert all(torch.equal(vector, alone[place % 3]) for place, vector in enumerate(together))

@@ -9,6 +9,8 @@ import pytest
 from netdfl.testing.world_bench import Bench, Options
 from netdfl.testing.world_ends import (
     LEARNING,
+    full_disk,
+    full_disk_aloud,
     interrupt,
     interrupt_aloud,
     quickstart,
@@ -20,6 +22,7 @@ from netdfl.testing.world_ends import (
 from netdfl.testing.world_faults import crash_and_return_with_lost_state, crash_of_the_server, kill_of_a_node
 from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
 
+ALOUD = "gRPC writes down the calls that end with the loop of a thread"
 WORLD = TestedWorld(
     "threads",
     Options(world={"kind": "tests.worlds.threads:THREADS", "fidelity": {"relative": 100, "slack": "100s"}}),
@@ -28,7 +31,8 @@ WORLD = TestedWorld(
             "a kill ends the supervisor and all nodes at one blow, and what they were about to record is lost",
             resume_without_the_last_rows,
         ),
-        interrupt: Differs("gRPC writes down the calls that end with the loop of a thread", interrupt_aloud),
+        interrupt: Differs(ALOUD, interrupt_aloud),
+        full_disk: Differs(ALOUD, full_disk_aloud),
         kill_of_a_node: Differs("a thread can't be killed from outside"),
     },
 )

@@ -37,8 +37,6 @@ from netdfl.worlds.catalog import WorldEntry
 
 T = TypeVar("T")
 LEAD_NS = 20_000_000
-BUILDING = threading.Lock()
-"""A model is drawn from torch's one generator: two at a time would share their luck."""
 torch.set_num_threads(1)  # it is a setting of the process, and sums go by it
 HOUR_NS = 3600 * 10**9
 
@@ -67,8 +65,7 @@ class ThreadsWorld:
 
     async def open(self, news: News) -> Found:
         self.news, self.loop = news, asyncio.get_running_loop()
-        with BUILDING:
-            self.blueprint = Blueprint.of(self.scenario)
+        self.blueprint = Blueprint.of(self.scenario)
         (self.directory / "snapshots").mkdir(exist_ok=True)
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
         return Found(self.blueprint.problem.partition())
@@ -138,8 +135,7 @@ class NodeThread(threading.Thread):
 
     async def _live(self) -> int:
         self.loop, self.stopped = asyncio.get_running_loop(), asyncio.Event()
-        with BUILDING:
-            blueprint = Blueprint.of(self.world.scenario)
+        blueprint = Blueprint.of(self.world.scenario)
         worker = make_worker(blueprint, 1)
         endpoint = Endpoint(
             listen="127.0.0.1:0", run_id=self.world.run_id, scenario_hash=scenario_hash(self.world.scenario)

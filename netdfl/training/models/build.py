@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from netdfl.training.drawing import aside
 from netdfl.training.models.catalog import MODELS
 
 _RUNNING = frozenset({"running_mean", "running_var", "num_batches_tracked"})
@@ -21,7 +22,7 @@ def build(
     the data, or keeps running statistics.
     """
     make = MODELS[model] if isinstance(model, str) else model
-    with torch.random.fork_rng(devices=[]):
+    with aside():
         torch.default_generator.manual_seed(seed)
         module = make(shape, num_classes, **params)
     if not isinstance(module, nn.Module):
