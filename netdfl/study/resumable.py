@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from netdfl.algorithms.families import first_state
@@ -26,6 +25,7 @@ from netdfl.running.run import resume, run
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.training.classification import Classification
+from netdfl.training.drawing import aside
 
 PARTS = 20
 """Checkpoints of a run, at least; as many as it has rounds where these are fewer."""
@@ -78,7 +78,7 @@ def rounds_between(scenario: Scenario, disk: Path, jobs: int) -> int | None:
     exact = _is_simulated(scenario) and task.kind == "train" and task.batching == "exact"
     if not exact or scenario.checkpoint.every is not None:
         return None
-    with torch.random.fork_rng(devices=[]):
+    with aside():
         bytes_per_round = _bytes_per_round(scenario)
     if not 0 < scenario.rounds * bytes_per_round <= shutil.disk_usage(disk).free / (2 * jobs):
         return None

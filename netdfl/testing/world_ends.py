@@ -63,7 +63,8 @@ def same_numbers_as_simulated(bench: Bench) -> None:
         expected = netdfl.run(bench.scenario(name, keys), out=bench.folder / f"{name}-simulated", page=False).path
         ours, theirs = (netdfl.open_run(each).rows(NUMBERS) for each in (path, expected))
         assert len(ours) > 10
-        assert ours == theirs, f"{name}: the figures differ"
+        other = sorted(set(ours) ^ set(theirs), key=str)
+        assert ours == theirs, f"{name}: the figures differ, and first these: {other[:6]}"
         assert _models(path) == _models(expected), f"{name}: the models differ"
 
 

@@ -37,7 +37,6 @@ from netdfl.worlds.catalog import WorldEntry
 
 T = TypeVar("T")
 LEAD_NS = 20_000_000
-torch.set_num_threads(1)  # it is a setting of the process, and sums go by it
 HOUR_NS = 3600 * 10**9
 
 
@@ -48,6 +47,7 @@ class ThreadsWorld:
         self.scenario, self.directory = setting.scenario, setting.directory.path
         if setting.forkserver is not None:
             setting.forkserver.close()
+        torch.set_num_threads(1)  # sums go by it, and whatever ran before in this process may have set it
         self.clock = RealClock()
         self.run_id = secrets.token_bytes(8)
         assert isinstance(self.scenario.world, ThreadsOptions)

@@ -199,6 +199,7 @@ def _partition(part: Part, context: WithData) -> None:
 def _model(part: Part, context: WithData) -> None:
     import torch
 
+    from netdfl.training.drawing import aside
     from netdfl.training.models.build import build
 
     _, data = context
@@ -209,7 +210,7 @@ def _model(part: Part, context: WithData) -> None:
     except ValueError as exc:  # it has running statistics
         raise OwnPartError(f"the model {part.kind!r}: {exc}") from exc
     x, _ = data.train(np.arange(min(_BATCH, len(data.train_y))))
-    with _using(part, f"on inputs of shape {data.shape}"), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with _using(part, f"on inputs of shape {data.shape}"), torch.no_grad(), aside():
         out = module.eval()(torch.from_numpy(x))
     shape, wanted = tuple(getattr(out, "shape", ())), (len(x), data.num_classes)
     did = f"gives outputs of shape {shape} for {len(x)} inputs and {data.num_classes} classes, expected {wanted}"
