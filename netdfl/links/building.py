@@ -54,13 +54,8 @@ class Maker:
 
     def event(self, old: Mapping[str, Effective], new: Mapping[str, Effective]) -> LinkEvent:
         """The change of stages that leads from `old` to `new`; a model that stays goes on undisturbed."""
-        changes: list[tuple[str, object]] = []
-        for key, now in new.items():
-            if now.value != old[key].value:
-                changes.append((key, self.value(key, now.value)))
-            if now.scale != old[key].scale:
-                changes.append((f"{key}_scale", now.scale))
-        return LinkEvent(tuple(changes))
+        changes = {key: self.value(key, now.value) for key, now in new.items() if now.value != old[key].value}
+        return changes | {f"{key}_scale": now.scale for key, now in new.items() if now.scale != old[key].scale}
 
     def stages(self, base: Mapping[str, Effective], used: Collection[str], pieces: Sequence[Piece]) -> Iterator[Stage]:
         """The link's own stages for the keys in `used`, in the order of a path."""
@@ -81,7 +76,8 @@ class Maker:
         if key == "state":
             return LinkState(value, _table(pieces, key, lambda now: None if now.value == "up" else now.value))
         if key == "loss":
-            return Loss(value, _table(pieces, key, lambda now: self.value(key, now.value) or _lossless()))
+            lossless = Bernoulli(0, probability=0.0)
+            return Loss(value, _table(pieces, key, lambda now: self.value(key, now.value) or lossless))
         if key == "duplicate":
             return Duplicate(seed, value)
         if key == "corrupt":
@@ -94,10 +90,6 @@ class Maker:
 
     def _delay(self, now: Effective) -> tuple[object, float]:
         return (None if now.value is UNSAID else self.value("latency", now.value), now.scale)
-
-
-def _lossless() -> Bernoulli:
-    return Bernoulli(0, probability=0.0)
 
 
 def _rate(value: Any, pieces: Sequence[Piece]) -> Stage:

@@ -18,9 +18,17 @@ from netdfl.links.rules.base import LinkRule, StageOutcome
 from netdfl.links.rules.disorder import Checksum, Corrupt
 from netdfl.links.rules.mahimahi import rate_stage
 from netdfl.links.rules.tcp import TcpTable
-from netdfl.links.schedule.active_changes import ByTarget, Effective, Overlays, by_rounds, effective, few_edges
+from netdfl.links.schedule.active_changes import (
+    ByTarget,
+    Effective,
+    Overlays,
+    by_rounds,
+    effective,
+    few_edges,
+    own_rules,
+)
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec
+from netdfl.links.spec import NODE_KEYS, LinksSpec
 
 
 class ChangedUnit(NamedTuple):
@@ -129,10 +137,10 @@ class Links:
 
     def _change(self, path: Path, now_ns: int) -> list[ChangedUnit]:
         edge = path.edge
-        values = effective(self._base(edge), self._overlays.on_link(edge))
+        values = effective(own_rules(self._spec, edge), self._overlays.on_link(edge))
         change = Maker(self._streams, edge).event(self._values[edge], values)
         self._values[edge] = values
-        outcomes = path.changed(change, now_ns) if change.changes else ()
+        outcomes = path.changed(change, now_ns) if change else ()
         return [ChangedUnit(path, place, outcome) for place, outcome in outcomes]
 
     def _change_node(self, node: NodeId, key: str, now_ns: int) -> Iterator[ChangedUnit]:
@@ -146,17 +154,13 @@ class Links:
             path = self._paths[outcome.unit.src, outcome.unit.dst]
             yield ChangedUnit(path, 0 if key == "uplink" else path.own.stop, outcome)
 
-    def _base(self, edge: Edge) -> dict[str, Effective]:
-        spec = self._spec.link(edge)
-        return {key: Effective(getattr(spec, key)) for key in LINK_KEYS}
-
     def _node_value(self, node: NodeId, key: str) -> Effective:
         spec = self._spec.node(node)
         base = {each: Effective(getattr(spec, each)) for each in NODE_KEYS}
         return effective(base, self._overlays.on_node(node))[key]
 
     def _build(self, edge: Edge) -> Path:
-        base = self._base(edge)
+        base = own_rules(self._spec, edge)
         changing: frozenset[str] = frozenset().union(*self._changing.of(edge))
         pieces = by_rounds(list(self._by_round.of(edge)))
         used = changing | {key for piece in pieces for key in piece.values}

@@ -106,13 +106,3 @@ def parse_edges(text: str, groups: Groups, num_nodes: int) -> Selector:
         raise ValueError(f"{text!r} is a link from a node to itself; name two nodes")
     rank = 1 + sum(part.strip().isdigit() for part in parts)
     return Selector((Block(src, dst),) if arrow == "->" else (Block(src, dst), Block(dst, src)), rank)
-
-
-def parse_selector(text: str, groups: Groups, num_nodes: int) -> Selector | frozenset[NodeId]:
-    """The links (a `Selector`, which iterates over them) or the nodes that `text` names.
-
-    Raises ValueError for a node or a group that does not exist, with the nearest name.
-    """
-    if is_edges(text) or text.strip() == "default":
-        return parse_edges(text, groups, num_nodes)
-    return parse_nodes(text, groups, num_nodes)

@@ -163,10 +163,6 @@ class LinksSpec:
                 values |= entry
         return LinkSpec(**values)
 
-    def state(self, edge: Edge) -> str:
-        """The state of `edge` before any event."""
-        return self.link(edge).state
-
     def node(self, node: NodeId) -> NodeSpec:
         """The up- and downlink of `node`."""
         values: dict[str, Any] = {}
@@ -185,8 +181,3 @@ def _read_key(key: str, value: object) -> object:
     if value not in STATES:
         raise ValueError(f"state {value!r} is unknown; {nearest(str(value), STATES)}")
     return value
-
-
-def resolve(block: Mapping[str, Mapping[str, object]], groups: Groups, num_nodes: int, edge: Edge) -> LinkSpec:
-    """The rules of `edge` by the parsed `links:` block."""
-    return LinksSpec(block, groups, num_nodes).link(edge)

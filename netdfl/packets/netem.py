@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from netdfl.core.errors import MachineError
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.rate import Shape
-from netdfl.links.schedule.active_changes import Effective, Overlays, effective
+from netdfl.links.schedule.active_changes import Effective, Overlays, effective, own_rules
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, LinksSpec, choose
 from netdfl.packets.netns import inside, new_namespace
@@ -83,7 +83,7 @@ def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent
     """The first rule of these links, or of what the schedule makes of them, that netem does not have; else empty."""
     try:
         for edge in edges:
-            leaf(_base(spec, edge))
+            leaf(own_rules(spec, edge))
         for node in {node for edge in edges for node in edge}:
             for key in NODE_KEYS:
                 _serial(_built(Effective(getattr(spec.node(node), key)), key))
@@ -96,11 +96,6 @@ def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent
     except ValueError as error:
         return str(error)
     return ""
-
-
-def _base(spec: LinksSpec, edge: Edge) -> dict[str, Effective]:
-    link = spec.link(edge)
-    return {key: Effective(getattr(link, key)) for key in LINK_KEYS}
 
 
 def _built(value: Effective, key: str) -> Any:
@@ -167,7 +162,7 @@ class Netem:
             if src != node:
                 one = _class(src)
                 self._hub.tc("add-class", "htb", port, one, parent=_SHARED, rate="8kbit", ceil=whole)
-                self._shape((src, node), "add", effective(_base(self._spec, (src, node)), ()))
+                self._shape((src, node), "add", effective(own_rules(self._spec, (src, node)), ()))
                 sender = int.from_bytes(socket.inet_aton(address_of(src)), "big")
                 match = {"protocol": 0x0800, "keys": [f"0x{sender:08x}/0xffffffff+12"]}
                 self._hub.tc("add-filter", "u32", port, parent=_ROOT, prio=1, target=one, **match)
@@ -196,8 +191,9 @@ class Netem:
             self._overlays.apply(event)
             for edge in self._set:
                 if any(edge in block for block in event.blocks):
+                    own = own_rules(self._spec, edge)
                     with refusals():
-                        self._shape(edge, "change", effective(_base(self._spec, edge), self._overlays.on_link(edge)))
+                        self._shape(edge, "change", effective(own, self._overlays.on_link(edge)))
 
     def counts(self) -> dict[str, Any]:
         """What became of the packets, by edge and in all, as the kernel counted it."""

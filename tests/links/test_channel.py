@@ -9,12 +9,12 @@ import pytest
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
 from netdfl.links.channel import Links
-from netdfl.links.event_driver import drive
 from netdfl.links.path import Fused
 from netdfl.links.rules.base import Transit
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
+from tests.links.driving import drive
 
 S = 10**9
 MS = 10**6

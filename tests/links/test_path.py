@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from netdfl.core.types import Kind
 from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path, fuse
-from netdfl.links.rules.base import LinkEvent, Stage, Transit
+from netdfl.links.rules.base import Stage, Transit
 from netdfl.links.rules.disorder import Checksum, Corrupt, Duplicate, Reorder, corrupt, duplicate, reorder
 from netdfl.links.rules.latency import Delay, Latency, constant, exponential, lognormal
 from netdfl.links.rules.loss import Bernoulli, GilbertElliott, Loss
@@ -37,7 +37,7 @@ class Log:
 
     def change(self, path: Path, now_ns: int, **changes: object) -> None:
         self.drive.run(now_ns - 1)
-        for place, outcome in path.changed(LinkEvent(tuple(changes.items())), now_ns):
+        for place, outcome in path.changed(changes, now_ns):
             self.drive.take(path, place, outcome, now_ns)
 
     def finish(self) -> list[tuple[int, str, int, int, int]]:

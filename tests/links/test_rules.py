@@ -35,7 +35,7 @@ def leaves(stage, item, now):
 
 
 def set_(**changes) -> LinkEvent:
-    return LinkEvent(tuple(changes.items()))
+    return changes
 
 
 def test_bernoulli_is_keyed_by_the_unit_alone():

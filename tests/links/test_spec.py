@@ -6,11 +6,15 @@ import pytest
 
 from netdfl.links.rules.latency import constant, lognormal
 from netdfl.links.rules.rate import Shape
-from netdfl.links.selectors import parse_selector
-from netdfl.links.spec import LinksSpec, choose, resolve
+from netdfl.links.selectors import is_edges, parse_edges, parse_nodes
+from netdfl.links.spec import LinksSpec, choose
 
 GROUPS = {"core": [0, 1], "edge": [2, 3, 4, 5]}
 MS = 10**6
+
+
+def named(text):
+    return set((parse_edges if is_edges(text) else parse_nodes)(text, GROUPS, 6))
 
 
 def build(slot, value):
@@ -69,7 +73,7 @@ def test_what_means_nothing_is_refused_with_the_remedy(slot, value, message):
     ],
 )
 def test_selectors_name_links_and_nodes(text, expected):
-    assert set(parse_selector(text, GROUPS, 6)) == expected
+    assert named(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_selectors_name_links_and_nodes(text, expected):
 )
 def test_bad_selectors_are_refused(text, message):
     with pytest.raises(ValueError, match=message):
-        parse_selector(text, GROUPS, 6)
+        named(text)
 
 
 def test_later_and_more_specific_entries_replace_only_the_keys_they_name():
@@ -99,7 +103,7 @@ def test_later_and_more_specific_entries_replace_only_the_keys_they_name():
     }
 
     def facts(edge):
-        link = resolve(block, GROUPS, 6, edge)
+        link = LinksSpec(block, GROUPS, 6).link(edge)
         assert link.loss is not None
         assert link.latency is not None
         return link.loss.build(0).probability, link.latency.build().constant_ns, link.rate is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind
 from netdfl.links.channel import Links
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, LinkEvent, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, Transit
 from netdfl.links.rules.latency import constant
 from netdfl.links.rules.loss import Bernoulli, DropList, Match
 from netdfl.links.rules.rate import serial
@@ -123,10 +123,10 @@ def test_what_would_take_too_long_is_dead() -> None:
 def test_a_change_acts_on_what_enters_later_and_a_reset_drops_the_rest() -> None:
     tcp = stage()
     assert isinstance(tcp.enter(message(0, 948), 0)[0], Departure)
-    tcp.changed(LinkEvent((("latency", constant(delay=5 * MS)), ("rate_scale", 0.5))), 100 * MS)
+    tcp.changed({"latency": constant(delay=5 * MS), "rate_scale": 0.5}, 100 * MS)
     assert tcp.advance(message(1, 948), 10**9) == 10**9 + 5 * MS + 2 * MS
     tcp.enter(message(2, 948), 2 * 10**9)
-    dropped = tcp.changed(LinkEvent((("state", "down_reset"),)), 2 * 10**9 + MS)
+    dropped = tcp.changed({"state": "down_reset"}, 2 * 10**9 + MS)
     assert [(each.unit.round, each.reason) for each in dropped if isinstance(each, Dropped)] == [(2, "reset")]
 
 

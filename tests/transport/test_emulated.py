@@ -18,7 +18,6 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Message, Payload
 from netdfl.links.channel import Links
-from netdfl.links.event_driver import drive
 from netdfl.links.rules.base import Transit
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
@@ -29,6 +28,7 @@ from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.emulated import Emulated
 from netdfl.transport.link_header import LinkHeader, read_link_header
 from netdfl.transport.wire import frame_size
+from tests.links.driving import drive
 
 MS = 1_000_000
 STREAMS = Streams(5)

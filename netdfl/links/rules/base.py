@@ -8,9 +8,9 @@ simulated world, and on packets below TCP: what passes is a `Transit`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from netdfl.core.types import Kind, NodeId
 
@@ -77,11 +77,8 @@ DROPPED = -(1 << 62)
 HELD = -(1 << 63)
 
 
-@dataclass(frozen=True, slots=True)
-class LinkEvent:
-    """A scheduled change of a stage: the parameters that it sets, by name, already in base units."""
-
-    changes: tuple[tuple[str, object], ...]
+LinkEvent: TypeAlias = Mapping[str, Any]
+"""A scheduled change of a stage: the parameters that it sets, by name, already in base units."""
 
 
 class LinkRule(Protocol):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from netdfl.core.units import Probability, TimeNs
 from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.in_flight import Flight
 from netdfl.links.rules.keyed_random import unit_uniform
+from netdfl.links.rules.loss import check_probability
 from netdfl.links.rules.state import resets
 
-
-def _check_probability(what: str, value: float) -> float:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{what} probability = {value}; expected 0 to 1 or a percentage like 5%")
-    return value
+C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,7 @@ class Duplication:
 
 def duplicate(*, probability: Probability) -> Duplication:
     """Send a copy right behind a unit with this probability; the copy meets the later rules by itself."""
-    return Duplication(_check_probability("duplicate", probability))
+    return Duplication(check_probability("duplicate", probability))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ def corrupt(*, probability: Probability, mode: Literal["detect", "deliver"] = "d
     """Damage units: found by a checksum and dropped at the receiver (`detect`), or delivered damaged."""
     if mode not in ("detect", "deliver"):
         raise ValueError(f"corrupt mode = {mode!r} is unknown; choose detect or deliver")
-    return Corruption(_check_probability("corrupt", probability), mode == "detect")
+    return Corruption(check_probability("corrupt", probability), mode == "detect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,71 +55,54 @@ def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reorderi
     """Hold a unit back by `delay` with this probability, so that later ones overtake it."""
     if delay <= 0:
         raise ValueError(f"reorder delay = {delay} ns must be above 0; give a time like 10ms")
-    return Reordering(_check_probability("reorder", probability), delay)
+    return Reordering(check_probability("reorder", probability), delay)
 
 
-class Duplicate(Stage):
-    """The stage of `duplicate`. It holds nothing; a change acts on what enters after it."""
+class Disorder(Stage, Generic[C]):
+    """A stage of this file, by its `config`; a change acts on what enters after it."""
 
     __slots__ = ("config", "seed")
+    key: ClassVar[str]
 
-    def __init__(self, seed: int, config: Duplication) -> None:
+    def __init__(self, seed: int, config: C) -> None:
         """`seed` is the edge's."""
         self.seed = seed
         self.config = config
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
+        """Take a new `config`, by the stage's `key`."""
+        self.config = event.get(self.key, self.config)
+        return ()
+
+
+class Duplicate(Disorder[Duplication]):
+    """The stage of `duplicate`. It holds nothing."""
+
+    __slots__ = ()
+    key: ClassVar[str] = "duplicate"
 
     def copies(self, unit: Transit) -> Sequence[Transit]:
         """`unit`, and its copy where it is duplicated."""
         if unit_uniform(self.seed, unit) >= self.config.probability:
             return (unit,)
-        copy = Transit(
-            unit.src,
-            unit.dst,
-            unit.kind,
-            unit.round,
-            unit.step,
-            unit.attempt,
-            unit.nbytes,
-            unit.copy + 1,
-            unit.corrupted,
-            unit.content,
-        )
-        return (unit, copy)
+        return (unit, replace(unit, copy=unit.copy + 1, pending=None))
 
     def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
         """Pass `unit`, and a copy behind it with the probability."""
         return [Departure(each, now_ns) for each in self.copies(unit)]
 
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `duplicate`."""
-        for name, value in event.changes:
-            if name == "duplicate":
-                self.config = value  # type: ignore[assignment]
-        return ()
 
+class Corrupt(Disorder[Corruption]):
+    """The stage of `corrupt`: marks units. It holds nothing."""
 
-class Corrupt(Stage):
-    """The stage of `corrupt`: marks units. It holds nothing; a change acts on what enters after it."""
-
-    __slots__ = ("config", "seed")
-
-    def __init__(self, seed: int, config: Corruption) -> None:
-        """`seed` is the edge's."""
-        self.seed = seed
-        self.config = config
+    __slots__ = ()
+    key: ClassVar[str] = "corrupt"
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Mark `unit` with the probability."""
         if unit_uniform(self.seed, unit) < self.config.probability:
             unit.corrupted = True
         return now_ns
-
-    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
-        """Take a new `corrupt`."""
-        for name, value in event.changes:
-            if name == "corrupt":
-                self.config = value  # type: ignore[assignment]
-        return ()
 
 
 class Checksum(Stage):
@@ -140,16 +120,16 @@ class Checksum(Stage):
         return DROPPED if unit.corrupted and self.corrupt.config.detected else now_ns
 
 
-class Reorder(Stage):
+class Reorder(Disorder[Reordering]):
     """The stage of `reorder`. What it holds back keeps its time at a change; a reset drops it."""
 
-    __slots__ = ("_flight", "config", "seed")
+    __slots__ = ("_flight",)
+    key: ClassVar[str] = "reorder"
     instant: ClassVar[bool] = False
 
     def __init__(self, seed: int, config: Reordering) -> None:
         """`seed` is the edge's."""
-        self.seed = seed
-        self.config = config
+        super().__init__(seed, config)
         self._flight = Flight()
 
     def advance(self, unit: Transit, now_ns: int) -> int:
@@ -166,9 +146,7 @@ class Reorder(Stage):
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `reorder`; drop what is held back at a reset."""
-        for name, value in event.changes:
-            if name == "reorder":
-                self.config = value  # type: ignore[assignment]
+        super().changed(event, now_ns)
         return self._flight.drop(now_ns, "reset") if resets(event) else ()
 
 

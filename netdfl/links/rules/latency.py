@@ -208,11 +208,7 @@ class Latency(Stage):
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `latency` or `latency_scale`; drop what is under way at a reset."""
-        for name, value in event.changes:
-            if name == "latency":
-                self.delay = value  # type: ignore[assignment]
-            elif name == "latency_scale":
-                self.scale = value  # type: ignore[assignment]
+        self.delay, self.scale = event.get("latency", self.delay), event.get("latency_scale", self.scale)
         if not resets(event):
             return ()
         self._last_ns = now_ns

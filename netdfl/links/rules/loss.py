@@ -24,7 +24,8 @@ class LossModel(Protocol):
         ...
 
 
-def _check_probability(name: str, value: float) -> float:
+def check_probability(name: str, value: float) -> float:
+    """`value`. Raises ValueError where it is no probability."""
     if not 0 <= value <= 1:
         raise ValueError(f"{name} = {value} is not a probability; expected 0 to 1 or a percentage like 5%")
     return value
@@ -38,7 +39,7 @@ class Bernoulli:
     def __init__(self, seed: int, /, *, probability: Probability) -> None:
         """`seed` is the edge's; `probability` from 0 to 1."""
         self.seed = seed
-        self.probability = _check_probability("probability", probability)
+        self.probability = check_probability("probability", probability)
 
     def lost(self, unit: Transit) -> bool:
         """True with `probability`."""
@@ -68,7 +69,7 @@ class GilbertElliott:
     ) -> None:
         """`p` good to bad, `r` bad to good; `loss_good` and `loss_bad` are the losses in each."""
         for name, value in (("p", p), ("r", r), ("loss_good", loss_good), ("loss_bad", loss_bad)):
-            _check_probability(name, value)
+            check_probability(name, value)
         if p + r == 0:
             raise ValueError("gilbert_elliott with p = 0 and r = 0 never changes state; give p or r above 0")
         self.seed = seed
@@ -213,9 +214,7 @@ class Loss(Stage):
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `loss` model."""
-        for name, value in event.changes:
-            if name == "loss":
-                self.model = value  # type: ignore[assignment]
+        self.model = event.get("loss", self.model)
         return ()
 
 

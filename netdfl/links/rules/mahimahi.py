@@ -108,7 +108,7 @@ class TraceRate(Stage):
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Drop what is held at a reset; refuse a change of the rate."""
-        if any(name in ("rate", "rate_scale") for name, _ in event.changes):
+        if not event.keys().isdisjoint(("rate", "rate_scale")):
             raise ValueError("a rate from a trace can't be changed by an event; give the link a plain rate instead")
         if not resets(event):
             return ()

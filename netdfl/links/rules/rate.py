@@ -144,12 +144,7 @@ class Rate(Stage):
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `rate` (a `Shape`) or `rate_scale`, and re-time the queue; empty it at a reset."""
-        shape, scale = self.shape, self.scale
-        for name, value in event.changes:
-            if name == "rate":
-                shape = value  # type: ignore[assignment]
-            elif name == "rate_scale":
-                scale = value  # type: ignore[assignment]
+        shape, scale = event.get("rate", self.shape), event.get("rate_scale", self.scale)
         if resets(event):
             dropped = self._pending(now_ns)
             self._clear()

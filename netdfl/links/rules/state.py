@@ -15,7 +15,7 @@ STATES: tuple[StateName, ...] = get_args(StateName)
 
 def resets(event: LinkEvent) -> bool:
     """True where `event` resets the link, so that every stage of it loses what it holds."""
-    return ("state", "down_reset") in event.changes
+    return event.get("state") == "down_reset"
 
 
 class LinkState(Stage):
@@ -55,9 +55,7 @@ class LinkState(Stage):
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `state`; release or drop what was held."""
-        for name, value in event.changes:
-            if name == "state":
-                self.state = value  # type: ignore[assignment]
+        self.state = event.get("state", self.state)
         if self.state == "down_hold" or not self.held:
             return ()
         units, self.held = self.held, []

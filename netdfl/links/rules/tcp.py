@@ -193,7 +193,7 @@ class Tcp(Stage):
 
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take new parameters; drop what is under way at a reset."""
-        self._take(dict(event.changes))
+        self._take(event)
         if not resets(event):
             return ()
         self._free_ns = self._last_ns = now_ns

@@ -15,6 +15,7 @@ from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.state import STATES
 from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.selectors import Block
+from netdfl.links.spec import LINK_KEYS, LinksSpec
 
 T = TypeVar("T")
 Where: TypeAlias = tuple[tuple[Block, ...], tuple[NodeId, ...]]
@@ -26,6 +27,12 @@ class Effective:
 
     value: Any
     scale: float = 1.0
+
+
+def own_rules(spec: LinksSpec, edge: Edge) -> dict[str, Effective]:
+    """The values of a link's keys before any event."""
+    link = spec.link(edge)
+    return {key: Effective(getattr(link, key)) for key in LINK_KEYS}
 
 
 class ByTarget(Generic[T]):

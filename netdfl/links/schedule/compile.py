@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import Any
 
-from netdfl.core.types import NodeId
 from netdfl.links.reading import nearest, read_parameters, read_value
 from netdfl.links.rules.loss import DropList, rounds_beyond
 from netdfl.links.schedule.actions import ACTIONS
@@ -107,21 +106,11 @@ def _contradictions(partitions: Sequence[_ReadEntry], facts: Facts) -> Iterable[
             for entry in (first, second)
         ]
         if modes[0] != modes[1] and any(_meet(a, b) for a in blocks[0] for b in blocks[1]):
-            yield (
-                second.index,
-                (
-                    f"it cuts links that events[{first.index}] cuts at the same time as {modes[0]}; "
-                    "give both one mode, or other times"
-                ),
-            )
+            what = f"it cuts links that events[{first.index}] cuts at the same time as {modes[0]}"
+            yield second.index, f"{what}; give both one mode, or other times"
         elif _cross(first, second, facts):
-            yield (
-                second.index,
-                (
-                    f"it overlaps events[{first.index}] and contradicts it: each keeps nodes together that the other "
-                    "parts; make one a refinement of the other, or give them other times"
-                ),
-            )
+            what = f"it overlaps events[{first.index}] and contradicts it: each keeps nodes together that the other"
+            yield second.index, f"{what} parts; make one a refinement of the other, or give them other times"
 
 
 def _meet(first: Block, second: Block) -> bool:
@@ -133,17 +122,12 @@ def _cross(first: _ReadEntry, second: _ReadEntry, facts: Facts) -> bool:
     """True where each partition keeps together a pair of nodes that the other one parts."""
     if first.written.get("one_way") or second.written.get("one_way"):
         return False
-    one, two = (
-        {node: place for place, group in enumerate(entry.written["partition"]) for node in _members(group, facts)}
-        for entry in (first, second)
-    )
+    who = facts.groups, facts.num_nodes
+    parts = ([parse_nodes(group, *who) for group in entry.written["partition"]] for entry in (first, second))
+    one, two = ({node: place for place, part in enumerate(each) for node in part} for each in parts)
     both = sorted(one.keys() & two.keys())
     pairs = {(one[a] == one[b], two[a] == two[b]) for a, b in combinations(both, 2)}
     return (True, False) in pairs and (False, True) in pairs
-
-
-def _members(group: NodesText, facts: Facts) -> frozenset[NodeId]:
-    return parse_nodes(group, facts.groups, facts.num_nodes)
 
 
 def _heals_of_nothing(entries: Sequence[_ReadEntry], events: Sequence[CompiledEvent]) -> Iterable[tuple[int, str]]:
