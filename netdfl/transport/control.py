@@ -17,7 +17,11 @@ import grpc.aio
 
 from netdfl.core.control import Hello, Order, Report
 from netdfl.core.errors import MachineError, TransportError
+from netdfl.core.types import NodeId
 from netdfl.transport.control_codec import decode_order, decode_report, encode_order, encode_report
+from netdfl.transport.credentials import SUPERVISOR, Credentials
+from netdfl.transport.identity import plainly
+from netdfl.transport.tls import Guard, open_channel, open_port, why_not
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 _SERVICE = "netdfl.v1.Control"
@@ -63,11 +67,17 @@ class ControlServer:
         on_report: Callable[[Attendee, Report], None],
         on_lost: Callable[[Attendee], None],
         host: str = "127.0.0.1",
+        credentials: Credentials | None = None,
+        on_refused: Callable[[str], None] = lambda what: None,
     ) -> None:
         """Listen to those who know `token`, once started: on a free port of `host`, or at a socket, `unix:PATH`.
 
-        A socket in the file system reaches across network namespaces.
+        A socket in the file system reaches across network namespaces. With `credentials`, all is mutual TLS, and a node
+        is who its certificate says. `on_refused` hears of each stranger.
         """
+        self._refused = on_refused
+        self._guard = None if credentials is None else Guard(credentials, on_refused)
+        self._epochs: dict[NodeId, int] = {}
         self._token = token
         self._on_report = on_report
         self._on_lost = on_lost
@@ -81,7 +91,7 @@ class ControlServer:
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
         try:
             address = self._host if self._host.startswith("unix:") else f"{self._host}:0"
-            port = self._server.add_insecure_port(address)
+            port = open_port(self._server, address, self._guard)
         except RuntimeError as error:
             raise MachineError(
                 f"the supervisor can't listen on {self._host}; is that an address of this machine?"
@@ -93,6 +103,12 @@ class ControlServer:
         """End every stream."""
         if self._server is not None:
             await self._server.stop(0.5)
+        if self._guard is not None:
+            self._guard.close()
+
+    def expect(self, node: NodeId, epoch: int) -> None:
+        """`node` is about to begin its life `epoch`: an earlier one may not attend any more."""
+        self._epochs[node] = epoch
 
     async def _attend(self, reports: AsyncIterator[Report], context: Any) -> None:
         attendee = Attendee(await self._welcome(reports, context))
@@ -109,15 +125,27 @@ class ControlServer:
         first = await anext(aiter(reports), None)  # read first: a client that still writes hears no reason
         token = dict(context.invocation_metadata() or ()).get(_TOKEN, "")
         if not hmac.compare_digest(str(token).encode(), self._token.encode()):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the token is not this supervisor's")
+            await self._refuse(context, grpc.StatusCode.UNAUTHENTICATED, "the token is not this supervisor's")
         if not isinstance(first, Hello) or first.protocol_version != PROTOCOL_VERSION:
-            await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"the first report must be a hello of protocol version {PROTOCOL_VERSION}, got {first}",
-            )
-        await context.send_initial_metadata(((_WELCOME, "1"),))
+            words = f"the first report must be a hello of protocol version {PROTOCOL_VERSION}, got {first}"
+            await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, words)
         assert isinstance(first, Hello)
+        if reason := self._objection(first, context):
+            await self._refuse(context, grpc.StatusCode.PERMISSION_DENIED, reason)
+        await context.send_initial_metadata(((_WELCOME, "1"),))
         return first
+
+    def _objection(self, hello: Hello, context: Any) -> str:
+        if self._guard is not None and (reason := self._guard.caller(context).objection(hello.node, hello.epoch)):
+            return reason
+        if hello.epoch < (newest := self._epochs.get(hello.node, 0)):
+            return f"node {hello.node} was restarted {newest} times, not {hello.epoch}"
+        return ""
+
+    async def _refuse(self, context: Any, status: grpc.StatusCode, reason: str) -> None:
+        """End a call that is not of this fleet. Raises what ends it."""
+        self._refused(f"{plainly(reason, 500)} (from {plainly(str(context.peer()))})")
+        await context.abort(status, reason)
 
 
 class ControlClient:
@@ -142,6 +170,7 @@ class ControlClient:
         hello: Hello,
         on_order: Callable[[Order], None],
         on_lost: Callable[[str], None],
+        credentials: Credentials | None = None,
     ) -> ControlClient:
         """Attend at the supervisor's `address`.
 
@@ -151,7 +180,7 @@ class ControlClient:
         Raises:
             TransportError: nobody listens there, or the supervisor refuses this node; says which.
         """
-        channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        channel = open_channel(address, SUPERVISOR, _OPTIONS, credentials)
         attend = channel.stream_stream(f"/{_SERVICE}/Attend", encode_report, decode_order)
         call = attend(metadata=((_TOKEN, token),))
         welcomed = False
@@ -161,7 +190,8 @@ class ControlClient:
         if not welcomed:
             details = await call.details()
             await channel.close()
-            raise TransportError(f"node {hello.node} can't attend at the supervisor {address}: {details}")
+            reason = "" if credentials is None else await why_not(address, SUPERVISOR, credentials)
+            raise TransportError(f"node {hello.node} can't attend at the supervisor {address}: {reason or details}")
         return cls(channel, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:

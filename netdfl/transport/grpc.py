@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import grpc.aio
 
@@ -12,14 +13,18 @@ from netdfl.core.errors import MachineError
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Sink
+from netdfl.transport.credentials import Credentials
 from netdfl.transport.grpc_in import Inlet
 from netdfl.transport.grpc_out import Outlet
 from netdfl.transport.identity import Identity
 from netdfl.transport.options import GrpcOptions
+from netdfl.transport.tls import Guard, open_port
 
 __all__ = ["GrpcOptions", "GrpcTransport"]
 
 GONE = "failed:gone"
+Service: TypeAlias = Callable[[Guard | None], grpc.GenericRpcHandler]
+"""What a server answers, made with the guard of its port."""
 
 
 class GrpcTransport:
@@ -42,7 +47,8 @@ class GrpcTransport:
         ledger: Ledger,
         options: GrpcOptions | None = None,
         epoch: int = 0,
-        services: Sequence[grpc.GenericRpcHandler] = (),
+        services: Sequence[Service] = (),
+        credentials: Credentials | None = None,
     ) -> None:
         """Listen on `address` (`127.0.0.1:0` draws a port) once started.
 
@@ -57,6 +63,7 @@ class GrpcTransport:
             options: gRPC's timers, windows and limits.
             epoch: how often this node was restarted.
             services: what its server answers beside messages.
+            credentials: what this life of the node proves itself with, by mutual TLS; None: plain text.
         """
         self.address = address
         self._services = services
@@ -64,7 +71,9 @@ class GrpcTransport:
         self._clock = clock
         self._ledger = ledger
         self._options = options or GrpcOptions()
-        self._inlet = Inlet(self._me, clock, ledger, self._options)
+        self._credentials = credentials
+        self._guard = None if credentials is None else Guard(credentials, self._refuse)
+        self._inlet = Inlet(self._me, clock, ledger, self._options, self._guard)
         self._outlets: dict[NodeId, tuple[Outlet, Outlet]] = {}
         self._retired: list[Outlet] = []
         self._server: grpc.aio.Server | None = None
@@ -74,9 +83,10 @@ class GrpcTransport:
     async def start(self) -> str:
         """Listen. Returns the address with the port that was drawn. Raises MachineError."""
         self._server = grpc.aio.server(options=self._options.server())
-        self._server.add_generic_rpc_handlers((self._inlet.methods(), *self._services))
+        services = [service(self._guard) for service in self._services]
+        self._server.add_generic_rpc_handlers((self._inlet.methods(), *services))
         try:
-            port = self._server.add_insecure_port(self.address)
+            port = open_port(self._server, self.address, self._guard)
         except RuntimeError as error:
             raise MachineError(
                 f"node {self._me.node} can't listen on {self.address}: is the port in use? Choose another"
@@ -84,6 +94,9 @@ class GrpcTransport:
         await self._server.start()
         self.address = f"{self.address.rpartition(':')[0]}:{port}"
         return self.address
+
+    def _refuse(self, what: str) -> None:
+        self._ledger.refused(None, "foreign", what)
 
     def attach(self, sink: Sink) -> None:
         """Deliver what arrives into `sink`."""
@@ -96,12 +109,13 @@ class GrpcTransport:
             return
         if data is not None:
             self.set_gone(node)
-        self._inlet.introduce(node)
+        self._inlet.introduce(node, epoch)
         self._outlets[node] = self._open(node, address, epoch)
 
     def _open(self, node: NodeId, address: str, epoch: int) -> tuple[Outlet, Outlet]:
         data, beats = (
-            Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options) for _ in range(2)
+            Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options, self._credentials)
+            for _ in range(2)
         )
         return data, beats
 
@@ -173,6 +187,8 @@ class GrpcTransport:
             outlet.close(Fate.IN_FLIGHT)
         if self._server is not None:
             await self._server.stop(None)
+        if self._guard is not None:
+            self._guard.close()
         await asyncio.gather(*(outlet.wait_closed() for outlet in (*outlets, *self._retired)))
 
     def _outlet(self, message: Message) -> Outlet:

@@ -17,10 +17,12 @@ from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.chunks import Assembly
+from netdfl.transport.credentials import Certified
 from netdfl.transport.grpc_out import FULL, GO_ON, SERVICE
 from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
 from netdfl.transport.options import GrpcOptions
+from netdfl.transport.tls import Guard
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 NO_ROUND = -1
@@ -52,11 +54,14 @@ class Inlet:
     waits, and with it the sender; before the sender's deadline it is told to offer it again.
     """
 
-    def __init__(self, me: Identity, clock: Clock, ledger: Ledger, options: GrpcOptions) -> None:
-        """Know nobody yet."""
+    def __init__(
+        self, me: Identity, clock: Clock, ledger: Ledger, options: GrpcOptions, guard: Guard | None = None
+    ) -> None:
+        """Know nobody yet. With a `guard`, whoever calls is who its certificate says, and says so too."""
         self.sink: Sink | None = None
         self._header_sink: LinkHeaderSink | None = None
         self._me = me
+        self._guard = guard
         self._clock = clock
         self._ledger = ledger
         self._limits = wire.Limits(max_bytes=options.max_message)
@@ -65,6 +70,7 @@ class Inlet:
         self._known: set[NodeId] = set()
         self._introduced = asyncio.Event()
         self._epochs: dict[NodeId, int] = {}
+        self._introduced_epochs: dict[NodeId, int] = {}
         self._waiting: Counter[NodeId] = Counter()
         self._attached: list[asyncio.Future[None]] = []
 
@@ -74,9 +80,10 @@ class Inlet:
         self._header_sink = sink if isinstance(sink, LinkHeaderSink) else None
         _wake(self._attached)
 
-    def introduce(self, node: NodeId) -> None:
-        """Let `node` call. Hellos that come before the first introduction wait for it."""
+    def introduce(self, node: NodeId, epoch: int = 0) -> None:
+        """Let `node` call, in its life `epoch` or a later one. Hellos that come before the first introduction wait."""
         self._known.add(node)
+        self._introduced_epochs[node] = max(epoch, self._introduced_epochs.get(node, 0))
         self._introduced.set()
 
     def methods(self) -> grpc.GenericRpcHandler:
@@ -98,53 +105,65 @@ class Inlet:
         except DecodeError:
             self._ledger.refused(None, "malformed", f"{len(data)} bytes came that are no hello{_whence(context)}")
             return HelloReply(reason="this is no hello of netdfl.v1")
-        if reason := self._objection(caller):
-            self._ledger.refused(self._edge(caller.node), "foreign", reason + _whence(context))
+        certified = self._caller(context)
+        if reason := self._objection(caller, certified):
+            self._ledger.refused(self._edge(caller.node, certified), "foreign", reason + _whence(context))
             return HelloReply(reason=reason)
         self._epochs[caller.node] = caller.epoch
         return HelloReply(accepted=True)
 
-    def _objection(self, caller: HelloRequest) -> str:
+    def _objection(self, caller: HelloRequest, certified: Certified | None) -> str:
+        if certified is not None and (reason := certified.objection(caller.node, caller.epoch)):
+            return reason
         if reason := self._me.objection(caller):
             return reason
         if caller.node not in self._known:
             return f"node {caller.node} is not a peer of node {self._me.node}"
-        if caller.epoch < (newest := self._epochs.get(caller.node, 0)):
+        newest = max(self._epochs.get(caller.node, 0), self._introduced_epochs.get(caller.node, 0))
+        if caller.epoch < newest:
             return f"node {caller.node} was restarted {newest} times, not {caller.epoch}"
         return ""
 
     async def push(self, frames: object, context: Any) -> None:
         """Take messages one after the other, each in a frame, and answer each."""
+        caller = self._caller(context)
         while (data := await context.read()) is not grpc.aio.EOF:
-            await context.write(await self._take(data))
+            await context.write(await self._take(data, caller))
 
-    async def _take(self, data: bytes) -> Receipt:
+    def _caller(self, context: Any) -> Certified | None:
+        """Who calls, by the certificate; None where nobody has any."""
+        return None if self._guard is None else self._guard.caller(context)
+
+    async def _take(self, data: bytes, caller: Certified | None = None) -> Receipt:
         header: wire.Header | None = None
         try:
             frame, link_header = wire.split_link_header(data)
             header, payload = wire.decode(frame, self._limits)
-            self._admit(header)
+            self._admit(header, caller)
             return await self._deliver(header, payload, None if link_header is None else bytes(link_header))
         except MessageError as error:
-            return self._refuse(error, header)
+            return self._refuse(error, header, caller)
 
     async def push_chunks(self, chunks: Any, context: Any) -> Receipt:
         """Take a message in pieces; its size and sender are checked before anything is stored."""
         header: wire.Header | None = None
+        caller = self._caller(context)
         try:
             stream = aiter(chunks)
             assembly = Assembly(await anext(stream, b""), self._limits)
             header = assembly.header
-            self._admit(header)
+            self._admit(header, caller)
             assembly.begin()
             await context.send_initial_metadata(((GO_ON, "1"),))
             async for chunk in stream:
                 assembly.add(chunk)
             return await self._deliver(header, assembly.finish(), _link_header_of(context))
         except MessageError as error:
-            return self._refuse(error, header)
+            return self._refuse(error, header, caller)
 
-    def _admit(self, header: wire.Header) -> None:
+    def _admit(self, header: wire.Header, caller: Certified | None) -> None:
+        if caller is not None and (reason := caller.objection(header.src, header.epoch)):
+            raise ForeignMessage(reason)
         if header.round < NO_ROUND or header.step < 0:
             raise MalformedMessage(f"a message is of round {header.round}, step {header.step}; both count from 0")
         newest = self._epochs.get(header.src)
@@ -193,12 +212,13 @@ class Inlet:
         except TimeoutError:
             return FULL
 
-    def _edge(self, src: int) -> Edge | None:
-        """The edge from `src`, if that is a peer: a stranger may claim to be any number, and has no edge."""
-        return (src, self._me.node) if src in self._known else None
+    def _edge(self, said: int | None, caller: Certified | None) -> Edge | None:
+        """The edge from who calls, by the certificate, else as it `said`; none if that is no peer."""
+        src = said if caller is None else caller.node
+        return None if src is None or src not in self._known else (src, self._me.node)
 
-    def _refuse(self, error: MessageError, header: wire.Header | None) -> Receipt:
-        self._ledger.refused(None if header is None else self._edge(header.src), error.reason, str(error))
+    def _refuse(self, error: MessageError, header: wire.Header | None, caller: Certified | None) -> Receipt:
+        self._ledger.refused(self._edge(header and header.src, caller), error.reason, str(error))
         return Receipt(fate=f"refused:{error.reason}", arrived_ns=self._clock.now_ns(), reason=str(error))
 
 

@@ -21,9 +21,11 @@ from netdfl.core.types import Message, NodeId
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger, may_be_told
 from netdfl.transport.chunks import split
+from netdfl.transport.credentials import Credentials
 from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.link_header import LINK_HEADER
 from netdfl.transport.options import GrpcOptions
+from netdfl.transport.tls import open_channel, why_not
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
 SERVICE = "netdfl.v1.Node"
@@ -61,9 +63,19 @@ class Outlet:
     """
 
     def __init__(
-        self, me: Identity, peer: NodeId, address: str, epoch: int, clock: Clock, ledger: Ledger, options: GrpcOptions
+        self,
+        me: Identity,
+        peer: NodeId,
+        address: str,
+        epoch: int,
+        clock: Clock,
+        ledger: Ledger,
+        options: GrpcOptions,
+        credentials: Credentials | None = None,
     ) -> None:
-        """Open nothing yet: the first message opens the channel to `address`."""
+        """Open nothing yet: the first message opens the channel to `address`; with `credentials`, by mutual TLS."""
+        self._credentials = credentials
+        self._probed = False
         self.address = address
         self.epoch = epoch
         self._me = me
@@ -146,6 +158,7 @@ class Outlet:
                 fate, arrived_ns = await self._hand_over(self._queue[0])
             except grpc.aio.AioRpcError as error:
                 fate, arrived_ns = _FATES.get(error.code(), f"failed:{error.code().name.lower()}"), None
+                await self._ask_why()
             except TimeoutError:
                 fate, arrived_ns = "failed:deadline", None
             except (grpc.aio.BaseError, asyncio.InvalidStateError, DecodeError):
@@ -154,6 +167,14 @@ class Outlet:
                 return
             self._settle(fate, arrived_ns)
         self._worker = None
+
+    async def _ask_why(self) -> None:
+        """Record why TLS fails with whoever is at the address, once, if it is that: it looks like a dead peer."""
+        if self._credentials is None or self._greeted or self._probed:
+            return
+        self._probed = True
+        if reason := await why_not(self.address, self._peer, self._credentials):
+            self._ledger.refused((self._me.node, self._peer), "foreign", reason)
 
     def _settle(self, fate: str, arrived_ns: int | None) -> None:
         entry = self._queue.popleft()
@@ -218,7 +239,7 @@ class Outlet:
     async def _greet(self) -> str:
         """Open the channel and say hello. Returns why the peer refuses this node, or nothing."""
         if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self.address, options=self._options.channel())
+            self._channel = open_channel(self.address, self._peer, self._options.channel(), self._credentials)
             self._push = self._channel.stream_stream(f"/{SERVICE}/Push")
             self._push_chunks = self._channel.stream_unary(f"/{SERVICE}/PushChunks")
         hello = self._channel.unary_unary(f"/{SERVICE}/Hello")

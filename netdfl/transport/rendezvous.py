@@ -17,7 +17,9 @@ import grpc.aio
 from netdfl.core.errors import TransportError
 from netdfl.core.types import NodeId
 from netdfl.transport.base import MOST_NS
+from netdfl.transport.credentials import Certified, Credentials
 from netdfl.transport.identity import MOST_EPOCH, Identity
+from netdfl.transport.tls import Guard, open_channel, why_not
 from netdfl.transport.v1.data_pb2 import HelloRequest
 from netdfl.transport.v1.meeting_pb2 import ASKING, FINISHED, READY, RUNNING, Answer, Call, Phase
 from netdfl.transport.wire import PROTOCOL_VERSION
@@ -43,20 +45,23 @@ class Rendezvous:
         self.finished = {node: asyncio.Event() for node in members}
         self.refused: dict[NodeId, str] = {}
         self._epochs: dict[NodeId, int] = {}
+        self._guard: Guard | None = None
 
     @property
     def missing(self) -> list[NodeId]:
         """Who has not been ready yet."""
         return sorted(self.members - self.ready)
 
-    def service(self) -> grpc.GenericRpcHandler:
-        """What the node's server answers."""
+    def service(self, guard: Guard | None = None) -> grpc.GenericRpcHandler:
+        """What the node's server answers; with a `guard`, whoever calls is who its certificate says."""
+        self._guard = guard
         meet = grpc.unary_unary_rpc_method_handler(self.meet, Call.FromString, Answer.SerializeToString)
         return grpc.method_handlers_generic_handler(_SERVICE, {"Meet": meet})
 
     async def meet(self, call: Call, context: object) -> Answer:
         """Hear how far the caller is; say how far this node is."""
-        if refusal := self._objection(call):
+        certified = None if self._guard is None else self._guard.caller(context)
+        if refusal := self._objection(call, certified):
             if call.node in self.members:  # of others, nobody asks why they did not come
                 self.refused[call.node] = refusal
             return Answer(refusal=refusal)
@@ -78,7 +83,9 @@ class Rendezvous:
         """What this node says when it calls."""
         return make_call(self.me, self.phase)
 
-    def _objection(self, call: Call) -> str:
+    def _objection(self, call: Call, certified: Certified | None) -> str:
+        if certified is not None and (reason := certified.objection(call.node, call.epoch)):
+            return reason
         said = HelloRequest(
             protocol_version=call.protocol_version,
             run_id=call.run_id or self.me.run_id,
@@ -91,6 +98,8 @@ class Rendezvous:
             return f"node {call.node} is none of this fleet's {len(self.members)} nodes"
         if call.phase not in Phase.values():
             return f"node {call.node} is in phase {call.phase}, which this netdfl doesn't know"
+        if call.phase != ASKING and call.epoch < (newest := self._epochs.get(call.node, 0)):
+            return f"node {call.node} was restarted {newest} times, not {call.epoch}"
         return self.me.objection(said)
 
     def _hear(self, call: Call) -> None:
@@ -136,15 +145,15 @@ class Reply(NamedTuple):
 class Line:
     """A connection to one other node, opened anew after each failure: so names are looked up again."""
 
-    def __init__(self, peer: NodeId, address: str) -> None:
-        """Open nothing yet."""
-        self.peer, self.address = peer, address
+    def __init__(self, peer: NodeId, address: str, credentials: Credentials | None = None) -> None:
+        """Open nothing yet; with `credentials`, by mutual TLS."""
+        self.peer, self.address, self.credentials = peer, address, credentials
         self._channel: grpc.aio.Channel | None = None
 
     async def ask(self, call: Call, timeout_s: float) -> Reply:
         """Call the node. Raises TransportError with the reason where it does not answer."""
         if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
+            self._channel = open_channel(self.address, self.peer, _OPTIONS, self.credentials)
         meet = self._channel.unary_unary(f"/{_SERVICE}/Meet", Call.SerializeToString, Answer.FromString)
         call.callee = self.peer
         began = time.monotonic_ns()
@@ -152,12 +161,16 @@ class Line:
             answer = await meet(call, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             await self.aclose()
-            raise TransportError(f"node {self.peer} ({self.address}) does not answer: {error.details()}") from error
+            why = await self._why_not() or error.details()
+            raise TransportError(f"node {self.peer} ({self.address}) does not answer: {why}") from error
         took = time.monotonic_ns() - began
         if wrong := _what_is_wrong(answer):
             raise TransportError(f"node {self.peer} ({self.address}) answers what no node says: {wrong}")
         start = began + took // 2 - answer.now_ns if answer.HasField("now_ns") else None
         return Reply(answer, took, start)
+
+    async def _why_not(self) -> str:
+        return "" if self.credentials is None else await why_not(self.address, self.peer, self.credentials)
 
     async def aclose(self) -> None:
         """Close the connection."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from netdfl.core.clock import RealClock
 from netdfl.testing.transports import KeptLedger
+from netdfl.transport.authority import Authority
 from netdfl.transport.base import Ledger
 from netdfl.transport.grpc import GrpcOptions, GrpcTransport
 
@@ -33,10 +34,13 @@ async def connect(transports: Sequence[GrpcTransport]) -> None:
 
 @asynccontextmanager
 async def grpc_fleet(
-    num_nodes: int, ledger: Ledger, options: GrpcOptions = OPTIONS
+    num_nodes: int, ledger: Ledger, options: GrpcOptions = OPTIONS, authority: Authority | None = None
 ) -> AsyncIterator[Sequence[GrpcTransport]]:
-    """`num_nodes` connected transports that share a ledger."""
-    transports = [make(node, ledger, options=options) for node in range(num_nodes)]
+    """`num_nodes` connected transports that share a ledger; with an `authority`, by mutual TLS."""
+    transports = [
+        make(node, ledger, options=options, credentials=authority and authority.issue(node, 0))
+        for node in range(num_nodes)
+    ]
     await connect(transports)
     try:
         yield transports

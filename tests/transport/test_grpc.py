@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from grpc_fleet import OPTIONS, connect, grpc_fleet, make, until
+from grpc_fleet import OPTIONS, RUN_ID, connect, grpc_fleet, make, until
 
 from netdfl.core.errors import MachineError
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
+from netdfl.transport.authority import Authority
 from netdfl.transport.base import Fate
 
 MS = 1_000_000
@@ -34,6 +35,11 @@ async def test_conformance(check):
 async def test_conformance_in_chunks(check):
     options = replace(OPTIONS, frame_max=100, chunk=30_000)
     await check(partial(grpc_fleet, options=options))
+
+
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+async def test_conformance_with_tls(check):
+    await check(partial(grpc_fleet, authority=Authority.make(RUN_ID.hex())))
 
 
 async def test_a_large_message_arrives_whole():

@@ -1,0 +1,160 @@
+"""Mutual TLS around gRPC: channels and ports with credentials or without, and who calls.
+
+gRPC tells a server nothing of a caller that TLS refuses. But it asks for the server's certificate whenever somebody
+connects: so connections are noted when they come, and those that end before any call of theirs are strangers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import grpc
+import grpc.aio
+
+from netdfl.core.types import NodeId
+from netdfl.transport.credentials import NOBODY, Certified, Credentials, name_of, read_names, who
+
+Options: TypeAlias = Sequence[tuple[str, int | str]]
+_Peer: TypeAlias = tuple[str, int]
+LOOK_S = 0.25
+"""How long after a connection came it is asked whether it still is there, and again."""
+_PROBE_S = 3.0
+_TCP = (socket.AF_INET, socket.AF_INET6)
+_FDS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+
+
+def open_channel(address: str, callee: NodeId, options: Options, credentials: Credentials | None) -> grpc.aio.Channel:
+    """A channel to `address`; with `credentials`, TLS makes sure that `callee` of the same run is there."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    mine = grpc.ssl_channel_credentials(
+        credentials.authority.encode(), credentials.key.encode(), credentials.certificate.encode()
+    )
+    name = ("grpc.ssl_target_name_override", name_of(credentials.run, callee))
+    return grpc.aio.secure_channel(address, mine, options=[*options, name])
+
+
+def open_port(server: grpc.aio.Server, address: str, guard: Guard | None) -> int:
+    """Add a port to `server`, with TLS where there is a guard; returns its number. Raises RuntimeError."""
+    return int(server.add_insecure_port(address)) if guard is None else guard.open_port(server, address)
+
+
+class Guard:
+    """Who comes to a port with TLS: says whose calls are whose, and tells of connections that never got to a call."""
+
+    def __init__(self, credentials: Credentials, refused: Callable[[str], None]) -> None:
+        """Tell `refused`, on the event loop on which the port is opened, of each stranger."""
+        self._credentials, self._refused = credentials, refused
+        self._coming: dict[_Peer, bool] = {}  # whether a call came over it
+        self._port = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._look: asyncio.TimerHandle | None = None
+        self._kept: grpc.ServerCredentials | None = None
+
+    def open_port(self, server: grpc.aio.Server, address: str) -> int:
+        """Add a port to `server`; returns its number. Raises RuntimeError."""
+        mine = self._credentials
+        pairs = [(mine.key.encode(), mine.certificate.encode())]
+        known = grpc.ssl_server_certificate_configuration(pairs, mine.authority.encode())
+        self._loop = asyncio.get_running_loop()
+        self._kept = grpc.dynamic_ssl_server_credentials(known, self._somebody_came, True)
+        port = int(server.add_secure_port(address, self._kept))
+        self._port = 0 if address.startswith("unix:") else port
+        return port
+
+    def caller(self, context: Any) -> Certified:
+        """Who calls, by the certificate."""
+        self._proved(context.peer())
+        names = context.auth_context().get("peer_dns", ())
+        found = read_names(name.decode(errors="replace") for name in names)
+        return found if found is not None and found.run == self._credentials.run else Certified("", NOBODY, 0)
+
+    def close(self) -> None:
+        """Look no more; those that are still coming are told of no more."""
+        if self._look is not None:
+            self._look.cancel()
+        self._loop = None
+
+    # connections
+
+    def _somebody_came(self) -> None:
+        """Note who; called in a thread of gRPC's, before the handshake."""
+        came = _connected(self._port) if self._port else None
+        with suppress(AttributeError, RuntimeError):  # closed in the meantime
+            self._loop.call_soon_threadsafe(self._note, came)  # type: ignore[union-attr]
+
+    def _note(self, came: set[_Peer] | None) -> None:
+        if came is None or self._loop is None:
+            return
+        for peer in came:
+            self._coming.setdefault(peer, False)
+        if self._look is None:
+            self._look = self._loop.call_later(LOOK_S, self._look_again)
+
+    def _proved(self, peer: str) -> None:
+        if self._port:
+            self._coming[_read_peer(peer)] = True
+
+    def _look_again(self) -> None:
+        """Tell of those that left without a call; look again while there are any that may."""
+        there = _connected(self._port)
+        for peer, proved in list(self._coming.items()):
+            if peer not in there:
+                del self._coming[peer]
+                if not proved:
+                    host, port = peer
+                    what = f"a connection from {host}, port {port}, ended before TLS knew it for this run's"
+                    self._refused(f"{what}: no certificate of the run was shown, or no TLS spoken")
+        self._look = None
+        if self._loop is not None and not all(self._coming.values()):
+            self._look = self._loop.call_later(LOOK_S, self._look_again)
+
+
+def _connected(port: int) -> set[_Peer]:
+    """Who is connected to `port` of this process."""
+    found = set()
+    for each in os.listdir(_FDS):
+        with suppress(OSError):  # closed in the meantime
+            fd = os.dup(int(each))
+            if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+                os.close(fd)
+                continue
+            with socket.socket(fileno=fd) as connection:
+                if connection.family in _TCP and connection.getsockname()[1] == port:
+                    host, number, *_ = connection.getpeername()
+                    found.add((host.removeprefix("::ffff:"), number))
+    return found
+
+
+def _read_peer(peer: str) -> _Peer:
+    """As gRPC names it, like `ipv4:10.0.0.2:4711` or `ipv6:%5B::1%5D:4711`."""
+    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    return host.strip("[]").removeprefix("::ffff:"), int(port) if port.isdigit() else 0
+
+
+async def why_not(address: str, callee: NodeId, credentials: Credentials) -> str:
+    """Why TLS fails with whoever listens at `address`; empty where it does not, or nobody does."""
+    host, _, port = address.rpartition(":")
+    trusting = ssl.create_default_context(cadata=credentials.authority)
+    name = name_of(credentials.run, callee)
+    try:
+        async with asyncio.timeout(_PROBE_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=trusting, server_hostname=name)
+    except ssl.SSLCertVerificationError as error:
+        return f"who listens at {address} has a certificate, but not that of {who(callee)} of this run: " + (
+            error.verify_message
+        )
+    except ssl.SSLError:
+        return f"who listens at {address} speaks no TLS, and this node does"
+    except (OSError, ValueError):
+        return ""
+    writer.transport.abort()
+    return ""
