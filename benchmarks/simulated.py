@@ -72,7 +72,7 @@ class World:
 
     def run(self, main: Any) -> float:
         """Seconds of this process that `main` takes."""
-        with rare_collections(), asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+        with rare_collections(self), asyncio.Runner(loop_factory=lambda: self.loop) as runner:
             began = time.process_time()
             runner.run(main)
             return time.process_time() - began
@@ -125,7 +125,7 @@ def bare_messages_per_second(nodes: int, neighbors: int, rounds: int) -> float:
         queues.extend(asyncio.Queue() for _ in range(nodes))
         await asyncio.gather(*(node(i) for i in range(nodes)))
 
-    with rare_collections(), asyncio.Runner(loop_factory=lambda: loop) as runner:
+    with rare_collections(loop), asyncio.Runner(loop_factory=lambda: loop) as runner:
         began = time.process_time()
         runner.run(main())
         return nodes * neighbors * rounds / (time.process_time() - began)

@@ -6,16 +6,16 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib import metadata
 from typing import NamedTuple
 
-from netdfl.core.fates import MessageCounts
 from netdfl.core.types import Json, NodeId
 from netdfl.record.cautions import Caution, Course, find_cautions
 from netdfl.record.forms import read_details
 from netdfl.record.given_up import count_given_up
 from netdfl.record.judge import Findings, Judgement, judge
-from netdfl.record.messages import MessageTotals, count_messages, count_timeouts, shares
+from netdfl.record.messages import count_messages, count_timeouts, shares
 from netdfl.record.restarts import find_restarts
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
@@ -107,12 +107,36 @@ def _by_sender(run: Run, kind: str) -> list[Odd]:
 
 def summarize(run: Run, facts: RunFacts) -> Summary:
     """Compute the contents of `result.json`, the verdict included, from what `run` recorded."""
-    accuracy = evaluations(run, "test_accuracy")
-    messages, timeouts = count_messages(run), count_timeouts(run)
-    figures = _figures(run, facts) | shares(messages.counts) | {"timeouts": timeouts[0] / max(1, timeouts[1])}
-    deaths, restarts = find_deaths(run), find_restarts(run)
-    findings = _findings(run, facts, figures, deaths)
-    cautions = find_cautions(_course(run, facts, figures, findings, messages.counts, timeouts, restarts))
+    with run.held():
+        return _summarize(run, facts)
+
+
+def _summarize(run: Run, facts: RunFacts) -> Summary:
+    series = all_evaluations(run)
+    accuracy = series.get("test_accuracy", [])
+    messages, timeouts, given_up = count_messages(run), count_timeouts(run), count_given_up(run)
+    refused, mixed = (_by_sender(run, kind) for kind in ("refused", "mixed_not_finite"))
+    figures: Json = (
+        _figures(run, facts, series) | shares(messages.counts) | {"timeouts": timeouts[0] / max(1, timeouts[1])}
+    )
+    deaths = find_deaths(run)
+    restarts: Sequence[Json] = find_restarts(run)
+    findings = _findings(run, facts, figures, deaths, refused, mixed)
+    lost_weight = given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts)
+    cautions = find_cautions(
+        Course(
+            accuracy=_values(series, "test_accuracy"),
+            chance=_chance(run),
+            grown={name.replace("_", " "): _values(series, name) for name in GROWING},
+            not_finite=[*findings.not_finite, *findings.refused_not_finite],
+            timed_out=timeouts[0],
+            waits=timeouts[1],
+            messages=messages.counts,
+            weight=figures["weight_sum"],
+            gave_up=lost_weight / facts.nodes,
+            plain=facts.delivery == "plain",
+        )
+    )
     judgement = judge(replace(findings, cautions=_by_kind(cautions)), facts.expect)
     result = {
         **_what_ran(facts),
@@ -130,7 +154,12 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "consensus_distance": figures["consensus_distance"],
         "weight_sum": figures["weight_sum"],
         "targets": [_reach(run, accuracy, target) for target in facts.targets],
-        **_traffic(run, messages, figures),
+        "messages": messages.to_json(),
+        "timeouts": figures["timeouts"],
+        "given_up": given_up._asdict(),
+        "refused": [each._asdict() for each in refused],
+        "mixed_not_finite": [each._asdict() for each in mixed],
+        "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
         "time": find_time_spent(run, _length_s(facts), facts.rounds),
         "died": deaths,
@@ -140,7 +169,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "deadlocks": [dict(deadlock) for deadlock in facts.deadlocks],
         "events_not_reached": find_unreached(run),
         "fidelity": facts.fidelity,
-        "versions": _versions(),
+        "versions": dict(_versions()),
     }
     return Summary(result | _where_it_applies(facts), judgement)
 
@@ -156,17 +185,6 @@ def _what_ran(facts: RunFacts) -> dict[str, object]:
         "algorithm": facts.algorithm,
         "nodes": facts.nodes,
         "rounds": facts.rounds,
-    }
-
-
-def _traffic(run: Run, messages: MessageTotals, figures: Json) -> dict[str, object]:
-    return {
-        "messages": messages.to_json(),
-        "timeouts": figures["timeouts"],
-        "given_up": count_given_up(run)._asdict(),
-        "refused": [each._asdict() for each in _by_sender(run, "refused")],
-        "mixed_not_finite": [each._asdict() for each in _by_sender(run, "mixed_not_finite")],
-        "bytes_sent": figures["bytes_sent"],
     }
 
 
@@ -191,6 +209,14 @@ def evaluations(run: Run, name: str) -> list[EvaluatedValue]:
         "SELECT round, at_s, value FROM metrics WHERE node IS NULL AND name = ? ORDER BY round, at_s", [name]
     )
     return [EvaluatedValue(*row) for row in rows]
+
+
+def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
+    """Every evaluation of every fleet metric, by its name, in order of rounds."""
+    found: dict[str, list[EvaluatedValue]] = {}
+    for name, *row in run.rows("SELECT name, round, at_s, value FROM metrics WHERE node IS NULL ORDER BY round, at_s"):
+        found.setdefault(name, []).append(EvaluatedValue(*row))
+    return found
 
 
 def find_deaths(run: Run) -> list[Json]:
@@ -253,29 +279,29 @@ def _reach(run: Run, accuracy: Sequence[EvaluatedValue], target: float) -> dict[
     return {"accuracy": target, "round": None, "bytes": None, "seconds": None}
 
 
-def _figures(run: Run, facts: RunFacts) -> dict[str, object]:
+def _figures(run: Run, facts: RunFacts, series: Mapping[str, Sequence[EvaluatedValue]]) -> dict[str, object]:
     """The final numbers, by the names that `expect` knows."""
     train = (
         "SELECT avg(last) FROM "
         "(SELECT arg_max(value, round) AS last FROM metrics WHERE name = 'train_loss' GROUP BY node)"
     )
     return {
-        "test_accuracy": _last(run, "test_accuracy"),
-        "mean_local": _last(run, "mean_local_accuracy"),
-        "mean_personal": _last(run, "mean_personal_accuracy"),
-        "test_loss": _last(run, "test_loss"),
-        "error": _last(run, "error"),
+        "test_accuracy": _last(series, "test_accuracy"),
+        "mean_local": _last(series, "mean_local_accuracy"),
+        "mean_personal": _last(series, "mean_personal_accuracy"),
+        "test_loss": _last(series, "test_loss"),
+        "error": _last(series, "error"),
         "train_loss": _scalar(run, train),
-        "consensus_distance": _last(run, "consensus_distance"),
-        "weight_sum": _last(run, "weight_sum"),
+        "consensus_distance": _last(series, "consensus_distance"),
+        "weight_sum": _last(series, "weight_sum"),
         "bytes_sent": _scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM messages"),
         "duration_s": facts.duration_s,
         "virtual_duration_s": facts.virtual_duration_s,
     }
 
 
-def _last(run: Run, name: str) -> float | None:
-    found = evaluations(run, name)
+def _last(series: Mapping[str, Sequence[EvaluatedValue]], name: str) -> float | None:
+    found = series.get(name)
     return found[-1].value if found else None
 
 
@@ -283,18 +309,18 @@ def _scalar(run: Run, sql: str) -> object:
     return run.rows(sql)[0][0]
 
 
-def _findings(run: Run, facts: RunFacts, figures: Json, deaths: Sequence[Json]) -> Findings:
+def _findings(
+    run: Run, facts: RunFacts, figures: Json, deaths: Sequence[Json], refused: Sequence[Odd], mixed: Sequence[Odd]
+) -> Findings:
     return Findings(
         died={
             death["node"]: f"node {death['node']} died in round {death['round']}: {death['reason']}" for death in deaths
         },
         deadlocks=[f"deadlock: {deadlock['text']}" for deadlock in facts.deadlocks],
         open_stalls=[f"stalled at the end: {stall['text']}" for stall in facts.stalls if not stall.get("over")],
-        not_finite=[*_not_finite(run), *(each.sentence("mixed") for each in _by_sender(run, "mixed_not_finite"))],
+        not_finite=[*_not_finite(run), *(each.sentence("mixed") for each in mixed)],
         fell={row[0] for row in run.rows("SELECT DISTINCT node FROM events WHERE kind = 'not_finite'")},
-        refused_not_finite=[
-            each.sentence("refused") for each in _by_sender(run, "refused") if each.reason == "not_finite"
-        ],
+        refused_not_finite=[each.sentence("refused") for each in refused if each.reason == "not_finite"],
         unfinished=facts.unfinished,
         figures=figures,
         fidelity_missed=facts.fidelity_missed,
@@ -304,35 +330,14 @@ def _findings(run: Run, facts: RunFacts, figures: Json, deaths: Sequence[Json]) 
     )
 
 
-def _course(
-    run: Run,
-    facts: RunFacts,
-    figures: Json,
-    findings: Findings,
-    messages: MessageCounts,
-    timeouts: tuple[int, int],
-    restarts: Sequence[Json],
-) -> Course:
-    """What the cautions are found in."""
-    lost = count_given_up(run).lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts)
+def _chance(run: Run) -> float:
+    """The accuracy of a guess; 0 where there are no classes."""
     partition = run.partition
-    classes = 0 if partition is None else len(partition["classes"])
-    return Course(
-        accuracy=_values(run, "test_accuracy"),
-        chance=1 / classes if classes else 0.0,
-        grown={name.replace("_", " "): _values(run, name) for name in GROWING},
-        not_finite=[*findings.not_finite, *findings.refused_not_finite],
-        timed_out=timeouts[0],
-        waits=timeouts[1],
-        messages=messages,
-        weight=figures["weight_sum"],
-        gave_up=lost / facts.nodes,
-        plain=facts.delivery == "plain",
-    )
+    return 1 / len(partition["classes"]) if partition is not None and partition["classes"] else 0.0
 
 
-def _values(run: Run, name: str) -> list[float]:
-    return [each.value for each in evaluations(run, name) if each.value is not None]
+def _values(series: Mapping[str, Sequence[EvaluatedValue]], name: str) -> list[float]:
+    return [each.value for each in series.get(name, ()) if each.value is not None]
 
 
 def _by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
@@ -367,6 +372,7 @@ def _not_finite(run: Run) -> list[str]:
     ]
 
 
+@cache
 def _versions() -> dict[str, str | None]:
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for package in PACKAGES:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
+MOST_HELD = 1 << 28
+"""A table with more bytes than these is not held in memory."""
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 
 
@@ -126,6 +129,7 @@ class Run:
         """Read the run directory `path`; `open_run` checks it first."""
         self.path = path
         self._laid_out: object = None
+        self._held = False
 
     @cached_property
     def _connection(self) -> DuckDBPyConnection:
@@ -156,18 +160,46 @@ class Run:
 
         `parameters` are what `?`, or `$name`, stands for. Nothing but the run's store can be read or written.
         """
-        self._lay_out(self._connection)
+        if not self._held:
+            self._lay_out(self._connection)
         return self._connection.sql(sql, params=parameters or None)
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query over the four tables. Raises InputError where the store is damaged."""
+        with self._reading():
+            if not self._held:
+                self._lay_out(self._connection)
+            rows: list[tuple[object, ...]] = self._connection.execute(sql, parameters or None).fetchall()
+        return rows
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Read the tables once for all `rows` within, which see nothing of what is written meanwhile.
+
+        Raises:
+            InputError: the store is damaged.
+        """
+        if self._held:
+            yield
+            return
+        with self._reading():
+            self._lay_out(self._connection, hold=True)
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            for table in TABLES:
+                self._connection.execute(f"DROP TABLE IF EXISTS held_{table}")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         import duckdb
 
         try:
-            rows: list[tuple[object, ...]] = self.query(sql, parameters).fetchall()
+            yield
         except duckdb.Error as exc:
             raise InputError(f"{self.path / STORE} is damaged: {str(exc).splitlines()[0]}") from exc
-        return rows
 
     def copy(self, sql: str, target: Path) -> None:
         """Carry out a COPY of the tables that writes the file `target`."""
@@ -175,11 +207,14 @@ class Run:
             self._lay_out(database)
             database.execute(sql)
 
-    def _lay_out(self, database: DuckDBPyConnection) -> None:
+    def _lay_out(self, database: DuckDBPyConnection, *, hold: bool = False) -> None:
         """Make the tables of what the store holds now; what the schedule did to links is among the events."""
         files = {table: sorted((self.path / STORE).glob(f"{table}-*.jsonl")) for table in TABLES}
         views = {table: view(table, files[table], self._num_nodes) for table in TABLES}
         for table in TABLES:
+            if hold and sum(file.stat().st_size for file in files[table]) <= MOST_HELD:
+                database.execute(f"CREATE OR REPLACE TEMP TABLE held_{table} AS {views[table]}")
+                views[table] = f"FROM held_{table}"
             database.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {views[table]}")
         if not self._script:
             return

@@ -42,7 +42,7 @@ def write_report(run_path: Path | str) -> Path:
 
 def render(run: Run) -> str:
     """Render the page as text. Raises InputError where the run's files are damaged, or of another version."""
-    with damaged(run.path, "shown"):
+    with damaged(run.path, "shown"), run.held():
         return _render(run)
 
 

@@ -186,6 +186,7 @@ class Supervisor:
             return
         peers = Peers({node: hello.address for node, hello in sorted(fleet.hellos.items()) if node != EVALUATOR})
         fleet.start_ns = fleet.world.begin(0 if resumption is None else resumption.at_ns)
+        self._shown_s = time.monotonic()
         if resumption is None:
             fleet.store.event(0, None, 0, "start", nodes=len(fleet.nodes))
         for node in peers.addresses:

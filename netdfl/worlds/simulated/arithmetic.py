@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -24,19 +25,26 @@ def exact_arithmetic() -> Iterator[None]:
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
+def rare_collections(fleet: object) -> Iterator[None]:
     """Let the garbage collector look seldom: a fleet keeps many objects, and few of them are in cycles.
 
-    What is there already it leaves alone, unless the caller has frozen that before.
+    With these thresholds it never looks through what was there before the run. Where the last fleet of this process
+    has not been freed since, it goes now, so that there are never two of them.
     """
-    before, frozen = gc.get_threshold(), gc.get_freeze_count()
-    if not frozen:
+    global _last
+    if _last() is not None:
         gc.collect()
-        gc.freeze()
+    _last = weakref.ref(fleet)
+    before = gc.get_threshold()
     gc.set_threshold(200_000, 50, 1000)
     try:
         yield
     finally:
         gc.set_threshold(*before)
-        if not frozen:
-            gc.unfreeze()
+
+
+def _none() -> None:
+    """No fleet has lived in this process."""
+
+
+_last: Callable[[], object] = _none

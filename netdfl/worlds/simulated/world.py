@@ -75,7 +75,7 @@ class SimulatedWorld:
             with (
                 self._stack,
                 exact_arithmetic(),
-                rare_collections(),
+                rare_collections(self),
                 freed_kept(),
                 interruptible(interrupt),
                 asyncio.Runner(loop_factory=lambda: self.loop) as runner,
