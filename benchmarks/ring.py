@@ -1,6 +1,6 @@
 """D-PSGD on a ring, a process per node: netdfl beside plain gloo `isend`/`irecv`, in one run.
 
-    python benchmarks/ring.py [--nodes 10 16] [--rounds 300] [--repeats 3] [--compressed]
+    python benchmarks/ring.py [--nodes 10 16] [--rounds 300] [--repeats 3] [--compressed | --tls]
 
 Both train the same model on the same data with one batch of 32 a round, exchange the whole vector
 with both neighbors and average. The figure is the time of a round over the last rounds but the first
@@ -28,10 +28,11 @@ WARM = 50
 
 
 COMPRESSED = ("compression={kind: qsgd, bits: 8, scaled: true}",)
+TLS = ("world={kind: processes, tls: true}",)
 SLOW = ("links={default: {rate: 100Mbit}}",)
 
 
-def netdfl_ring(nodes: int, rounds: int, *sets: str) -> float:
+def netdfl_ring(nodes: int, rounds: int, sets: tuple[str, ...] = ()) -> float:
     """Milliseconds a round in the `processes` world."""
     import netdfl
 
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--compressed", action="store_true", help="8-bit CHOCO against uncompressed instead")
+    parser.add_argument("--tls", action="store_true", help="mutual TLS against plain text instead")
     parser.add_argument("--gloo", type=Path)
     parser.add_argument("--rank", type=int)
     args = parser.parse_args()
@@ -105,12 +107,16 @@ def main() -> None:
         return gloo_rank(args.gloo, args.rank, args.nodes[0], args.rounds)
     rows = []
     for n in args.nodes:
+        if args.tls:
+            certified = partial(netdfl_ring, n, sets=TLS)
+            rows.append(row(f"ring of {n}, mutual TLS", "plain text", args, certified, partial(netdfl_ring, n)))
+            continue
         if not args.compressed:
             rows.append(row(f"ring of {n}", "gloo isend/irecv", args, partial(netdfl_ring, n), partial(gloo_ring, n)))
             continue
         for where, links in (("loopback", ()), ("100 Mbit/s", SLOW)):
-            packed = lambda rounds, n=n, links=links: netdfl_ring(n, rounds, *COMPRESSED, *links)  # noqa: E731
-            plain = lambda rounds, n=n, links=links: netdfl_ring(n, rounds, *links)  # noqa: E731
+            packed = lambda rounds, n=n, links=links: netdfl_ring(n, rounds, (*COMPRESSED, *links))  # noqa: E731
+            plain = lambda rounds, n=n, links=links: netdfl_ring(n, rounds, links)  # noqa: E731
             rows.append(row(f"ring of {n}, 8-bit CHOCO, {where}", "uncompressed", args, packed, plain))
     show(rows, f"medians of {args.repeats} runs of {args.rounds} rounds")
 

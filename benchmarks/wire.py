@@ -1,4 +1,4 @@
-"""The wire against its limits: a raw TCP socket, a protobuf `bytes` unary call, and bare grpc.aio.
+"""The wire against its limits: a raw TCP socket, a protobuf `bytes` unary call, and bare grpc.aio; and with mutual TLS.
 
     python benchmarks/wire.py [--repeats 30]
 
@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from functools import partial
 
 import grpc
@@ -30,7 +31,9 @@ from netdfl.core.clock import RealClock
 from netdfl.core.malloc import keep_freed
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.testing.transports import KeptLedger
+from netdfl.transport.authority import Authority
 from netdfl.transport.base import Fate
+from netdfl.transport.credentials import Credentials
 from netdfl.transport.grpc import GrpcOptions, GrpcTransport
 from netdfl.transport.v1.data_pb2 import Frame, Receipt
 
@@ -63,10 +66,10 @@ class OneRow(KeptLedger):
         self.fate.set_result(fate)
 
 
-def transport(node: int, ledger: KeptLedger) -> GrpcTransport:
+def transport(node: int, ledger: KeptLedger, credentials: Credentials | None = None) -> GrpcTransport:
     options = GrpcOptions(max_message=64 << 20)
     known = partial(GrpcTransport, run_id=b"wirebnch", scenario_hash="", clock=RealClock(), options=options)
-    return known(node, "127.0.0.1:0", {}, ledger=ledger)
+    return known(node, "127.0.0.1:0", {}, ledger=ledger, credentials=credentials)
 
 
 def receive_exactly(connection: socket.socket, view: memoryview) -> None:
@@ -114,6 +117,11 @@ async def serve() -> None:
     peer = json.loads(await asyncio.to_thread(sys.stdin.readline))
     node.set_peer(0, peer["netdfl"])
     print("ready", flush=True)
+    peer = json.loads(await asyncio.to_thread(sys.stdin.readline))
+    certified = transport(1, KeptLedger(), Credentials(**peer["credentials"]))
+    certified.attach(LastOnly())
+    certified.set_peer(0, peer["netdfl"])
+    print(await certified.start(), flush=True)
     await asyncio.to_thread(sys.stdin.read)
     os._exit(0)
 
@@ -125,6 +133,22 @@ async def netdfl_contender(child: subprocess.Popen[str], address: str) -> Conten
     print(json.dumps({"netdfl": await node.start()}), file=child.stdin, flush=True)
     await asyncio.to_thread(child.stdout.readline)
     node.set_peer(1, address)
+    return sending(node, ledger)
+
+
+async def certified_contender(child: subprocess.Popen[str]) -> Contender:
+    """netdfl with mutual TLS."""
+    ledger, authority = OneRow(), Authority.make(b"wirebnch".hex())
+    node = transport(0, ledger, authority.issue(0, 0))
+    assert child.stdout is not None
+    told = {"netdfl": await node.start(), "credentials": asdict(authority.issue(1, 0))}
+    print(json.dumps(told), file=child.stdin, flush=True)
+    node.set_peer(1, (await asyncio.to_thread(child.stdout.readline)).strip())
+    return sending(node, ledger)
+
+
+def sending(node: GrpcTransport, ledger: OneRow) -> Contender:
+    """Send a vector from `node`, and wait for its receipt."""
 
     async def send(vector: np.ndarray) -> None:
         ledger.fate = asyncio.get_running_loop().create_future()
@@ -157,6 +181,7 @@ async def contenders(child: subprocess.Popen[str]) -> dict[str, Contender]:
 
     return {
         "netdfl": await netdfl_contender(child, addresses["netdfl"]),
+        "tls": await certified_contender(child),
         "raw": raw,
         "protobuf": protobuf,
         "tcp": tcp,
@@ -185,8 +210,8 @@ async def measure(repeats: int) -> dict[str, dict[str, float]]:
     child = await asyncio.to_thread(subprocess.Popen, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         named = await contenders(child)
-        large = await medians({name: named[name] for name in ("netdfl", "tcp", "protobuf")}, LARGE, repeats)
-        small = await medians({name: named[name] for name in ("netdfl", "raw")}, SMALL, 20 * repeats)
+        large = await medians({name: named[name] for name in ("netdfl", "tls", "tcp", "protobuf")}, LARGE, repeats)
+        small = await medians({name: named[name] for name in ("netdfl", "tls", "raw")}, SMALL, 20 * repeats)
     finally:
         child.kill()
     return {"large": large, "small": small}
@@ -207,6 +232,8 @@ def rows(repeats: int) -> list[Row]:
             row(large_name, speed["netdfl"], "GB/s", "raw TCP socket", speed["tcp"]),
             row(large_name, speed["netdfl"], "GB/s", "protobuf bytes unary", speed["protobuf"]),
             row(small_name, small["netdfl"], "ms", "bare grpc.aio unary", small["raw"]),
+            row(f"{large_name}, mutual TLS", speed["tls"], "GB/s", "plain text", speed["netdfl"]),
+            row(f"{small_name}, mutual TLS", small["tls"], "ms", "plain text", small["netdfl"]),
         ]
     return made
 

@@ -29,6 +29,7 @@ from netdfl.links.schedule.returns import keeps_state
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.worker import Worker
 from netdfl.record.store import StoreWriter
+from netdfl.transport.grpc import Service
 
 FLUSH_S = 0.25
 
@@ -68,7 +69,7 @@ class Birth:
     directory: Path
     worker: Worker
     endpoint: Endpoint
-    services: Sequence[Any] = ()
+    services: Sequence[Service] = ()
     shares_disk: bool = True
     shares_clock: bool = True
     monotonic_ns: Callable[[], int] = time.monotonic_ns

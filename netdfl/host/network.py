@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Message, NodeId
@@ -13,8 +13,9 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.links.channel import Links
 from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Ledger, Transport
+from netdfl.transport.credentials import Credentials
 from netdfl.transport.emulated import Emulated
-from netdfl.transport.grpc import GrpcTransport
+from netdfl.transport.grpc import GrpcTransport, Service
 from netdfl.transport.options import GrpcOptions
 
 
@@ -44,11 +45,15 @@ class NodeTransport(Transport, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where a real node listens, as `host:port` (port 0: any), and which run's messages it takes."""
+    """Where a real node listens, as `host:port` (port 0: any), and which run's messages it takes.
+
+    With `credentials` it speaks mutual TLS.
+    """
 
     listen: str
     run_id: bytes
     scenario_hash: str
+    credentials: Credentials | None = None
 
 
 def make_transport(
@@ -58,7 +63,7 @@ def make_transport(
     epoch: int,
     clock: Clock,
     ledger: Ledger,
-    services: Sequence[Any] = (),
+    services: Sequence[Service] = (),
 ) -> tuple[NodeTransport, Meter]:
     """The transport of `node` in its life `epoch`, and the meter of its emulated links.
 
@@ -77,6 +82,7 @@ def make_transport(
             options=message_options(blueprint),
             epoch=epoch,
             services=services,
+            credentials=endpoint.credentials,
         )
 
     meter = Meter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -10,6 +11,7 @@ from pydantic import TypeAdapter
 
 from netdfl.core.control import Life
 from netdfl.core.types import NodeId
+from netdfl.transport.credentials import Credentials
 
 if TYPE_CHECKING:
     from netdfl.host.blueprint import Blueprint
@@ -48,7 +50,8 @@ class Plan:
 class Command:
     """Become these nodes, for this life of theirs, at `address` (port 0: any), in a network namespace if one is named.
 
-    The node -1 is the evaluator.
+    The node -1 is the evaluator. `credentials` are there where all speak mutual TLS: they go down a pipe to whoever
+    starts these nodes, and into no file.
     """
 
     nodes: tuple[NodeId, ...]
@@ -57,6 +60,7 @@ class Command:
     address: str = "127.0.0.1"
     port: int = 0
     namespace: str | None = None
+    credentials: Mapping[NodeId, Credentials] = field(default_factory=dict)
 
 
 def read(kind: type[T], plain: object) -> T:

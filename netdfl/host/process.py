@@ -28,6 +28,7 @@ from netdfl.host.plan import Command, Plan
 from netdfl.host.workers import make_worker
 from netdfl.node.worker import Worker
 from netdfl.transport.control import ControlClient
+from netdfl.transport.credentials import Credentials
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 EXIT_LOST = 6
@@ -39,7 +40,7 @@ def run_process(blueprint: Blueprint, plan: Plan, command: Command) -> int:
     keep_freed()
     worker = make_worker(blueprint, len(command.nodes))
     members = [
-        Evaluator(blueprint, plan) if node == EVALUATOR else Member(blueprint, plan, command, node, worker)
+        Evaluator(blueprint, plan, command) if node == EVALUATOR else Member(blueprint, plan, command, node, worker)
         for node in command.nodes
     ]
 
@@ -66,9 +67,9 @@ class Attendance:
 
     launched = True
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, credentials: Credentials | None) -> None:
         """Attend at the supervisor that `plan` names, once asked to."""
-        self.plan = plan
+        self.plan, self.credentials = plan, credentials
         self.stopped = asyncio.Event()
         self.control: ControlClient | None = None
 
@@ -93,7 +94,7 @@ class Attendance:
                 obey(order)
 
         self.control = await ControlClient.connect(
-            self.plan.control, self.plan.token, hello, heed, lambda reason: self.stopped.set()
+            self.plan.control, self.plan.token, hello, heed, lambda reason: self.stopped.set(), self.credentials
         )
 
     def report(self, report: Report) -> None:
@@ -124,12 +125,14 @@ class Member:
     def __init__(self, blueprint: Blueprint, plan: Plan, command: Command, node: NodeId, worker: Worker) -> None:
         """Prepare `node`; nothing runs yet."""
         self.alone = command.nodes == (node,)
-        self.attendance = Attendance(plan)
+        credentials = command.credentials.get(node)
+        self.attendance = Attendance(plan, credentials)
         self.role = Role.SERVER if node == blueprint.network.server else Role.CLIENT
         endpoint = Endpoint(
             listen=f"{command.address}:{command.port}",
             run_id=bytes.fromhex(plan.run_id),
             scenario_hash=plan.scenario_hash,
+            credentials=credentials,
         )
         birth = Birth(
             node=node,
@@ -165,9 +168,10 @@ class Member:
 class Evaluator:
     """Judges the average model of a round from the nodes' snapshots, and deletes them."""
 
-    def __init__(self, blueprint: Blueprint, plan: Plan) -> None:
+    def __init__(self, blueprint: Blueprint, plan: Plan, command: Command) -> None:
         """Judge by the blueprint's problem."""
-        self.blueprint, self.attendance, self.directory = blueprint, Attendance(plan), Path(plan.directory)
+        self.blueprint, self.directory = blueprint, Path(plan.directory)
+        self.attendance = Attendance(plan, command.credentials.get(EVALUATOR))
         self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()
 
     async def main(self) -> int:

@@ -11,11 +11,11 @@ from netdfl.core.fates import FateClass, MessageCounts, class_of
 from netdfl.core.types import Edge, Kind, Message, NodeId, Scalar
 from netdfl.node.slots import Slots
 from netdfl.record.base import Recorder
+from netdfl.record.strangers import Strangers
 from netdfl.transport.base import Fate
 
 LAST = 8
 LAST_LOST = 32
-EACH_TOLD = 100
 MOST_SAID = 500
 _ASIDE = (Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS)
 _OF_ROUNDS = (Kind.DATA, Kind.NOTICE)
@@ -78,7 +78,7 @@ class NodeLedger:
     arrived_count: int = 0
     classes: Counter[FateClass] = field(default_factory=Counter)
     refused_count: Counter[str] = field(default_factory=Counter)
-    _strangers: Counter[str] = field(default_factory=Counter)
+    _strangers: Strangers = field(default_factory=Strangers)
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the transport."""
@@ -126,16 +126,16 @@ class NodeLedger:
     def refused(self, edge: Edge | None, reason: str, what: str, round: int = -1) -> None:
         """Count and record something that was refused at the boundary; `round` is the message's, -1: not known.
 
-        Who is no peer (`edge` is None) must not fill the disk: from the 101st such message on, a row stands for 100.
+        Who is no peer (`edge` is None) must not fill the disk: see `Strangers`.
         """
         self.refused_count[reason] += 1
         details: dict[str, Scalar] = {"reason": reason, "what": what[:MOST_SAID], "src": edge[0] if edge else None}
         if edge is None:
-            self._strangers[reason] += 1
-            if self._strangers[reason] > EACH_TOLD:
-                if self._strangers[reason] % EACH_TOLD:
-                    return
-                details["messages"] = EACH_TOLD
+            messages = self._strangers.count(reason)
+            if not messages:
+                return
+            if messages > 1:
+                details["messages"] = messages
         self.recorder.event(self.clock.now_ns(), self.node, round, "refused", **details)
 
     def mixed_not_finite(self, message: Message) -> None:

@@ -79,7 +79,10 @@ class EvaluatedValue(NamedTuple):
 
 
 class Odd(NamedTuple):
-    """Messages of one sender with the same thing wrong, and which nodes got them; `first_round` is -1 if unknown."""
+    """Messages of one sender with the same thing wrong, and which nodes got them; `first_round` is -1 if unknown.
+
+    No node: they came to the supervisor.
+    """
 
     src: NodeId | None
     reason: str
@@ -98,7 +101,7 @@ def _by_sender(run: Run, kind: str) -> list[Odd]:
     rows = run.rows(
         "SELECT TRY_CAST(details->>'src' AS INTEGER) AS src, coalesce(details->>'reason', 'not_finite') AS reason, "
         "sum(coalesce(TRY_CAST(details->>'messages' AS INTEGER), 1))::BIGINT, min(round), "
-        "list_sort(list(DISTINCT node)) FROM events WHERE kind = ? AND node IS NOT NULL "
+        "coalesce(list_sort(list(DISTINCT node) FILTER (node IS NOT NULL)), []) FROM events WHERE kind = ? "
         "GROUP BY 1, 2 ORDER BY 1 NULLS LAST, 2",
         [kind],
     )

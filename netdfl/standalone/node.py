@@ -131,7 +131,7 @@ class HandNode:
             directory=request.directory,
             worker=worker,
             endpoint=endpoint,
-            services=[self.meeting.service()],
+            services=[self.meeting.service],
         )
         self.living = LivingNode(blueprint, birth, self)
         self.host, self.clock = self.living.host, self.living.clock

@@ -43,6 +43,7 @@ from netdfl.record.judge import ExitCode
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
+from netdfl.record.strangers import Strangers
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import ProcessesOptions, RealOptions
 from netdfl.supervisor.evaluation import Evaluation
@@ -104,6 +105,7 @@ class Supervisor:
         else:
             self.stalls = ProbingWatch(fleet, self.restarts, self._options.stopped_after)
         self.resumption = resumption
+        self._strangers = Strangers()
         self.interrupted = self.stopping = False
         self._show = show
         self._shown_s = 0.0
@@ -292,6 +294,13 @@ class Supervisor:
         if not self.stopping and self.fleet.start_ns is not None:
             self.restarts.came_back(node, keeps)
             self.fleet.note(f"node {node} was started again")
+
+    def refused(self, what: str) -> None:
+        """A stranger would attend: count and record it."""
+        if messages := self._strangers.count("foreign"):
+            more = {"messages": messages} if messages > 1 else {}
+            self.fleet.store.event(self.fleet.now_ns(), None, -1, "refused", reason="foreign", what=what, **more)
+            self.fleet.note(f"refused: {what}")
 
     def broke(self, error: Exception) -> None:
         """The world can't go on."""

@@ -101,10 +101,10 @@ class ControlServer:
 
     async def aclose(self) -> None:
         """End every stream."""
-        if self._server is not None:
-            await self._server.stop(0.5)
         if self._guard is not None:
             self._guard.close()
+        if self._server is not None:
+            await self._server.stop(0.5)
 
     def expect(self, node: NodeId, epoch: int) -> None:
         """`node` is about to begin its life `epoch`: an earlier one may not attend any more."""

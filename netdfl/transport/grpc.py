@@ -185,10 +185,10 @@ class GrpcTransport:
         await self._drained(outlets)
         for outlet in outlets:
             outlet.close(Fate.IN_FLIGHT)
-        if self._server is not None:
-            await self._server.stop(None)
         if self._guard is not None:
             self._guard.close()
+        if self._server is not None:
+            await self._server.stop(None)
         await asyncio.gather(*(outlet.wait_closed() for outlet in (*outlets, *self._retired)))
 
     def _outlet(self, message: Message) -> Outlet:

@@ -78,10 +78,13 @@ class Guard:
         return found if found is not None and found.run == self._credentials.run else Certified("", NOBODY, 0)
 
     def close(self) -> None:
-        """Look no more; those that are still coming are told of no more."""
+        """Look for the last time, before the server stops: it ends connections of this run's too."""
         if self._look is not None:
             self._look.cancel()
+            self._look_again()
         self._loop = None
+        if self._look is not None:
+            self._look.cancel()
 
     # connections
 

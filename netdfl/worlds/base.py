@@ -46,6 +46,10 @@ class News(Protocol):
         """Somebody else started a dead node again: it wants a life. `keeps`: the state of its last one is there."""
         ...
 
+    def refused(self, what: str) -> None:
+        """Somebody who is not of this run would attend, and may not."""
+        ...
+
     def broke(self, error: Exception) -> None:
         """The world can't go on, and the run with it."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -36,13 +37,20 @@ def _simulated(setting: Setting) -> World:
     return SimulatedWorld(setting)
 
 
+def _quiet() -> None:
+    """Keep gRPC from telling stderr of callers that TLS refuses: netdfl records them. Comes before gRPC is imported."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
 def _processes(setting: Setting) -> World:
+    _quiet()
     from netdfl.worlds.processes import ProcessesWorld
 
     return ProcessesWorld(setting)
 
 
 def _namespaces(setting: Setting) -> World:
+    _quiet()
     from netdfl.worlds.namespaces import NamespacesWorld
 
     return NamespacesWorld(setting)

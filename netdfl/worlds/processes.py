@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from netdfl.core.clock import RealClock
 from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Order, Report
@@ -18,8 +18,12 @@ from netdfl.host.plan import Command, Plan
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.transport.control import Attendee, ControlServer
+from netdfl.transport.credentials import SUPERVISOR
 from netdfl.worlds.base import Figures, Found, News, Setting, run_in_real_time
 from netdfl.worlds.fork_client import Forked, ForkServer, log_tail
+
+if TYPE_CHECKING:
+    from netdfl.transport.authority import Authority
 
 T = TypeVar("T")
 LEAD_NS = 20_000_000
@@ -32,6 +36,12 @@ class Place:
 
     namespace: str | None = None
     address: str = "127.0.0.1"
+
+
+def _authority(run_id: str) -> Authority:
+    from netdfl.transport.authority import Authority
+
+    return Authority.make(run_id)
 
 
 @dataclass
@@ -61,8 +71,12 @@ class ProcessesWorld:
         self.clock = RealClock()
         self.forks = setting.forkserver or ForkServer.open()
         self._place, self._gpus = place, gpus
-        self._token = secrets.token_hex(16)
-        self._control = ControlServer(self._token, self._on_report, lambda attendee: None, listen)
+        self._token, self._run_id = secrets.token_hex(16), secrets.token_hex(8)
+        self._authority = _authority(self._run_id) if getattr(self.scenario.world, "tls", False) else None
+        mine = None if self._authority is None else self._authority.issue(SUPERVISOR, 0)
+        self._control = ControlServer(
+            self._token, self._on_report, lambda attendee: None, listen, mine, lambda what: self.news.refused(what)
+        )
         self._attendees: dict[NodeId, Attendee] = {}
         self._processes: dict[int, _Group] = {}
         self._empty = asyncio.Event()
@@ -99,7 +113,7 @@ class ProcessesWorld:
             scenario_directory=str(self.scenario.file.parent if self.scenario.file else "."),
             control=await self._control.start(),
             token=self._token,
-            run_id=secrets.token_hex(8),
+            run_id=self._run_id,
             scenario_hash=scenario_hash(self.scenario),
         )
 
@@ -151,7 +165,10 @@ class ProcessesWorld:
             life=life,
             address=place.address,
             namespace=place.namespace,
+            credentials={node: self._authority.issue(node, life.epoch) for node in nodes} if self._authority else {},
         )
+        for node in nodes:
+            self._control.expect(node, life.epoch)
         self._processes[await self.forks.spawn(command)] = _Group(nodes, life.epoch)
 
     def _on_exit(self, ended: Forked) -> None:

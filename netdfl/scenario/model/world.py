@@ -48,7 +48,13 @@ class PacketOptions(RealOptions):
     loss_layer: LossLayer = Field("packet", description="Whether links act on messages, or on packets below TCP.")
 
 
-class ProcessesOptions(RealOptions):
+class LocalOptions(RealOptions):
+    """What worlds have in common whose nodes are processes that the supervisor starts on this machine."""
+
+    tls: bool = Field(False, description="Mutual TLS between nodes, and with the supervisor: a certificate a life.")
+
+
+class ProcessesOptions(LocalOptions):
     """Real gRPC servers in local processes, on the real clock; links emulated above gRPC."""
 
     kind: Literal["processes"] = "processes"
@@ -78,7 +84,7 @@ class SimulatedOptions(WorldOptions):
     stragglers: Stragglers | None = Field(None, description="Nodes that compute slower than the others.")
 
 
-class NamespacesOptions(PacketOptions):
+class NamespacesOptions(PacketOptions, LocalOptions):
     """A Linux network namespace per node; links emulated below TCP."""
 
     kind: Literal["namespaces"] = "namespaces"

@@ -190,6 +190,10 @@ class ContainersWorld:
         """See `News`."""
         self._news.came_back(node, keeps)
 
+    def refused(self, what: str) -> None:
+        """See `News`."""
+        self._news.refused(what)
+
     def broke(self, error: Exception) -> None:
         """See `News`."""
         self._news.broke(error)
