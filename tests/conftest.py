@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from tests.warm import warm_fork_servers
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -21,3 +24,10 @@ def frozen_heap() -> None:
     """Leave what is there, modules and tests above all, out of every later collection, and of each simulated run's."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm() -> Iterator[None]:
+    """Start real fleets from what has imported torch, but for those of a command of their own."""
+    with warm_fork_servers():
+        yield

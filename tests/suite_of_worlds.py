@@ -1,0 +1,30 @@
+"""The suite of worlds for one of netdfl's own: what a module of tests takes as its `bench` and `test_conformance`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from netdfl.testing.world_bench import Bench
+from netdfl.testing.worlds import OWN_WORLDS, WORLD_CHECKS, Check, name_of
+from netdfl.worlds.catalog import WORLDS
+from tests.warm import warm_fork_servers
+
+
+def suite_of(name: str) -> tuple[Callable[..., Any], Callable[..., None]]:
+    """The fixture and the test that hold the world `name` to every check."""
+    (world,) = (world for world in OWN_WORLDS if world.name == name)
+
+    @pytest.fixture(scope="module")
+    def bench() -> Iterator[Bench]:
+        # Theirs carry the mark of the bench, by which it knows what is left.
+        with Bench(world.options) as bench, warm_fork_servers(at_once=not WORLDS[name].repeatable):
+            yield bench
+
+    @pytest.mark.parametrize("check", WORLD_CHECKS, ids=name_of)
+    def test_conformance(check: Check, bench: Bench) -> None:
+        world.hold(check, bench)
+
+    return bench, test_conformance
