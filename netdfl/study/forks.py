@@ -6,6 +6,7 @@ its path and exit code. It dies with process PID, which started it, and its cell
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -102,9 +103,16 @@ def _run(scenario: Path, sets: list[str], path: Path, jobs: int) -> NoReturn:
 
 
 def _preload() -> None:
-    import torch
+    """Import what cells share, but for grpc, after which nobody may fork."""
+    from netdfl.worlds import preload
 
-    torch.set_num_threads(1)
+    preload.warm()
+    for name in ("netdfl.study.resumable", "duckdb"):
+        importlib.import_module(name)
+    from netdfl.worlds.simulated.arithmetic import exact_arithmetic
+
+    with exact_arithmetic():  # for what torch imports at its first use
+        pass
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def test_a_study_compares_worlds_and_layers_by_name(tmp_path: Path) -> None:
     names = {
         "messages": "{world: {kind: simulated}}",
         "packets": "{world: {kind: simulated, loss_layer: packet}, wait.deadline: none}",
-        "real": "{world: {kind: processes, nodes_per_process: 4}}",
+        "real": "{world: {kind: processes, nodes_per_process: 4}, wait.deadline: 1s, rounds: 4}",
     }
     layers = "".join(f"        {name}: {override}\n" for name, override in names.items())
     study.write_text(
