@@ -22,7 +22,7 @@ from netdfl.worlds.containers.image import image_for
 PACKAGES = ("docker.io", "docker-compose", "debootstrap", "iptables")
 REPORT = "NETDFL_DOCKER_REPORT"
 """Names the file in which the run of all tests says whether Docker is ready."""
-MOST_S = 400
+MOST_S = 900
 SMALL = """
 schema: netdfl/1
 name: image

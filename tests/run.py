@@ -1,8 +1,8 @@
-"""Run all that CI runs: checks of the code, the README's first command, then pytest, twice.
+"""Run all that CI runs: checks of the code, the README's first command, then pytest, in three parts.
 
-Most tests measure nothing of the machine: these go first, a worker for each core, real fleets among them. Those of
-namespaces and containers follow, one at a time, because what they measure and the networks that they make are the
-machine's.
+Most tests measure nothing of the machine: these go first, a worker for each core, real fleets among them. Beside them
+go fleets in namespaces and in containers, one after the other: they wait for the kernel and for Docker more than they
+compute, and keep off each other's networks. What measures the machine follows, alone.
 
 `sh nodes/start.sh test` calls it. `test checks` stops after the checks; any other arguments are pytest's,
 and then only pytest runs.
@@ -27,7 +27,12 @@ LAYERS = "import sys; from importlinter.cli import lint_imports_command as check
 Done = list[tuple[str, subprocess.CompletedProcess[str], float]]
 FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
 
-ALONE = ("tests/namespaces", "tests/containers")
+BESIDE = (
+    "tests/namespaces/test_suite_in_namespaces.py",
+    "tests/namespaces/test_namespaces_world.py",
+    "tests/containers",
+)
+ALONE = "tests/namespaces"
 TOGETHER = ("-n", "auto", "--dist", "worksteal")
 SLOWEST = "--durations=20"
 
@@ -47,6 +52,7 @@ def main(arguments: list[str]) -> int:
         return 1 if report(run_checks()) else 0
     if arguments:
         return pytest(arguments)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of a few hundred processes would compile netdfl anew
     with docker(), ThreadPoolExecutor(1) as beside:
         checks = beside.submit(run_checks)
         failed = first_command()
@@ -79,7 +85,7 @@ def report(done: Done) -> list[str]:
 
 @contextmanager
 def docker() -> Iterator[None]:
-    """Prepare Docker and the image of a node beside all else; the tests of containers come last and wait for it."""
+    """Prepare Docker and the image of a node beside all else; the tests of containers wait for it."""
     with TemporaryDirectory() as directory:
         os.environ["NETDFL_DOCKER_REPORT"] = file = f"{directory}/docker"
         engine = subprocess.Popen([PYTHON, "-m", "tests.docker_engine", file], cwd=ROOT, stdin=subprocess.PIPE)
@@ -102,16 +108,26 @@ def first_command() -> list[str]:
 
 
 def everything() -> int:
-    """Run all tests. Returns pytest's exit code, of the first part where both failed."""
-    others = [f"--ignore={path}" for path in ALONE]
-    codes = [pytest([*TOGETHER, SLOWEST, *others]), pytest([SLOWEST, *ALONE])]
+    """Run all tests. Returns pytest's exit code, of the first part that failed."""
+    most = [f"--ignore={path}" for path in (ALONE, *BESIDE)]
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(_captured, pytest_command([SLOWEST, *BESIDE]))
+        codes = [pytest([*TOGETHER, SLOWEST, *most])]
+        ended = beside.result()
+    say(f"pytest {shlex.join(BESIDE)}, beside that")
+    print(ended.stdout, flush=True)
+    codes += [ended.returncode, pytest([SLOWEST, ALONE, *(f"--ignore={path}" for path in BESIDE)])]
     return next(filter(None, codes), 0)
 
 
 def pytest(arguments: list[str]) -> int:
     """Run pytest. Returns its exit code."""
     say(f"pytest {' '.join(arguments)}".rstrip())
-    return subprocess.run([PYTHON, "-m", "pytest", "-q", *arguments], cwd=ROOT).returncode
+    return subprocess.run(pytest_command(arguments), cwd=ROOT).returncode
+
+
+def pytest_command(arguments: list[str]) -> list[str]:
+    return [PYTHON, "-m", "pytest", "-q", *arguments]
 
 
 def say(text: str) -> None:

@@ -42,7 +42,6 @@ failure_detector: oracle
 evaluation: {every: 1000000}
 links: {default: {latency: 20ms, rate: 10Mbit, loss: 2%}}
 """
-pytestmark = pytest.mark.timeout(600)
 
 
 def netdfl(*arguments: str | Path) -> subprocess.Popen[str]:
