@@ -83,6 +83,6 @@ def gradient_descent_and_ef21() -> tuple[Tensor, Tensor]:
     return fleet("ef21", "identity", 20), x
 
 
-def server_gap(scheme: str, participation: float = 1.0, num_rounds: int = 300) -> float:
+def server_gap(scheme: str, participation: float = 1.0, num_rounds: int = 200) -> float:
     """How far top-25 % leaves the server from the optimum."""
     return float((fleet(scheme, "top_k", num_rounds, participation, fraction=0.25) - optimum()).norm())

@@ -20,7 +20,7 @@ from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
 from netdfl.training.base import Update
 
-N, LOSS = 30, 0.3
+N, LOSS, SEEDS = 30, 0.3, 4
 
 
 class Play:
@@ -80,7 +80,7 @@ def mass(play: Play) -> tuple[Tensor, float]:
 
 def ends(mixing: Mixing, dim: int = 1) -> list[Play]:
     plays = []
-    for seed in range(12):
+    for seed in range(SEEDS):
         play, rng = Play(mixing, seed, dim=dim), Streams(seed).rng("loss")
         for _ in range(100):
             play.mix(lose(play.send(), rng))
@@ -99,10 +99,10 @@ def test_running_sums_find_the_mean_at_thirty_per_cent_loss() -> None:
 def test_naive_push_sum_agrees_on_something_else() -> None:
     plays = ends(PushSum())
     errors = [play.error() for play in plays]
-    assert sum(error > 3e-3 for error in errors) >= 10
+    assert sum(error > 3e-3 for error in errors) >= SEEDS - 1
     assert median(errors) > 1e-2
     assert all(sum(play.weights()) < 1e-6 for play in plays)
-    assert sum(play.error() > 1e-2 for play in ends(PushSum(), dim=10)) >= 10
+    assert sum(play.error() > 1e-2 for play in ends(PushSum(), dim=10)) >= SEEDS - 1
 
 
 def test_without_loss_it_is_push_sum() -> None:

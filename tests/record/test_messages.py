@@ -38,7 +38,7 @@ links:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    return netdfl.run(loads(LOSS_AND_LATENESS), out=tmp_path_factory.mktemp("runs") / "run")
+    return netdfl.run(loads(LOSS_AND_LATENESS), out=tmp_path_factory.mktemp("runs") / "run", page=False)
 
 
 def test_every_fate_is_in_a_class_that_is_defined() -> None:

@@ -34,7 +34,7 @@ def test_a_run_from_python_gives_its_result_and_its_tables(tmp_path: Path) -> No
 @pytest.mark.parametrize("world", ["processes", "simulated"])
 async def test_a_run_inside_a_running_loop_works_as_in_a_notebook(tmp_path: Path, world: str) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
-    finished = netdfl.run(netdfl.load(tmp_path / "tiny.yaml", ["rounds=1"], on=world), out=tmp_path / "run")
+    finished = netdfl.run(netdfl.load(tmp_path / "tiny.yaml", ["rounds=1"], on=world), out=tmp_path / "run", page=False)
     assert asyncio.get_running_loop().is_running()
     assert finished.result["verdict"] in WELL
 
@@ -42,7 +42,7 @@ async def test_a_run_inside_a_running_loop_works_as_in_a_notebook(tmp_path: Path
 @pytest.mark.parametrize("world", ["processes", "simulated"])
 def test_a_run_that_is_refused_leaves_nothing_behind(tmp_path: Path, world: str) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
-    before = netdfl.run(netdfl.load(tmp_path / "tiny.yaml", on="simulated"), root=tmp_path / "runs").path
+    before = netdfl.run(netdfl.load(tmp_path / "tiny.yaml", on="simulated"), root=tmp_path / "runs", page=False).path
     images = ["task={dataset: digits, model: {name: mlp, hidden: [4]}, device: 'cuda:99'}"]
     refused = netdfl.load(tmp_path / "tiny.yaml", images, on=world)
     with pytest.raises(MachineError, match="cuda:99"):

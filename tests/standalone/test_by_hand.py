@@ -199,7 +199,7 @@ def test_a_deadlock_that_nodes_found_themselves_is_in_the_result(
             held: Any = {"roots": [0, 1], "culprits": [0, 1], "behind": [], "what": "nodes 0 and 1 wait for each other"}
             held["remedies"] = ["wait.deadline: auto"]
             store.event(9 * 10**9, node, 3, "probed", cause="deadlock", suspected=False, detection_s=4.0, **held)
-    found = collect(folder, out=tmp_path / "run")
+    found = collect(folder, out=tmp_path / "run", page=False)
     (stall,) = found.result[listed]
     said = "nodes 0 and 1 wait for each other. Since 5 s. `wait.deadline: auto` would go on."
     assert (stall["text"], stall["began_s"], stall["found_s"]) == (said, 5.0, 9.0)
@@ -292,7 +292,7 @@ def test_a_fleet_that_stood_still_for_good_is_diagnosed_and_not_taken_for_interr
     for node in fleet.running.values():
         node.terminate()
     fleet.end()
-    found = collect(fleet.folder, out=tmp_path / "run")
+    found = collect(fleet.folder, out=tmp_path / "run", page=False)
     assert found.exit_code == ExitCode.FAIL
     (stall,) = found.result["stalls"]
     assert (stall["cause"], stall["roots"], stall["culprits"]) == (cause, [1], [0])

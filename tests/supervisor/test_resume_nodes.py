@@ -70,7 +70,7 @@ def data_rounds(out: Path, node: int, epoch: int) -> list[int]:
 
 def test_what_plain_push_sum_lost_is_named_and_nodes_that_crashed_for_good_stay_down(tmp_path: Path) -> None:
     out = killed(tmp_path, "", "events=[{at_round: 3, crash: 1}]", "failure_detector=oracle", after_round=8)
-    finished = resume(out)
+    finished = resume(out, page=False)
     result: dict[str, Any] = finished.result
     assert result["resumed"][0]["down"] == [1]
     assert data_rounds(out, 1, 1) == []
