@@ -1,4 +1,4 @@
-"""What the scenarios of `stalled` are written with: fleets in a word, what is found in them, and what would help.
+"""What the scenarios of `stalled` and `truths` are written with: fleets in a word, what is found, and what would help.
 
 A round takes 10 ms of computing and 1 ms on the way, so that round r begins at 11 r ms and its waits at 11 r + 10 ms.
 """
@@ -19,6 +19,9 @@ BASE: dict[str, Any] = {
     "links": {"default": {"latency": "1ms"}},
     "evaluation": {"every": 1000},
 }
+GOSSIP: dict[str, Any] = {"nodes": 5, "rounds": 8, "algorithm": "dpsgd", "topology": "ring"}
+SERVER: dict[str, Any] = {"nodes": 4, "algorithm": "fedavg", "topology": "star"}
+NO_DEADLINE = {"for": "all", "deadline": "none"}
 
 DEADLINE = "wait.deadline: auto"
 SKIP = "wait.on_stall: skip"
@@ -59,9 +62,7 @@ def says(text: str, parts: Sequence[str]) -> bool:
 
 def gossip(name: str, *stalls: Stall, gone: Sequence[int] = (), **keys: Any) -> Stalled:
     """A synchronous gossip of five nodes on a ring, without a deadline and without a failure detector."""
-    base: dict[str, Any] = {"nodes": 5, "rounds": 8, "algorithm": "dpsgd", "topology": "ring"}
-    wait = {"wait": {"for": "all", "deadline": "none"}, "failure_detector": {"kind": "none"}}
-    return Stalled(name, base | wait | keys, stalls, gone)
+    return Stalled(name, GOSSIP | {"wait": NO_DEADLINE, "failure_detector": {"kind": "none"}} | keys, stalls, gone)
 
 
 def full(name: str, *stalls: Stall, **keys: Any) -> Stalled:
@@ -76,7 +77,7 @@ def push(name: str, *stalls: Stall, **keys: Any) -> Stalled:
 
 def server(name: str, *stalls: Stall, **keys: Any) -> Stalled:
     """Four clients and a server, which is node 4."""
-    return gossip(name, *stalls, **{"nodes": 4, "algorithm": "fedavg", "topology": "star"} | keys)
+    return gossip(name, *stalls, **SERVER | keys)
 
 
 def meet(name: str, *stalls: Stall, bipartite: bool = True, **keys: Any) -> Stalled:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from test_truths import BASE
+from stall_terms import BASE
 from truths import TRUTHS, Truth
 
 import netdfl

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from stall_terms import BASE
 from truths import TRUTHS, Truth
 
 from netdfl.record.judge import Findings, judge
 from netdfl.record.run import RunDirectory
 from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads
-
-BASE: dict[str, Any] = {
-    "schema": "netdfl/1",
-    "name": "truth",
-    "seed": 3,
-    "task": {"kind": "consensus", "dim": 2},
-    "world": {"kind": "simulated", "compute": "10ms"},
-    "links": {"default": {"latency": "1ms"}},
-    "evaluation": {"every": 1000},
-}
 
 
 @pytest.mark.parametrize("truth", TRUTHS, ids=lambda truth: truth.name)

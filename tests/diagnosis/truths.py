@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from stall_terms import GOSSIP, NO_DEADLINE, SERVER, lose
+
 from netdfl.diagnosis.finding import Cause
 
 
@@ -31,8 +33,7 @@ class Truth(NamedTuple):
 
 def gossip(name: str, *held: Held, unfinished: str = "", **keys: Any) -> Truth:
     """A synchronous gossip of five nodes on a ring, without a deadline."""
-    base: dict[str, Any] = {"nodes": 5, "rounds": 10, "algorithm": "dpsgd", "topology": "ring"}
-    return Truth(name, base | {"wait": NO_DEADLINE} | keys, held, unfinished)
+    return Truth(name, GOSSIP | {"rounds": 10, "wait": NO_DEADLINE} | keys, held, unfinished)
 
 
 def push(name: str, *held: Held, **keys: Any) -> Truth:
@@ -42,8 +43,7 @@ def push(name: str, *held: Held, **keys: Any) -> Truth:
 
 def server(name: str, *held: Held, unfinished: str = "", **keys: Any) -> Truth:
     """Four clients and a server, which is node 4."""
-    base: dict[str, Any] = {"nodes": 4, "algorithm": "fedavg", "topology": "star"}
-    return gossip(name, *held, unfinished=unfinished, **base | keys)
+    return gossip(name, *held, unfinished=unfinished, **SERVER | keys)
 
 
 def meet(name: str, *held: Held, **keys: Any) -> Truth:
@@ -51,7 +51,6 @@ def meet(name: str, *held: Held, **keys: Any) -> Truth:
     return gossip(name, *held, **{"nodes": 4, "algorithm": {"name": "ad_psgd", "bipartite": True}} | keys)
 
 
-NO_DEADLINE = {"for": "all", "deadline": "none"}
 QUORUM = {"for": {"quorum": 3}, "deadline": "none"}
 BEATS = {"kind": "heartbeat"}
 FAST_BEATS = {"kind": "heartbeat", "every": "200ms", "misses": 3}
@@ -62,10 +61,6 @@ SUMS = {"kind": "running_sums"}
 
 def lossy(*edges: str, **more: Any) -> dict[str, Any]:
     return {"default": {"latency": "1ms"}, **{edge: {"loss": 1} for edge in edges}} | more
-
-
-def lose(src: int, dst: int, round: int) -> dict[str, Any]:
-    return {"at_round": round, "for_rounds": 1, "link": f"{src}->{dst}", "loss": 1}
 
 
 def lost(waiter: int, source: int) -> Held:

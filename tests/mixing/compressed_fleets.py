@@ -13,12 +13,15 @@ from torch import Tensor
 
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.rng import Streams
-from netdfl.core.types import Inbox, Kind, Message, NodeId
+from netdfl.core.types import Inbox, Kind, Message, NodeId, View
 from netdfl.mixing.compressed.references import Differences
 from netdfl.testing.loopback import nothing_lost
 from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.network import Network
 from netdfl.training.base import Update
+
+HERE, THERE = View(0, 0, 2, (1,), (1,), 0.5, {1: 0.5}, {1: 0.5}), View(1, 0, 2, (0,), (0,), 0.5, {0: 0.5}, {0: 0.5})
+"""Of two nodes, each at its place in round 0."""
 
 
 def net(kind: str, num_nodes: int, weights: str | None = None, seed: int = 3, **options: Any) -> Network:
