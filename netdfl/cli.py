@@ -146,7 +146,7 @@ def run(
         raise typer.Exit(_check_determinism(load_scenario(scenario, sets, on), out))
     from netdfl.worlds.fork_client import ForkServer
 
-    forkserver = ForkServer.open()
+    forkserver = None if _may_be_simulated(scenario, sets, on) else ForkServer.open()
     try:
         loaded = load_scenario(scenario, sets, on)
         from netdfl.report.live import open_view
@@ -155,8 +155,18 @@ def run(
         view = open_view()
         finished = run_scenario(loaded, out=out, page=page, view=view, forkserver=forkserver)
     finally:
-        forkserver.close()
+        if forkserver is not None:
+            forkserver.close()
     raise typer.Exit(_sum_up(view, finished))
+
+
+def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
+    """Whether the simulated world is named anywhere, so that a fork server may be loaded in vain; a guess."""
+    try:
+        text = scenario.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    return on == "simulated" or (on is None and any("simulated" in each for each in (text, *sets)))
 
 
 def _sum_up(view: Any, finished: Any) -> int:

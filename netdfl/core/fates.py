@@ -6,8 +6,10 @@ The one home of the classification: live views, results, reports and studies all
 from __future__ import annotations
 
 import re
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
 
 
 class Fate(StrEnum):
@@ -94,4 +96,12 @@ class MessageCounts:
 
     def __add__(self, other: MessageCounts) -> MessageCounts:
         """The messages of both."""
-        return MessageCounts(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return MessageCounts.total((self, other))
+
+    @staticmethod
+    def total(counts: Iterable[MessageCounts]) -> MessageCounts:
+        """The messages of all of them."""
+        return MessageCounts(*map(sum, zip(*map(_EACH, counts), strict=True)))
+
+
+_EACH = attrgetter(*(each.name for each in fields(MessageCounts)))

@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import networkx as nx
-
+from netdfl.core.lazy import lazy_module
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.reasons import FIRST, awaited_of, describe, edge_of, reason, sentence, wait_of
 from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, will_be_gone
 from netdfl.diagnosis.snapshot import AwaitedFate, Snapshot, What
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazy_module("networkx")
 
 Blocking = Mapping[NodeId, Sequence[NodeId]]
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import networkx as nx
-
+from netdfl.core.lazy import lazy_module
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazy_module("networkx")
 
 FEW_LINKS = 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Message, NodeId
@@ -15,8 +15,10 @@ from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Ledger, Transport
 from netdfl.transport.credentials import Credentials
 from netdfl.transport.emulated import Emulated
-from netdfl.transport.grpc import GrpcTransport, Service
 from netdfl.transport.options import GrpcOptions
+
+if TYPE_CHECKING:
+    from netdfl.transport.grpc import GrpcTransport, Service
 
 
 class NodeTransport(Transport, Protocol):
@@ -69,6 +71,8 @@ def make_transport(
 
     Its server answers `services` too.
     """
+
+    from netdfl.transport.grpc import GrpcTransport  # simulated nodes need no gRPC
 
     def grpc(ledger: Ledger) -> GrpcTransport:
         return GrpcTransport(

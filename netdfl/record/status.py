@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
+from operator import attrgetter
 
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
+from netdfl.record.plain_json import dump_json
 
 
 class Phase(StrEnum):
@@ -85,10 +87,34 @@ class FleetStatus:
 
     def to_json(self) -> dict[str, object]:
         """The contents of `fleet.json`: the fields, the nodes as a list, and what follows from them."""
-        slowest = self.slowest
-        return asdict(self) | {
-            "nodes": [asdict(self.nodes[node]) for node in sorted(self.nodes)],
+        return self._head() | {"nodes": self._rows()}
+
+    def to_text(self) -> str:
+        """The same as text, a node a line."""
+        head = dump_json(self._head(), indent=1).removesuffix("\n}")
+        rows = ",\n  ".join(map(dump_json, self._rows()))
+        return f'{head},\n "nodes": [\n  {rows}\n ]\n}}\n'
+
+    def _rows(self) -> list[dict[str, object]]:
+        return [dict(zip(_OF_NODE, _values(self.nodes[node]), strict=True)) for node in sorted(self.nodes)]
+
+    def _head(self) -> dict[str, object]:
+        """All but the nodes."""
+        slowest, evaluation = self.slowest, self.evaluation
+        return {
+            "scenario": self.scenario,
+            "world": self.world,
+            "algorithm": self.algorithm,
+            "rounds": self.rounds,
+            "elapsed_s": self.elapsed_s,
+            "evaluation": None if evaluation is None else asdict(evaluation),
+            "bytes_sent": self.bytes_sent,
+            "messages": asdict(self.messages),
             "rounds_done": self.rounds_done,
             "slowest": None if slowest is None else slowest.node,
             "left_s": self.left_s,
         }
+
+
+_OF_NODE = tuple(each.name for each in fields(NodeStatus))
+_values = attrgetter(*_OF_NODE)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 from netdfl.core.types import Json
 from netdfl.record.time_spent import seconds
-from netdfl.report.figures import Curve
 from netdfl.report.words import share
+
+if TYPE_CHECKING:
+    from netdfl.report.figures import Curve
 
 LOG_FROM = 20
 """Lengths of rounds that differ by such a factor are drawn on a logarithmic axis."""
@@ -33,6 +36,8 @@ def part_rows(spent: Json) -> list[list[str]]:
 def round_curves(spent: Json) -> tuple[list[Curve], bool]:
     """The length of each round and the deadline in force, and whether they need a logarithmic axis."""
     names = {"median_s": "the median node", "longest_s": "the slowest node", "deadline_s": "deadline in force"}
+    from netdfl.report.figures import Curve
+
     curves = []
     for key, name in names.items():
         points = [(round, value) for round, value in enumerate(spent["rounds"][key]) if value]

@@ -87,4 +87,4 @@ class Fleet:
         """Bring what the status counts up to date."""
         self.status.elapsed_s = self.now_ns() / 1e9
         self.status.bytes_sent = sum(each.bytes_sent for each in self.progress.values())
-        self.status.messages = sum((each.messages for each in self.progress.values()), MessageCounts())
+        self.status.messages = MessageCounts.total(each.messages for each in self.progress.values())

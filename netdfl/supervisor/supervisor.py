@@ -56,6 +56,8 @@ from netdfl.supervisor.stalls import ExactWatch, StallWatch
 from netdfl.worlds.base import Figures, Found, VirtualWorld, World
 
 SHOW_S = 0.25
+SHOW_SHARE = 0.05
+"""How much of a simulated run may go into showing it, however many nodes it has."""
 GRACE_S = 5.0
 INTERRUPT_GRACE_S = 1.2
 
@@ -108,7 +110,8 @@ class Supervisor:
         self._strangers = Strangers()
         self.interrupted = self.stopping = False
         self._show = show
-        self._shown_s = 0.0
+        self._show_again_s = 0.0
+        self._awaited: NodeId = 0
         if fleet.schedule:
             directory.write_events([event.to_json() for event in fleet.schedule])
 
@@ -188,7 +191,7 @@ class Supervisor:
             return
         peers = Peers({node: hello.address for node, hello in sorted(fleet.hellos.items()) if node != EVALUATOR})
         fleet.start_ns = fleet.world.begin(0 if resumption is None else resumption.at_ns)
-        self._shown_s = time.monotonic()
+        self._show_again_s = time.monotonic() + SHOW_S
         if resumption is None:
             fleet.store.event(0, None, 0, "start", nodes=len(fleet.nodes))
         for node in peers.addresses:
@@ -242,7 +245,16 @@ class Supervisor:
     @property
     def _all_ended(self) -> bool:
         """Whether no node has rounds before it, nor will have."""
-        return not self.restarts.due and all(own.phase in ENDED for own in self.fleet.status.nodes.values())
+        return not self.restarts.due and self._none_left()
+
+    def _none_left(self) -> bool:
+        """Whether every node has ended. Goes on where it last found one that had not, so a run costs one walk."""
+        nodes, first, num = self.fleet.status.nodes, self._awaited, len(self.fleet.nodes)
+        for index in range(first, first + num):
+            if nodes[index % num].phase not in ENDED:
+                self._awaited = index % num
+                return False
+        return True
 
     # news
 
@@ -374,12 +386,13 @@ class Supervisor:
             self.fleet.changed.set()
 
     def _show_sometimes(self) -> None:
-        """The same where time is virtual: a few times a second of the real clock."""
-        if time.monotonic() - self._shown_s >= SHOW_S:
-            self.fleet.add_up()
-            self._show(self.fleet.status)
+        """The same where time is virtual: a few times a second of the real clock, or less often in a large fleet."""
+        began_s = time.monotonic()
+        if began_s >= self._show_again_s:
             self._keep_status()
-            self._shown_s = time.monotonic()
+            self._show(self.fleet.status)
+            now_s = time.monotonic()
+            self._show_again_s = now_s + max(SHOW_S, (now_s - began_s) / SHOW_SHARE)
 
     def _keep_status(self) -> None:
         self.fleet.store.flush()
@@ -388,4 +401,4 @@ class Supervisor:
     def _write_status(self) -> None:
         """What `fleet.json` shows while the run goes on, and at its end."""
         self.fleet.add_up()
-        self.fleet.directory.write_json("fleet.json", self.fleet.status.to_json())
+        self.fleet.directory.write("fleet.json", self.fleet.status.to_text())

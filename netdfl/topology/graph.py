@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -53,6 +52,8 @@ class Graph:
 
     def to_networkx(self) -> Any:
         """A `networkx.DiGraph` with the same nodes and edges."""
+        import networkx as nx  # it takes a tenth of a second
+
         graph = nx.DiGraph()
         graph.add_nodes_from(range(self.num_nodes))
         graph.add_edges_from(self.edges)

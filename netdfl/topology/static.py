@@ -6,16 +6,21 @@ import csv
 from collections.abc import Iterable
 from math import isqrt
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from netdfl.core.lazy import lazy_module
 from netdfl.core.rng import Streams
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
 from netdfl.topology.base import Topology, draw_connected, static
 from netdfl.topology.graph import Graph
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazy_module("networkx")
 
 
 def ring(num_nodes: int, streams: Streams, /) -> Topology:

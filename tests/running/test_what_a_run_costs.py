@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 
 import netdfl
+from netdfl.core.fates import MessageCounts
 from netdfl.record.run import Run
+from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
+from netdfl.supervisor import supervisor
 from netdfl.worlds.simulated.arithmetic import rare_collections
 
 SMALL = {
@@ -87,3 +91,43 @@ def test_the_heap_is_looked_through_only_where_the_last_fleet_is_not_freed() -> 
     assert lives(second) == 1
     del second
     assert lives(third) == 0
+
+
+def test_showing_a_fleet_takes_a_share_of_the_run_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[float] = []
+    now = [0.0]
+
+    def write(status: FleetStatus) -> str:
+        written.append(now[0])
+        now[0] += 1.0  # seconds, as in a very large fleet
+        return "{}"
+
+    def tick() -> float:
+        now[0] += 0.1
+        return now[0]
+
+    monkeypatch.setattr(FleetStatus, "to_text", write)
+    monkeypatch.setattr(supervisor.time, "monotonic", tick)
+    monkeypatch.setattr(supervisor, "SHOW_SHARE", 0.1)
+    netdfl.run(SMALL | {"rounds": 80}, out=tmp_path / "run", page=False)
+    whole = 4 * 80 * 0.1
+    assert 2 <= len(written) <= 2 + 0.1 * whole
+
+
+def test_the_status_as_text_is_the_status() -> None:
+    nodes = {1: NodeStatus(1, 7, "here:1", 3, Phase.RUNNING, float("nan")), 0: NodeStatus(0, round=4)}
+    status = FleetStatus("a", "simulated", "dpsgd", 9, nodes, 1.5, EvaluationStatus(2, 0.5), 10)
+    status.messages = MessageCounts.total([MessageCounts(3, 2, 1), MessageCounts(2, 2)])
+    found = json.loads(status.to_text())
+    assert found["nodes"] == [
+        {"node": 0, "pid": None, "address": "", "round": 4, "phase": "starting", "loss": None},
+        {"node": 1, "pid": 7, "address": "here:1", "round": 3, "phase": "running", "loss": None},
+    ]
+    assert (found["messages"]["sent"], found["messages"]["delivered"]) == (5, 4)
+    assert found.keys() == status.to_json().keys()
+    assert (found["slowest"], found["rounds_done"], found["evaluation"]["round"]) == (1, 3, 2)
+    assert json.loads(FleetStatus("a", "simulated", "dpsgd", 9).to_text())["nodes"] == []
+
+
+def test_the_sum_of_no_messages_is_none() -> None:
+    assert MessageCounts.total([]) == MessageCounts()

@@ -13,15 +13,14 @@ import torch
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
     """One thread and deterministic kernels, so that sums are made in one order whatever the machine."""
-    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, which loads torch's compiler too
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.set_deterministic_debug_mode(mode)
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""What a command imports: who waits for `--help` or for a small simulation waits for nothing that these do not need."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from netdfl.scenario.load import load
+from netdfl.scenario.loading.resolved import to_yaml
+
+SMALL = {
+    "schema": "netdfl/1",
+    "name": "small",
+    "nodes": 4,
+    "rounds": 2,
+    "topology": {"kind": "ring"},
+    "algorithm": {"name": "dpsgd"},
+    "task": {"kind": "consensus", "dim": 2},
+    "world": {"kind": "simulated"},
+}
+HEAVY = ("torch", "torch._dynamo", "torch._inductor", "torchvision", "numpy", "duckdb", "matplotlib", "networkx")
+HEAVY += ("pandas", "scipy", "sympy", "grpc", "google.protobuf", "pydantic", "jinja2")
+NEEDED = {
+    "--help": set(),
+    "validate": {"numpy", "pydantic"},
+    "run": {"numpy", "pydantic", "torch", "duckdb"},
+}
+SHOW = (
+    "import atexit, json, subprocess, sys; began = []; popen = subprocess.Popen.__init__\n"
+    "def noted(*args, **kwargs): began.append(1); popen(*args, **kwargs)\n"
+    "subprocess.Popen.__init__ = noted\n"
+    f"atexit.register(lambda: print(json.dumps([len(began), [m for m in {HEAVY} if m in sys.modules]])))\n"
+    "from netdfl.cli import main; main()"
+)
+
+
+@pytest.mark.parametrize("command", NEEDED)
+def test_a_command_imports_what_it_needs_and_starts_no_process(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "small.yaml"
+    file.write_text(to_yaml(load(SMALL)))
+    arguments = {"--help": [], "validate": [file], "run": [file, "--no-page", "--out", tmp_path / "run"]}[command]
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW, command, *map(str, arguments)], capture_output=True, text=True, check=True
+    )
+    processes, imported = json.loads(done.stdout.splitlines()[-1])
+    assert set(imported) == NEEDED[command]
+    assert processes == 0
