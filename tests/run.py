@@ -1,4 +1,4 @@
-"""Run all that CI runs: checks of the code, the README's first command, then pytest, in three parts.
+"""Run all that CI runs: the README's first command, then pytest, in three parts; checks of the code beside them.
 
 Most tests measure nothing of the machine: these go first, a worker for each core, real fleets among them. Beside them
 go fleets in namespaces and in containers, one after the other: they wait for the kernel and for Docker more than they
@@ -47,7 +47,7 @@ CHECKS = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run what the arguments ask for. Returns pytest's exit code, or 1 where a check failed before it."""
+    """Run what the arguments ask for. Returns pytest's exit code, or 1 where a check failed beside it."""
     if arguments == ["checks"]:
         return 1 if report(run_checks()) else 0
     if arguments:
@@ -56,10 +56,10 @@ def main(arguments: list[str]) -> int:
     with docker(), ThreadPoolExecutor(1) as beside:
         checks = beside.submit(run_checks)
         failed = first_command()
-        failed += report(checks.result())
         code = everything()
+        failed += report(checks.result())
     if failed:
-        say(f"failed before pytest: {', '.join(failed)}; the output is above")
+        say(f"failed beside pytest: {', '.join(failed)}; the output is above")
     return code or (1 if failed else 0)
 
 

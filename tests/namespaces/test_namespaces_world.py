@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import netdfl
+from netdfl.core.errors import InputError
+
 FLEET = """
 schema: netdfl/1
 name: small
@@ -29,10 +32,15 @@ SLOW = "{latency: 2ms, rate: 10Mbit, loss: 2%}"
 PR_CAPBSET_DROP, CAP_SYS_ADMIN = 24, 21
 
 
-def start(tmp_path: Path, *arguments: str, links: str = SLOW, rounds: int = 30, **more: object) -> subprocess.Popen:
+def written(tmp_path: Path, links: str = SLOW, rounds: int = 30) -> Path:
     file = tmp_path / "small.yaml"
     file.write_text(FLEET.format(links=links, rounds=rounds))
-    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), f"--out={tmp_path / 'run'}", *arguments]
+    return file
+
+
+def start(tmp_path: Path, *arguments: str, rounds: int = 30, **more: object) -> subprocess.Popen:
+    run = ["run", str(written(tmp_path, rounds=rounds)), "--on=namespaces", "--no-page", f"--out={tmp_path / 'run'}"]
+    command = [sys.executable, "-m", "netdfl.cli", *run, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)  # type: ignore[call-overload]
 
 
@@ -41,38 +49,33 @@ def result(tmp_path: Path) -> dict:
 
 
 def test_a_fleet_learns_the_same_as_in_processes_over_lossy_packets(tmp_path: Path) -> None:
-    figures = []
-    for world in ("namespaces", "processes"):
-        run = start(tmp_path, "--on", world, links=SLOW if world == "namespaces" else "{}")
-        said, _ = run.communicate(timeout=120)
-        found = result(tmp_path)
-        assert (run.returncode, found["world"]) == (0, world), said
-        figures.append(found["consensus_distance"])
-        if world == "namespaces":
-            packets = found["links"]["packets"]
-            assert (found["links"]["layer"], found["links"]["engine"]) == ("packet", "tun")
-            assert packets["dropped"]["loss"] > 0
-            assert packets["delivered"] + packets["dropped"]["loss"] + packets["under_way"] == packets["sent"]
-            assert found["messages"]["delivered"] == found["messages"]["sent"]
-            assert "links lose and delay single packets" in said
-            (tmp_path / "run").rename(tmp_path / "first")
-        else:
-            assert found["links"] == {"layer": "message"}
-    assert figures[0] == pytest.approx(figures[1], rel=1e-12)
+    run = start(tmp_path)
+    said, _ = run.communicate(timeout=120)
+    found = result(tmp_path)
+    assert (run.returncode, found["world"]) == (0, "namespaces"), said
+    packets = found["links"]["packets"]
+    assert (found["links"]["layer"], found["links"]["engine"]) == ("packet", "tun")
+    assert packets["dropped"]["loss"] > 0
+    assert packets["delivered"] + packets["dropped"]["loss"] + packets["under_way"] == packets["sent"]
+    assert found["messages"]["delivered"] == found["messages"]["sent"]
+    assert "links lose and delay single packets" in said
+    plain = netdfl.load(written(tmp_path, links="{}"), on="processes")
+    expected = netdfl.run(plain, out=tmp_path / "processes", page=False).result
+    assert expected["links"] == {"layer": "message"}
+    assert found["consensus_distance"] == pytest.approx(expected["consensus_distance"], rel=1e-12)
 
 
 def test_more_than_the_forwarder_carries_is_refused(tmp_path: Path) -> None:
-    run = start(tmp_path, "--on=namespaces", "--set=world.engine=tun", links="{rate: 1Gbit}")
-    said, _ = run.communicate(timeout=60)
-    assert run.returncode == 2
-    assert "12000 Mbit/s together" in said
+    fast = netdfl.load(written(tmp_path, links="{rate: 1Gbit}"), ["world.engine=tun"], on="namespaces")
+    with pytest.raises(InputError, match="12000 Mbit/s together"):
+        netdfl.run(fast, out=tmp_path / "run", page=False)
 
 
 def test_without_the_privilege_one_line_says_what_to_do(tmp_path: Path) -> None:
     def drop() -> None:
         assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) == 0
 
-    run = start(tmp_path, "--on=namespaces", "--set=world.loss_layer=packet", preexec_fn=drop)
+    run = start(tmp_path, "--set=world.loss_layer=packet", preexec_fn=drop)
     said, _ = run.communicate(timeout=60)
     assert run.returncode == 2
     assert said.strip().count("\n") == 0
@@ -81,7 +84,7 @@ def test_without_the_privilege_one_line_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_dead_forwarder_breaks_the_run(tmp_path: Path) -> None:
-    run = start(tmp_path, "--on=namespaces", rounds=100_000)
+    run = start(tmp_path, rounds=100_000)
     while not any(node["round"] > 2 for node in _nodes(tmp_path)):
         assert run.poll() is None, run.communicate()
         time.sleep(0.05)
