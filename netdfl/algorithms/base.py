@@ -211,7 +211,8 @@ class Entry:
         literal: The parameter, and its value, by which it sends C(z - x) as printed and keeps no reference.
         sparse: It sends sparse vectors, and averages each coordinate over those that came.
         counterpart: Its messages can't be compressed; the algorithm that is for that.
-        adds_up: Clients report a change beside the model, which the server adds up.
+        adds_up: Clients report a change beside the model, which the server adds up, and sends down with the model.
+        tells: The server sends another vector down with the model.
         remembers: The server adds up what clients keep: control variates, drifts, duals.
         augments: Its parameter `augment` changes pictures.
     """
@@ -229,6 +230,7 @@ class Entry:
     sparse: bool = False
     counterpart: str = ""
     adds_up: bool = False
+    tells: bool = False
     remembers: bool = False
     augments: bool = False
 

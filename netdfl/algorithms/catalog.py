@@ -67,7 +67,7 @@ ALGORITHMS: Catalog = {
     ),
     "fedavg": Entry(flat(central.fedavg), "server", SERVER, "McMahan et al. 2017"),
     "fedsam": Entry(flat(central.fedsam), "server", SERVER, "Qu et al. 2022"),
-    "mofedsam": Entry(flat(central.mofedsam), "server", SERVER, "Qu et al. 2022"),
+    "mofedsam": Entry(flat(central.mofedsam), "server", SERVER, "Qu et al. 2022", tells=True),
     "scaffold": Entry(
         flat(central.scaffold), "server", SERVER, "Karimireddy et al. 2020", adds_up=True, remembers=True
     ),

@@ -67,8 +67,8 @@ def mofedsam(
     Source: Qu et al. 2022.
     """
     local = parts.local_sgd(sgd, rho=rho)
-    averaging = parts.Averaging(server_lr=server_lr)
-    return parts.server(exchange, parts.Blended(local, alpha), parts.MomentumAveraging(averaging=averaging))
+    mixing = parts.MomentumAveraging(inner=parts.Averaging(server_lr=server_lr))
+    return parts.server(exchange, parts.Blended(local, alpha), mixing)
 
 
 def scaffold(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd = Sgd()) -> Algorithm:
@@ -79,10 +79,8 @@ def scaffold(exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, sgd: Sgd 
     keep c_i, now and before the last report, which counts for neither end where it is lost; the server keeps c.
     Source: Karimireddy et al. 2020, option II.
     """
-    local = parts.local_sgd(sgd)
-    averaging = parts.Averaging(server_lr=server_lr)
-    mixing = parts.Confirming(inner=parts.ControlAveraging(averaging=averaging))
-    return parts.server(exchange, parts.Rollback(parts.Controlled(local)), mixing)
+    solver = parts.Controlled(parts.local_sgd(sgd))
+    return parts.server(exchange, parts.Rollback(solver), parts.controlled(server_lr))
 
 
 def fedgamma(
@@ -94,7 +92,5 @@ def fedgamma(
     c_i+ = c_i - c + (w - y_i) / (K lr), w+ = w + server_lr mean(y_i - w), c+ = c + (1/n) sum(c_i+ - c_i).
     Sends 2 d numbers down and 2 d up, clients keep c_i, the server c. Source: Dai et al. 2023.
     """
-    local = parts.local_sgd(sgd, rho=rho)
-    averaging = parts.Averaging(server_lr=server_lr)
-    mixing = parts.Confirming(inner=parts.ControlAveraging(averaging=averaging))
-    return parts.server(exchange, parts.Rollback(parts.Controlled(local)), mixing)
+    solver = parts.Controlled(parts.local_sgd(sgd, rho=rho))
+    return parts.server(exchange, parts.Rollback(solver), parts.controlled(server_lr))

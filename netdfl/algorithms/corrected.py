@@ -67,9 +67,8 @@ def fedlesam(
     One gradient a step. Sends d numbers down and d up, clients
     keep w_old. Source: Fan et al. 2024; not its published code, which divides by other norms.
     """
-    local = parts.local_sgd(sgd)
-    averaging = parts.Averaging(server_lr=server_lr)
-    return parts.server(exchange, parts.Lesam(local, rho), averaging)
+    solver = parts.Lesam(parts.local_sgd(sgd), rho)
+    return parts.server(exchange, solver, parts.Averaging(server_lr=server_lr))
 
 
 def fedlesam_s(
@@ -82,10 +81,8 @@ def fedlesam_s(
     c+ = c + (1/n) sum(c_i+ - c_i). Sends 2 d numbers down and 2 d up, clients keep c_i and w_old, the server c.
     Source: Fan et al. 2024; the correction has weight 1, where the published code has 0.1.
     """
-    local = parts.local_sgd(sgd)
-    averaging = parts.Averaging(server_lr=server_lr)
-    solver = parts.Lesam(parts.Rollback(parts.Controlled(local)), rho)
-    return parts.server(exchange, solver, parts.Confirming(inner=parts.ControlAveraging(averaging=averaging)))
+    solver = parts.Lesam(parts.Rollback(parts.Controlled(parts.local_sgd(sgd))), rho)
+    return parts.server(exchange, solver, parts.controlled(server_lr))
 
 
 def fedlesam_d(
@@ -99,6 +96,5 @@ def fedlesam_d(
     Sends d numbers down and d up (FedSynSAM's tables say twice that), clients keep h_i and w_old, the
     server h. Source: Fan et al. 2024.
     """
-    local = parts.local_sgd(sgd)
-    solver = parts.Lesam(parts.Rollback(parts.Dynamic(local, penalty)), rho)
+    solver = parts.Lesam(parts.Rollback(parts.Dynamic(parts.local_sgd(sgd), penalty)), rho)
     return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))

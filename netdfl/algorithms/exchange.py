@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.rng import Streams
+from netdfl.core.types import OnMissing
 
 if TYPE_CHECKING:
     from netdfl.compression.base import Compressor
 
-OnMissing = Literal["self", "renormalise", "last", "undo"]
 Delivery = Literal["plain", "acknowledged", "running_sums"]
 ExtrasTravel = Literal["exact", "compressed"]
 Scheme = Literal["auto", "choco", "deepsqueeze", "edge", "push_sum", "plain", "ef14", "ef21", "unsafe"]

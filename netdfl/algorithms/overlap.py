@@ -66,8 +66,7 @@ def overlap_sgp(
     tau - 1 rounds later and is added then. Sends d + 1 numbers to each out-neighbor, keeps w. What is
     conserved is the nodes' mass and what is in flight. Source: Assran et al. 2019.
     """
-    local = parts.local_sgd(sgd)
-    return _overlapping(exchange, local, before_training=True, lag=tau - 1)
+    return _overlapping(exchange, parts.local_sgd(sgd), before_training=True, lag=tau - 1)
 
 
 def asyng(
@@ -81,9 +80,8 @@ def asyng(
     out-neighbor, keeps w. Source: Chen et al. 2023, as DFedSGPSM describes it; its own priorities among
     neighbors are not in it.
     """
-    local = parts.local_sgd(sgd)
     lag = None if tau is None else tau - 1
-    return _overlapping(exchange, fixed_point.FixedPoint(local), before_training=False, lag=lag)
+    return _overlapping(exchange, fixed_point.FixedPoint(parts.local_sgd(sgd)), before_training=False, lag=lag)
 
 
 def _overlapping(exchange: Exchange, local: LocalSolver, *, before_training: bool, lag: int | None) -> Algorithm:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.compressed_parts import directed, reports, undirected
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Sgd
+from netdfl.algorithms.parameters import Sgd, Weighting
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Mixing, Refinement
 from netdfl.mixing.confirming import Confirming
@@ -30,41 +28,6 @@ from netdfl.training.rollback import Rollback
 from netdfl.training.sgd import LocalSgd, PlainStart
 from netdfl.training.smoo import Smoo
 
-__all__ = [
-    "Averaging",
-    "Blended",
-    "Confirming",
-    "ControlAveraging",
-    "Controlled",
-    "Distiller",
-    "Dynamic",
-    "DynamicAveraging",
-    "Gossip",
-    "GossipThenStep",
-    "Guided",
-    "Lesam",
-    "LocalSgd",
-    "MomentumAveraging",
-    "MultiGossip",
-    "Ole",
-    "PlainStart",
-    "PushSum",
-    "QuasiGlobal",
-    "Rollback",
-    "SharedSynthesis",
-    "Smoo",
-    "SmooAveraging",
-    "TunedSynthesis",
-    "Tuning",
-    "averaged",
-    "gossip",
-    "keeping_momentum",
-    "local_sgd",
-    "push_sum",
-    "server",
-    "undirected",
-]
-
 
 def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: float = 0.0) -> LocalSgd:
     """Local SGD as the catalog's parameters describe it."""
@@ -86,9 +49,7 @@ def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> Local
     return KeptMomentum(local, restart_every) if local.momentum else local
 
 
-def averaged(
-    exchange: Exchange, local: LocalSolver, server_lr: float, weighting: Literal["uniform", "samples"]
-) -> Algorithm:
+def averaged(exchange: Exchange, local: LocalSolver, server_lr: float, weighting: Weighting) -> Algorithm:
     """An algorithm whose server averages models and does nothing else, uniformly or by the clients' examples.
 
     Raises ValueError where that can't be done by examples.
@@ -101,19 +62,22 @@ def averaged(
     return server(exchange, Counted(local) if by_samples else local, averaging)
 
 
+def controlled(server_lr: float) -> Aggregation:
+    """SCAFFOLD's exchange: averaging with a control variate beside the model, whose lost changes are taken back."""
+    return Confirming(inner=ControlAveraging(inner=Averaging(server_lr=server_lr)))
+
+
 def gossip(
     exchange: Exchange, local: LocalSolver, *, mixing: Mixing | None = None, start: RoundStart | None = None
 ) -> Algorithm:
-    """An algorithm of the gossip family on undirected graphs."""
+    """An algorithm of the gossip family; without another `mixing` it is gossip on undirected graphs."""
     mixing = mixing or undirected(exchange)
     return Algorithm(family="gossip", start=start or PlainStart(), local=local, mixing=mixing, wait=exchange.wait)
 
 
-def push_sum(exchange: Exchange, local: LocalSolver, *, start: RoundStart | None = None) -> Algorithm:
+def push_sum(exchange: Exchange, local: LocalSolver) -> Algorithm:
     """An algorithm of the gossip family on directed graphs, by push-sum."""
-    return Algorithm(
-        family="gossip", start=start or PlainStart(), local=local, mixing=directed(exchange), wait=exchange.wait
-    )
+    return gossip(exchange, local, mixing=directed(exchange))
 
 
 def server(

@@ -9,6 +9,7 @@ A function's keyword parameters, those of its records one by one, are what a sce
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
@@ -20,27 +21,48 @@ from netdfl.training.siamese import TRANSFORMATIONS, Transformation
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts
+    from netdfl.training.distill import Distiller
 else:
     parts = lazy_module("netdfl.algorithms.parts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distillation:
+    """After how many rounds a server makes synthetic examples of its models, and how."""
+
+    server_lr: PositiveFloat = 1.0
+    warmup_rounds: PositiveInt = 30
+    per_class: PositiveInt = 20
+    distil_iterations: PositiveInt = 200
+    distil_steps: PositiveInt = 3
+    distil_loss: DistilLoss = "normalised"
+    input_lr: PositiveFloat = 0.05
+    rate: PositiveFloat = 0.1
+    rate_lr: NonNegativeFloat = 1e-5
+
+    def begun(self) -> partial[Distiller]:
+        """The distiller, but for what a method has of its own."""
+        return partial(
+            parts.Distiller,
+            per_class=self.per_class,
+            iterations=self.distil_iterations,
+            steps=self.distil_steps,
+            loss=self.distil_loss,
+            input_lr=self.input_lr,
+            rate=self.rate,
+            rate_lr=self.rate_lr,
+        )
 
 
 def fedsynsam(
     exchange: Exchange,
     /,
     *,
-    server_lr: PositiveFloat = 1.0,
     rho: Radius = 0.05,
     beta: Interpolation = 0.9,
-    warmup_rounds: PositiveInt = 30,
     synthetic_batch: PositiveInt = 128,
-    per_class: PositiveInt = 20,
-    distil_iterations: PositiveInt = 200,
-    distil_steps: PositiveInt = 3,
     distil_optimizer: Optimizer = "adam",
-    distil_loss: DistilLoss = "normalised",
-    input_lr: PositiveFloat = 0.05,
-    rate: PositiveFloat = 0.1,
-    rate_lr: NonNegativeFloat = 1e-5,
+    distillation: Distillation = Distillation(),
     sgd: Sgd = Sgd(),
 ) -> Algorithm:
     """FedSynSAM: SAM whose ascent is part the gradient on synthetic examples of the whole fleet's data.
@@ -54,42 +76,27 @@ def fedsynsam(
     Defaults are Fashion-MNIST's; CIFAR-10 has 5 steps and sgd with input_lr 1000. Source: FedSynSAM
     Alg. 1; inputs start as Gaussian noise, with the normalised loss.
     """
-    distiller = parts.Distiller(
-        per_class=per_class,
-        iterations=distil_iterations,
-        steps=distil_steps,
-        gap=distil_steps,
-        optimizer=distil_optimizer,
-        input_lr=input_lr,
-        rate=rate,
-        rate_lr=rate_lr,
-        loss=distil_loss,
-    )
-    averaging = parts.Averaging(server_lr=server_lr)
-    synthesis = parts.SharedSynthesis(exchange=averaging, warmup=warmup_rounds, distiller=distiller)
+    distiller = distillation.begun()(gap=distillation.distil_steps, optimizer=distil_optimizer)
+    averaging = parts.Averaging(server_lr=distillation.server_lr)
+    synthesis = parts.SharedSynthesis(inner=averaging, warmup=distillation.warmup_rounds, distiller=distiller)
     solver = parts.Guided(sgd=parts.local_sgd(sgd), rho=rho, beta=beta, batch=synthetic_batch)
     return parts.server(exchange, solver, synthesis, refine=synthesis)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynaFed:
+class DynaFed(Distillation):
     """What DynaFed's server does: how long it warms up, how it distils, how it trains on what it distilled.
 
     `augment`: what DSA may do to D_syn, when it is distilled and when it is trained on; it needs pictures.
     """
 
-    server_lr: PositiveFloat = 1.0
     warmup_rounds: PositiveInt = 25
-    per_class: PositiveInt = 20
     distil_iterations: PositiveInt = 3000
     distil_steps: PositiveInt = 20
     distil_gap: PositiveInt = 3
-    distil_loss: DistilLoss = "normalised"
-    input_lr: PositiveFloat = 0.05
     label_lr: PositiveFloat = 0.01
     label_scale: NonNegativeFloat = 1.0
     rate: PositiveFloat = 0.02
-    rate_lr: NonNegativeFloat = 1e-5
     tuning_steps: PositiveInt = 20
     tuning_lr: PositiveFloat = 1e-4
     augment: tuple[Transformation, ...] = TRANSFORMATIONS
@@ -122,23 +129,16 @@ def dynafed_synonly(exchange: Exchange, /, *, method: DynaFed = DynaFed(augment=
 
 
 def _dynafed(exchange: Exchange, method: DynaFed, sgd: Sgd, *, only: bool) -> Algorithm:
-    distiller = parts.Distiller(
-        per_class=method.per_class,
-        iterations=method.distil_iterations,
-        steps=method.distil_steps,
+    distiller = method.begun()(
         gap=method.distil_gap,
         optimizer="adam",
-        input_lr=method.input_lr,
-        rate=method.rate,
-        rate_lr=method.rate_lr,
         label_lr=method.label_lr,
         label_scale=method.label_scale,
         averaged=True,
-        loss=method.distil_loss,
         augment=method.augment,
     )
     synthesis = parts.TunedSynthesis(
-        exchange=parts.Averaging(server_lr=method.server_lr),
+        inner=parts.Averaging(server_lr=method.server_lr),
         warmup=method.warmup_rounds,
         distiller=distiller,
         tuning=parts.Tuning(steps=method.tuning_steps, lr=method.tuning_lr, augment=method.augment),

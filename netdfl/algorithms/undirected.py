@@ -88,9 +88,8 @@ def dfedsam_mgs(
     z_i <- sum_j W_ij z_j, and x_i+ = z_i. Sends Q d numbers to each neighbor, keeps nothing.
     Source: DFedSAM Alg. 1; Q = 4 in its experiments.
     """
-    local = parts.local_sgd(sgd, rho=rho)
     mixing = parts.MultiGossip(parts.undirected(exchange), gossip_steps)
-    return parts.gossip(exchange, local, mixing=mixing)
+    return parts.gossip(exchange, parts.local_sgd(sgd, rho=rho), mixing=mixing)
 
 
 def oledfl_sgd(exchange: Exchange, /, *, beta: Interpolation = 0.8, sgd: Sgd = Sgd()) -> Algorithm:

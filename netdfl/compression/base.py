@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -32,21 +33,26 @@ class Compressor(Protocol):
     `unbiased`: E[C(x)] = x. `variance(d)` bounds E|x - C(x)|^2 / |x|^2 for every x of d numbers.
     `contraction(d)`: the largest omega with E|x - C(x)|^2 <= (1 - omega)|x|^2 that is guaranteed,
     so 1 - variance(d), or 0 where that is negative. All hold in exact arithmetic.
+    A class that names this one as its base has the first and the last for nothing.
     """
+
+    __slots__ = ()
 
     @property
     def unbiased(self) -> bool:
-        """Whether the mean over the compressor's own randomness is the vector itself."""
-        ...
+        """Whether the mean over the compressor's own randomness is the vector itself; most are biased."""
+        return False
 
     def contraction(self, dim: int) -> float:
-        """omega in [0, 1] for vectors of `dim` numbers."""
-        ...
+        """omega in [0, 1] for vectors of `dim` numbers: by default what `variance` leaves of 1."""
+        return max(0.0, 1.0 - self.variance(dim))
 
+    @abstractmethod
     def variance(self, dim: int) -> float:
         """The bound of E|x - C(x)|^2 / |x|^2 for vectors of `dim` numbers."""
         ...
 
+    @abstractmethod
     def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
         """Encode a flat floating-point vector of shape (d,). The same seed gives the same bytes.
 
@@ -54,6 +60,7 @@ class Compressor(Protocol):
         """
         ...
 
+    @abstractmethod
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to a fresh vector of shape (d,). Absurd contents raise `MalformedMessage`."""
         ...

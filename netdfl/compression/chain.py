@@ -16,7 +16,7 @@ _PREFIX = "values."
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Compressor):
     """Q(S(x)), with S that keeps some coordinates as they are and Q on the vector of what is kept.
 
     What S drops and what Q loses are orthogonal, so variance max(v_Q, 1 - w + w v_Q): w the contraction of S,
@@ -31,15 +31,6 @@ class Chain:
     def __post_init__(self) -> None:
         if self.sparsifier.unbiased:
             raise ValueError("chain got a rescaled random_k, expected a sparsifier that keeps values as they are")
-
-    @property
-    def unbiased(self) -> bool:
-        """False: what is dropped is not made up for."""
-        return False
-
-    def contraction(self, dim: int) -> float:
-        """1 - variance, or 0."""
-        return max(0.0, 1.0 - self.variance(dim))
 
     def variance(self, dim: int) -> float:
         """max(v_Q, 1 - w + w v_Q)."""

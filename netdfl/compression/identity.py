@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from netdfl.compression.arrays import DTYPES, empty, from_numpy, snapshot, to_array, to_tensor
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import Compressor, Encoded
 from netdfl.compression.checks import (
     FLOATS,
     as_vector,
@@ -26,7 +26,7 @@ _STORED = ("float16", "bfloat16", *FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
-class IdentityCompressor:
+class IdentityCompressor(Compressor):
     """C(x) = x, bit for bit, in the vector's own dtype. nbytes: d times the size of a number.
 
     The values of a peer are not checked to be finite: whether to mix them is the mixing's policy.
@@ -36,10 +36,6 @@ class IdentityCompressor:
     def unbiased(self) -> bool:
         """True: nothing is lost."""
         return True
-
-    def contraction(self, dim: int) -> float:
-        """1: nothing is lost."""
-        return 1.0
 
     def variance(self, dim: int) -> float:
         """0: nothing is lost."""
@@ -64,7 +60,7 @@ class IdentityCompressor:
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(Compressor):
     """C(x) = x rounded to nearest in 16 bits; decoded as float32. nbytes: 2 d. Biased, deterministic.
 
     With unit roundoff u, |x_i - C(x_i)| <= u |x_i|, so contraction 1 - u^2: u = 2^-11 for float16 where every
@@ -74,15 +70,6 @@ class Cast:
     """
 
     dtype: Literal["float16", "bfloat16"]
-
-    @property
-    def unbiased(self) -> bool:
-        """False: rounding to nearest is deterministic."""
-        return False
-
-    def contraction(self, dim: int) -> float:
-        """1 - u^2, for magnitudes in the format's normal range; 0 where all are flushed to zero."""
-        return 1.0 - self.variance(dim)
 
     def variance(self, dim: int) -> float:
         """u^2, for magnitudes in the format's normal range; 1 where all are flushed to zero."""

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from netdfl.compression.arrays import from_numpy
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import Compressor, Encoded
 from netdfl.compression.checks import Vector, as_vector, check_names, read_finite, refuse_non_finite
 from netdfl.core.errors import MalformedMessage
 
 
 @dataclass(frozen=True, slots=True)
-class LowRank:
+class LowRank(Compressor):
     """One power iteration from a random start (Vogels et al. 2019, PowerSGD, algorithm 1, without its memory).
 
     M is x in rows, padded with zeros to n = ceil(sqrt d) by m = ceil(d / n). P = orthonormalize(M Q) with Q Gaussian,
@@ -28,25 +28,16 @@ class LowRank:
 
     rank: int
 
-    @property
-    def unbiased(self) -> bool:
-        """False: what is orthogonal to P is lost."""
-        return False
-
     def shape(self, dim: int) -> tuple[int, int, int]:
         """Rows n, columns m and rank r for `dim` numbers."""
         rows = math.isqrt(max(dim, 1) - 1) + 1
         columns = -(-dim // rows)
         return rows, columns, min(self.rank, rows, columns)
 
-    def contraction(self, dim: int) -> float:
-        """r / min(n, m), in expectation."""
-        rows, columns, rank = self.shape(dim)
-        return rank / min(rows, columns) if dim else 1.0
-
     def variance(self, dim: int) -> float:
-        """1 - r / min(n, m)."""
-        return 1.0 - self.contraction(dim)
+        """1 - r / min(n, m), in expectation."""
+        rows, columns, rank = self.shape(dim)
+        return 1.0 - rank / min(rows, columns) if dim else 0.0
 
     def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""

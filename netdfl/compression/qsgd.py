@@ -13,7 +13,7 @@ from torch import Tensor
 
 from netdfl.compression import rice
 from netdfl.compression.arrays import DTYPES, empty, from_numpy
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import Compressor, Encoded
 from netdfl.compression.bits import code_dtype, pack, packed_nbytes, unpack
 from netdfl.compression.checks import (
     Vector,
@@ -32,7 +32,7 @@ _SAFE_SQUARE = (1e-30, 1e30)
 
 
 @dataclass(frozen=True, slots=True)
-class Qsgd:
+class Qsgd(Compressor):
     """Quantize to `levels` = s levels a sign: C(x)_i = |x| / s * floor(s x_i / |x| + u_i), u_i uniform in [0, 1).
 
     That is the quantizer of Alistarh et al. 2017 (QSGD, section 3.1) written without the split of sign and
@@ -60,10 +60,6 @@ class Qsgd:
     def unbiased(self) -> bool:
         """Whether it is not rescaled."""
         return not self.scaled
-
-    def contraction(self, dim: int) -> float:
-        """1 / (1 + tau) if scaled, else 1 - tau where that is positive; tau as in `variance`."""
-        return max(0.0, 1.0 - self.variance(dim))
 
     def variance(self, dim: int) -> float:
         """Tau, or tau / (1 + tau) if scaled.

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from netdfl.compression.arrays import DTYPES, empty, from_numpy
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import Compressor, Encoded
 from netdfl.compression.bits import packed_nbytes
 from netdfl.compression.checks import as_vector, check_names, read_numpy, read_scales, refuse_non_finite
 from netdfl.compression.rows import bucket_totals, num_buckets, piece_scales, pieces
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(Compressor):
     """C(x) = |x|_1 / B * sign(x) in each bucket of B = `bucket` numbers (0: the whole vector).
 
     |x - C(x)|^2 = |x|^2 - |x|_1^2 / B, so contraction 1 / B at least (Karimireddy et al. 2019, assumption A
@@ -26,15 +26,6 @@ class Sign:
     """
 
     bucket: int
-
-    @property
-    def unbiased(self) -> bool:
-        """False: it is deterministic."""
-        return False
-
-    def contraction(self, dim: int) -> float:
-        """1 / B: equality where one number of the bucket is not 0."""
-        return 1.0 - self.variance(dim)
 
     def variance(self, dim: int) -> float:
         """1 - 1 / B."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from netdfl.compression import positions
 from netdfl.compression.arrays import DTYPES, empty, from_numpy
-from netdfl.compression.base import Encoded
+from netdfl.compression.base import Compressor, Encoded
 from netdfl.compression.checks import (
     Vector,
     as_vector,
@@ -27,7 +27,7 @@ from netdfl.core.types import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Sparsifier(ABC):
+class Sparsifier(Compressor):
     """Keeps `count` coordinates, or round(`fraction` d) where `count` is 0; at least one, at most d."""
 
     fraction: float
@@ -36,15 +36,6 @@ class Sparsifier(ABC):
     def num_kept(self, dim: int) -> int:
         """K at dimension `dim`."""
         return min(dim, self.count or max(1, round(self.fraction * dim)))
-
-    @property
-    def unbiased(self) -> bool:
-        """False where what is dropped is not made up for."""
-        return False
-
-    def contraction(self, dim: int) -> float:
-        """k / d, or what is left of it."""
-        return max(0.0, 1.0 - self.variance(dim))
 
     def variance(self, dim: int) -> float:
         """1 - k / d."""

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 NodeId: TypeAlias = int
 Edge: TypeAlias = tuple[NodeId, NodeId]
 Scalar: TypeAlias = "int | float | str | bool | Sequence[Scalar] | Mapping[str, Scalar] | None"
 
 Json: TypeAlias = Mapping[str, Any]
+OnMissing: TypeAlias = Literal["self", "renormalise", "last", "undo"]
+"""Where the weight of a neighbor goes whose message did not come in time."""
 """A JSON object that is read by its keys: its writer knows its form."""
 
 _EMPTY: Json = MappingProxyType({})

@@ -7,9 +7,11 @@ reads in its own.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
+
+from pydantic import TypeAdapter
 
 from netdfl.core.types import Json, Kind, NodeId
 from netdfl.diagnosis.outgoing import Outgoing
@@ -49,10 +51,10 @@ class EdgeAccount:
     delivered: int
     dropped: Mapping[str, int]
     in_flight: int
-    flying: Sequence[tuple[MessageKey, int]] = ()
-    last: Sequence[Settled] = ()
-    lost: Sequence[Settled] = ()
-    slots: Sequence[tuple[str, int, Sequence[SlotRun]]] = ()
+    flying: tuple[tuple[MessageKey, int], ...] = ()
+    last: tuple[Settled, ...] = ()
+    lost: tuple[Settled, ...] = ()
+    slots: tuple[tuple[str, int, tuple[SlotRun, ...]], ...] = ()
 
     def was_sent(self, kind: Kind, epoch: int, slot: Slot) -> bool:
         """Whether a message of `kind` was sent for `slot` in the sender's life `epoch`."""
@@ -96,28 +98,13 @@ class Account:
         """Plain data."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: Json) -> Self:
-        """What `to_json` gave, through JSON or not."""
-        wait = data["wait"]
-        edges = {int(dst): EdgeAccount(**_edge(edge)) for dst, edge in data["edges"].items()}
-        again = tuple(tuple(message) for message in data["again"])
-        own = dict(data) | {"state": State(data["state"]), "edges": edges, "again": again, "gone": tuple(data["gone"])}
-        return cls(**own | {"wait": None if wait is None else WaitAccount(**_wait(wait))})
+    @staticmethod
+    def from_json(data: Json) -> Account:
+        """What `to_json` gave, through JSON or not. Raises ValueError."""
+        return _ACCOUNT.validate_python(data)
 
 
-def _wait(data: Json) -> Json:
-    tuples = {key: tuple(data[key]) for key in ("have", "left_out", "undecided")}
-    sources = None if data["sources"] is None else tuple(data["sources"])
-    return dict(data) | tuples | {"what": What(data["what"]), "sources": sources}
-
-
-def _edge(data: Json) -> Json:
-    flying = tuple((tuple(key), sent_ns) for key, sent_ns in data["flying"])
-    runs = tuple((kind, epoch, tuple((tuple(a), tuple(b)) for a, b in runs)) for kind, epoch, runs in data["slots"])
-    settled = {name: tuple((tuple(key), *rest) for key, *rest in data[name]) for name in ("last", "lost")}
-    return dict(data) | settled | {"flying": flying, "slots": runs}
-
+_ACCOUNT: TypeAdapter[Account] = TypeAdapter(Account)
 
 Flying: TypeAlias = Mapping[NodeId, Sequence[tuple[MessageKey, int]]]
 
@@ -157,7 +144,7 @@ def give_account(
         mailbox_full=node.mailbox.num_kept >= node.mailbox.bound,
         wait=wait,
         edges={
-            dst: _count(edge, tuple(edge.flying.items()) if flying is None else flying.get(dst, ()))
+            dst: _count(edge, edge.flying.items() if flying is None else flying.get(dst, ()))
             for dst, edge in node.ledger.edges.items()
         },
         stack=stack,
@@ -223,16 +210,16 @@ def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
     )
 
 
-def _count(edge: EdgeCount, flying: Sequence[tuple[MessageKey, int]]) -> EdgeAccount:
+def _count(edge: EdgeCount, flying: Iterable[tuple[MessageKey, int]]) -> EdgeAccount:
     return EdgeAccount(
         sent=edge.sent,
         delivered=edge.delivered,
         dropped=dict(edge.dropped),
         in_flight=edge.in_flight,
-        flying=flying,
+        flying=tuple(flying),
         last=tuple(edge.last),
         lost=tuple(edge.last_lost),
-        slots=tuple((str(kind), epoch, slots.runs) for (kind, epoch), slots in edge.slots.items()),
+        slots=tuple((str(kind), epoch, tuple(slots.runs)) for (kind, epoch), slots in edge.slots.items()),
     )
 
 

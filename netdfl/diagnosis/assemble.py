@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
-from netdfl.diagnosis.outages import BY_LINKS, EdgeOutage
+from netdfl.diagnosis.outages import BY_LINKS, Outages
 from netdfl.diagnosis.snapshot import (
     LOST_BY_RESTART,
     TAKEN_FOR_GONE,
@@ -29,22 +28,6 @@ ARRIVED = ("delivered", "late", "duplicate")
 BY_EVENTS = ("loss", "down", "reset")
 
 
-class Schedule(Protocol):
-    """What is known of the scripted faults."""
-
-    def edge(self, edge: Edge, now_ns: int) -> EdgeOutage:
-        """Whether `edge` is up, and when it is up again."""
-        ...
-
-    def ends_ns(self, node: NodeId, now_ns: int) -> int | None:
-        """When `node` will crash next, by the clock; None where that is not scripted."""
-        ...
-
-    def loser(self, edge: Edge, round: int, now_ns: int) -> int | None:
-        """The event that loses every message of `round` on `edge`, -1 for the links themselves; None: none does."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Down:
     """A node that gives no account: why, since when, and when the scenario lets it return.
@@ -63,7 +46,7 @@ def assemble(
     at_ns: int,
     accounts: Mapping[NodeId, Account],
     down: Mapping[NodeId, Down],
-    schedule: Schedule,
+    schedule: Outages,
     *,
     detector: str = "none",
 ) -> Snapshot:
@@ -85,7 +68,7 @@ class _Fleet:
     at_ns: int
     accounts: Mapping[NodeId, Account]
     down: Mapping[NodeId, Down]
-    schedule: Schedule
+    schedule: Outages
 
     def down_node(self, node: NodeId) -> NodeNow:
         own, account = self.down[node], self.accounts.get(node)

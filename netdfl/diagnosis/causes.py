@@ -6,7 +6,6 @@ source crashed), or else the members of a knot: nodes that wait for each other a
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -49,17 +48,9 @@ def _blockers(snapshot: Snapshot, node: NodeId, stuck: Collection[NodeId]) -> li
 
 def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]:
     """Every node from which a way along the waits leads to a root."""
-    waiters: defaultdict[NodeId, list[NodeId]] = defaultdict(list)
-    for node, sources in blocking.items():
-        for source in sources:
-            waiters[source].append(node)
-    reached, todo = set(roots), list(roots)
-    while todo:
-        for waiter in waiters[todo.pop()]:
-            if waiter not in reached:
-                reached.add(waiter)
-                todo.append(waiter)
-    return tuple(sorted(reached - set(roots)))
+    waits = nx.DiGraph([(node, source) for node, sources in blocking.items() for source in sources])
+    waits.add_nodes_from(roots)
+    return tuple(sorted(set().union(*(nx.ancestors(waits, root) for root in roots)) - set(roots)))
 
 
 # roots that wait for what never comes

@@ -10,18 +10,18 @@ from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.ending import is_idle
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.livelock import find_livelock
-from netdfl.diagnosis.remedies import ANYTHING, Options, advise
+from netdfl.diagnosis.remedies import Allows, advise
 from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Snapshot
 
 
 def diagnose(
-    snapshot: Snapshot, *, patience_ns: int, window: Snapshot | None = None, options: Options = ANYTHING
+    snapshot: Snapshot, *, patience_ns: int, window: Snapshot | None = None, allows: Allows = lambda setting: True
 ) -> list[Finding]:
     """Everything that holds the fleet up: what nothing ends first, then what has lasted `patience_ns`.
 
-    `window` is a snapshot from before; messages without progress since then are a livelock. `options` are those of
-    the scenario, from which the remedies are taken.
+    `window` is a snapshot from before; messages without progress since then are a livelock. `allows` says which
+    settings the scenario could be given, from which the remedies are taken.
     """
     found = find_stuck(snapshot)
     stuck = {node for finding in found for node in (*finding.roots, *finding.behind)}
@@ -32,7 +32,7 @@ def diagnose(
     found += [finding for finding in slow if finding not in (*alone, *idle)]
     livelock = find_livelock(window, snapshot) if window is not None and not found else None
     found += [] if livelock is None else [livelock]
-    return [advise(finding, snapshot, options) for finding in found]
+    return [advise(finding, snapshot, allows) for finding in found]
 
 
 def confirm(findings: Collection[Finding], first: Snapshot, second: Snapshot) -> list[Finding]:

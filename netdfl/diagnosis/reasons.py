@@ -226,7 +226,7 @@ def _unreachable_words(snapshot: Snapshot, culprits: Sequence[NodeId], pairs: Se
     if giver.state is State.CRASHED:
         return f"which crashed and {words.back(ends, many=many)}"
     how = {State.PAUSED: "paused", State.STANDING: "standing still outside any wait"}.get(giver.state, "stopped")
-    return f"which {'are' if many else 'is'} {how} {words.resumed(ends)}"
+    return f"which {'are' if many else 'is'} {how} {words.until(ends, 'and never resumed')}"
 
 
 def _is_cut(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeAlias
 
 from netdfl.core.types import Edge
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
@@ -20,25 +21,16 @@ ANY = "wait.for: any"
 ALL = "wait.for: all"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What of a scenario bears on the remedies: `allows`, whether it may be given a setting that it does not have."""
-
-    allows: Callable[[str], bool] = lambda setting: True
+Allows: TypeAlias = Callable[[str], bool]
+"""Whether the scenario may be given a setting that it does not have."""
 
 
-ANYTHING = Options()
-"""Where the scenario is not at hand."""
+def advise(finding: Finding, snapshot: Snapshot, allows: Allows) -> Finding:
+    """`finding` with its remedies: such as the scenario `allows`."""
+    return replace(finding, remedies=tuple(filter(allows, _fitting(finding, snapshot))))
 
 
-def advise(finding: Finding, snapshot: Snapshot, options: Options) -> Finding:
-    """`finding` with its remedies."""
-    return replace(
-        finding, remedies=tuple(each for each in _fitting(finding, snapshot, options) if options.allows(each))
-    )
-
-
-def _fitting(finding: Finding, snapshot: Snapshot, options: Options) -> Iterator[str]:
+def _fitting(finding: Finding, snapshot: Snapshot) -> Iterator[str]:
     if finding.cause is Cause.LIVELOCK:
         yield FEWER_STEPS
         return

@@ -63,10 +63,10 @@ def entry(events: Collection[int | None]) -> str:
     return f" (events[{min(known)}])" if len(known) == len(events) == 1 else ""
 
 
-def until(ends_ns: Sequence[int | None]) -> str:
-    """`until 20 s`, or `for good` where one of the outages has no end."""
+def until(ends_ns: Sequence[int | None], never: str = "for good") -> str:
+    """`until 20 s`, or `never` where one of the outages has no end."""
     known = [ns for ns in ends_ns if ns is not None]
-    return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else "for good"
+    return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else never
 
 
 def back(ends_ns: Sequence[int | None], *, many: bool = False) -> str:
@@ -75,12 +75,6 @@ def back(ends_ns: Sequence[int | None], *, many: bool = False) -> str:
     if len(known) < len(ends_ns):
         return f"{'do' if many else 'does'} not return"
     return f"return{'' if many else 's'} at {seconds(max(known))}"
-
-
-def resumed(ends_ns: Sequence[int | None]) -> str:
-    """`until 12 s`, or `and never resumed`."""
-    known = [ns for ns in ends_ns if ns is not None]
-    return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else "and never resumed"
 
 
 def span(ids: Collection[NodeId]) -> str:

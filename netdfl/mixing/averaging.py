@@ -14,6 +14,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Message, Outbox, View
+from netdfl.mixing.base import Aggregation, Around
 from netdfl.mixing.payloads import EXTRA, extras_of, pack, scalar, to_all, vector
 from netdfl.training.base import Received, Update
 from netdfl.training.counted import SAMPLES
@@ -76,10 +77,10 @@ class Averaging:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AroundAveraging:
+class AroundAveraging(Around):
     """What an exchange that averages, and does more at the server, has of plain averaging."""
 
-    averaging: Averaging = field(default_factory=Averaging)
+    inner: Aggregation = field(default_factory=Averaging)
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -100,8 +101,4 @@ class AroundAveraging:
         """The server's model and extras, if they came. Raises MalformedMessage where one is missing."""
         for message, name in product(inbox, self.beside):
             vector(message, like, EXTRA + name)
-        return self.averaging.adopt(inbox, like, view)
-
-    def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """The trained model and the solver's extras."""
-        return self.averaging.report(update, received, view)
+        return super().adopt(inbox, like, view)

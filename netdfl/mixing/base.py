@@ -7,6 +7,7 @@ saved. The loop of the family calls them; nothing here awaits.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -136,6 +137,31 @@ class Aggregation(Protocol[S]):
     def report(self, update: Update, received: Received, view: View) -> Outbox:
         """What a client sends back."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around:
+    """What an aggregation around another has of that one."""
+
+    inner: Aggregation
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """As the wrapped one."""
+        return self.inner.changes
+
+    @property
+    def moves_vanish(self) -> bool:
+        """As the wrapped one."""
+        return self.inner.moves_vanish
+
+    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
+        """As the wrapped one."""
+        return self.inner.adopt(inbox, like, view)
+
+    def report(self, update: Update, received: Received, view: View) -> Outbox:
+        """As the wrapped one."""
+        return self.inner.report(update, received, view)
 
 
 @runtime_checkable

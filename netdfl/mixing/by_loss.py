@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Mixed, Mixing
+from netdfl.mixing.payloads import absurd
 from netdfl.topology.network import without
 from netdfl.training.base import S, Update
 
@@ -145,11 +145,7 @@ def _board_of(message: Message, num_nodes: int) -> dict[NodeId, Posted]:
     """The board that came with a message. Raises MalformedMessage."""
     posts = message.payload.meta.get(BOARD)
     if not isinstance(posts, list | tuple) or not all(_is_post(post, message.round, num_nodes) for post in posts):
-        raise MalformedMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: expected a board of "
-            f"[node, round, finite loss], got {str(posts)[:80]}",
-            message,
-        )
+        raise absurd(message, "a board of [node, round, finite loss]", posts)
     return {node: Posted(round, float(loss)) for node, round, loss in posts}
 
 

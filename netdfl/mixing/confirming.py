@@ -12,10 +12,10 @@ from typing import Generic, NamedTuple
 
 from torch import Tensor
 
-from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import Aggregation
-from netdfl.training.base import Received, S, Update
+from netdfl.mixing.base import Around
+from netdfl.mixing.payloads import absurd
+from netdfl.training.base import Received, S
 
 UNREAD = "unread"
 
@@ -33,20 +33,8 @@ class ConfirmingState(NamedTuple, Generic[S]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirming:
+class Confirming(Around):
     """Any aggregation; see the first lines of this file, and `Aggregation`."""
-
-    inner: Aggregation
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """As the wrapped one."""
-        return self.inner.changes
-
-    @property
-    def moves_vanish(self) -> bool:
-        """As the wrapped one."""
-        return self.inner.moves_vanish
 
     def init_server(self, x: Tensor, view: View) -> ConfirmingState:
         """Nobody was asked."""
@@ -58,7 +46,7 @@ class Confirming:
         lost = [number for j in outbox if j in unread for number in (j, unread[j])]
         if not lost:
             return outbox
-        told = {id(payload): _told(payload, lost) for payload in outbox.values()}
+        told = {id(p): Payload(p.arrays, {**p.meta, UNREAD: lost}) for p in outbox.values()}
         return {j: told[id(payload)] for j, payload in outbox.items()}
 
     def aggregate(self, state: ConfirmingState, x: Tensor, inbox: Inbox, view: View) -> tuple[ConfirmingState, Tensor]:
@@ -76,18 +64,9 @@ class Confirming:
         lost = {node: round for message in inbox for node, round in _unread(message)}
         return adopted[0], adopted[1]._replace(last_read=lost.get(view.node))
 
-    def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """As the wrapped one."""
-        return self.inner.report(update, received, view)
-
-
-def _told(payload: Payload, lost: list[int]) -> Payload:
-    return Payload(payload.arrays, {**payload.meta, UNREAD: lost})
-
 
 def _unread(message: Message) -> list[tuple[NodeId, int]]:
     numbers = message.payload.meta.get(UNREAD, [])
     if not isinstance(numbers, list | tuple) or len(numbers) % 2 or any(type(number) is not int for number in numbers):
-        where = f"message {message.src}->{message.dst} of round {message.round}"
-        raise MalformedMessage(f"{where}: expected nodes and rounds under {UNREAD!r}, got {str(numbers)[:80]}", message)
+        raise absurd(message, f"nodes and rounds under {UNREAD!r}", numbers)
     return list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -54,7 +54,7 @@ class ControlAveraging(AroundAveraging):
         control = state.vector.clone()
         for message in inbox:
             control.add_(vector(message, x, EXTRA + self.name), alpha=1.0 / view.num_nodes)
-        return Beside(control), self.averaging.aggregate(Stateless(), x, inbox, view)[1]
+        return Beside(control), self.inner.aggregate(Stateless(), x, inbox, view)[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,4 +83,4 @@ class MomentumAveraging(ControlAveraging):
                 moved += 1
         if moved:
             state = Beside(momentum.div_(moved))
-        return state, self.averaging.aggregate(Stateless(), x, inbox, view)[1]
+        return state, self.inner.aggregate(Stateless(), x, inbox, view)[1]

@@ -48,7 +48,7 @@ class DynamicAveraging(AroundAveraging):
         drift = state.drift.clone()
         for message in inbox:
             drift.add_(vector(message, x) - x, alpha=1.0 / view.num_nodes)
-        return Drifted(drift), self.averaging.aggregate(Stateless(), x, inbox, view)[1] + drift
+        return Drifted(drift), self.inner.aggregate(Stateless(), x, inbox, view)[1] + drift
 
 
 class Perturbed(NamedTuple):
@@ -91,7 +91,7 @@ class SmooAveraging(AroundAveraging):
         """FedDyn's step; s+ points as the sum of the duals that came does."""
         if not len(inbox):
             return state, x
-        drifted, after = DynamicAveraging(averaging=self.averaging).aggregate(Drifted(state.drift), x, inbox, view)
+        drifted, after = DynamicAveraging(inner=self.inner).aggregate(Drifted(state.drift), x, inbox, view)
         duals = {message.src: vector(message, x, EXTRA + DUAL) for message in inbox}
         if self.by_change:
             duals = {j: state.duals[j] + change if j in state.duals else change for j, change in duals.items()}

@@ -11,17 +11,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from types import MappingProxyType
-from typing import Generic, Literal, NamedTuple
+from typing import Generic, NamedTuple
 
 import torch
 from torch import Tensor
 
-from netdfl.core.types import Inbox, Outbox, View
+from netdfl.core.types import Inbox, OnMissing, Outbox, View
 from netdfl.mixing.base import ByRows, Counting, Mixed, Mixing
 from netdfl.mixing.payloads import pack, to_all, vector
 from netdfl.training.base import S, Update
 
-OnMissing = Literal["self", "renormalise", "last", "undo"]
 NOTHING_OPEN: Mapping[str, Tensor] = MappingProxyType({})
 NOTHING_KNOWN: Mapping[int, tuple[int, int]] = MappingProxyType({})
 

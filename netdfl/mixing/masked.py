@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from netdfl.compression.arrays import snapshot, to_tensor
-from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Inbox, Message, Outbox, Payload, View
 from netdfl.mixing.base import ByRows, Mixed
-from netdfl.mixing.payloads import MODEL, to_all, vector
+from netdfl.mixing.payloads import MODEL, absurd, to_all, vector
 from netdfl.training.base import Received, Update
 from netdfl.training.masked import MASK, MEAN, NEXT_MASK
 
@@ -73,9 +72,6 @@ def _mask(message: Message, like: Tensor) -> Tensor:
     array, size = message.payload.arrays.get(MASK), like.numel()
     if array is None or array.dtype != "uint8" or array.shape != (-(-size // 8),):
         got = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
-        raise MalformedMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: expected a mask of {size} bits, got {got}",
-            message,
-        )
+        raise absurd(message, f"a mask of {size} bits", got)
     bits = np.unpackbits(to_tensor(array).numpy(), count=size, bitorder="little")
     return torch.from_numpy(bits.view(np.bool_)).to(like.device)

@@ -45,11 +45,8 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
     array = message.payload.arrays.get(name)
     if array is None or array.shape != tuple(like.shape) or array.dtype != str(like.dtype).removeprefix("torch."):
         got = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
-        raise MalformedMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: expected vector {name!r} as "
-            f"{str(like.dtype).removeprefix('torch.')}{list(like.shape)}, got {got}",
-            message,
-        )
+        expected = f"{str(like.dtype).removeprefix('torch.')}{list(like.shape)}"
+        raise absurd(message, f"vector {name!r} as {expected}", got)
     return to_tensor(array).to(like.device)
 
 
@@ -77,7 +74,7 @@ def mass(message: Message, name: str) -> float:
     """A weight or a share of the message's metadata, finite and not below 0. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if not _is_number(value) or not 0 <= value <= _LARGEST:
-        raise _absurd(message, f"a finite number {name!r} from 0", value)
+        raise absurd(message, f"a finite number {name!r} from 0", value)
     return float(value)
 
 
@@ -85,7 +82,7 @@ def step_size(message: Message, name: str) -> float:
     """A step size of the message's metadata, above 0 and at most 1. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if not _is_number(value) or not 0 < value <= 1:
-        raise _absurd(message, f"a number {name!r} above 0, at most 1", value)
+        raise absurd(message, f"a number {name!r} above 0, at most 1", value)
     return float(value)
 
 
@@ -93,7 +90,7 @@ def scalar(message: Message, like: Tensor, name: str) -> float:
     """The one number of the vector `name`, finite and not below 0; of `like`'s dtype. Raises MalformedMessage."""
     value = float(vector(message, like[:1], name))
     if not 0 <= value <= _LARGEST:
-        raise _absurd(message, f"a finite number {name!r} from 0", value)
+        raise absurd(message, f"a finite number {name!r} from 0", value)
     return value
 
 
@@ -101,7 +98,8 @@ def _is_number(value: object) -> TypeGuard[float | int]:
     return type(value) in (float, int)
 
 
-def _absurd(message: Message, expected: str, got: object) -> MalformedMessage:
+def absurd(message: Message, expected: str, got: object) -> MalformedMessage:
+    """The error of a message that holds something else than what is `expected`."""
     where = f"message {message.src}->{message.dst} of round {message.round}"
     return MalformedMessage(f"{where}: expected {expected}, got {str(got)[:80]}", message)
 
@@ -110,7 +108,7 @@ def natural(message: Message, name: str) -> int:
     """A whole number from 1 of the message's metadata. Raises MalformedMessage."""
     value = message.payload.meta.get(name)
     if type(value) is not int or value < 1:
-        raise _absurd(message, f"a whole number {name!r} from 1", value)
+        raise absurd(message, f"a whole number {name!r} from 1", value)
     return value
 
 
@@ -118,7 +116,7 @@ def some_nodes(message: Message, name: str) -> tuple[NodeId, ...]:
     """Node ids of the message's metadata; none where there is no such entry. Raises MalformedMessage."""
     value = message.payload.meta.get(name, ())
     if not isinstance(value, list | tuple) or not all(type(node) is int for node in value):
-        raise _absurd(message, f"nodes under {name!r}", value)
+        raise absurd(message, f"nodes under {name!r}", value)
     return tuple(value)
 
 

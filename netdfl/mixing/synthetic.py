@@ -19,12 +19,11 @@ import torch
 from torch import Tensor
 
 from netdfl.compression.arrays import snapshot, to_tensor
-from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array, Inbox, Message, Outbox, Payload, View
 from netdfl.mixing.averaging import Averaging
-from netdfl.mixing.base import Aggregation, Refinement
-from netdfl.mixing.payloads import EXTRA, scalar
-from netdfl.training.base import Objective, Received, S, Update
+from netdfl.mixing.base import Aggregation, Around, Refinement
+from netdfl.mixing.payloads import EXTRA, absurd, scalar
+from netdfl.training.base import Objective, Received, S
 from netdfl.training.distill import Distiller, Examples, Tuning
 from netdfl.training.guided import HOLDS, INPUTS, LABELS
 
@@ -42,15 +41,15 @@ class SyntheticState(NamedTuple, Generic[S]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthesis:
+class Synthesis(Around):
     """An exchange whose server distils D_syn after `warmup` rounds. An `Aggregation` and a `Refinement`.
 
     Raises ValueError where the warm-up gives fewer models than the distiller's gap spans.
     """
 
+    inner: Aggregation = field(default_factory=Averaging)
     warmup: int
     distiller: Distiller
-    exchange: Aggregation = field(default_factory=Averaging)
 
     def __post_init__(self) -> None:
         """Check that there will be a segment to match."""
@@ -62,34 +61,16 @@ class Synthesis:
 
     def init_server(self, x: Tensor, view: View) -> SyntheticState:
         """The trajectory begins with `x`."""
-        return SyntheticState(self.exchange.init_server(x, view), (x,), {}, torch.zeros(view.num_nodes))
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """As the wrapped one."""
-        return self.exchange.changes
-
-    @property
-    def moves_vanish(self) -> bool:
-        """As the wrapped one."""
-        return self.exchange.moves_vanish
+        return SyntheticState(self.inner.init_server(x, view), (x,), {}, torch.zeros(view.num_nodes))
 
     def broadcast(self, state: SyntheticState, x: Tensor, view: View) -> Outbox:
         """What the exchange sends."""
-        return self.exchange.broadcast(state.inner, x, view)
+        return self.inner.broadcast(state.inner, x, view)
 
     def aggregate(self, state: SyntheticState, x: Tensor, inbox: Inbox, view: View) -> tuple[SyntheticState, Tensor]:
         """As the exchange does."""
-        inner, x = self.exchange.aggregate(state.inner, x, inbox, view)
+        inner, x = self.inner.aggregate(state.inner, x, inbox, view)
         return state._replace(inner=inner), x
-
-    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """As the exchange does."""
-        return self.exchange.adopt(inbox, like, view)
-
-    def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """As the exchange does."""
-        return self.exchange.report(update, received, view)
 
     def alone(self, view: View) -> bool:
         """Never."""
@@ -201,18 +182,11 @@ def _synthetic(message: Message, like: Tensor) -> dict[str, Tensor]:
     if not found:
         return {}
     if len(found) < 2 or found[0].shape[:1] != found[1].shape[:1] or not found[0].shape:
-        raise MalformedMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: expected as many synthetic labels as "
-            f"inputs, got {[array.shape for array in found]}",
-            message,
-        )
+        raise absurd(message, "as many synthetic labels as inputs", [array.shape for array in found])
     x, y = (to_tensor(array).to(like.device) for array in found)
     if x.dtype != like.dtype or y.dtype not in (torch.int64, like.dtype) or not (bool(x.isfinite().all()) and _fit(y)):
-        raise MalformedMessage(
-            f"message {message.src}->{message.dst} of round {message.round}: expected finite synthetic inputs of "
-            f"{like.dtype} with labels from 0, got {x.dtype} and {y.dtype}",
-            message,
-        )
+        expected = f"finite synthetic inputs of {like.dtype} with labels from 0"
+        raise absurd(message, expected, f"{x.dtype} and {y.dtype}")
     return {INPUTS: x, LABELS: y}
 
 

@@ -16,7 +16,7 @@ from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.outages import Outages
-from netdfl.diagnosis.remedies import ANYTHING, Options
+from netdfl.diagnosis.remedies import Allows
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace
 from netdfl.record.forms import read_details, read_form
@@ -56,7 +56,7 @@ def find_stalls(
     nodes: Iterable[NodeId],
     outages: Outages,
     detector: str,
-    options: Options = ANYTHING,
+    allows: Allows = lambda setting: True,
 ) -> tuple[list[Finding], Snapshot]:
     """What held the fleet when its last nodes were stopped, and the moment that shows it.
 
@@ -73,7 +73,7 @@ def find_stalls(
 
     first = moment({node: each.quiet for node, each in accounts.items()})
     second = moment({node: each.last for node, each in accounts.items()})
-    return confirm(diagnose(second, patience_ns=pace.patience_ns, options=options), first, second), second
+    return confirm(diagnose(second, patience_ns=pace.patience_ns, allows=allows), first, second), second
 
 
 def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:

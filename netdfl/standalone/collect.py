@@ -41,7 +41,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import ProcessesOptions, RealOptions
 from netdfl.standalone.accounts import Accounts, find_stalls, read_probed
 from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
-from netdfl.supervisor.advice import options_of
+from netdfl.supervisor.advice import settings_of
 
 PACKETS = "packets.json"
 _PHASES: Mapping[Stage, Phase] = {
@@ -247,8 +247,8 @@ def _find_stalls(
     ended = [part for part in parts.values() if part.record.stage in (Stage.STOPPED, Stage.FINISHED)]
     accounts = {p.record.node: said for p in ended if (said := Accounts.read(p.folder)) is not None}
     outages, detector = Outages(blueprint.schedule, blueprint.links.link), blueprint.scenario.failure_detector.kind
-    options = options_of(blueprint.scenario, launched=False)
-    stalled, snapshot = find_stalls(accounts, blueprint.node_ids, outages, detector, options)
+    allows = settings_of(blueprint.scenario, launched=False)
+    stalled, snapshot = find_stalls(accounts, blueprint.node_ids, outages, detector, allows)
     for finding in stalled:
         note(("suspected: " if finding.suspected else "") + finding.text)
         keep_stall(directory.path, finding, snapshot)

@@ -6,13 +6,13 @@ import json
 from functools import cache
 
 from netdfl.core.errors import ScenarioError
-from netdfl.diagnosis.remedies import RESEND, SKIP, Options
+from netdfl.diagnosis.remedies import RESEND, SKIP, Allows
 from netdfl.scenario.load import loads
 from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.model.schema import Scenario
 
 
-def options_of(scenario: Scenario, *, launched: bool = True) -> Options:
+def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
     """Which settings `scenario` could be given that it does not have; each is tried once, when it is asked for.
 
     Only a supervisor (`launched`) knows what was lost, and acts on any stall.
@@ -31,4 +31,4 @@ def options_of(scenario: Scenario, *, launched: bool = True) -> Options:
             return False
         return changed != plain
 
-    return Options(allows)
+    return allows

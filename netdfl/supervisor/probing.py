@@ -105,7 +105,7 @@ class ProbingWatch(StallWatch):
         await asyncio.sleep(BETWEEN_S)
         second = await self._snapshot()
         window = self.window.before(second, self.pace)
-        found = diagnose(second, patience_ns=self.pace.patience_ns, window=window, options=self.options)
+        found = diagnose(second, patience_ns=self.pace.patience_ns, window=window, allows=self.allows)
         found = confirm(found, first, second)
         self._last = found, second
         self._judge(found, second)

@@ -25,7 +25,7 @@ from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace, Watch, Window
 from netdfl.record.status import Phase
 from netdfl.scenario.build import build_links
-from netdfl.supervisor.advice import options_of
+from netdfl.supervisor.advice import settings_of
 from netdfl.supervisor.fleet import Fleet
 from netdfl.supervisor.restarts import Restarts
 from netdfl.worlds.base import VirtualWorld
@@ -41,7 +41,7 @@ class StallWatch:
         self.pace = Pace(fleet.nodes)
         self.watch = Watch()
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
-        self.options = options_of(fleet.scenario)
+        self.allows = settings_of(fleet.scenario)
         self.window = Window()
         self.over = False
         self.unfinished: list[str] = []
@@ -166,7 +166,7 @@ class ExactWatch(StallWatch):
     def idle(self) -> None:
         """Nothing can run and nothing is due: name what holds every node that still waits, and end or free it."""
         snapshot = self._snapshot(self.fleet.now_ns(), idle=True)
-        found = diagnose(snapshot, patience_ns=self.pace.patience_ns, options=self.options)
+        found = diagnose(snapshot, patience_ns=self.pace.patience_ns, allows=self.allows)
         found += self._unnamed(found, snapshot)
         self._tell(found, snapshot)
         if not self._recover(found, snapshot):
@@ -179,9 +179,7 @@ class ExactWatch(StallWatch):
     def _look(self, now_ns: int) -> None:
         snapshot = self._snapshot(now_ns, idle=False)
         window = self.window.before(snapshot, self.pace)
-        self._judge(
-            diagnose(snapshot, patience_ns=self.pace.patience_ns, window=window, options=self.options), snapshot
-        )
+        self._judge(diagnose(snapshot, patience_ns=self.pace.patience_ns, window=window, allows=self.allows), snapshot)
 
     def _after_server(self, done_ns: int) -> None:
         now = self.fleet.now_ns()

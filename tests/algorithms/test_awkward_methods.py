@@ -170,7 +170,7 @@ def test_scaffold_reaches_the_optimum_where_clients_curve_differently_and_fedavg
     total = sum(tasks[i].curvature for i in range(N))
     best = sum(tasks[i].curvature * tasks[i].center for i in range(N)) / total
     plain = Algorithm(
-        family="server", start=PlainStart(), local=sgd(lr=LR), mixing=ControlAveraging().averaging, wait=EXCHANGE.wait
+        family="server", start=PlainStart(), local=sgd(lr=LR), mixing=ControlAveraging().inner, wait=EXCHANGE.wait
     )
     net = network("star")
     off = {

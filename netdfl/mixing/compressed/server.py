@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import Aggregation
+from netdfl.mixing.base import Around
 from netdfl.mixing.compressed.copies import Heard, Reference
 from netdfl.mixing.compressed.references import Differences, address, compress
 from netdfl.mixing.payloads import CODE, EXTRA, MODEL, encoded_vector, pack, some_nodes, to_all, unpack_encoded
@@ -49,23 +49,12 @@ class ClientState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompressedReports:
-    """Any aggregation, its reports compressed. See `Aggregation` and `Remembering`."""
+class CompressedReports(Around):
+    """Any aggregation, its reports compressed: by `report_from`. See `Aggregation` and `Remembering`."""
 
-    inner: Aggregation
     differences: Differences
     feedback: Feedback = "plain"
     said: tuple[str, ...] = ()
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """As the wrapped one."""
-        return self.inner.changes
-
-    @property
-    def moves_vanish(self) -> bool:
-        """As the wrapped one."""
-        return self.inner.moves_vanish
 
     def init_server(self, x: Tensor, view: View) -> HubState:
         """The wrapped one's; nothing heard."""
@@ -85,18 +74,10 @@ class CompressedReports:
             for j, payload in outbox.items()
         }
 
-    def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
-        """As the wrapped one."""
-        return self.inner.adopt(inbox, like, view)
-
     def notice(self, state: ClientState, inbox: Inbox, view: View) -> ClientState:
         """Hear from the broadcast whether the server lost track of this client's reference."""
         owed = tuple(message.src for message in inbox if view.node in some_nodes(message, "ask"))
         return state._replace(heard=state.heard._replace(owed=owed))
-
-    def report(self, update: Update, received: Received, view: View) -> Outbox:
-        """As the wrapped one; never called, because a report needs the client's memory: see `report_from`."""
-        return self.inner.report(update, received, view)
 
     def report_from(
         self, state: ClientState, update: Update, received: Received, view: View

@@ -19,7 +19,7 @@ from netdfl.mixing.compressed.step_size import trial
 
 
 @dataclass(frozen=True, slots=True)
-class Steady:
+class Steady(Compressor):
     """a C(x), with the power of two nearest to the best a on a normal vector; C itself where that is 1.
 
     Both ends find a by the same trial. A power of two, because it is then exact, and because two machines
@@ -31,15 +31,6 @@ class Steady:
     def part(self, dim: int) -> float:
         """The a for vectors of `dim` numbers, at most 1."""
         return float(2.0 ** min(0, round(log2(trial(self.inner, dim).part))))
-
-    @property
-    def unbiased(self) -> bool:
-        """False: a C(x) is not x on average."""
-        return False
-
-    def contraction(self, dim: int) -> float:
-        """What `variance` leaves of 1."""
-        return max(0.0, 1.0 - self.variance(dim))
 
     def variance(self, dim: int) -> float:
         """((1 - a) + a sqrt(v))^2 with v the inner one's, for |x - a C(x)| <= (1 - a)|x| + a|x - C(x)|."""

@@ -95,9 +95,10 @@ class TaskFacts:
 
 @dataclass(frozen=True)
 class TrafficFacts:
-    """What is sent, where nothing is lost."""
+    """What is sent, where nothing is lost: a message, and where there is a server, one of its own to a client."""
 
     message_bytes: int
+    broadcast_bytes: int | None
     messages_per_round: float
     bytes_per_round: float
     bytes_in_all: float
@@ -229,27 +230,35 @@ def _task(scenario: Scenario) -> TaskFacts:
 
 
 def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFacts) -> TrafficFacts:
-    messages = sum(network.graph(round).num_edges for round in rounds) / len(rounds)
-    nbytes = _message_bytes(scenario, task)
-    return TrafficFacts(nbytes, messages, messages * nbytes, messages * nbytes * scenario.rounds)
+    """What is sent; single numbers and masks that a method adds beside its vectors are left out, for they are small."""
+    steps = scenario.algorithm.params.get("gossip_steps", 1)
+    messages = steps * sum(network.graph(round).num_edges for round in rounds) / len(rounds)
+    compression, traits = scenario.compression, scenario.algorithm.traits
+    whole = {"x": Array(task.dtype, (task.parameters,), memoryview(bytes(task.nbytes)))}
+    code = whole if compression is None else _compressed(compression, task.parameters)
+    beside = code if compression is not None and compression.extras == "compressed" else whole
+    sent = _frame_bytes(scenario, code, *[beside] * traits.adds_up)
+    if not scenario.has_server:
+        return TrafficFacts(sent, None, messages, messages * sent, messages * sent * scenario.rounds)
+    broadcast = _frame_bytes(scenario, whole, *[whole] * (traits.adds_up or traits.tells))
+    nbytes = messages * (sent + broadcast) / 2  # who is sent to answers
+    return TrafficFacts(sent, broadcast, messages, nbytes, nbytes * scenario.rounds)
 
 
-def _message_bytes(scenario: Scenario, task: TaskFacts) -> int:
-    """The frame of one model, as the wire carries it; the loss of what a method adds beside the model is small."""
-    arrays = {"x": Array(task.dtype, (task.parameters,), memoryview(bytes(task.nbytes)))}
-    if scenario.compression is not None:
-        arrays = _compressed(scenario.compression, task.parameters)
+def _frame_bytes(scenario: Scenario, *vectors: Mapping[str, Array]) -> int:
+    """The frame of some vectors, as the wire carries them together."""
+    arrays = {f"{place}{name}": array for place, vector in enumerate(vectors) for name, array in vector.items()}
     payload = Payload(arrays, {"w": 1.0} if is_push(scenario) else {})
     return frame_size(Message(0, 1, Kind.DATA, 0, 0, 0, 0, payload))
 
 
-def _compressed(compression: CompressionPart, dim: int) -> dict[str, Array]:
+def _compressed(compression: CompressionPart, dim: int) -> Mapping[str, Array]:
     import torch
 
     rng = np.random.default_rng(0)
     vector = torch.from_numpy(rng.standard_normal(dim).astype(np.float32))
     encoded: Encoded = compression.build().compress(vector, rng)
-    return dict(encoded.arrays)
+    return encoded.arrays
 
 
 def _compression(scenario: Scenario, network: Network, task: TaskFacts) -> CompressionFacts | None:

@@ -68,6 +68,7 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
     scenario, traffic = found.scenario, found.traffic
     who = f"{scenario.nodes} clients and a server" if scenario.has_server else f"{scenario.nodes} nodes"
     algorithm = scenario.algorithm
+    down = "" if traffic.broadcast_bytes is None else f" up, {format_bytes(traffic.broadcast_bytes)} down"
     return [
         ("fleet", f"{who}, {scenario.rounds} rounds, world {scenario.world.kind}"),
         ("algorithm", f"{algorithm.kind} ({algorithm.traits.family}) {_params(algorithm.params)}".rstrip()),
@@ -76,7 +77,7 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
         ("degrees", f"out {_spread(found.graph.out_degree)}, in {_spread(found.graph.in_degree)}"),
         ("weights", _weights(found.weights)),
         *(_compression(found.compression) if found.compression else ()),
-        ("a message", format_bytes(traffic.message_bytes)),
+        ("a message", format_bytes(traffic.message_bytes) + down),
         ("a round", f"{traffic.messages_per_round:g} messages, {format_bytes(traffic.bytes_per_round)}"),
         ("in all", format_bytes(traffic.bytes_in_all)),
     ]

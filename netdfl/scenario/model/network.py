@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from netdfl.algorithms.exchange import ExtrasTravel, Scheme
 from netdfl.algorithms.wait import OnNotFinite
+from netdfl.core.types import OnMissing
 from netdfl.scenario.model.choices import Choices, listed
 from netdfl.scenario.model.fields import Strict, parse_nodes, parse_time_or, plain, written_time
 from netdfl.scenario.model.parts import Part
@@ -93,7 +94,7 @@ class Wait(Strict):
     deadline: Deadline = Field(
         "auto", description="auto asks who is late whether it will still send; none never gives up; or a time."
     )
-    on_missing: Literal["self", "renormalise", "last", "undo"] = Field(
+    on_missing: OnMissing = Field(
         "self", description="Where the weight of a neighbor goes that did not arrive in time."
     )
     on_not_finite: OnNotFinite = Field(

@@ -1,0 +1,50 @@
+"""What `explain` says of a fleet's traffic is what a run sends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from netdfl.running.run import run
+from netdfl.scenario.explain.explain import explain
+from netdfl.scenario.load import load
+
+ROUNDS = 3
+
+
+def _fleet(algorithm: str, **more: object) -> dict[str, object]:
+    return {
+        "schema": "netdfl/1",
+        "name": "traffic",
+        "nodes": 4,
+        "rounds": ROUNDS,
+        "world": "simulated",
+        "task": {"kind": "quadratic", "dim": 4000},
+        "algorithm": {"name": algorithm, "local_steps": 1, "lr": 0.1},
+        "topology": "ring" if algorithm == "dfedsam_mgs" else "star",
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "vectors"),
+    [
+        ("scaffold", {}, 2.0),
+        ("fedsmoo", {}, 2.0),
+        ("mofedsam", {}, 1.5),
+        ("scaffold", {"compression": {"kind": "float16"}}, 1.625),
+        ("scaffold", {"compression": {"kind": "float16", "extras": "compressed"}}, 1.25),
+        ("dfedsam_mgs", {}, 4.0),
+    ],
+)
+def test_explain_counts_every_vector_that_a_run_sends(
+    tmp_path: Path, algorithm: str, more: dict[str, object], vectors: float
+) -> None:
+    scenario = load(_fleet(algorithm, **more))
+    said = explain(scenario).traffic
+    run(scenario, out=tmp_path / "run", page=False)
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert said.bytes_in_all == pytest.approx(result["bytes_sent"], rel=0.02)
+    assert said.bytes_in_all == pytest.approx(vectors * 4000 * 8 * 8 * ROUNDS, rel=0.02)
