@@ -6,10 +6,9 @@ with it, when it is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
 
 if TYPE_CHECKING:
@@ -146,16 +145,4 @@ def _fraction(fraction: float, count: int) -> float:
     return fraction
 
 
-COMPRESSORS: Mapping[str, Callable[..., Compressor]] = MappingProxyType(
-    {
-        "identity": identity,
-        "float16": float16,
-        "bfloat16": bfloat16,
-        "qsgd": qsgd,
-        "top_k": top_k,
-        "random_k": random_k,
-        "sign": sign,
-        "low_rank": low_rank,
-        "chain": chain,
-    }
-)
+COMPRESSORS = by_name(identity, float16, bfloat16, qsgd, top_k, random_k, sign, low_rank, chain)

@@ -10,11 +10,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from netdfl.core.errors import RunError
+from netdfl.core.files import write_whole
 from netdfl.core.types import Json
 from netdfl.record.judge import WELL
 from netdfl.record.plain_json import dump_json
 from netdfl.study.cells import Ran
 from netdfl.study.outcome import WARNED
+from netdfl.study.summary import markdown_table
 from netdfl.study.trials import Trial
 
 SCHEMA = "netdfl/reproduction/1"
@@ -169,9 +171,7 @@ class Comparison:
         try:
             stem.parent.mkdir(parents=True, exist_ok=True)
             for ending, text in texts.items():
-                temporary = stem.with_name(f".{stem.name}.{ending}.tmp")
-                temporary.write_text(text, encoding="utf-8")
-                temporary.replace(stem.with_name(f"{stem.name}.{ending}"))
+                write_whole(stem.with_name(f"{stem.name}.{ending}"), text.encode())
         except OSError as exc:
             raise RunError(f"{stem}.* can't be written: {exc.strerror}; the runs are kept") from exc
 
@@ -191,8 +191,7 @@ class Comparison:
 
     def markdown(self) -> str:
         """The table, and below it what is missing and why."""
-        lines = [list(HEADINGS), ["---"] * len(HEADINGS), *(shown(row) for row in self.measured)]
-        text = f"# {self.title}\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        text = f"# {self.title}\n\n" + markdown_table(HEADINGS, map(shown, self.measured))
         for reason, cells in self.missing.items():
             text += f"\nNot measured, {reason}: {', '.join(cells)}\n"
         return text

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from netdfl.study.cells import Ran
-from netdfl.study.outcome import PERCENT, rows
+from netdfl.study.outcome import rows
 from netdfl.study.plan import Drawn
-from netdfl.study.plots import COLORS, MARKERS, name_of
+from netdfl.study.plots import COLORS, MARKERS, name_of, name_y, open_frame
 
 FLEET = -1
 STROKES = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
@@ -153,13 +153,8 @@ def _by_line(ran: Sequence[Ran]) -> dict[str, list[Ran]]:
 def _canvas(drawn: Drawn) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(7.0, 4.2), dpi=130, layout="constrained")
     axes = figure.add_subplot()
-    if drawn.log:
-        axes.set_yscale("log")
-    if drawn.y in PERCENT:
-        axes.yaxis.set_major_formatter(PercentFormatter(1))
-    axes.set_ylabel(drawn.label or drawn.y)
-    axes.grid(alpha=0.2)
-    axes.spines[["top", "right"]].set_visible(False)
+    name_y(axes, drawn)
+    open_frame(axes)
     return figure, axes
 
 

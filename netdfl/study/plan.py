@@ -155,17 +155,18 @@ def _plan(name: str, sweep: Sweep, folder: Path) -> Plan:
     scenario = folder / f"{name}.yaml"
     scenario.write_text(dump_json(sweep.scenario, indent=1) + "\n", encoding="utf-8")
     vary = {
-        name: _overrides(values) if isinstance(values, dict) else each_value(name, [_text(value) for value in values])
+        name: _overrides(values) if isinstance(values, dict) else each_value(name, [written(value) for value in values])
         for name, values in sweep.vary.items()
     }
     return Plan(name, scenario, _overrides(sweep.cases) or {"": []}, vary, sweep.seeds, sweep.figures)
 
 
 def _overrides(cases: Cases) -> dict[str, Sequence[str]]:
-    return {case: [f"{path}={_text(value)}" for path, value in sets.items()] for case, sets in cases.items()}
+    return {case: [f"{path}={written(value)}" for path, value in sets.items()] for case, sets in cases.items()}
 
 
-def _text(value: object) -> str:
+def written(value: object) -> str:
+    """`value` as an override writes it."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -45,11 +45,7 @@ def figure_of(points: Sequence[Point], drawn: Drawn) -> Figure:
         axes.set_title(heading, fontsize=10)
         axes.set_xlabel(drawn.x)
     first = canvas.axes[0]
-    if drawn.log:
-        first.set_yscale("log")
-    if drawn.y in PERCENT:
-        first.yaxis.set_major_formatter(PercentFormatter(1))
-    first.set_ylabel(drawn.label or drawn.y)
+    name_y(first, drawn)
     if num_lines:
         canvas.legend(
             *first.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8
@@ -81,6 +77,20 @@ def _draw_lines(axes: Axes, lines: PlotLines, places: Places) -> None:
         axes.set_xticks(list(places.at.values()), list(places.at))
     if not places.ordered:
         axes.set_xlim(-0.5, len(places.at) - 0.5)
+    open_frame(axes)
+
+
+def name_y(axes: Axes, drawn: Drawn) -> None:
+    """Scale and label the y-axis as `drawn` says."""
+    if drawn.log:
+        axes.set_yscale("log")
+    if drawn.y in PERCENT:
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.set_ylabel(drawn.label or drawn.y)
+
+
+def open_frame(axes: Axes) -> None:
+    """Draw a pale grid, and axes on two sides alone."""
     axes.grid(alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
 

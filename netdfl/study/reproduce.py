@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -78,23 +79,14 @@ def reproduce(
     Raises:
         InputError: No such paper, table or cell, or no scenarios.
     """
-    figures = published(request.paper, request.table)
-    if not request.scenarios.is_dir():
-        raise InputError(f"{request.scenarios} is no directory; name that of the papers' scenarios with --scenarios")
-    every = trials(figures)
-    works = [_work(trial, request) for trial in select(every, request.globs)]
-    book = _Book(request, figures[0].paper, figures[0].table, every, works, out)
-    book.join()
-    far = far or StudyProgress()
-    found, waiting = _look(works, request, out / "cells", book)
+    book = _open(request, out)
+    far, number = far or StudyProgress(), count(1)
+    found, waiting = _look(book.works, request, out / "cells", book)
     far.total = len(found) + len(waiting)
-    count = 0
 
     def say(ran: Ran) -> None:
-        nonlocal count
-        count += 1
         far.finished += not ran.failed
-        _say(console, f"[{count}/{far.total}] {_line(ran)}")
+        _say(console, f"[{next(number)}/{far.total}] {_line(ran)}")
 
     def done(ran: Ran) -> None:
         book.take(ran)
@@ -110,7 +102,19 @@ def reproduce(
     comparison = book.write()
     _show(comparison, console)
     _say(console, f"written: {book.stem}.md, .csv, .json")
-    return 2 if not far.total else int(any(ran.failed for work in works for ran in work.ran))
+    return 2 if not far.total else int(any(ran.failed for work in book.works for ran in work.ran))
+
+
+def _open(request: Reproduction, out: Path) -> _Book:
+    """The table that is asked for, with what earlier calls have run of it. Raises InputError."""
+    figures = published(request.paper, request.table)
+    if not request.scenarios.is_dir():
+        raise InputError(f"{request.scenarios} is no directory; name that of the papers' scenarios with --scenarios")
+    every = trials(figures)
+    works = [_work(trial, request) for trial in select(every, request.globs)]
+    book = _Book(request, figures[0].paper, figures[0].table, every, works, out)
+    book.join()
+    return book
 
 
 def _work(trial: Trial, request: Reproduction) -> _Work:
@@ -127,9 +131,8 @@ def _work(trial: Trial, request: Reproduction) -> _Work:
         return work
     work.why_not = _no_data(scenario)
     if not work.why_not:
-        work.cells = [
-            Cell(trial.label, (), seed, (*trial.sets, *request.extra, f"seed={seed}")) for seed in request.seeds
-        ]
+        sets = (*trial.sets, *request.extra)
+        work.cells = [Cell(trial.label, (), seed, (*sets, f"seed={seed}")) for seed in request.seeds]
     return work
 
 

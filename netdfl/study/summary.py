@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -88,6 +88,11 @@ def _point(case: str, values: Values, cells: Sequence[Ran]) -> Point:
     names = sorted({name for figures in found for name in figures})
     columns = {name: tuple(figures[name] for figures in found if name in figures) for name in names}
     return Point(case, values, sum(each.failed for each in cells), columns)
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The rows below their headings, in Markdown."""
+    return "".join(f"| {' | '.join(line)} |\n" for line in (headings, ["---"] * len(headings), *rows))
 
 
 def write_cells(path: Path, ran: Sequence[Ran]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from netdfl.study.cells import Ran, look, run_all
 from netdfl.study.interrupt import StudyProgress as Far
 from netdfl.study.outcome import PERCENT, WARNED
 from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
-from netdfl.study.summary import Estimate, Point, estimates, points_of, write_cells, write_points
+from netdfl.study.summary import Estimate, Point, estimates, markdown_table, points_of, write_cells, write_points
 
 SHOWN = (
     "test_accuracy",
@@ -69,7 +70,7 @@ def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
 
 
 def _cells(plan: Plan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
-    chosen = plan if seeds is None else Plan(plan.name, plan.scenario, plan.cases, plan.vary, seeds, plan.figures)
+    chosen = plan if seeds is None else replace(plan, seeds=seeds)
     return list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
 
 
@@ -140,9 +141,7 @@ def _show(points: Sequence[Point], names: Sequence[str], title: str, console: Co
 
 
 def _markdown(points: Sequence[Point], names: Sequence[str]) -> str:
-    headings = _headings(points, names)
-    lines = [headings, ["---"] * len(headings), *(_row(point, names) for point in points)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown_table(_headings(points, names), (_row(point, names) for point in points))
 
 
 def _headings(points: Sequence[Point], names: Sequence[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +10,7 @@ from typing import Any
 
 from netdfl.core.errors import InputError
 from netdfl.study import papers
+from netdfl.study.plan import written
 from netdfl.study.published import PublishedFigure
 
 
@@ -95,11 +95,6 @@ def _known(table: Mapping[Any, object], key: object, what: str) -> Any:
         words = " ".join(filter(None, key)) if isinstance(key, tuple) else key
         raise KeyError(f"{what} {words}")
     return table[key]
-
-
-def written(value: object) -> str:
-    """`value` as an override writes it."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def select(found: Sequence[Trial], globs: Sequence[str]) -> list[Trial]:

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from netdfl.core.tables import by_name
 from netdfl.topology import selection, static, varying, weights
-from netdfl.topology.base import Topology
 from netdfl.topology.selection import Selection
-from netdfl.topology.weights import MixingMatrix
 
 # (num_nodes, streams, /, *, ...): num_nodes counts the server, where there is one.
-TOPOLOGIES: Mapping[str, Callable[..., Topology]] = {
-    "ring": static.ring,
-    "directed_ring": static.directed_ring,
-    "grid": static.grid,
-    "torus": static.torus,
-    "exponential": static.exponential,
-    "full": static.full,
-    "star": static.star,
-    "erdos_renyi": static.erdos_renyi,
-    "small_world": static.small_world,
-    "edge_list": static.edge_list,
-    "graphml": static.graphml,
-    "one_peer_exponential": varying.one_peer_exponential,
-    "random_sym": varying.random_sym,
-    "random_push": varying.random_push,
-    "random_pull": varying.random_pull,
-    "by_round": varying.by_round,
-}
+TOPOLOGIES = by_name(
+    *(static.ring, static.directed_ring, static.grid, static.torus, static.exponential, static.full, static.star),
+    *(static.erdos_renyi, static.small_world, static.edge_list, static.graphml),
+    *(varying.one_peer_exponential, varying.random_sym, varying.random_push, varying.random_pull, varying.by_round),
+)
 
 # (graph, /, *, ...): bind the keywords with functools.partial to get a `Weights`.
-WEIGHTS: Mapping[str, Callable[..., MixingMatrix]] = {
-    "auto": weights.auto,
-    "uniform": weights.uniform,
-    "metropolis": weights.metropolis,
-    "max_degree": weights.max_degree,
-    "column": weights.column,
-}
+WEIGHTS = by_name(weights.auto, weights.uniform, weights.metropolis, weights.max_degree, weights.column)
 
 # (num_nodes, streams, /, *, ...)
 SELECTIONS: Mapping[str, Callable[..., Selection]] = {

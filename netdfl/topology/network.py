@@ -13,7 +13,6 @@ from netdfl.core.types import NodeId, Role, View
 from netdfl.topology.base import Topology
 from netdfl.topology.graph import Graph
 from netdfl.topology.selection import Everyone, Participants, Selection
-from netdfl.topology.spectrum import Stochasticity, stochasticity
 from netdfl.topology.weights import Matrix, MixingMatrix, Weights
 
 _KEPT = 8
@@ -100,10 +99,6 @@ class Network:
             matrix[node, node] = view.self_weight
             matrix[list(view.out_weights), node] = list(view.out_weights.values())
         return matrix
-
-    def stochasticity(self, round: int = 0) -> Stochasticity:
-        """What the matrix of `round` conserves."""
-        return stochasticity(self.matrix(round))
 
     def _select(self, round: int) -> Graph:
         graph = self.topology.graph(round)

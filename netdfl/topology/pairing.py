@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import networkx as nx
+
 from netdfl.core.types import Edge, NodeId
 from netdfl.topology.base import Topology
 from netdfl.topology.graph import Graph
@@ -30,20 +32,10 @@ def halves(topology: Topology, among: Selection | None = None) -> Halves:
     """
     if topology.time_varying:
         return Halves(frozenset(range(0, topology.num_nodes, 2)), among)
-    far = _distances(topology.graph(0))
+    far = nx.single_source_shortest_path_length(topology.graph(0).to_networkx(), 0)
     return Halves(frozenset(node for node in far if far[node] % 2 == 0), among)
 
 
 def inside(graph: Graph, split: Halves) -> tuple[Edge, ...]:
     """The links of `graph` with both ends in the same half, each once."""
     return tuple((a, b) for a, b in graph.edges if a < b and (a in split.passive) == (b in split.passive))
-
-
-def _distances(graph: Graph) -> dict[NodeId, int]:
-    found, frontier = {0: 0}, [0]
-    for node in frontier:
-        for peer in graph.out_neighbors(node):
-            if peer not in found:
-                found[peer] = found[node] + 1
-                frontier.append(peer)
-    return found

@@ -55,18 +55,19 @@ def spectral_gap(matrix: Matrix) -> float:
     """1 - |lambda_2|, the second largest modulus of an eigenvalue; 1 for a single node."""
     if len(matrix) == 1:
         return 1.0
-    symmetric = np.array_equal(matrix, matrix.T)
-    moduli = np.sort(np.abs(np.linalg.eigvalsh(matrix) if symmetric else np.linalg.eigvals(matrix)))
-    return float(1 - moduli[-2])
+    return float(1 - np.sort(np.abs(_eigenvalues(matrix)))[-2])
 
 
 def eigenvalues(mixing: MixingMatrix) -> Spectrum:
     """The eigenvalues of a mixing matrix, shape (n,); of many nodes the outermost alone, which come close."""
     if mixing.graph.num_nodes > _DENSE:
         return np.asarray(np.linalg.eigvals(_projected(mixing)), np.complex128)
-    matrix = mixing.dense()
+    return np.asarray(_eigenvalues(mixing.dense()), np.complex128)
+
+
+def _eigenvalues(matrix: Matrix) -> NDArray[np.inexact]:
     symmetric = np.array_equal(matrix, matrix.T)
-    return np.asarray(np.linalg.eigvalsh(matrix) if symmetric else np.linalg.eigvals(matrix), np.complex128)
+    return np.linalg.eigvalsh(matrix) if symmetric else np.linalg.eigvals(matrix)
 
 
 def _projected(mixing: MixingMatrix) -> Matrix:

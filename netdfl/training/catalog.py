@@ -6,13 +6,12 @@ Each imports torch only when it is called, so that the table, and a scenario's s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from annotated_types import MinLen
 
 from netdfl.core.rng import Streams
+from netdfl.core.tables import by_name
 from netdfl.core.types import NodeId
 from netdfl.core.units import Bound, NonNegativeFloat, PositiveFloat
 
@@ -82,4 +81,4 @@ def quadratic(
     return Quadratic(center, torch.zeros(dim, dtype=kind), pulls, node=node, streams=streams, noise=noise)
 
 
-TOYS: Mapping[str, Callable[..., Quadratic]] = MappingProxyType({"consensus": consensus, "quadratic": quadratic})
+TOYS = by_name(consensus, quadratic)

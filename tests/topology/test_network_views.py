@@ -15,6 +15,7 @@ from netdfl.core.types import NodeId, Role
 from netdfl.topology.catalog import SELECTIONS, TOPOLOGIES
 from netdfl.topology.network import Network, without
 from netdfl.topology.selection import random_k, sampled
+from netdfl.topology.spectrum import stochasticity
 from netdfl.topology.varying import by_round
 from netdfl.topology.weights import column, metropolis, uniform
 
@@ -45,10 +46,10 @@ def test_the_views_of_all_nodes_are_one_matrix(name: str, k: int | None) -> None
 
 
 def test_the_topology_says_its_own_weights() -> None:
-    assert network("random_pull", 30).stochasticity().kind == "row"
-    assert network("random_push", 30).stochasticity(4).kind == "column"
-    assert network("random_sym", 30).stochasticity(4).kind == "doubly"
-    assert Network(TOPOLOGIES["random_pull"](30, STREAMS), column).stochasticity().kind == "column"
+    assert stochasticity(network("random_pull", 30).matrix(0)).kind == "row"
+    assert stochasticity(network("random_push", 30).matrix(4)).kind == "column"
+    assert stochasticity(network("random_sym", 30).matrix(4)).kind == "doubly"
+    assert stochasticity(Network(TOPOLOGIES["random_pull"](30, STREAMS), column).matrix(0)).kind == "column"
 
 
 def test_a_round_without_links_keeps_everything() -> None:

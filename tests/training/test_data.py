@@ -15,11 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from netdfl.core.errors import DatasetError
-from netdfl.training.data import datasets
+from netdfl.training.data import datasets, fetch
 from netdfl.training.data.augmentations import AUGMENTATIONS, crop_flip
 from netdfl.training.data.dataset import Dataset, data_root
-from netdfl.training.data.datasets import DATASETS, load
+from netdfl.training.data.datasets import DATASETS
 from netdfl.training.data.files import read_idx, read_records
+
+
+def load(name: str, root: Path | None = None, **params: object) -> Dataset:
+    return DATASETS[name](root or data_root(), **params)
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -138,9 +142,9 @@ def test_a_missing_dataset_is_one_line_with_the_remedy(tmp_path: Path, name: str
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_dataset_names_the_known_ones() -> None:
+def test_an_unknown_dataset_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="'minst': expected one of digits, mnist, fashion_mnist, cifar10, cifar100"):
-        load("minst")
+        fetch.get("minst", tmp_path)
 
 
 @pytest.mark.parametrize("error", [ImportError("gone"), RuntimeError("operator torchvision::nms does not exist\nmore")])

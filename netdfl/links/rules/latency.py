@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
+from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
 from netdfl.links.rules.base import Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.in_flight import Flight
@@ -145,15 +146,7 @@ def _read_delays(file: str) -> tuple[int, ...]:
     return tuple(delays)
 
 
-LATENCIES: Mapping[str, Callable[..., Delay]] = {
-    "constant": constant,
-    "uniform": uniform,
-    "normal": normal,
-    "lognormal": lognormal,
-    "exponential": exponential,
-    "pareto": pareto,
-    "empirical": empirical,
-}
+LATENCIES = by_name(constant, uniform, normal, lognormal, exponential, pareto, empirical)
 
 
 class Latency(Stage):

@@ -67,11 +67,6 @@ def parse(text: str, file: str) -> Document:
     return reading.document
 
 
-def parse_value(text: str) -> object:
-    """The value of one piece of YAML, as `--set` takes it. Raises ScenarioError."""
-    return parse(text, "--set").data
-
-
 def item(value: object, key: str | int) -> object:
     """What a mapping or a list has at `key`; None where there is nothing."""
     try:

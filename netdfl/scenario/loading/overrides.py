@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticCustomError
 
 from netdfl.core.errors import Problem, ScenarioError
-from netdfl.scenario.loading.document import Document, Path, Place, item, parse_value
+from netdfl.scenario.loading.document import Document, Path, Place, item, parse
 from netdfl.scenario.loading.normalize import annotation_at, choices_of, model_keys, normalize
 
 Tree = dict[str, object] | list[object]
@@ -27,15 +27,15 @@ class Override(NamedTuple):
         return Place(self.text)
 
 
-def parse_override(text: str, flag: str = "--set") -> Override:
+def parse_override(text: str) -> Override:
     """Read `path=value`; the value is YAML. Raises ScenarioError."""
-    written = f"{flag} {text}"
+    written = f"--set {text}"
     path, equals, value = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
         raise ScenarioError([Problem(f"{text!r} is no override", "expected path=value, like rounds=10", file=written)])
     try:
-        parsed = parse_value(value)
+        parsed = parse(value, "--set").data
     except ScenarioError as exc:
         raise ScenarioError([Problem(exc.problems[0].what, file=written)]) from exc
     return Override(written, tuple(int(key) if key.isdigit() else key for key in keys), parsed)
@@ -130,8 +130,5 @@ def _drop_foreign(
     ]
     for key in dropped:
         del siblings[key]
-    return [f"{_dotted((*parent, key))} is dropped: {override.value} has no such key" for key in dropped]
-
-
-def _dotted(path: Path) -> str:
-    return ".".join(map(str, path))
+    where = "".join(f"{each}." for each in parent)
+    return [f"{where}{key} is dropped: {override.value} has no such key" for key in dropped]

@@ -139,6 +139,11 @@ class Checkpoint(Strict):
     every: int | None = Field(None, ge=1, description="Rounds between checkpoints; none by default.")
 
 
+def _with_default(data: dict[str, object], block: str, key: str, value: object) -> dict[str, object]:
+    written = data.get(block, {})
+    return {**data, block: {key: value, **written}} if isinstance(written, dict) else data
+
+
 class Scenario(Strict):
     """One fleet: its data, model, algorithm, graph, links and faults."""
 
@@ -183,25 +188,17 @@ class Scenario(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _about_fifty_evaluations(cls, data: object) -> object:
+    def _what_follows(cls, data: object) -> object:
+        """About fifty evaluations, and patience where packets come late, unless something else is written."""
         if not isinstance(data, dict):
             return data
-        rounds, written = data.get("rounds"), data.get("evaluation", {})
-        if not isinstance(rounds, int) or not isinstance(written, dict) or "every" in written:
-            return data
-        return {**data, "evaluation": {**written, "every": max(1, -(-rounds // 50))}}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _patience_with_late_packets(cls, data: object) -> object:
-        if not isinstance(data, dict):
-            return data
-        world, written = WORLD.normal(data.get("world")), data.get("transport", {})
-        if not isinstance(world, dict) or not isinstance(written, dict) or "keepalive_timeout" in written:
-            return data
-        if world.get("kind") not in ("namespaces", "containers") or world.get("loss_layer", "packet") != "packet":
-            return data
-        return {**data, "transport": {**written, "keepalive_timeout": PACKET_PATIENCE}}
+        rounds, world = data.get("rounds"), WORLD.normal(data.get("world"))
+        if isinstance(rounds, int):
+            data = _with_default(data, "evaluation", "every", max(1, -(-rounds // 50)))
+        if isinstance(world, dict) and world.get("kind") in ("namespaces", "containers"):
+            if world.get("loss_layer", "packet") == "packet":
+                data = _with_default(data, "transport", "keepalive_timeout", PACKET_PATIENCE)
+        return data
 
     _file: Path | None = PrivateAttr(None)
     _notices: tuple[str, ...] = PrivateAttr(())

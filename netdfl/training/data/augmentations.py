@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveInt, Probability
 
 if TYPE_CHECKING:
@@ -53,5 +52,5 @@ def crop_flip(
     return pad(x, (padding,) * 4)[tuple(part.to(x.device) for part in index)]
 
 
-AUGMENTATIONS: Mapping[str, Callable[..., Tensor]] = MappingProxyType({"none": none, "crop_flip": crop_flip})
+AUGMENTATIONS = by_name(none, crop_flip)
 """Every augmentation by name: a function `(x, rng, /, *, ...)`."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netdfl.core.errors import DatasetError
+from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveFloat
-from netdfl.training.data.dataset import Dataset, data_root
+from netdfl.training.data.dataset import Dataset
 from netdfl.training.data.files import read_idx, read_records
 
 _DIGITS_TEST_FRACTION = 0.2
@@ -132,18 +131,5 @@ def _missing(name: str, folder: Path) -> DatasetError:
     return DatasetError(f"dataset {name} is not in {folder}: run `netdfl data get {name}`, or point NETDFL_DATA at it")
 
 
-DATASETS: Mapping[str, Callable[..., Dataset]] = MappingProxyType(
-    {"digits": digits, "mnist": mnist, "fashion_mnist": fashion_mnist, "cifar10": cifar10, "cifar100": cifar100}
-)
+DATASETS = by_name(digits, mnist, fashion_mnist, cifar10, cifar100)
 """Every dataset by name: a function `(root: Path, /, *, ...) -> Dataset`."""
-
-
-def load(name: str, root: Path | None = None, **params: object) -> Dataset:
-    """The dataset `name` from `root` (None: `data_root()`).
-
-    Raises:
-        DatasetError: No such dataset, or its files are missing or damaged.
-    """
-    if name not in DATASETS:
-        raise DatasetError(f"no dataset is called {name!r}: expected one of {', '.join(DATASETS)}")
-    return DATASETS[name](root or data_root(), **params)

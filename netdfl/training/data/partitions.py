@@ -6,14 +6,14 @@ sorted array of indices per client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netdfl.core.rng import Streams
+from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveFloat, PositiveInt
 
 Indices: TypeAlias = NDArray[np.int64]
@@ -100,15 +100,7 @@ def shards(labels: Labels, num_clients: int, streams: Streams, /, *, shards_per_
     return _sorted([np.concatenate([pieces[shard] for shard in row]) for row in given])
 
 
-PARTITIONS: Mapping[str, Callable[..., Partition]] = MappingProxyType(
-    {
-        "iid": iid,
-        "dirichlet": dirichlet,
-        "dirichlet_per_class": dirichlet_per_class,
-        "pathological": pathological,
-        "shards": shards,
-    }
-)
+PARTITIONS = by_name(iid, dirichlet, dirichlet_per_class, pathological, shards)
 """Every partition by name: a function `(labels, num_clients, streams, /, *, ...)`."""
 
 

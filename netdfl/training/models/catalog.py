@@ -6,12 +6,12 @@ without. Parameter counts in the help texts are for the data that the papers use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveInt
 
 if TYPE_CHECKING:
@@ -138,15 +138,5 @@ def _check_groups(model: str, groups: int) -> None:
         raise ValueError(f"{model} can't put 64 channels into {groups} groups: use a power of two up to 64")
 
 
-MODELS: Mapping[str, Callable[..., Module]] = MappingProxyType(
-    {
-        "mlp": mlp,
-        "mnist_2nn": mnist_2nn,
-        "fashion_mlp": fashion_mlp,
-        "cifar_cnn": cifar_cnn,
-        "convnet": convnet,
-        "vgg11_gn": vgg11_gn,
-        "resnet18_gn": resnet18_gn,
-    }
-)
+MODELS = by_name(mlp, mnist_2nn, fashion_mlp, cifar_cnn, convnet, vgg11_gn, resnet18_gn)
 """Every model by name: a function `(shape, num_classes, /, *, ...)`."""
