@@ -5,6 +5,8 @@ The parts, and torch with them, are imported when an algorithm is built.
 
 from __future__ import annotations
 
+from functools import partial
+
 from netdfl.algorithms import (
     bilateral,
     central,
@@ -24,6 +26,7 @@ from netdfl.algorithms.parameters import flat
 DOUBLY = frozenset({"doubly", "row"})
 COLUMN = frozenset({"doubly", "column"})
 SERVER = frozenset({"server"})
+_distilling = partial(Entry, family="server", needs=SERVER, fits=fitness.distils, warns=fitness.never_distils)
 
 
 ALGORITHMS: Catalog = {
@@ -77,30 +80,7 @@ ALGORITHMS: Catalog = {
     "fedlesam": Entry(flat(corrected.fedlesam), "server", SERVER, "Fan et al. 2024"),
     "fedlesam_s": Entry(flat(corrected.fedlesam_s), "server", SERVER, "Fan et al. 2024", adds_up=True, remembers=True),
     "fedlesam_d": Entry(flat(corrected.fedlesam_d), "server", SERVER, "Fan et al. 2024", remembers=True),
-    "dynafed": Entry(
-        flat(synthetic.dynafed),
-        "server",
-        SERVER,
-        "Pi et al. 2023",
-        fits=fitness.distils,
-        warns=fitness.never_distils,
-        augments=True,
-    ),
-    "dynafed_synonly": Entry(
-        flat(synthetic.dynafed_synonly),
-        "server",
-        SERVER,
-        "Pi et al. 2023; FedSynSAM",
-        fits=fitness.distils,
-        warns=fitness.never_distils,
-        augments=True,
-    ),
-    "fedsynsam": Entry(
-        flat(synthetic.fedsynsam),
-        "server",
-        SERVER,
-        "FedSynSAM",
-        fits=fitness.distils,
-        warns=fitness.never_distils,
-    ),
+    "dynafed": _distilling(flat(synthetic.dynafed), source="Pi et al. 2023", augments=True),
+    "dynafed_synonly": _distilling(flat(synthetic.dynafed_synonly), source="Pi et al. 2023; FedSynSAM", augments=True),
+    "fedsynsam": _distilling(flat(synthetic.fedsynsam), source="FedSynSAM"),
 }

@@ -72,22 +72,17 @@ def averages_exactly(params: Mapping[str, Any], network: Network, num_rounds: in
             return
 
 
-def ends_apart(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
-    """The last round is one that averages exactly."""
-    if left := num_rounds % params["every"]:
-        what = "the last round comes" if left == 1 else f"the last {left} rounds come"
-        yield f"algorithm.every: {what} after the last exact average, so the nodes end with models of their own"
-
-
 def nesterov_acts(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
     """Nesterov's form is asked for together with momentum."""
     if params["nesterov"] and not params["momentum"]:
         yield "algorithm.nesterov: it is a form of momentum, and momentum is 0: give momentum, like 0.9"
 
 
-def slow_rounds(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
-    """What `ends_apart` and `nesterov_acts` say."""
-    yield from ends_apart(params, num_rounds)
+def slow_rounds(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
+    """The last round is one that averages exactly; and what `nesterov_acts` says."""
+    if left := num_rounds % params["every"]:
+        what = "the last round comes" if left == 1 else f"the last {left} rounds come"
+        yield f"algorithm.every: {what} after the last exact average, so the nodes end with models of their own"
     yield from nesterov_acts(params, num_rounds)
 
 

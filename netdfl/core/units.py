@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, TypeAlias
 
+from annotated_types import Interval
+
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%/]*)\s*$")
 
 _TIME_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
@@ -76,14 +78,8 @@ class Quantity:
     parse: Callable[[object], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Marks the range that a parameter's value must lie in, open (`gt`, `lt`) or closed (`ge`, `le`)."""
-
-    gt: float | None = None
-    ge: float | None = None
-    lt: float | None = None
-    le: float | None = None
+Bound: TypeAlias = Interval
+"""Marks the range that a parameter's value must lie in, open (`gt`, `lt`) or closed (`ge`, `le`)."""
 
 
 # The types of parts' parameters. A part is a function with typed keyword parameters, listed by name

@@ -69,7 +69,7 @@ class Outages:
         for event in self._on_links:
             if not any(edge in block for block in event.blocks) or not _holds(event, round, now_ns):
                 continue
-            if _says(event) or event.action == "unset":
+            if not {"loss", "state"}.isdisjoint(event.parameters) or event.action == "unset":
                 lost.pop(event.cause, None)
             if event.action == "set" and _loses(event):
                 lost[event.cause] = event.source
@@ -92,10 +92,6 @@ def _holds(event: CompiledEvent, round: int, now_ns: int) -> bool:
     if event.at_round is None:
         return (event.at_ns or 0) <= now_ns
     return event.at_round <= round and (event.until_round is None or round < event.until_round)
-
-
-def _says(event: CompiledEvent) -> bool:
-    return not {"loss", "state"}.isdisjoint(event.parameters)
 
 
 def _loses(event: CompiledEvent) -> bool:

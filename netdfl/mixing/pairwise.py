@@ -7,7 +7,7 @@ that comes late is mass, settled whenever it comes. Source: AD-PSGD, Lian et al.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -59,7 +59,7 @@ class Pairwise:
             return None
         if self.order == "random":
             return peers[self.streams.integer("pair", view.node, view.round) % len(peers)]
-        return peers[(_successor(view.node, peers) + view.round) % len(peers)]
+        return peers[(bisect_right(peers, view.node) + view.round) % len(peers)]
 
     def request(self, x: Tensor) -> Payload:
         """What to ask with: x_i."""
@@ -75,7 +75,3 @@ class Pairwise:
         for reply in (message for message in replies if message.kind is Kind.REPLY):
             x = x - vector(reply, x)
         return x
-
-
-def _successor(node: NodeId, peers: Sequence[NodeId]) -> int:
-    return next((place for place, peer in enumerate(peers) if peer > node), 0)

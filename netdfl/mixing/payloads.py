@@ -10,7 +10,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from netdfl.compression.arrays import scaled, snapshot, to_tensor
+from netdfl.compression.arrays import snapshot, to_tensor
 from netdfl.compression.base import Compressor, Encoded
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array, Message, NodeId, Outbox, Payload, Scalar, View
@@ -30,11 +30,6 @@ def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | N
     for name, value in (extras or {}).items():
         arrays[EXTRA + name] = snapshot(value)
     return Payload(arrays, meta or {})
-
-
-def pack_share(x: Tensor, share: float, meta: Mapping[str, Scalar]) -> Payload:
-    """`share` times `x` as a payload."""
-    return Payload({MODEL: scaled(x, share)}, meta)
 
 
 def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from netdfl.compression.arrays import scaled
 from netdfl.core.types import Inbox, Outbox, Payload, View
 from netdfl.mixing.base import ByShares, Mixed
-from netdfl.mixing.payloads import mass, pack_share, vector
+from netdfl.mixing.payloads import MODEL, mass, vector
 from netdfl.training.base import Update
 
 
@@ -41,7 +42,7 @@ class PushSum(ByShares):
         payloads: dict[float, Payload] = {}
         for share in view.out_weights.values():
             if share not in payloads:
-                payloads[share] = pack_share(update.x, share, {"w": state.weight * share})
+                payloads[share] = Payload({MODEL: scaled(update.x, share)}, {"w": state.weight * share})
         return state, {j: payloads[view.out_weights[j]] for j in view.out_neighbors}
 
     def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:

@@ -56,12 +56,10 @@ class Lesam(Solving):
     ) -> StepRequests[tuple[LesamState, Update]]:
         """The wrapped solver's steps, on shifted gradients."""
         if state.previous is not None:
-            data = self._shifted(data, state.previous - y)
+            shift = along(torch.zeros_like(y), state.previous - y, self.rho)
+            data = Wrapped(data, Shifted(shift))
         inner, update = yield from requested(self.inner, state.inner, y, received, weight, data, view)
         return LesamState(inner, y), update
-
-    def _shifted(self, data: LocalData, direction: Tensor) -> LocalData:
-        return Wrapped(data, Shifted(along(torch.zeros_like(direction), direction, self.rho)))
 
     def after_mix(self, state: LesamState, before: Tensor, after: Tensor, received: Received, view: View) -> LesamState:
         """What the wrapped solver makes of it."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 import torch
@@ -111,11 +112,9 @@ class Masked(Solving, Untouched):
 
 def layers(shapes: Shapes) -> Iterator[tuple[int, int]]:
     """(start, size) in the flat vector of each layer that is sparse."""
-    starts, at = [], 0
-    for shape in shapes:
-        starts.append(at)
-        at += math.prod(shape)
-    return ((starts[place], math.prod(shapes[place])) for place in _sparse(shapes))
+    sizes = list(map(math.prod, shapes))
+    starts = list(accumulate(sizes, initial=0))
+    return ((starts[place], sizes[place]) for place in _sparse(shapes))
 
 
 def _sparse(shapes: Shapes) -> list[int]:

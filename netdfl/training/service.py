@@ -34,6 +34,8 @@ Batching = Literal["exact", "auto"]
 CallOutcome: TypeAlias = tuple[object, Exception | None]
 """What a call returned, or the error that it raised."""
 Way = Literal["stacked", "threads", "alone"]
+Work: TypeAlias = Callable[[], dict[int, CallOutcome]]
+"""Computes some calls: their outcomes, by the calls' places."""
 
 WORTH_A_THREAD = 1_600_000
 """Parameters times batch size above which two threads are quicker than one: about 0.1 ms of arithmetic a step."""
@@ -92,7 +94,7 @@ class Service:
     def compute(self, calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
         """The outcome of each call, in order. In `exact` batching none depends on the others."""
         outcomes: dict[int, CallOutcome] = {}
-        works: dict[Way, list[Callable[[], dict[int, CallOutcome]]]] = {"stacked": [], "threads": [], "alone": []}
+        works: dict[Way, list[Work]] = {"stacked": [], "threads": [], "alone": []}
         groups: dict[Hashable, list[Open]] = defaultdict(list)
         for place, call in enumerate(calls):
             way = self._way(call)
@@ -145,11 +147,7 @@ class Service:
         return self._stacked[id(model)]
 
     def _ask(
-        self,
-        place: int,
-        requests: StepRequests[object],
-        groups: dict[Hashable, list[Open]],
-        singles: list[Callable[[], dict[int, CallOutcome]]],
+        self, place: int, requests: StepRequests[object], groups: dict[Hashable, list[Open]], singles: list[Work]
     ) -> dict[int, CallOutcome]:
         """Sort what `requests` asks for into the groups of steps alike, or the single ones; or give its outcome."""
         try:
@@ -165,7 +163,7 @@ class Service:
             groups[like].append(Open(place, requests, steps))
         return {}
 
-    def _in_rows(self, group: list[Open]) -> Iterator[Callable[[], dict[int, CallOutcome]]]:
+    def _in_rows(self, group: list[Open]) -> Iterator[Work]:
         """A group in as many parts as there are threads, and more where a part would not fit."""
         found = split(group[0].steps.data)
         model = self._stacked[id(found[0].task.model)] if found is not None else None
@@ -175,9 +173,7 @@ class Service:
         num = max(-(-len(group) // most), min(self.threads, len(group) // 4) if on_cpu else 1)
         return (partial(_together, group[part::num], model) for part in range(num))
 
-    def _run(
-        self, works: Sequence[Callable[[], dict[int, CallOutcome]]], *, threaded: bool
-    ) -> Iterator[dict[int, CallOutcome]]:
+    def _run(self, works: Sequence[Work], *, threaded: bool) -> Iterator[dict[int, CallOutcome]]:
         if not threaded or self.threads == 1 or len(works) < 2:
             return (work() for work in works)
         if self._pool is None:

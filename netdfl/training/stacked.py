@@ -85,7 +85,7 @@ class _Stacked:
         self.descent_lr = self._column([-each.lr for each in asked])
         weighted = any(each.weight != 1.0 for each in asked)
         self.weight = self._column([each.weight for each in asked]) if weighted else None
-        self.wrap = self._wrap()
+        self.wrap = self.wraps[0].stacked(self.wraps) if self.wraps else None
         self.losses = self.y.new_empty(len(self.batches.active), len(asked))
 
     def _column(self, numbers: list[float]) -> Tensor:
@@ -94,9 +94,6 @@ class _Stacked:
     def _velocity(self) -> Tensor | None:
         given = _stack([each.velocity for each in self.asked])
         return torch.zeros_like(self.y) if given is None and self.sgd.momentum else given
-
-    def _wrap(self) -> Rows | None:
-        return self.wraps[0].stacked(self.wraps) if self.wraps else None
 
     def step(self, step: int) -> None:
         """The step of all nodes that still have it."""

@@ -38,8 +38,6 @@ class Corruption:
 
 def corrupt(*, probability: Probability, mode: Literal["detect", "deliver"] = "detect") -> Corruption:
     """Damage units: found by a checksum and dropped at the receiver (`detect`), or delivered damaged."""
-    if mode not in ("detect", "deliver"):
-        raise ValueError(f"corrupt mode = {mode!r} is unknown; choose detect or deliver")
     return Corruption(check_probability("corrupt", probability), mode == "detect")
 
 

@@ -11,12 +11,11 @@ from functools import cache, partial
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, Field, GetCoreSchemaHandler
 from pydantic import Strict as StrictMark
 from pydantic_core import core_schema
 
-from netdfl.core.units import Bound, Quantity
+from netdfl.core.units import Quantity
 from netdfl.scenario.model.fields import QUANTITIES, Choice, Definition, Function, InputFile, Strict, make_model
 
 _FILES = ("path", "file")
@@ -36,7 +35,7 @@ def readable(annotation: object) -> object:
     """The pydantic form of a parameter's type: quantities are parsed, bounds and dataclasses checked."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        marks = [mark for extra in args[1:] for mark in _marks(extra)]
+        marks = [m for mark in args[1:] for m in (QUANTITIES[mark.name] if isinstance(mark, Quantity) else (mark,))]
         return Annotated[(readable(args[0]), *marks)] if marks else readable(args[0])
     if origin in (Union, UnionType):
         return Union[tuple(readable(arg) for arg in args)]  # noqa: UP007
@@ -49,15 +48,6 @@ def readable(annotation: object) -> object:
 
 def _generic(origin: Any, args: tuple[object, ...]) -> object:
     return origin[tuple(arg if arg is ... else readable(arg) for arg in args)]
-
-
-def _marks(extra: object) -> tuple[object, ...]:
-    if isinstance(extra, Quantity):
-        return QUANTITIES[extra.name]
-    if isinstance(extra, Bound):
-        limits = ((Gt, extra.gt), (Ge, extra.ge), (Lt, extra.lt), (Le, extra.le))
-        return tuple(mark(limit) for mark, limit in limits if limit is not None)
-    return (extra,)
 
 
 def signature_of(function: Function) -> Iterator[inspect.Parameter]:
