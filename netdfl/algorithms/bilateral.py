@@ -13,18 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.base import Algorithm, RoundContext
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.late import parts
 from netdfl.algorithms.parameters import PeerChoice, Sgd
-from netdfl.core.lazy import lazy_module
 from netdfl.core.types import Message, NodeId, Payload, View
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from netdfl.algorithms import parts
-    from netdfl.mixing import pairwise
-else:
-    parts = lazy_module("netdfl.algorithms.parts")
-    pairwise = lazy_module("netdfl.mixing.pairwise")
 
 
 THROUGH = 1  # the step of the message that says: I am through with this round
@@ -34,7 +28,7 @@ PATIENCE = 2  # a wait for those that ask contains theirs
 class Desk:
     """Where a node's vector meets its peers': one exchange at a time, whoever began it."""
 
-    def __init__(self, ctx: RoundContext, mixing: pairwise.Pairwise, x: Tensor) -> None:
+    def __init__(self, ctx: RoundContext, mixing: parts.Pairwise, x: Tensor) -> None:
         """Begin at `x`, shape (d,)."""
         self.ctx, self.mixing, self.x = ctx, mixing, x
         self._answered: dict[NodeId, tuple[int, int, Payload]] = {}
@@ -109,5 +103,5 @@ def ad_psgd(
     if exchange.compressor is not None:
         raise ValueError("ad_psgd exchanges whole vectors; remove compression, or use choco_sgd or deepsqueeze")
     local = parts.local_sgd(sgd)
-    mixing = pairwise.Pairwise(order=order, streams=exchange.streams, halves=bipartite, step=step)
+    mixing = parts.Pairwise(order=order, streams=exchange.streams, halves=bipartite, step=step)
     return Algorithm(family="bilateral", start=parts.PlainStart(), local=local, mixing=mixing, wait=exchange.wait)

@@ -7,19 +7,13 @@ are what a scenario may write under `algorithm`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.late import parts
 from netdfl.algorithms.parameters import Momentum, Sgd
-from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveInt
-
-if TYPE_CHECKING:
-    from netdfl.algorithms import compressed_parts, parts
-else:
-    parts = lazy_module("netdfl.algorithms.parts")
-    compressed_parts = lazy_module("netdfl.algorithms.compressed_parts")
 
 
 def choco_sgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)) -> Algorithm:
@@ -28,7 +22,7 @@ def choco_sgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_ste
     The step is x <- x - lr g(x). Static undirected graphs. Sends one compressed vector to each neighbor, keeps
     its own reference x^_i and a copy of each neighbor's. Source: Koloskova, Stich, Jaggi 2019.
     """
-    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=compressed_parts.choco(exchange))
+    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=parts.choco(exchange))
 
 
 def deepsqueeze(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)) -> Algorithm:
@@ -38,7 +32,7 @@ def deepsqueeze(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_s
     keeps e.
     Source: Tang et al. 2019.
     """
-    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=compressed_parts.deepsqueeze(exchange))
+    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=parts.deepsqueeze(exchange))
 
 
 def delicoco(
@@ -50,7 +44,7 @@ def delicoco(
     Static undirected graphs. Sends Q compressed vectors to each neighbor, keeps what `choco_sgd` keeps: x^_i and
     a copy of each neighbor's. Q = 1 is `choco_sgd`. Source: Hashemi et al. 2022.
     """
-    mixing = parts.MultiGossip(compressed_parts.choco(exchange), gossip_steps)
+    mixing = parts.MultiGossip(parts.choco(exchange), gossip_steps)
     return parts.gossip(exchange, parts.local_sgd(sgd), mixing=mixing)
 
 
@@ -72,6 +66,6 @@ def qdfedavgm(
     """
     local = parts.local_sgd(sgd, momentum=momentum)
     if form == "literal":
-        return parts.gossip(exchange, local, mixing=compressed_parts.literal(exchange))
+        return parts.gossip(exchange, local, mixing=parts.literal(exchange))
     gamma = 1.0 if exchange.gamma == "auto" else exchange.gamma
-    return parts.gossip(exchange, local, mixing=compressed_parts.choco(exchange, gamma=gamma))
+    return parts.gossip(exchange, local, mixing=parts.choco(exchange, gamma=gamma))

@@ -5,18 +5,13 @@ A function's keyword parameters, those of its records one by one, are what a sce
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.late import parts
 from netdfl.algorithms.parameters import Radius, Sgd
-from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveFloat
-
-if TYPE_CHECKING:
-    from netdfl.algorithms import parts
-else:
-    parts = lazy_module("netdfl.algorithms.parts")
 
 
 def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()) -> Algorithm:

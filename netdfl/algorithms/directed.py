@@ -6,20 +6,12 @@ A function's keyword parameters, those of its records one by one, are what a sce
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.late import parts
 from netdfl.algorithms.parameters import Momentum, Radius, Sgd
-from netdfl.core.lazy import lazy_module
 from netdfl.core.units import NonNegativeInt, PositiveFloat, PositiveInt
-
-if TYPE_CHECKING:
-    from netdfl.algorithms import parts
-    from netdfl.mixing import by_loss
-else:
-    parts = lazy_module("netdfl.algorithms.parts")
-    by_loss = lazy_module("netdfl.mixing.by_loss")
 
 
 def sgp(
@@ -91,7 +83,7 @@ def dfedsgpsm_s(
     Source: DFedSGPSM Alg. 1 and Eq. 2; temperature 1 and 10 neighbors.
     """
     plain = dfedsgpsm(exchange, rho=rho, momentum=momentum, sgd=sgd)
-    mixing = by_loss.ByLoss(
+    mixing = parts.ByLoss(
         inner=plain.mixing,
         neighbors=neighbors,
         temperature=temperature,

@@ -6,20 +6,13 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm, NodeState, RoundContext
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.late import parts
 from netdfl.algorithms.parameters import Sgd
-from netdfl.core.lazy import lazy_module
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.core.units import PositiveInt
 
 if TYPE_CHECKING:
-    from netdfl.algorithms import parts
-    from netdfl.mixing import overlap as mixings
-    from netdfl.training import fixed_point
     from netdfl.training.base import LocalSolver
-else:
-    parts = lazy_module("netdfl.algorithms.parts")
-    mixings = lazy_module("netdfl.mixing.overlap")
-    fixed_point = lazy_module("netdfl.training.fixed_point")
 
 
 async def overlap(ctx: RoundContext, alg: Algorithm) -> None:
@@ -81,11 +74,11 @@ def asyng(
     neighbors are not in it.
     """
     lag = None if tau is None else tau - 1
-    return _overlapping(exchange, fixed_point.FixedPoint(parts.local_sgd(sgd)), before_training=False, lag=lag)
+    return _overlapping(exchange, parts.FixedPoint(parts.local_sgd(sgd)), before_training=False, lag=lag)
 
 
 def _overlapping(exchange: Exchange, local: LocalSolver, *, before_training: bool, lag: int | None) -> Algorithm:
     if exchange.compressor is not None:
         raise ValueError("shares that overlap with training travel whole; remove compression, or use sgp")
-    mixing = mixings.Overlapped(before_training=before_training, lag=lag)
+    mixing = parts.Overlapped(before_training=before_training, lag=lag)
     return Algorithm(family="overlap", start=parts.PlainStart(), local=local, mixing=mixing, wait=exchange.wait)

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.compressed_parts import directed, reports, undirected
+from netdfl.algorithms.compressed_parts import choco, deepsqueeze, directed, literal, reports, undirected
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.parameters import Sgd, Weighting
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Mixing, Refinement
+from netdfl.mixing.by_loss import ByLoss
 from netdfl.mixing.confirming import Confirming
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging
 from netdfl.mixing.dynamic import DynamicAveraging, SmooAveraging
 from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip
+from netdfl.mixing.masked import MaskedAverage
+from netdfl.mixing.overlap import Overlapped
+from netdfl.mixing.pairwise import Pairwise
 from netdfl.mixing.push_sum import PushSum
+from netdfl.mixing.slow_momentum import SlowMomentum
 from netdfl.mixing.synthetic import Beneath, SharedSynthesis, TunedSynthesis
 from netdfl.training.base import LocalSolver, RoundStart
 from netdfl.training.control import Blended, Controlled
 from netdfl.training.counted import Counted
 from netdfl.training.distill import Distiller, Tuning
 from netdfl.training.dynamic import Dynamic
+from netdfl.training.fixed_point import FixedPoint
 from netdfl.training.guided import Guided
 from netdfl.training.kept_momentum import KeptMomentum
 from netdfl.training.lesam import Lesam
+from netdfl.training.masked import Masked
 from netdfl.training.ole import Ole
 from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.rollback import Rollback

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.late import parts
 from netdfl.algorithms.parameters import Between, Buffer, Momentum, Sgd
-from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveFloat, PositiveInt
-
-if TYPE_CHECKING:
-    from netdfl.algorithms import parts
-    from netdfl.mixing import slow_momentum
-else:
-    parts = lazy_module("netdfl.algorithms.parts")
-    slow_momentum = lazy_module("netdfl.mixing.slow_momentum")
 
 
 def slowmo(
@@ -44,7 +35,7 @@ def slowmo(
     if exchange.compressor is not None:
         raise ValueError("slowmo needs the exact average; remove compression")
     local = parts.local_sgd(sgd, momentum=momentum, nesterov=nesterov)
-    mixing = slow_momentum.SlowMomentum(
+    mixing = parts.SlowMomentum(
         inner=parts.Gossip(on_missing=exchange.on_missing),
         every=every,
         alpha=alpha,

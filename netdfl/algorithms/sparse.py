@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.late import parts
 from netdfl.algorithms.parameters import Fraction, Layout, MixOrder, Regrow, Sgd
-from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveInt
-
-if TYPE_CHECKING:
-    from netdfl.algorithms import parts
-    from netdfl.mixing import masked as masked_mixing
-    from netdfl.training import masked
-else:
-    parts = lazy_module("netdfl.algorithms.parts")
-    masked_mixing = lazy_module("netdfl.mixing.masked")
-    masked = lazy_module("netdfl.training.masked")
 
 
 def dispfl(
@@ -45,7 +34,7 @@ def dispfl(
     if exchange.compressor is not None:
         raise ValueError("dispfl sends sparse vectors already; remove compression")
     local = parts.local_sgd(sgd)
-    solver = masked.Masked(
+    solver = parts.Masked(
         sgd=local,
         density=density,
         layout=layout,
@@ -54,4 +43,4 @@ def dispfl(
         regrow=regrow,
         streams=exchange.streams,
     )
-    return parts.gossip(exchange, solver, mixing=masked_mixing.MaskedAverage(for_next=order == "mix_first"))
+    return parts.gossip(exchange, solver, mixing=parts.MaskedAverage(for_next=order == "mix_first"))

@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.late import parts
 from netdfl.algorithms.parameters import DistilLoss, Interpolation, Optimizer, Radius, Sgd
-from netdfl.core.lazy import lazy_module
 from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
 from netdfl.training.siamese import TRANSFORMATIONS, Transformation
 
 if TYPE_CHECKING:
-    from netdfl.algorithms import parts
     from netdfl.training.distill import Distiller
-else:
-    parts = lazy_module("netdfl.algorithms.parts")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,18 +5,11 @@ A function's keyword parameters, those of its records one by one, are what a sce
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.late import parts
 from netdfl.algorithms.parameters import Interpolation, Momentum, Radius, Sgd
-from netdfl.core.lazy import lazy_module
 from netdfl.core.units import PositiveInt
-
-if TYPE_CHECKING:
-    from netdfl.algorithms import parts
-else:
-    parts = lazy_module("netdfl.algorithms.parts")
 
 
 def dpsgd(

@@ -34,10 +34,10 @@ class WaitAccount:
     step: int
     sources: tuple[NodeId, ...] | None
     need: int
-    have: tuple[NodeId, ...]
-    left_out: tuple[NodeId, ...]
+    have: tuple[NodeId, ...] = ()
+    left_out: tuple[NodeId, ...] = ()
     since_ns: int
-    deadline_ns: int | None
+    deadline_ns: int | None = None
     undecided: tuple[NodeId, ...] = ()
     essential: bool = False
     cumulative: bool = False
@@ -203,10 +203,7 @@ def _sending(ledger: NodeLedger, outgoing: Outgoing) -> WaitAccount | None:
         step=first.step,
         sources=(fullest,),
         need=1,
-        have=(),
-        left_out=(),
         since_ns=outgoing.since_ns,
-        deadline_ns=None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -124,9 +124,10 @@ class Finding:
         }
 
 
-def by_verdict(findings: Mapping[Any, Finding] | list[Finding]) -> dict[str, list[Json]]:
+def by_verdict(findings: Iterable[Finding]) -> dict[str, list[Json]]:
     """Findings as `result.json` lists them: confirmed `deadlocks`, and all other `stalls`."""
-    listed = list(findings.values()) if isinstance(findings, Mapping) else findings
-    deadlocks = [f.to_json() for f in listed if f.cause is Cause.DEADLOCK and not f.suspected and not f.over]
-    stalls = [f.to_json() for f in listed if f.cause is not Cause.DEADLOCK or f.suspected or f.over]
-    return {"deadlocks": deadlocks, "stalls": stalls}
+    found: dict[str, list[Json]] = {"deadlocks": [], "stalls": []}
+    for each in findings:
+        confirmed = each.cause is Cause.DEADLOCK and not each.suspected and not each.over
+        found["deadlocks" if confirmed else "stalls"].append(each.to_json())
+    return found
