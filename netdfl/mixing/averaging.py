@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import product
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -28,18 +28,12 @@ class Stateless(NamedTuple):
 class Averaging:
     """Plain averaging; see `Aggregation`. `by_samples`: each report counts as its client's examples do."""
 
+    changes: ClassVar[tuple[str, ...]] = ()
+    moves_vanish: ClassVar[bool] = False
+    """Clients that disagree pull against each other."""
+
     server_lr: float = 1.0
     by_samples: bool = False
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
-    def moves_vanish(self) -> bool:
-        """No: clients that disagree pull against each other."""
-        return False
 
     def init_server(self, x: Tensor, view: View) -> Stateless:
         """Nothing to keep."""
@@ -80,22 +74,12 @@ class Averaging:
 class AroundAveraging(Around):
     """What an exchange that averages, and does more at the server, has of plain averaging."""
 
+    beside: ClassVar[tuple[str, ...]] = ()
+    """The names of the vectors that go down with every model."""
+    moves_vanish: ClassVar[bool] = True
+    """Clients are corrected by what the server or they themselves keep."""
+
     inner: Aggregation = field(default_factory=Averaging)
-
-    @property
-    def beside(self) -> tuple[str, ...]:
-        """The names of the vectors that go down with every model."""
-        return ()
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """None, unless a method has some."""
-        return ()
-
-    @property
-    def moves_vanish(self) -> bool:
-        """Yes, where clients are corrected by what the server or they themselves keep."""
-        return True
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
         """The server's model and extras, if they came. Raises MalformedMessage where one is missing."""

@@ -9,7 +9,7 @@ As long as no report is lost, c is the mean of all c_i. The clients' side is `ne
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -29,17 +29,9 @@ class Beside(NamedTuple):
 class ControlAveraging(AroundAveraging):
     """SCAFFOLD's exchange. See `Aggregation`."""
 
-    name = CONTROL
-
-    @property
-    def beside(self) -> tuple[str, ...]:
-        """c, or m."""
-        return (self.name,)
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """That of c_i, which the server adds to c."""
-        return (self.name,)
+    beside: ClassVar[tuple[str, ...]] = (CONTROL,)
+    changes: ClassVar[tuple[str, ...]] = (CONTROL,)
+    """That of c_i, which the server adds to c."""
 
     def init_server(self, x: Tensor, view: View) -> Beside:
         """Zero."""
@@ -47,13 +39,13 @@ class ControlAveraging(AroundAveraging):
 
     def broadcast(self, state: Beside, x: Tensor, view: View) -> Outbox:
         """The model and the vector beside it."""
-        return to_all(view, pack(x, {self.name: state.vector}))
+        return to_all(view, pack(x, {self.beside[0]: state.vector}))
 
     def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
         """Average the models; add the mean change of the clients' controls."""
         control = state.vector.clone()
         for message in inbox:
-            control.add_(vector(message, x, EXTRA + self.name), alpha=1.0 / view.num_nodes)
+            control.add_(vector(message, x, EXTRA + CONTROL), alpha=1.0 / view.num_nodes)
         return Beside(control), self.inner.aggregate(Stateless(), x, inbox, view)[1]
 
 
@@ -61,17 +53,11 @@ class ControlAveraging(AroundAveraging):
 class MomentumAveraging(ControlAveraging):
     """FedCM's exchange: the vector is the mean gradient along the last round's path."""
 
-    name = MOMENTUM
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """None: a path length is one number."""
-        return ()
-
-    @property
-    def moves_vanish(self) -> bool:
-        """No: a fleet's momentum is the same for all."""
-        return False
+    beside: ClassVar[tuple[str, ...]] = (MOMENTUM,)
+    changes: ClassVar[tuple[str, ...]] = ()
+    """None: a path length is one number."""
+    moves_vanish: ClassVar[bool] = False
+    """A fleet's momentum is the same for all."""
 
     def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
         """Average the models; the new momentum is their mean move by path length. None came: both stay."""

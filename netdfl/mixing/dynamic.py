@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,6 +66,8 @@ class SmooAveraging(AroundAveraging):
     `by_change`: reports have the change of mu_i, and the server keeps mu_i of every client.
     """
 
+    beside: ClassVar[tuple[str, ...]] = (PERTURBATION,)
+
     rho: float
     by_change: bool = False
 
@@ -73,11 +75,6 @@ class SmooAveraging(AroundAveraging):
     def changes(self) -> tuple[str, ...]:
         """That of mu_i, where that is what comes."""
         return (DUAL,) if self.by_change else ()
-
-    @property
-    def beside(self) -> tuple[str, ...]:
-        """s."""
-        return (PERTURBATION,)
 
     def init_server(self, x: Tensor, view: View) -> Perturbed:
         """h = s = 0."""

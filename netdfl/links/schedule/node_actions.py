@@ -62,15 +62,12 @@ def restart(
 
 def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, object]:
     """What a restart's event says of the state. Raises ValueError for what is said of the other kind of state."""
-    if rejoin is not None:
-        if state == "lost":
-            raise ValueError("rejoin is for nodes that kept their state; with state: lost they begin where others are")
-        return {"state": state, "rejoin": rejoin} if weight is None else _return(state, weight, None)
-    if weight is None:
-        return {"state": state}
-    if state == "kept":
+    if rejoin is not None and state == "lost":
+        raise ValueError("rejoin is for nodes that kept their state; with state: lost they begin where others are")
+    if weight is not None and state == "kept":
         raise ValueError("rejoin_weight is for nodes that lost their state; add state: lost, or remove it")
-    return {"state": state, "rejoin_weight": weight}
+    said = {"state": state, "rejoin": rejoin, "rejoin_weight": weight}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def pause(facts: Facts, source: int, when: Sequence[Span], /, *, pause: NodesText) -> Compiled:
