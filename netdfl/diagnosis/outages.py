@@ -89,9 +89,7 @@ def _last(downs: dict[int, int]) -> int | None:
 
 def _holds(event: CompiledEvent, round: int, now_ns: int) -> bool:
     """Whether an event has come by `now_ns`, or acts on the messages of `round`."""
-    if event.at_round is None:
-        return (event.at_ns or 0) <= now_ns
-    return event.at_round <= round and (event.until_round is None or round < event.until_round)
+    return (event.at_ns or 0) <= now_ns if event.at_round is None else event.holds_in(round)
 
 
 def _loses(event: CompiledEvent) -> bool:

@@ -152,7 +152,7 @@ def by_rounds(events: Sequence[CompiledEvent]) -> list[Piece]:
     starts = {event.at_round for event in ordered} | {event.until_round for event in ordered}
     pieces = []
     for start in sorted(round for round in starts if round is not None):
-        active = [e for e in ordered if (e.at_round or 0) <= start and (e.until_round is None or start < e.until_round)]
+        active = [event for event in ordered if event.holds_in(start)]
         named = {key for event in active for key in event.parameters}
         base = {key: Effective(UNSAID) for key in named if key != "state"}
         if "state" in named:

@@ -54,6 +54,10 @@ class CompiledEvent:
         """Whether it changes links; else it acts on nodes."""
         return self.action in ("set", "unset")
 
+    def holds_in(self, round: int) -> bool:
+        """Whether an event by rounds acts on the messages of `round`."""
+        return (self.at_round or 0) <= round and (self.until_round is None or round < self.until_round)
+
     @property
     def order(self) -> tuple[bool, int, int, bool, int]:
         """The place in a schedule: by time, then rounds; at one moment, what ends before what begins."""

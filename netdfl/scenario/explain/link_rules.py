@@ -107,7 +107,7 @@ class InForce:
         """The graphs of the rounds in which an event acts; all where it goes by the clock."""
         spans = [each for each in self._spans if each.source == event and each.at_round is not None]
         for round, edges in enumerate(self._edges):
-            inside = any(_is_within(round, each.at_round, each.until_round) for each in spans)
+            inside = any(each.holds_in(round) for each in spans)
             if not self._varies or not spans or inside:
                 yield edges
 
@@ -117,7 +117,3 @@ class InForce:
 
 def _on_links(of: str) -> bool:
     return is_edges(of) or of in ("default", "all", "*")
-
-
-def _is_within(round: int, first: int | None, until: int | None) -> bool:
-    return (first or 0) <= round and (until is None or round < until)
