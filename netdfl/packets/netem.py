@@ -59,7 +59,7 @@ def leaf(values: Mapping[str, Effective]) -> dict[str, Any]:
     for key in ("corrupt", "reorder"):
         if values[key].value is not None:
             raise ValueError(key)
-    delay, loss, twice, shape = (_built(values[key], key) for key in ("latency", "loss", "duplicate", "rate"))
+    delay, loss, twice, shape = (_built(values[key]) for key in ("latency", "loss", "duplicate", "rate"))
     if delay is not None and delay.quantile is not None:
         raise ValueError("latency that varies")
     if loss is not None and not hasattr(loss, "probability"):
@@ -86,7 +86,7 @@ def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent
             leaf(own_rules(spec, edge))
         for node in {node for edge in edges for node in edge}:
             for key in NODE_KEYS:
-                _serial(_built(Effective(getattr(spec.node(node), key)), key))
+                _serial(_built(Effective(getattr(spec.node(node), key))))
         for event in events:
             for key, change in event.parameters.items() if event.acts_on_links else ():
                 if key in NODE_KEYS:
@@ -98,8 +98,8 @@ def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent
     return ""
 
 
-def _built(value: Effective, key: str) -> Any:
-    return None if value.value is None else value.value.build(*((0,) if key == "loss" else ()))
+def _built(value: Effective) -> Any:
+    return None if value.value is None else value.value.build(0)
 
 
 def _serial(shape: Any) -> tuple[float | None, int]:
@@ -148,13 +148,13 @@ class Netem:
         self._hub.link("add", ifname=f"n{node}", kind="veth", peer=peer)
         self._hub.link("set", index=self._index(f"n{node}"), master=bridge, state="up")
         offloads_off(f"n{node}")
-        uplink, _ = _serial(_built(Effective(self._spec.node(node).uplink), "uplink"))
+        uplink, _ = _serial(_built(Effective(self._spec.node(node).uplink)))
         inside(self.namespaces[node], lambda: _equip(address_of(node), self._tcp, uplink))
 
     def _sort(self, node: NodeId) -> None:
         """Give every link to `node` its class, and all of them the node's downlink."""
         port = self._ports[node]
-        downlink, _ = _serial(_built(Effective(self._spec.node(node).downlink), "downlink"))
+        downlink, _ = _serial(_built(Effective(self._spec.node(node).downlink)))
         whole = _UNLIMITED if downlink is None else f"{round(downlink)}bit"
         self._hub.tc("add", "htb", port, _ROOT, default=0)
         self._hub.tc("add-class", "htb", port, _SHARED, parent=_ROOT, rate=whole)

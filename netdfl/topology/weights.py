@@ -5,9 +5,9 @@ Receiver-row convention: M_ij is the weight that node i gives to what it receive
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,12 +54,8 @@ class MixingMatrix:
         return dense
 
 
-class Weights(Protocol):
-    """Gives a graph its mixing weights."""
-
-    def __call__(self, graph: Graph, /) -> MixingMatrix:
-        """The mixing matrix of `graph`. Raises ValueError for a graph that it does not fit."""
-        ...
+Weights: TypeAlias = Callable[[Graph], MixingMatrix]
+"""Gives a graph its mixing matrix. Raises ValueError for a graph that it does not fit."""
 
 
 def uniform(graph: Graph, /, *, lazy: bool = False) -> MixingMatrix:

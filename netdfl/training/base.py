@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from math import nan
 from types import MappingProxyType
@@ -47,15 +47,11 @@ class Received(NamedTuple):
     last_read: int | None = None
 
 
-class Gradient(Protocol):
-    """The stochastic gradient of one minibatch: the same minibatch, and the same masks of dropout, at every call."""
+Gradient: TypeAlias = Callable[[Tensor], Tensor]
+"""The stochastic gradient of one minibatch at flat parameters, shape (d,).
 
-    def __call__(self, at: Tensor) -> Tensor:
-        """Gradient of the loss at the flat parameters `at`, shape (d,).
-
-        The vector returned is overwritten by the next call.
-        """
-        ...
+The same minibatch, and the same masks of dropout, at every call. The vector returned is overwritten by the next call.
+"""
 
 
 class Objective(Protocol):

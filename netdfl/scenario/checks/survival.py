@@ -119,7 +119,7 @@ def _loses(key: str, value: object) -> bool:
     if key not in SLOTS or (isinstance(value, Mapping) and "scale" in value):
         return False
     part = choose(key, value)
-    built = None if part is None else part.build(*((0,) if key == "loss" else ()))
+    built = None if part is None else part.build(0)
     if isinstance(built, Shape | Opportunities):
         return built.queue_bytes is not None or built.queue_messages is not None
     if isinstance(built, Corruption):
