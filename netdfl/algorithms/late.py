@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from netdfl.core.lazy import lazy_module
 
 if TYPE_CHECKING:
     from netdfl.algorithms import parts as parts
 else:
-
-    class _Parts(ModuleType):
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return getattr(importlib.import_module(self.__name__), name)
-
-    parts = _Parts("netdfl.algorithms.parts")
+    parts = lazy_module("netdfl.algorithms.parts")
