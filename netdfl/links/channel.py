@@ -7,7 +7,7 @@ under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from netdfl.core.rng import Streams
@@ -61,6 +61,7 @@ class Links:
         "_node_changes",
         "_overlays",
         "_paths",
+        "_rules",
         "_shared",
         "_spec",
         "_streams",
@@ -80,7 +81,8 @@ class Links:
         self._streams = streams
         self._overlays = Overlays()
         self._paths: dict[Edge, Path] = {}
-        self._values: dict[Edge, dict[str, Effective]] = {}
+        self._values: dict[Edge, Mapping[str, Effective]] = {}
+        self._rules: dict[tuple[int, ...], Mapping[str, Effective]] = {}
         self._shared: dict[tuple[NodeId, str], _Shared | None] = {}
         self._by_round: ByTarget[CompiledEvent] = ByTarget()
         self._changing: ByTarget[frozenset[str]] = ByTarget()
@@ -137,7 +139,7 @@ class Links:
 
     def _change(self, path: Path, now_ns: int) -> list[ChangedUnit]:
         edge = path.edge
-        values = effective(own_rules(self._spec, edge), self._overlays.on_link(edge))
+        values = effective(self._own_rules(edge), self._overlays.on_link(edge))
         change = Maker(self._streams, edge).event(self._values[edge], values)
         self._values[edge] = values
         outcomes = path.changed(change, now_ns) if change else ()
@@ -160,7 +162,7 @@ class Links:
         return effective(base, self._overlays.on_node(node))[key]
 
     def _build(self, edge: Edge) -> Path:
-        base = own_rules(self._spec, edge)
+        base = self._own_rules(edge)
         changing: frozenset[str] = frozenset().union(*self._changing.of(edge))
         pieces = by_rounds(list(self._by_round.of(edge)))
         used = changing | {key for piece in pieces for key in piece.values}
@@ -172,8 +174,17 @@ class Links:
         path = Path(edge, rules, self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink"), last)
         self._paths[edge] = path
         self._values[edge] = base
-        self._change(path, 0)  # a new path holds nothing, so the time does not matter
+        if any(True for _ in self._overlays.on_link(edge)):
+            self._change(path, 0)  # a new path holds nothing, so the time does not matter
         return path
+
+    def _own_rules(self, edge: Edge) -> Mapping[str, Effective]:
+        """The values of a link's keys before any event: made once for all links with the same entries."""
+        entries = self._spec.entries(edge)
+        rules = self._rules.get(entries)
+        if rules is None:
+            rules = self._rules[entries] = own_rules(self._spec, edge)
+        return rules
 
     def _node_stage(self, node: NodeId, key: str) -> LinkRule | None:
         if (node, key) not in self._shared:

@@ -155,12 +155,15 @@ class LinksSpec:
             nodes = parse_nodes("*" if default else text, self.groups, self.num_nodes)
             self._nodes.append((rank, nodes, {k: v for k, v in values.items() if k in NODE_KEYS}))
 
+    def entries(self, edge: Edge) -> tuple[int, ...]:
+        """Which entries are about `edge`, in the order in which they are laid over one another."""
+        return tuple(number for number, (selector, _) in enumerate(self._links) if edge in selector)
+
     def link(self, edge: Edge) -> LinkSpec:
         """The rules of `edge`."""
         values: dict[str, Any] = {}
-        for selector, entry in self._links:
-            if edge in selector:
-                values |= entry
+        for number in self.entries(edge):
+            values |= self._links[number][1]
         return LinkSpec(**values)
 
     def node(self, node: NodeId) -> NodeSpec:

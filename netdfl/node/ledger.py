@@ -26,6 +26,10 @@ Settled: TypeAlias = tuple[MessageKey, int, int | None, str]
 """A message whose fate is known: its key, when it was sent and arrived (None: never), its fate."""
 
 
+_NONE: deque[Settled] = deque(maxlen=0)
+"""Stands in until there is something to keep: a fleet may have millions of edges, and a deque takes 600 bytes."""
+
+
 @dataclass(slots=True)
 class EdgeCount:
     """Messages of one directed edge, from the sender's side.
@@ -40,8 +44,8 @@ class EdgeCount:
     lost: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     flying: dict[MessageKey, int] = field(default_factory=dict)
-    last: deque[Settled] = field(default_factory=lambda: deque(maxlen=LAST))
-    last_lost: deque[Settled] = field(default_factory=lambda: deque(maxlen=LAST_LOST))
+    last: deque[Settled] = field(default_factory=lambda: _NONE)
+    last_lost: deque[Settled] = field(default_factory=lambda: _NONE)
     slots: dict[tuple[str, int], Slots] = field(default_factory=dict)
 
     def remember(self, message: Message) -> None:
@@ -58,6 +62,10 @@ class EdgeCount:
     def in_flight(self) -> int:
         """Sent, and not yet settled."""
         return self.sent - self.delivered - self.lost
+
+
+def _kept(last: deque[Settled], most: int) -> deque[Settled]:
+    return deque(maxlen=most) if last is _NONE else last
 
 
 @dataclass
@@ -94,6 +102,7 @@ class NodeLedger:
         key = (message.kind, message.epoch, message.round, message.step, message.attempt)
         edge.flying.pop(key, None)
         settled = (key, sent_ns, arrived_ns, fate)
+        edge.last = _kept(edge.last, LAST)
         edge.last.append(settled)
         if fate in (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE):
             edge.delivered += 1
@@ -101,6 +110,7 @@ class NodeLedger:
         elif fate != Fate.IN_FLIGHT:
             edge.lost += 1
             edge.dropped[fate] = edge.dropped.get(fate, 0) + 1
+            edge.last_lost = _kept(edge.last_lost, LAST_LOST)
             edge.last_lost.append(settled)
         if fate not in (Fate.DELIVERED, Fate.IN_FLIGHT):
             self.classes[class_of(fate)] += 1

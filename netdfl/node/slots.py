@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TypeAlias
 
 Slot: TypeAlias = tuple[int, int]
@@ -24,7 +23,7 @@ class Slots:
 
     def __init__(self) -> None:
         """Nothing was sent yet."""
-        self._runs: deque[SlotRun] = deque(maxlen=MOST_RUNS)
+        self._runs: list[SlotRun] = []
 
     def add(self, slot: Slot) -> None:
         """`slot` is sent; one that is sent again is in already."""
@@ -35,6 +34,8 @@ class Slots:
             if slot in ((last[0], last[1] + 1), (last[0] + 1, 0)):
                 self._runs[-1] = (first, slot)
                 return
+        if len(self._runs) == MOST_RUNS:
+            del self._runs[0]
         self._runs.append((slot, slot))
 
     @property

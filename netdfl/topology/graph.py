@@ -89,11 +89,11 @@ class Graph:
 
     @cached_property
     def _out(self) -> Neighbors:
-        return _split(self.dst, self.out_degrees)
+        return split(self.dst, self.out_degrees)
 
     @cached_property
     def _in(self) -> Neighbors:
-        return _split(self.src[self.by_receiver], self.in_degrees)
+        return split(self.src[self.by_receiver], self.in_degrees)
 
     def out_neighbors(self, node: NodeId) -> tuple[NodeId, ...]:
         """The nodes that `node` can send to, sorted."""
@@ -131,7 +131,8 @@ def _check(num_nodes: int, pairs: NDArray[np.int64]) -> None:
         raise ValueError(f"edge [{loops[0]}, {loops[0]}] is a self loop; leave it out: nodes always keep a share")
 
 
-def _split(values: NDArray[np.int64], lengths: NDArray[np.int64]) -> Neighbors:
+def split(values: NDArray[Any], lengths: NDArray[np.int64]) -> tuple[tuple[Any, ...], ...]:
+    """`values` in parts of these `lengths`, as plain numbers."""
     flat, ends = tuple(values.tolist()), np.cumsum(lengths).tolist()
     return tuple(flat[start:end] for start, end in zip([0, *ends], ends, strict=False))
 

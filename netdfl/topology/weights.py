@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netdfl.core.types import NodeId
-from netdfl.topology.graph import Graph
+from netdfl.topology.graph import Graph, split
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Shares = tuple[tuple[float, ...], ...]
 
 
 class NodeWeights(NamedTuple):
@@ -27,7 +29,7 @@ class NodeWeights(NamedTuple):
     sent: Mapping[NodeId, float]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class MixingMatrix:
     """M in sparse form: `on_edges[e]` is M at (dst, src) of the graph's edge e, `on_self` the diagonal."""
 
@@ -37,15 +39,19 @@ class MixingMatrix:
 
     def node(self, node: NodeId) -> NodeWeights:
         """The weights that concern `node`."""
-        graph = self.graph
-        start, end = np.searchsorted(graph.src, (node, node + 1))
-        order = graph.by_receiver
-        first, last = np.searchsorted(graph.dst, (node, node + 1), sorter=order)
+        own, received, sent = self._by_node
         return NodeWeights(
-            float(self.on_self[node]),
-            dict(zip(graph.in_neighbors(node), self.on_edges[order[first:last]].tolist(), strict=True)),
-            dict(zip(graph.out_neighbors(node), self.on_edges[start:end].tolist(), strict=True)),
+            own[node],
+            dict(zip(self.graph.in_neighbors(node), received[node], strict=True)),
+            dict(zip(self.graph.out_neighbors(node), sent[node], strict=True)),
         )
+
+    @cached_property
+    def _by_node(self) -> tuple[list[float], Shares, Shares]:
+        """The same of every node, in one pass: its own weight, and those of its in- and out-neighbors."""
+        graph = self.graph
+        received = split(self.on_edges[graph.by_receiver], graph.in_degrees)
+        return self.on_self.tolist(), received, split(self.on_edges, graph.out_degrees)
 
     def dense(self) -> Matrix:
         """M as an array of shape (n, n)."""

@@ -13,10 +13,18 @@ import pytest
 
 import netdfl
 from netdfl.core.fates import MessageCounts
+from netdfl.core.types import Edge, Kind, Message, Payload
+from netdfl.links import channel
+from netdfl.links.schedule.active_changes import Effective, own_rules
+from netdfl.links.spec import LinksSpec
+from netdfl.node.ledger import LAST, LAST_LOST, NodeLedger
 from netdfl.record.run import Run
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
 from netdfl.supervisor import supervisor
+from netdfl.testing.loopback import SilentRecorder
+from netdfl.transport.base import Fate
 from netdfl.worlds.simulated.arithmetic import rare_collections
+from netdfl.worlds.simulated.loop import VirtualClock, VirtualLoop
 
 SMALL = {
     "schema": "netdfl/1",
@@ -131,3 +139,30 @@ def test_the_status_as_text_is_the_status() -> None:
 
 def test_the_sum_of_no_messages_is_none() -> None:
     assert MessageCounts.total([]) == MessageCounts()
+
+
+def test_links_with_the_same_entries_share_their_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Edge] = []
+
+    def counted(spec: LinksSpec, edge: Edge) -> dict[str, Effective]:
+        made.append(edge)
+        return own_rules(spec, edge)
+
+    monkeypatch.setattr(channel, "own_rules", counted)
+    links = {"default": {"latency": "2ms"}, "0->1": {"latency": "9ms"}, "2->3": {"latency": "3ms"}}
+    graph = {"kind": "random_sym", "neighbors": 4, "redraw_every": 1}
+    netdfl.run(SMALL | {"nodes": 12, "topology": graph, "links": links}, out=tmp_path / "run", page=False)
+    assert len(made) <= 3
+
+
+def test_edges_keep_their_own_last_messages() -> None:
+    loop = VirtualLoop()
+    ledger = NodeLedger(0, VirtualClock(loop), SilentRecorder())
+    loop.close()
+    for dst, fate in ((1, Fate.DELIVERED), (2, "dropped:loss")):
+        message = Message(0, dst, Kind.DATA, 0, 7, 0, 0, Payload())
+        ledger.sent(message, 10, 1)
+        ledger.settled(message, 10, 1, 2, fate)
+    assert [len(ledger.edges[dst].last) for dst in (1, 2)] == [1, 1]
+    assert [len(ledger.edges[dst].last_lost) for dst in (1, 2)] == [0, 1]
+    assert (ledger.edges[1].last.maxlen, ledger.edges[2].last_lost.maxlen) == (LAST, LAST_LOST)
