@@ -1,0 +1,219 @@
+"""What a whole simulated run costs: everything that `netdfl run` does, on training-free gossip.
+
+    python benchmarks/runs.py [--nodes 8 100 1000] [--repeats 3] [--messages 20000] [--report] [--beside DIR]
+
+Prints a JSON list of rows: name, value, unit, reference, reference_value, ratio. Times are CPU seconds, of a command
+with its children, for the machine may be shared; medians of the repeats. Each case is a process of its own: it runs one
+round from nothing, one round again, and then as many as send the messages asked for. A message's cost is what the last
+has above the second: sending, mixing, record, status and verdict, and no start.
+
+A message is set beside a timer on a heap in plain Python, taken after it, which tells how fast the machine was. With
+`--beside DIR` everything is set beside the netdfl whose source lies in DIR, run in turns with this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from figures import Row, show
+
+ROOT = Path(__file__).resolve().parents[1]
+GRAPHS = {"static": {"redraw_every": 0}, "redrawn": {"redraw_every": 1}}
+TIMERS = 200_000
+Costs = Mapping[str, float]
+
+
+def scenario(nodes: int, rounds: int, graph: str) -> dict[str, Any]:
+    """Training-free gossip over links with a delay: ten neighbors each, or as many as there are."""
+    return {
+        "schema": "netdfl/1",
+        "name": f"{graph}-{nodes}",
+        "nodes": nodes,
+        "rounds": rounds,
+        "topology": {"kind": "random_sym", "neighbors": neighbors(nodes), **GRAPHS[graph]},
+        "algorithm": {"name": "dpsgd"},
+        "task": {"kind": "consensus", "dim": 4},
+        "links": {"default": {"latency": "20ms"}},
+        "world": {"kind": "simulated"},
+    }
+
+
+def neighbors(nodes: int) -> int:
+    """How many each node has."""
+    return min(10, nodes // 2)
+
+
+def measure(nodes: int, rounds: int, graph: str, report: bool) -> dict[str, float]:
+    """The costs of one case, taken in this process."""
+    loaded = cpu(lambda: import_module("torch"))
+    base = peak_mb()
+    import netdfl
+
+    with tempfile.TemporaryDirectory() as directory:
+
+        def run(name: str, rounds: int) -> float:
+            out = Path(directory) / name
+            return cpu(lambda: netdfl.run(scenario(nodes, rounds, graph), out=out, page=False))
+
+        run("first", 1)
+        first = time.process_time()
+        again, whole = run("again", 1), run("whole", 1 + rounds)
+        found = Path(directory) / "whole"
+        sent = netdfl.open_run(found).result["messages"]["sent"]
+        extra = (whole - again) / (sent * rounds / (1 + rounds))
+        costs = {
+            "a message": 1e6 * extra,
+            "a node and round": 1e6 * extra * sent / (nodes * (1 + rounds)),
+            "to the end of one round": first,
+            "one round more": again,
+            "peak memory": peak_mb(),
+            "disk, a message": sum(each.stat().st_size for each in found.rglob("*") if each.is_file()) / sent,
+        }
+        if report:
+            from netdfl.report.html import write_report
+
+            costs["report"] = cpu(lambda: write_report(found))
+        messages = sum(each.stat().st_size for each in found.glob("store/messages-*"))
+        return costs | {"torch": loaded, "torch MB": base, "whole": whole, "row": messages / sent, "timer": timer()}
+
+
+def peak_mb() -> float:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+
+def timer() -> float:
+    """Microseconds that a timer takes on a heap of many."""
+
+    def work() -> None:
+        heap: list[tuple[int, int, Callable[[], None]]] = []
+        for number in range(TIMERS):
+            heappush(heap, ((number * 7919) % TIMERS, number, work))
+        while heap:
+            heappop(heap)
+
+    return 1e6 * cpu(work) / TIMERS
+
+
+def cpu(work: Callable[[], object]) -> float:
+    """CPU seconds of this process and its threads for `work`."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def apart(source: Path, *arguments: str) -> tuple[str, float]:
+    """What a process with the netdfl in `source` prints, and the CPU seconds of it and its children."""
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(source)},
+    )
+    after = os.times()
+    took = after.children_user + after.children_system - before.children_user - before.children_system
+    return done.stdout, took
+
+
+def case(source: Path, nodes: int, rounds: int, graph: str, report: bool) -> Costs:
+    """The costs of one case."""
+    printed, _ = apart(source, __file__, "--case", str(nodes), str(rounds), graph, *(["--report"] if report else []))
+    found: Costs = json.loads(printed)
+    return found
+
+
+def shell(source: Path) -> Costs:
+    """CPU seconds of whole commands, of a small scenario where they take one."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "small.json"  # JSON is YAML
+        file.write_text(json.dumps(scenario(8, 10, "static")))
+        run = ["run", str(file), "--no-page", f"--out={directory}/run"]
+        commands = {"--help": ["--help"], "validate": ["validate", str(file)], "run --no-page": run}
+        costs = {f"netdfl {name}": apart(source, "-m", "netdfl", *each)[1] for name, each in commands.items()}
+        return costs | {"torch": apart(source, "-c", "import torch")[1]}
+
+
+REFERENCES = {
+    "a message": ("us", "a timer on a heap", "timer"),
+    "a node and round": ("us", "a timer on a heap", "timer"),
+    "to the end of one round": ("s", "import torch", "torch"),
+    "one round more": ("s", "import torch", "torch"),
+    "peak memory": ("MB", "with torch alone", "torch MB"),
+    "disk, a message": ("bytes", "its row in the record", "row"),
+    "report": ("s", "the run", "whole"),
+    "netdfl --help": ("s", "import torch", "torch"),
+    "netdfl validate": ("s", "import torch", "torch"),
+    "netdfl run --no-page": ("s", "import torch", "torch"),
+}
+"""The unit of each cost, and what it is set beside where no other netdfl is asked for."""
+
+
+def rows(args: argparse.Namespace) -> list[Row]:
+    """All figures."""
+    found = _rows("8 nodes", args, shell)
+    for nodes in args.nodes:
+        rounds = max(2, args.messages // (nodes * neighbors(nodes)))
+        for graph in GRAPHS:
+            work = partial(case, nodes=nodes, rounds=rounds, graph=graph, report=args.report)
+            found += _rows(f"{nodes:,} nodes, {graph}", args, work)
+    return found
+
+
+def _rows(title: str, args: argparse.Namespace, work: Callable[[Path], Costs]) -> list[Row]:
+    own, other = in_turns(args, work)
+    found = []
+    for cost, (unit, words, key) in REFERENCES.items():
+        if cost in own:
+            reference = own[key] if other is None else other[cost]
+            beside = words if other is None else "the other netdfl"
+            found.append(Row(f"{title}: {cost}", own[cost], unit, beside, reference, own[cost] / reference))
+    return found
+
+
+def in_turns(args: argparse.Namespace, work: Callable[[Path], Costs]) -> tuple[Costs, Costs | None]:
+    """The medians of `work` here, and of the other netdfl where there is one."""
+    sources = [ROOT, *([args.beside] if args.beside else [])]
+    taken = [[work(source) for source in sources] for _ in range(args.repeats)]
+    own, *others = [_medians([turn[place] for turn in taken]) for place in range(len(sources))]
+    return own, others[0] if others else None
+
+
+def _medians(costs: Sequence[Costs]) -> Costs:
+    return {name: statistics.median(each[name] for each in costs) for name in costs[0]}
+
+
+def main() -> None:
+    """Print a JSON list of rows, or, in a process of its own, the costs of one case."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nodes", type=int, nargs="+", default=[8, 100, 1000])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--messages", type=int, default=20_000)
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--beside", type=Path)
+    parser.add_argument("--case", nargs=3, metavar=("NODES", "ROUNDS", "GRAPH"))
+    args = parser.parse_args()
+    if args.case:
+        nodes, rounds, graph = args.case
+        print(json.dumps(measure(int(nodes), int(rounds), graph, args.report)))
+        return
+    show(rows(args), f"medians of {args.repeats}")
+
+
+if __name__ == "__main__":
+    main()
