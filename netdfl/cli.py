@@ -284,6 +284,12 @@ def node(
     start_timeout: Annotated[
         str | None, typer.Option("--start-timeout", help="How long the others may take; by default the scenario's.")
     ] = None,
+    credentials: Annotated[
+        Path | None, typer.Option("--credentials", metavar="FILE", help="By which the others know this node.")
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls/--no-tls", help="Plain text only where nobody but the fleet reaches the ports.")
+    ] = True,
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
 ) -> None:
@@ -292,10 +298,24 @@ def node(
     from netdfl.standalone.run import run_node
 
     loaded = load_scenario(scenario, sets, on)
-    code = run_node(make_request(loaded, id, listen, peers, out, start_timeout))
+    code = run_node(make_request(loaded, id, listen, peers, out, start_timeout, credentials, tls))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # a local round that still computes in its thread is not waited for
+
+
+@app.command()
+def credentials(
+    scenario: ScenarioFile,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to make, for its owner alone.")],
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: World = None,
+) -> None:
+    """Write a secret file for each node, to be carried to where `netdfl node` runs it; one set a run."""
+    from netdfl.standalone.credentials import write_credentials
+
+    for file in write_credentials(load_scenario(scenario, sets, on), out):
+        print(file)
 
 
 @app.command()

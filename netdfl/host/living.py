@@ -81,7 +81,7 @@ class LivingNode:
     def __init__(self, blueprint: Blueprint, birth: Birth, superior: Superior) -> None:
         """Prepare; nothing runs yet."""
         self.blueprint, self.id, self.superior = blueprint, birth.node, superior
-        self.clock, self.crashing = RealClock(0, birth.monotonic_ns), asyncio.Event()
+        self.clock, self.crashing = RealClock(birth.monotonic_ns(), birth.monotonic_ns), asyncio.Event()
         self._offset = None if birth.shares_clock else ClockOffset(superior.report, birth.monotonic_ns)
         self._start: Start | None = None
         self._shipping = None if birth.shares_disk else Shipping(birth.directory, superior)

@@ -84,6 +84,7 @@ async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory,
     start = Gathering(request, scenario_hash(request.scenario), blueprint.schedule)
     try:
         beginning = await start.find_beginning()
+        await start.certify(beginning.life.epoch)
         prepare(request.scenario, directory)
         (directory.path / "snapshots").mkdir(exist_ok=True)
         node = HandNode(request, blueprint, start, beginning, worker)
@@ -122,7 +123,10 @@ class HandNode:
         self.meeting = Rendezvous(me, request.peers)
         devices = spread(blueprint.scenario.device, torch.cuda.device_count(), blueprint.scenario.num_nodes)
         endpoint = Endpoint(
-            listen=f"{request.host}:{request.port}", run_id=beginning.run_id, scenario_hash=start.scenario_hash
+            listen=f"{request.host}:{request.port}",
+            run_id=beginning.run_id,
+            scenario_hash=start.scenario_hash,
+            credentials=start.credentials,
         )
         birth = Birth(
             node=request.node,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
@@ -16,6 +16,11 @@ from netdfl.core.files import PRIVATE
 from netdfl.core.types import NodeId
 from netdfl.core.units import parse_time_ns
 from netdfl.scenario.model.schema import Scenario
+from netdfl.standalone.credentials import read_credentials
+from netdfl.transport.credentials import Credentials
+
+if TYPE_CHECKING:
+    from netdfl.transport.authority import Authority
 
 START_TIMEOUT_NS = 60 * NS_PER_S
 WORLDS = ("processes", "namespaces", "containers")
@@ -23,7 +28,10 @@ WORLDS = ("processes", "namespaces", "containers")
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One node to start: its scenario, where it listens, where all listen, and where it writes."""
+    """One node to start: its scenario, where it listens, where all listen, and where it writes.
+
+    `authority` certifies its lives; None: all nodes talk in plain text.
+    """
 
     scenario: Scenario
     node: NodeId
@@ -32,6 +40,11 @@ class Request:
     peers: Mapping[NodeId, str]
     directory: Path
     start_timeout_ns: int
+    authority: Authority | None = None
+
+    def certify(self, epoch: int) -> Credentials | None:
+        """What life `epoch` of the node proves itself with, new each time; None: nothing."""
+        return None if self.authority is None else self.authority.issue(self.node, epoch)
 
     @property
     def first(self) -> NodeId:
@@ -69,8 +82,18 @@ def make_request(
     peers: Path,
     out: Path | None = None,
     start_timeout: str | None = None,
+    credentials: Path | None = None,
+    tls: bool = True,
 ) -> Request:
     """Check what the command line says. Raises InputError."""
+    if tls and credentials is None:
+        raise InputError(
+            "nodes that nobody looks after prove to each other who they are: make a file for each by "
+            "`netdfl credentials SCENARIO --out DIR`, and give --credentials DIR/ID.pem; or --no-tls, "
+            "where nobody but this fleet reaches the ports"
+        )
+    if not tls and credentials is not None:
+        raise InputError("--credentials are for mutual TLS, and --no-tls has none: give one of the two")
     if scenario.world.kind not in WORLDS:
         raise InputError(
             f"a node by hand runs on the real clock, and {scenario.name} is of the world {scenario.world.kind}; "
@@ -98,6 +121,7 @@ def make_request(
         peers=addresses,
         directory=directory.resolve(),
         start_timeout_ns=_start_timeout_ns(scenario, start_timeout),
+        authority=None if credentials is None else read_credentials(credentials, node),
     )
 
 

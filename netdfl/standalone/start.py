@@ -21,7 +21,7 @@ from netdfl.links.schedule.returns import fresh_round
 from netdfl.standalone.record import NodeRecord, Stage
 from netdfl.standalone.request import Request
 from netdfl.transport.identity import Identity, plainly
-from netdfl.transport.rendezvous import Line, Reply, make_call
+from netdfl.transport.rendezvous import Line, Reply, StrangerError, make_call
 from netdfl.transport.rendezvous import Rendezvous as Meeting
 
 LEAD_NS = 1_000_000_000
@@ -48,9 +48,21 @@ class Gathering:
     def __init__(self, request: Request, scenario_hash: str, events: Sequence[CompiledEvent]) -> None:
         """Begin to count the timeout."""
         self.request, self.scenario_hash, self.events = request, scenario_hash, events
-        self.lines = {node: Line(node, where) for node, where in request.peers.items() if node != request.node}
+        self.credentials = request.certify(0)  # for asking: which life this is, the others tell
+        self.lines = {
+            node: Line(node, where, self.credentials) for node, where in request.peers.items() if node != request.node
+        }
+        self._why: dict[NodeId, str] = {}
         self.until_ns = time.monotonic_ns() + request.start_timeout_ns
         self.before = NodeRecord.read(request.directory)
+
+    async def certify(self, epoch: int) -> None:
+        """Speak as life `epoch` of this node from now on."""
+        if epoch and self.credentials is not None:
+            self.credentials = self.request.certify(epoch)
+            await asyncio.gather(*(line.aclose() for line in self.lines.values()))
+            for line in self.lines.values():
+                line.credentials = self.credentials
 
     # which life this is
 
@@ -184,8 +196,12 @@ class Gathering:
         me = Identity(self.request.node, 0, run_id, self.scenario_hash)
         try:
             reply = await self.lines[peer].ask(make_call(me) if meeting is None else meeting.call(), CALL_S)
+        except StrangerError as error:
+            self._why[peer] = f"; {error}"
+            return None
         except TransportError:
             return None
+        self._why.pop(peer, None)
         if reply.answer.refusal:
             raise InputError(f"{self._who([peer])} refuses this node: {plainly(reply.answer.refusal, 500)}")
         return reply
@@ -199,7 +215,8 @@ class Gathering:
         """Wait for the next try. Raises MachineError where the start timeout is over."""
         if time.monotonic_ns() > self.until_ns:
             raise MachineError(
-                f"node {self.request.node} gave up after {self.request.start_timeout_ns / NS_PER_S:g} s: {what}; "
+                f"node {self.request.node} gave up after {self.request.start_timeout_ns / NS_PER_S:g} s: {what}"
+                f"{''.join(self._why.values())}; "
                 "start what is missing, check the addresses, or give a longer --start-timeout"
             )
         await asyncio.sleep(POLL_S)

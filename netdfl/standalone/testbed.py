@@ -111,7 +111,7 @@ def _services(scenario: Scenario, image: str, label: str) -> tuple[dict[str, Any
 
 def _command(node: NodeId) -> list[str]:
     files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={HOME}/{NODES}/{node:03d}"]
-    return ["python", "-m", "netdfl.cli", "node", f"--id={node}", f"--listen=0.0.0.0:{PORT}", *files]
+    return ["python", "-m", "netdfl.cli", "node", f"--id={node}", f"--listen=0.0.0.0:{PORT}", "--no-tls", *files]
 
 
 def known_of(folder: Path) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _readme(scenario: Scenario, image: str) -> str:
         "unprivileged user; the service `forwarder` carries the packets between them under the scenario's links."
         if acts_on_packets(scenario)
         else "No container has any privilege; they talk over a bridge that leads nowhere else."
-    )
+    ) + "\nNodes talk in plain text (`--no-tls`): nobody outside reaches their ports."
     return f"""# {scenario.name}: {scenario.num_nodes} nodes in containers
 
 Needs a Linux host with Docker and Docker Compose (`docker-compose`, or `docker compose`); nothing of netdfl.

@@ -190,7 +190,8 @@ class ControlClient:
         if not welcomed:
             details = await call.details()
             await channel.close()
-            reason = "" if credentials is None else await why_not(address, SUPERVISOR, credentials)
+            refused = credentials is not None and await call.code() is grpc.StatusCode.UNAVAILABLE
+            reason = await why_not(address, SUPERVISOR, credentials) if refused else ""
             raise TransportError(f"node {hello.node} can't attend at the supervisor {address}: {reason or details}")
         return cls(channel, call, on_order, on_lost)
 

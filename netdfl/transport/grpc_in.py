@@ -99,13 +99,13 @@ class Inlet:
 
     async def hello(self, data: bytes, context: object) -> HelloReply:
         """Accept a node of this fleet, or say why not."""
+        certified = self._caller(context)
         await self._introduced.wait()
         try:
             caller = HelloRequest.FromString(data)
         except DecodeError:
             self._ledger.refused(None, "malformed", f"{len(data)} bytes came that are no hello{_whence(context)}")
             return HelloReply(reason="this is no hello of netdfl.v1")
-        certified = self._caller(context)
         if reason := self._objection(caller, certified):
             self._ledger.refused(self._edge(caller.node, certified), "foreign", reason + _whence(context))
             return HelloReply(reason=reason)

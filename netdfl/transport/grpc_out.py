@@ -158,7 +158,8 @@ class Outlet:
                 fate, arrived_ns = await self._hand_over(self._queue[0])
             except grpc.aio.AioRpcError as error:
                 fate, arrived_ns = _FATES.get(error.code(), f"failed:{error.code().name.lower()}"), None
-                await self._ask_why()
+                if error.code() is grpc.StatusCode.UNAVAILABLE:
+                    await self._ask_why()
             except TimeoutError:
                 fate, arrived_ns = "failed:deadline", None
             except (grpc.aio.BaseError, asyncio.InvalidStateError, DecodeError):

@@ -142,6 +142,10 @@ class Reply(NamedTuple):
     start_ns: int | None
 
 
+class StrangerError(TransportError):
+    """Whoever listens there is not the node that is meant, or speaks no TLS."""
+
+
 class Line:
     """A connection to one other node, opened anew after each failure: so names are looked up again."""
 
@@ -151,7 +155,7 @@ class Line:
         self._channel: grpc.aio.Channel | None = None
 
     async def ask(self, call: Call, timeout_s: float) -> Reply:
-        """Call the node. Raises TransportError with the reason where it does not answer."""
+        """Call the node. Raises TransportError with the reason where it does not answer, or another does."""
         if self._channel is None:
             self._channel = open_channel(self.address, self.peer, _OPTIONS, self.credentials)
         meet = self._channel.unary_unary(f"/{_SERVICE}/Meet", Call.SerializeToString, Answer.FromString)
@@ -161,16 +165,15 @@ class Line:
             answer = await meet(call, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             await self.aclose()
-            why = await self._why_not() or error.details()
-            raise TransportError(f"node {self.peer} ({self.address}) does not answer: {why}") from error
+            unavailable = error.code() is grpc.StatusCode.UNAVAILABLE
+            if unavailable and (why := await why_not(self.address, self.peer, self.credentials)):
+                raise StrangerError(why) from error
+            raise TransportError(f"node {self.peer} ({self.address}) does not answer: {error.details()}") from error
         took = time.monotonic_ns() - began
         if wrong := _what_is_wrong(answer):
             raise TransportError(f"node {self.peer} ({self.address}) answers what no node says: {wrong}")
         start = began + took // 2 - answer.now_ns if answer.HasField("now_ns") else None
         return Reply(answer, took, start)
-
-    async def _why_not(self) -> str:
-        return "" if self.credentials is None else await why_not(self.address, self.peer, self.credentials)
 
     async def aclose(self) -> None:
         """Close the connection."""

@@ -143,21 +143,33 @@ def _read_peer(peer: str) -> _Peer:
     return host.strip("[]").removeprefix("::ffff:"), int(port) if port.isdigit() else 0
 
 
-async def why_not(address: str, callee: NodeId, credentials: Credentials) -> str:
-    """Why TLS fails with whoever listens at `address`; empty where it does not, or nobody does."""
+async def why_not(address: str, callee: NodeId, credentials: Credentials | None) -> str:
+    """Why nobody who speaks as this node does is understood at `address`; empty where that is not the reason.
+
+    One handshake by `ssl` tells: to gRPC, whoever refuses it, or is refused, looks like a dead peer.
+    """
     host, _, port = address.rpartition(":")
-    trusting = ssl.create_default_context(cadata=credentials.authority)
-    name = name_of(credentials.run, callee)
+    name = None if credentials is None else name_of(credentials.run, callee)
     try:
         async with asyncio.timeout(_PROBE_S):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=trusting, server_hostname=name)
+            context = _trusting(credentials)
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context, server_hostname=name)
     except ssl.SSLCertVerificationError as error:
         return f"who listens at {address} has a certificate, but not that of {who(callee)} of this run: " + (
             error.verify_message
         )
     except ssl.SSLError:
-        return f"who listens at {address} speaks no TLS, and this node does"
+        return "" if credentials is None else f"who listens at {address} speaks no TLS, and this node does"
     except (OSError, ValueError):
         return ""
     writer.transport.abort()
-    return ""
+    return "" if credentials is not None else f"who listens at {address} speaks TLS, and this node does not"
+
+
+def _trusting(credentials: Credentials | None) -> ssl.SSLContext:
+    """Trusts those of the run; without credentials anybody, who is only asked whether it speaks TLS."""
+    if credentials is not None:
+        return ssl.create_default_context(cadata=credentials.authority)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

@@ -35,4 +35,4 @@ def test_every_block_of_the_page(tmp_path: Path) -> None:
         else:
             done = run(f"set -e\n{block.text}", tmp_path)
             assert done.returncode == 0, done.stdout
-    assert [block.kind for block in found] == ["yaml", "yaml", "sh", "console"]
+    assert [block.kind for block in found] == ["yaml", "yaml", "sh", "sh", "console"]

@@ -49,7 +49,8 @@ def result(tmp_path: Path) -> dict:
 
 
 def test_a_fleet_learns_the_same_as_in_processes_over_lossy_packets(tmp_path: Path) -> None:
-    run = start(tmp_path)
+    """With TLS here, without there."""
+    run = start(tmp_path, "--set", "world.tls=true")
     said, _ = run.communicate(timeout=120)
     found = result(tmp_path)
     assert (run.returncode, found["world"]) == (0, "namespaces"), said

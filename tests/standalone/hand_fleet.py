@@ -13,6 +13,9 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from netdfl.scenario.load import loads
+from netdfl.standalone.credentials import write_credentials
+
 END_S = 120
 
 
@@ -43,7 +46,10 @@ def become(arguments: list[str], log: str) -> None:
 
 
 class HandFleet:
-    """Nodes by hand in `folder`: one process each, which the test starts, stops and starts again."""
+    """Nodes by hand in `folder`: one process each, which the test starts, stops and starts again.
+
+    Each has its file of `credentials`, from which a test may take one away: that node speaks plain text.
+    """
 
     def __init__(self, folder: Path, scenario: str, nodes: int, *, timeout: str = "60s") -> None:
         self.folder, self.timeout = folder, timeout
@@ -53,6 +59,8 @@ class HandFleet:
         (folder / "scenario.yaml").write_text(scenario, encoding="utf-8")
         peers = {node: f"localhost:{port}" for node, port in enumerate(self.ports)}
         (folder / "peers.json").write_text(json.dumps(peers), encoding="utf-8")
+        files = write_credentials(loads(scenario), folder / "credentials")
+        self.credentials = dict(enumerate(files))
 
     def start(self, *nodes: int, scenario: str = "scenario.yaml") -> None:
         for node in nodes:
@@ -64,7 +72,9 @@ class HandFleet:
                 "--out": self.directory(node),
                 "--start-timeout": self.timeout,
             }
-            words = ["node", *(str(word) for pair in arguments.items() for word in pair)]
+            mine = self.credentials.get(node)
+            proof = ["--no-tls"] if mine is None else [f"--credentials={mine}"]
+            words = ["node", *(str(word) for pair in arguments.items() for word in pair), *proof]
             process = context().Process(target=become, args=(words, str(self.log(node))))
             process.start()
             self.running[node] = process

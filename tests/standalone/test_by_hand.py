@@ -22,6 +22,7 @@ from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.standalone.accounts import ACCOUNTS_FILE
 from netdfl.standalone.collect import collect
+from netdfl.standalone.credentials import write_credentials
 from netdfl.standalone.record import NodeRecord, Stage
 
 TRAINING = """
@@ -143,6 +144,26 @@ def test_a_node_with_another_scenario_is_refused(fleets: list[HandFleet], tmp_pa
     fleet.start(2, scenario="other.yaml")
     assert set(fleet.end().values()) == {ExitCode.UNUSABLE}
     assert "another scenario" in fleet.logs([2])
+
+
+@pytest.mark.parametrize(
+    ("odd", "plain", "says", "words"),
+    [
+        (2, False, 2, "has a certificate, but not that of node 0 of this run"),
+        (0, True, 1, "speaks no TLS, and this node does"),
+        (2, True, 2, "speaks TLS, and this node does not"),
+    ],
+)
+def test_a_node_of_other_credentials_or_of_none_is_named(
+    fleets: list[HandFleet], tmp_path: Path, odd: int, plain: bool, says: int, words: str
+) -> None:
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", CONSENSUS, 3, timeout="4s"))
+    fleet.credentials.pop(odd)
+    if not plain:
+        fleet.credentials[odd] = write_credentials(loads(CONSENSUS), tmp_path / "others")[odd]
+    fleet.start(0, 1, 2)
+    assert set(fleet.end().values()) == {ExitCode.UNUSABLE}
+    assert words in fleet.logs([says])
 
 
 def test_a_crash_of_the_schedule_and_a_return(fleets: list[HandFleet], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from netdfl.core.errors import InputError
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.collect import collect, find_parts
+from netdfl.standalone.credentials import write_credentials
 from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
 from netdfl.standalone.request import make_request, read_peers, split_address
 
@@ -30,10 +31,9 @@ ALL = {0: "a:1", 1: "b:2"}
 def request(tmp_path: Path, peers: Any = ALL, on: str | None = None, **changes: Any) -> Any:
     file = tmp_path / "peers.json"
     file.write_text(peers if isinstance(peers, str) else json.dumps(peers), encoding="utf-8")
-    words: dict[str, Any] = {"node": 1, "listen": "0.0.0.0:5000", "out": tmp_path / "out", "start_timeout": None}
-    words |= changes
+    words: dict[str, Any] = {"node": 1, "listen": "0.0.0.0:5000", "out": tmp_path / "out", "tls": False}
     scenario: Scenario = loads(SCENARIO, on=on)
-    return make_request(scenario, words["node"], words["listen"], file, words["out"], words["start_timeout"])
+    return make_request(scenario, peers=file, **words | changes)
 
 
 def test_what_is_written_is_what_is_asked_for(tmp_path: Path) -> None:
@@ -43,6 +43,51 @@ def test_what_is_written_is_what_is_asked_for(tmp_path: Path) -> None:
     assert asked.first == 0
     assert asked.directory.is_dir()
     assert request(tmp_path).start_timeout_ns == 60_000_000_000
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> Path:
+    write_credentials(loads(SCENARIO), tmp_path / "credentials")
+    return tmp_path / "credentials"
+
+
+def test_each_life_gets_a_certificate_of_its_own(tmp_path: Path, credentials: Path) -> None:
+    asked = request(tmp_path, tls=True, credentials=credentials / "1.pem")
+    first, later = asked.certify(0), asked.certify(2)
+    assert first.authority == later.authority
+    assert first.key != later.key
+    assert request(tmp_path).certify(0) is None
+
+
+def test_credentials_are_their_owners_alone_and_nobodys_twice(credentials: Path) -> None:
+    files = sorted(credentials.iterdir())
+    assert [file.name for file in files] == ["0.pem", "1.pem"]
+    assert [file.stat().st_mode & 0o777 for file in (credentials, *files)] == [0o700, 0o600, 0o600]
+    assert len({file.read_text() for file in files}) == 2
+    with pytest.raises(InputError, match="is not an empty directory"):
+        write_credentials(loads(SCENARIO), credentials)
+
+
+@pytest.mark.parametrize(
+    ("file", "mode", "words"),
+    [
+        (None, 0o600, "give --credentials DIR/ID.pem; or --no-tls"),
+        ("0.pem", 0o600, "0.pem: it is of node-0, not of node 1"),
+        ("1.pem", 0o640, "1.pem can be read by others: chmod 600"),
+        ("2.pem", 0o600, "2.pem can't be read: No such file"),
+        ("scenario.yaml", 0o600, "scenario.yaml: no key and certificates are there"),
+    ],
+)
+def test_without_good_credentials_no_node_begins(
+    tmp_path: Path, credentials: Path, file: str | None, mode: int, words: str
+) -> None:
+    (credentials / "scenario.yaml").write_text(SCENARIO, encoding="utf-8")
+    for each in credentials.iterdir():
+        each.chmod(mode)
+    with pytest.raises(InputError, match=words):
+        request(tmp_path, tls=True, credentials=file and credentials / file)
+    with pytest.raises(InputError, match="give one of the two"):
+        request(tmp_path, credentials=credentials / "1.pem")
 
 
 @pytest.mark.parametrize("text", ['{"0": "a:1", "1": "b:2"}', "0: a:1\n1: 'b:2'\n", "{0: 'a:1', 1: 'b:2'}"])

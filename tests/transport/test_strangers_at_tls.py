@@ -247,6 +247,14 @@ async def test_a_line_says_why_tls_fails() -> None:
     await asyncio.gather(line.aclose(), plain.aclose())
 
 
+async def test_a_plain_line_says_why_nobody_answers() -> None:
+    certified = make(0, credentials=OURS.issue(0, 0))
+    line = Line(0, await certified.start())
+    with pytest.raises(TransportError, match="speaks TLS, and this node does not"):
+        await line.ask(make_call(Identity(1, 0, RUN_ID, "abc")), 20)
+    await asyncio.gather(line.aclose(), certified.aclose())
+
+
 # the control plane
 
 

@@ -150,9 +150,11 @@ def test_strangers_and_old_lives_are_refused_counted_and_named_and_change_nothin
     (came,) = strangers
     assert ["restarted 1 times, not 0" in came.replies[n] for n in (0, 2)] == [True, True]
     assert ["node 2 of epoch 1, by its certificate" in came.replies[n] for n in (1, 3)] == [True, True]
-    refused = {each["src"]: each["messages"] for each in finished.result["refused"]}
-    assert refused[2] == 2  # both hellos with certificates of node 2 that are of this run
-    assert refused[None] >= 2 * 4 * 3 + 2 - 3  # every port twice by three, two at the supervisor; node 2 crashed
+    refused = {(each["src"], each["reason"]): each["messages"] for each in finished.result["refused"]}
+    assert refused[2, "foreign"] == 2  # both hellos with certificates of node 2 that are of this run
+    assert (
+        refused[None, "foreign"] >= 2 * 4 * 3 + 2 - 3
+    )  # every port twice by three, two at the supervisor; node 2 crashed
     said = finished.run.rows("SELECT node, details->>'what' FROM events WHERE kind = 'refused'")
     assert {node for node, _ in said} == {None, 0, 1, 2}
     assert all("from 127.0.0.1" in what or "from ipv4:127.0.0.1" in what for _, what in said)
