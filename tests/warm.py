@@ -117,6 +117,7 @@ def main(door: socket.socket) -> None:
     from netdfl.worlds import preload
 
     preload.warm()
+    assert "grpc" not in sys.modules, "a process must not fork after grpc"
     while True:
         request, files, *_ = socket.recv_fds(door, MOST_BYTES, 2)
         _reap()
