@@ -122,17 +122,21 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How life `epoch` of a node ended, other than by an order: its exit code or its signal, and its last words."""
+    """How life `epoch` of a node ended, other than by an order: its exit code or its signal, and its last words.
+
+    `lost` says what took it along, its machine for one; then there is neither.
+    """
 
     epoch: int
     code: int
     signal: str | None = None
     words: str = ""
+    lost: str = ""
 
     @property
     def reason(self) -> str:
-        """The signal, or the exit code."""
-        return self.signal or f"exit code {self.code}"
+        """What took it along, the signal, or the exit code."""
+        return self.lost or self.signal or f"exit code {self.code}"
 
 
 @dataclass(frozen=True, slots=True)

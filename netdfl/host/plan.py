@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,6 +12,7 @@ from pydantic import TypeAdapter
 
 from netdfl.core.control import Life
 from netdfl.core.types import NodeId
+from netdfl.host.luggage import unpack
 from netdfl.transport.credentials import Credentials
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ class Plan:
 
     `directory` is where it writes, and finds the resolved scenario; parts of the user's own lie in
     `scenario_directory`. `control` is the address at which to attend with the `token`. Where the supervisor does not
-    share the directory, or the machine's clock, what is needed of them travels over the control plane.
+    share the directory, or the machine's clock, what is needed of them travels over the control plane; `luggage` is
+    what it needs of the supervisor's disk from the first: files by their names, as base64.
     """
 
     directory: str
@@ -36,6 +39,13 @@ class Plan:
     scenario_hash: str
     shares_disk: bool = True
     shares_clock: bool = True
+    luggage: Mapping[str, str] = field(default_factory=dict)
+
+    def settled(self, folder: Path) -> Plan:
+        """The plan of a process that has `folder` to itself, where its luggage lies from now on."""
+        unpack({name: b64decode(content) for name, content in self.luggage.items()}, folder)
+        (folder / "snapshots").mkdir()
+        return replace(self, directory=str(folder), scenario_directory=str(folder), luggage={})
 
     def blueprint(self) -> Blueprint:
         """Build what all nodes have in common. Raises InputError."""

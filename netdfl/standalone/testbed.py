@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import InputError, MachineError
 from netdfl.core.types import NodeId
+from netdfl.host.luggage import pack, unpack
 from netdfl.packets.tun import address_of
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.scenario.build import compile_schedule
-from netdfl.scenario.loading.resolved import to_yaml
-from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.packets import LINKS, NETWORK, NODES
 from netdfl.worlds.containers.compose import (
@@ -26,7 +24,6 @@ from netdfl.worlds.containers.compose import (
     Fleet,
     acts_on_packets,
     engine_of,
-    files_of,
     service_name,
     to_text,
 )
@@ -51,7 +48,7 @@ def write_testbed(scenario: Scenario, folder: Path) -> Path:
         (folder / name).mkdir(parents=True)
         (folder / name).chmod(_WRITABLE)
     (folder / "data").mkdir()
-    _write_scenario(scenario, folder)
+    unpack(pack(scenario), folder)
     (folder / "peers.yaml").write_text("".join(f"{line}\n" for line in _peers(scenario)), encoding="utf-8")
     services, networks = _services(scenario, image, label)
     (folder / "docker-compose.yaml").write_text(to_text(services, networks), encoding="utf-8")
@@ -59,23 +56,6 @@ def write_testbed(scenario: Scenario, folder: Path) -> Path:
     (folder / ABOUT).write_text(json.dumps({"label": label, "links": links}, indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(_readme(scenario, image), encoding="utf-8")
     return folder.resolve()
-
-
-def _write_scenario(scenario: Scenario, folder: Path) -> None:
-    """The scenario with everything explicit, and beside it the files and the parts that it names."""
-    text = to_yaml(scenario)
-    for number, path in enumerate(files_of(scenario)):
-        (folder / "files").mkdir(exist_ok=True)
-        name = f"files/{number}-{path.name}"
-        shutil.copyfile(path, folder / name)
-        text = text.replace(str(path), name)
-    (folder / "scenario.yaml").write_text(text, encoding="utf-8")
-    for part in [] if scenario.file is None else files_beside(scenario.file):
-        if part.is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
-            shutil.copytree(part, folder / part.name, ignore=ignored, dirs_exist_ok=True)
-        else:
-            shutil.copyfile(part, folder / part.name)
 
 
 def _peers(scenario: Scenario) -> Sequence[str]:

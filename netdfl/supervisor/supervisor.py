@@ -297,7 +297,7 @@ class Supervisor:
         if node == EVALUATOR:
             fleet.broke(RunError(f"the evaluator ended ({how.reason}); see logs/evaluator.log"))
         elif fleet.start_ns is None:
-            fleet.broke(RunError(f"node {node} could not start: {how.words or how.signal or how.code}"))
+            fleet.broke(RunError(f"node {node} could not start: {how.lost or how.words or how.signal or how.code}"))
         else:
             self._lose(node, how)
 
@@ -329,7 +329,8 @@ class Supervisor:
         if how.code == ExitCode.BROKE:
             fleet.broke(RunError(f"node {node} broke: {how.words}"))
             return
-        fleet.store.event(fleet.now_ns(), node, status.round, "died", signal=how.signal, exit_code=how.code)
+        end = {"reason": how.lost} if how.lost else {"signal": how.signal, "exit_code": how.code}
+        fleet.store.event(fleet.now_ns(), node, status.round, "died", **end)
         fleet.note(f"node {node} died in round {status.round}: {how.reason}")
         fleet.tell_gone(node, how.reason)
         self.evaluation.look()

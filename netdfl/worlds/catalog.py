@@ -13,6 +13,7 @@ from netdfl.scenario.model.world import (
     NamespacesOptions,
     ProcessesOptions,
     SimulatedOptions,
+    SlurmOptions,
     WorldOptions,
 )
 from netdfl.worlds.base import Setting, World
@@ -62,11 +63,18 @@ def _containers(setting: Setting) -> World:
     return ContainersWorld(setting)
 
 
+def _slurm(setting: Setting) -> World:
+    from netdfl.worlds.machines.slurm import make
+
+    return make(setting)
+
+
 WORLDS = {
     "simulated": WorldEntry(options=SimulatedOptions, make=_simulated, repeatable=True, resumable=True),
     "processes": WorldEntry(options=ProcessesOptions, make=_processes, resumable=True),
     "namespaces": WorldEntry(options=NamespacesOptions, make=_namespaces, resumable=True),
     "containers": WorldEntry(options=ContainersOptions, make=_containers),
+    "slurm": WorldEntry(options=SlurmOptions, make=_slurm),
 }
 
 

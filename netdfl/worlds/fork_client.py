@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -58,11 +58,11 @@ class ForkServer:
         self._asking = asyncio.Lock()
 
     @classmethod
-    def open(cls) -> Self:
-        """Start the process; it answers to nothing before `plan`."""
+    def open(cls, through: Sequence[str] = ()) -> Self:
+        """Start the process, by the command `through` if it lives elsewhere; it answers to nothing before `plan`."""
         threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         process = subprocess.Popen(
-            [sys.executable, "-m", "netdfl.worlds.forkserver"],
+            [*through, sys.executable, "-m", "netdfl.worlds.forkserver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_GRPC | os.environ | threads,
@@ -92,6 +92,18 @@ class ForkServer:
     def kill(self, pid: int) -> None:
         """Kill one child."""
         self._tell({"kill": pid})
+
+    async def aclose(self, grace_s: float = 5.0) -> None:
+        """Tell it to end, and wait for that; `close`."""
+        self._tell({"end": None})
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
+        if self._reading is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await self.ended.wait()
+        self.close()
 
     def close(self) -> None:
         """End the fork server and every child of it; at once where it has nothing to end."""

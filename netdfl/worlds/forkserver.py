@@ -22,6 +22,7 @@ import os
 import selectors
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -48,14 +49,16 @@ def main() -> None:
     follow_parent()
     preload.warm()
     follow_parent(0)  # from now on, the end of the input says that the supervisor died
-    _Forks().serve()
+    with tempfile.TemporaryDirectory(prefix="netdfl-", ignore_cleanup_errors=True) as folder:
+        _Forks(Path(folder)).serve()
 
 
 class _Forks:
     """The state of the process: its plan, and its children."""
 
-    def __init__(self) -> None:
-        """Watch the input and the children."""
+    def __init__(self, folder: Path) -> None:
+        """Watch the input and the children; `folder` is for one that shares no disk with its supervisor."""
+        self.folder = folder
         self.loaded: tuple[Blueprint, Plan] | None = None
         self.children: set[int] = set()
         self.ended = False
@@ -101,6 +104,7 @@ class _Forks:
     def make_plan(self, plan: Plan) -> None:
         """Load what all nodes share, once."""
         try:
+            plan = plan.settled(self.folder) if plan.luggage else plan
             blueprint = plan.blueprint()
         except InputError as error:
             return say({"error": str(error), "code": 2})

@@ -61,6 +61,23 @@ class ProcessesOptions(LocalOptions):
     nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
 
 
+class MachinesOptions(RealOptions):
+    """What worlds have in common whose nodes live on other machines; links emulated above gRPC."""
+
+    nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
+    rejoin: bool = Field(
+        False, description="Whether nodes of a machine that died live again, from the others' state, once it is back."
+    )
+    start_timeout: Duration = Field(120 * _S, description="How long the nodes may take to start.")
+
+
+class SlurmOptions(MachinesOptions):
+    """The machines of the Slurm allocation that the run is started in."""
+
+    kind: Literal["slurm"] = "slurm"
+    srun: list[str] = Field([], description="More options for srun, like --gpus=4.")
+
+
 COMPUTE = Choices(
     "compute time", listed("netdfl.worlds.simulated.compute", "COMPUTE"), default="constant", short=("constant", "time")
 )
@@ -129,7 +146,7 @@ class NoDetector(Choice):
     kind: Literal["none"] = "none"
 
 
-WORLDS = by_kind(ProcessesOptions, SimulatedOptions, NamespacesOptions, ContainersOptions)
+WORLDS = by_kind(ProcessesOptions, SimulatedOptions, NamespacesOptions, ContainersOptions, SlurmOptions)
 FailureDetector = Oracle | Heartbeat | NoDetector
 DETECTORS = by_kind(Oracle, Heartbeat, NoDetector)
 

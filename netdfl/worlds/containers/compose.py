@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,18 +133,6 @@ def acts_on_packets(scenario: Scenario) -> bool:
 def engine_of(scenario: Scenario) -> str:
     """What carries the packets: netdfl's forwarder between TUN devices, or a bridge of Docker's."""
     return "tun" if acts_on_packets(scenario) else "bridge"
-
-
-def files_of(scenario: Scenario) -> list[Path]:
-    """The files that `scenario` names, like traces; absolute."""
-    return sorted(set(_paths(json.loads(scenario.model_dump_json()))))
-
-
-def _paths(value: Any) -> Iterator[Path]:
-    if isinstance(value, str) and value.startswith("/") and "\n" not in value and Path(value).is_file():
-        yield Path(value)
-    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _paths(item)
 
 
 def to_text(services: Mapping[str, Any], networks: Mapping[str, Any]) -> str:

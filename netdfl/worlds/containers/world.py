@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Order, Report
 from netdfl.core.errors import MachineError, NetdflError
 from netdfl.core.types import NodeId
+from netdfl.host.luggage import named_files
 from netdfl.packets.network import PacketNetwork
 from netdfl.packets.watched import Watched
 from netdfl.record.run import CHECKPOINTS
@@ -29,7 +30,7 @@ from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.world import ContainersOptions
 from netdfl.training.data.dataset import data_root
 from netdfl.worlds.base import Figures, Found, News, Setting
-from netdfl.worlds.containers.compose import SOCKET, Fleet, acts_on_packets, files_of, service_name, to_text
+from netdfl.worlds.containers.compose import SOCKET, Fleet, acts_on_packets, service_name, to_text
 from netdfl.worlds.containers.docker import Docker, call
 from netdfl.worlds.containers.engine import Containers, inside, owner, take_back
 from netdfl.worlds.containers.image import asks_gpus, image_for
@@ -115,7 +116,7 @@ class ContainersWorld:
         """What nodes read: the scenario's own parts, the files that it names, the datasets."""
         file = self._scenario.file
         own = [] if file is None else files_beside(self._source / file.name)
-        return [*own, *files_of(self._scenario), data_root().resolve()]
+        return [*own, *named_files(self._scenario), data_root().resolve()]
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
         """See `World`."""

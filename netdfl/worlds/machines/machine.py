@@ -1,0 +1,111 @@
+"""The supervisor's hold on one other machine: the fork server there, and what became of the nodes that it started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from netdfl.core.control import Exit, Life
+from netdfl.core.errors import MachineError, NetdflError
+from netdfl.core.types import NodeId
+from netdfl.host.devices import spread
+from netdfl.host.plan import Command, Plan
+from netdfl.worlds.fork_client import Forked, ForkServer
+
+LOST = -1
+
+
+class Engine(Protocol):
+    """Who gives machines. A new one is a class like this, and a row of the catalog of worlds."""
+
+    async def machines(self) -> Mapping[str, str]:
+        """The names of the machines, and the address of each at which its nodes listen. Raises MachineError."""
+        ...
+
+    def start(self, machine: str) -> ForkServer:
+        """Start a fork server on `machine`; one that ends before it has answered could not be started."""
+        ...
+
+    async def aclose(self) -> None:
+        """Nothing is wanted any more."""
+        ...
+
+
+@dataclass(frozen=True)
+class Group:
+    """The nodes of one process, and the life of theirs that it is."""
+
+    nodes: tuple[NodeId, ...]
+    epoch: int
+
+
+class Machine:
+    """One machine, and those of the fleet's nodes that have their place there."""
+
+    def __init__(self, name: str, address: str, nodes: Sequence[NodeId]) -> None:
+        """Nothing runs there yet."""
+        self.name, self.address, self.nodes = name, address, tuple(nodes)
+        self.devices: dict[NodeId, str] = {}
+        self._forks: ForkServer | None = None
+        self._processes: dict[int, Group] = {}
+        self._changed = asyncio.Event()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nodes can be started on it."""
+        return bool(self.devices) and self._forks is not None and not self._forks.ended.is_set()
+
+    def start(self, engine: Engine) -> None:
+        """Have the engine start a fork server there, anew where there was one."""
+        if self._forks is not None:
+            self._forks.close()
+        self.devices = {}
+        self._forks = engine.start(self.name)
+
+    async def settle(self, plan: Plan, device: str, exited: Callable[[NodeId, Exit], None]) -> None:
+        """Let the fork server load the plan. `exited` hears of every process of a node that ends.
+
+        Raises NetdflError, which names the machine, where it can't be had or misses something.
+        """
+
+        def ended(how: Forked) -> None:
+            for group in filter(None, [self._processes.pop(how.pid, None)]):
+                self._changed.set()
+                for node in group.nodes:
+                    exited(node, Exit(group.epoch, how.code, how.signal))
+
+        assert self._forks is not None
+        try:
+            loaded = await self._forks.plan(plan, ended)
+            self.devices = dict(zip(self.nodes, spread(device, loaded.gpus, len(self.nodes)), strict=True))
+        except NetdflError as error:
+            raise type(error)(f"machine {self.name}: {error}") from error
+
+    async def spawn(self, nodes: Sequence[NodeId], life: Life) -> None:
+        """Start a process for `nodes`. Raises MachineError where the machine is gone."""
+        if self._forks is None or not self.is_there:
+            raise MachineError(f"machine {self.name} is gone: node {nodes[0]} can't be started there")
+        command = Command(nodes=tuple(nodes), device=self.devices[nodes[0]], life=life, address=self.address)
+        self._processes[await self._forks.spawn(command)] = Group(tuple(nodes), life.epoch)
+
+    async def lost(self) -> list[tuple[NodeId, Exit]]:
+        """Wait until the machine is gone; the nodes that went with it."""
+        assert self._forks is not None
+        await self._forks.ended.wait()
+        groups, self._processes = list(self._processes.values()), {}
+        self._changed.set()
+        gone = f"machine {self.name} is gone"
+        return [(node, Exit(group.epoch, LOST, lost=gone)) for group in groups for node in group.nodes]
+
+    async def aclose(self, grace_s: float) -> None:
+        """Give its processes the grace to end; then end the fork server, and what is left of them."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while self._processes:
+                    self._changed.clear()
+                    await self._changed.wait()
+        if self._forks is not None:
+            await self._forks.aclose()

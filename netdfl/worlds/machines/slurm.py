@@ -1,0 +1,72 @@
+"""The machines of a Slurm allocation: a fork server on each, as a step of the job, started by `srun`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import Mapping
+
+from netdfl.core.errors import MachineError
+from netdfl.scenario.model.world import SlurmOptions
+from netdfl.worlds.base import Setting
+from netdfl.worlds.fork_client import ForkServer
+from netdfl.worlds.machines.world import MachinesWorld
+
+_NODE = re.compile(r"NodeName=(\S+).*? NodeAddr=(\S+)")
+
+
+def make(setting: Setting) -> MachinesWorld:
+    """The `slurm` world."""
+    assert isinstance(setting.scenario.world, SlurmOptions)
+    return MachinesWorld(setting, Slurm(setting.scenario.world))
+
+
+class Slurm:
+    """The allocation that this process is in. An `Engine`."""
+
+    def __init__(self, options: SlurmOptions) -> None:
+        """Nothing is asked of Slurm yet."""
+        self._options = options
+
+    async def machines(self) -> Mapping[str, str]:
+        """See `Engine`."""
+        asked = os.environ.get("SLURM_JOB_NODELIST")
+        if not asked:
+            raise MachineError(
+                "world slurm: this is no Slurm allocation; run it within one, `salloc --nodes 2 netdfl run ...`, or "
+                "submit what `netdfl sbatch` writes"
+            )
+        names = (await _call("scontrol", "show", "hostnames", asked)).split()
+        told = dict(_NODE.findall(await _call("scontrol", "--oneliner", "show", "node", asked)))
+        return {name: await _resolved(told.get(name, name)) for name in names}
+
+    def start(self, machine: str) -> ForkServer:
+        """See `Engine`."""
+        one = ["--nodes=1", "--ntasks=1", f"--nodelist={machine}"]
+        return ForkServer.open(["srun", *one, "--overlap", "--unbuffered", "--immediate=10", *self._options.srun])
+
+    async def aclose(self) -> None:
+        """See `Engine`: the steps have ended with their fork servers."""
+
+
+async def _resolved(address: str) -> str:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(address, None, family=socket.AF_INET)
+    except OSError as error:
+        raise MachineError(f"world slurm: the machine {address} has no address here: {error.strerror}") from error
+    return str(found[0][4][0])
+
+
+async def _call(*command: str) -> str:
+    try:
+        called = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+    except OSError as error:
+        raise MachineError(f"world slurm: {command[0]} can't be called: {error.strerror}") from error
+    said, complained = await called.communicate()
+    if called.returncode:
+        raise MachineError(f"world slurm: {' '.join(command)}: {complained.decode().strip()}")
+    return said.decode()

@@ -1,0 +1,181 @@
+"""A world of many machines: on each a fork server that an engine started, and a share of the nodes.
+
+The machines share neither a disk nor a clock with the supervisor, or with each other: what nodes need is sent along,
+what they write travels back over the control plane. Nodes reach each other directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from base64 import b64encode
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from netdfl.core.control import Life, Order
+from netdfl.core.errors import InputError, MachineError, NetdflError
+from netdfl.core.types import NodeId
+from netdfl.host.luggage import pack
+from netdfl.host.plan import Plan
+from netdfl.record.store import StoreWriter
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.world import MachinesOptions
+from netdfl.worlds.base import Figures, Found, News, Setting
+from netdfl.worlds.machines.machine import Engine, Machine
+from netdfl.worlds.processes import ProcessesWorld
+
+T = TypeVar("T")
+RETRY_S = 2.0
+MOST_BYTES = 32 << 20
+
+
+class MachinesWorld:
+    """One fleet on the machines of an engine. The supervisor's own has the evaluator, and no node."""
+
+    def __init__(self, setting: Setting, engine: Engine) -> None:
+        """Prepare; nothing is asked of the engine yet."""
+        assert isinstance(setting.scenario.world, MachinesOptions)
+        self._setting, self._scenario, self._options = setting, setting.scenario, setting.scenario.world
+        self._processes = ProcessesWorld(setting, listen="0.0.0.0")
+        self.clock = self._processes.clock
+        self._engine = engine
+        self._machines: list[Machine] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def recorder(self, store: StoreWriter) -> StoreWriter:
+        """See `World`."""
+        return store
+
+    def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
+        """See `World`."""
+        return self._processes.run(course, interrupt)
+
+    async def open(self, news: News) -> Found:
+        """See `World`: start a fork server on every machine. Raises MachineError where one can't be had."""
+        self._news = news
+        addresses = await self._engine.machines()
+        self._luggage = packed(self._scenario)
+        self._machines = shared_out(addresses, self._scenario.num_nodes)
+        for machine in self._machines:
+            machine.start(self._engine)
+        found = await self._processes.open(news)
+        await asyncio.gather(*map(self._settle, self._machines))
+        return found
+
+    async def _settle(self, machine: Machine) -> None:
+        await machine.settle(self._plan_for(machine), self._scenario.device, self._news.exited)
+        self._do(self._watch(machine))
+
+    def _plan_for(self, machine: Machine) -> Plan:
+        plan = self._processes.plan
+        port = plan.control.rpartition(":")[2]
+        return replace(
+            plan,
+            directory="",
+            scenario_directory="",
+            control=f"{address_towards(machine.address)}:{port}",
+            shares_disk=False,
+            shares_clock=False,
+            luggage=self._luggage,
+        )
+
+    def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
+        """See `World`."""
+        for machine in self._machines:
+            here = [node for node in machine.nodes if node in nodes]
+            size = self._options.nodes_per_process
+            self._do(self._spawn(machine, [here[i : i + size] for i in range(0, len(here), size)], life))
+
+    async def _spawn(self, machine: Machine, groups: Sequence[Sequence[NodeId]], life: Life) -> None:
+        for nodes in groups:
+            await machine.spawn(nodes, life)
+
+    def begin(self, at_ns: int) -> int:
+        """See `World`."""
+        return self._processes.begin(at_ns)
+
+    def order(self, node: NodeId, order: Order) -> None:
+        """See `World`."""
+        self._processes.order(node, order)
+
+    async def aclose(self, grace_s: float) -> Figures:
+        """See `World`."""
+        for task in self._tasks:
+            task.cancel()
+        async with asyncio.TaskGroup() as ending:
+            for machine in self._machines:
+                ending.create_task(machine.aclose(grace_s))
+        figures = await self._processes.aclose(grace_s)
+        await self._engine.aclose()
+        return replace(figures, links={**figures.links, "machines": {m.name: list(m.nodes) for m in self._machines}})
+
+    # machines that go, and come back
+
+    async def _watch(self, machine: Machine) -> None:
+        gone = await machine.lost()
+        self._setting.note(
+            f"machine {machine.name} is gone, and {', '.join(f'node {node}' for node, _ in gone) or 'no node'} with it"
+        )
+        for node, how in gone:
+            self._news.exited(node, how)
+        if self._options.rejoin and gone:
+            self._do(self._await(machine, [node for node, _ in gone]))
+
+    async def _await(self, machine: Machine, lost: Sequence[NodeId]) -> None:
+        """Try the machine until it can be had again; then its nodes want a life."""
+        while not machine.is_there:
+            await asyncio.sleep(RETRY_S)
+            machine.start(self._engine)
+            try:
+                await self._settle(machine)
+            except NetdflError:
+                continue
+        self._setting.note(f"machine {machine.name} is back")
+        for node in lost:
+            self._news.came_back(node, keeps=False)
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._news.broke(error if isinstance(error, NetdflError) else RuntimeError(repr(error)))
+
+
+def shared_out(addresses: Mapping[str, str], num_nodes: int) -> list[Machine]:
+    """The machines that get nodes: each a run of the numbers, the first ones a node more where they don't divide."""
+    count = min(len(addresses), num_nodes)
+    if not count:
+        raise MachineError("no machine to place nodes on")
+    starts = [-(-number * num_nodes // count) for number in range(count + 1)]
+    named = list(addresses.items())[:count]
+    return [Machine(*each, range(*ends)) for each, ends in zip(named, pairwise(starts), strict=True)]
+
+
+def packed(scenario: Scenario) -> dict[str, str]:
+    """What is sent along. Raises InputError where that is more than `MOST_BYTES`."""
+    files = pack(scenario)
+    size = sum(map(len, files.values()))
+    if size > MOST_BYTES:
+        largest = max(files, key=lambda name: len(files[name]))
+        raise InputError(
+            f"files that machines need: expected at most {MOST_BYTES >> 20} MiB in all, got {size >> 20} MiB, most of "
+            f"it {largest}; have them found on each machine as datasets are, under NETDFL_DATA"
+        )
+    return {name: b64encode(content).decode() for name, content in files.items()}
+
+
+def address_towards(other: str) -> str:
+    """The address of this machine by which `other` reaches it. Raises MachineError where there is no way there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((other, 9))  # nothing is sent
+        except OSError as error:
+            raise MachineError(f"no way from here to {other}: {error.strerror}") from error
+        return str(probe.getsockname()[0])
