@@ -1,6 +1,6 @@
 """Machines for tests: each with a network, a host name, a clock and a disk of its own, as far as the kernel can tell.
 
-A scenario names them: `world: {kind: "tests.machines.separated:SEPARATED", machines: 3}`. Each is a network namespace
+A scenario names them: `world: {kind: "tests.machines.separated:SEPARATED", machines: ...}`. Each is a network namespace
 at a bridge, and within it the fork server has a mount namespace where nothing is writable but a `/tmp` of its own, and
 a time namespace whose monotonic clock is hours off.
 """
@@ -8,10 +8,10 @@ a time namespace whose monotonic clock is hours off.
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from pydantic import Field
 
@@ -43,11 +43,27 @@ def missing() -> str:
 class Separated:
     """Some machines at one switch. An `Engine`."""
 
-    def __init__(self, name: str, count: int) -> None:
+    def __init__(self, name: str, count: int, subnet: str = "") -> None:
         """Name them `name-0`, `name-1` and so on; nothing is made yet. `name` has at most 8 letters."""
-        self.switch = f"{name}-sw"
+        self.name, self.count, self.switch = name, count, f"{name}-sw"
         self.names = [f"{name}-{number}" for number in range(count)]
-        self.third = os.getpid() % 250
+        self.subnet = subnet or f"10.{64 + secrets.randbelow(64)}.{secrets.randbelow(255)}"
+
+    @property
+    def told(self) -> str:
+        """What another process finds them by."""
+        return f"{self.name} {self.count} {self.subnet}"
+
+    @classmethod
+    def found(cls, told: str) -> Separated:
+        """Machines that another process, or another part of this one, has made."""
+        name, count, subnet = told.split()
+        return cls(name, int(count), subnet)
+
+    @property
+    def here(self) -> str:
+        """Where this machine is reached from them."""
+        return f"{self.subnet}.254"
 
     def __enter__(self) -> Separated:
         """Make the switch and the machines. Raises MachineError."""
@@ -57,7 +73,7 @@ class Separated:
             ip("-n", self.switch, "link", "set", "bridge", "up")
             ip("link", "add", self.switch, "type", "veth", "peer", "name", "here", "netns", self.switch)
             ip("-n", self.switch, "link", "set", "here", "master", "bridge", "up")
-            ip("address", "add", f"10.78.{self.third}.254/24", "dev", self.switch)
+            ip("address", "add", f"{self.here}/24", "dev", self.switch)
             ip("link", "set", self.switch, "up")
             for number, name in enumerate(self.names):
                 self._plug_in(number, name)
@@ -83,7 +99,7 @@ class Separated:
 
     def address(self, number: int) -> str:
         """Where machine `number` is reached."""
-        return f"10.78.{self.third}.{number + 1}"
+        return f"{self.subnet}.{number + 1}"
 
     def through(self, name: str) -> list[str]:
         """The command by which another runs there."""
@@ -123,22 +139,14 @@ def ip(*arguments: str) -> str:
 
 
 class SeparatedOptions(MachinesOptions):
-    """What a scenario may say of this world."""
+    """What a scenario may say of this world: the machines were made before."""
 
-    machines: int = Field(2, ge=1, description="How many machines.")
-
-
-class _Owned(MachinesWorld):
-    """The world that makes its machines, and takes them down."""
-
-    def __init__(self, setting: Setting) -> None:
-        assert isinstance(setting.scenario.world, SeparatedOptions)
-        self.separated = Separated(f"n{os.getpid() % 10**5}", setting.scenario.world.machines)
-        super().__init__(setting, self.separated)
-
-    def run(self, course: Callable[..., Any], interrupt: Callable[[], None]) -> Any:
-        with self.separated:
-            return super().run(course, interrupt)
+    machines: str = Field(description="What `Separated.told` says.")
 
 
-SEPARATED = WorldEntry(options=SeparatedOptions, make=_Owned)
+def _make(setting: Setting) -> MachinesWorld:
+    assert isinstance(setting.scenario.world, SeparatedOptions)
+    return MachinesWorld(setting, Separated.found(setting.scenario.world.machines))
+
+
+SEPARATED = WorldEntry(options=SeparatedOptions, make=_make)

@@ -16,7 +16,7 @@ from tests.machines.separated import Separated
 NEEDED = ("slurmctld", "slurmd", "srun", "munged", "scontrol", "salloc")
 CONF = """
 ClusterName={name}
-SlurmctldHost={host}({switch})
+SlurmctldHost={host}({address})
 SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
@@ -69,7 +69,7 @@ class Cluster:
             CONF.format(
                 name=self.machines.switch,
                 host=os.uname().nodename,
-                switch=f"10.78.{self.machines.third}.254",
+                address=self.machines.here,
                 port=20000 + os.getpid() % 10000,
                 folder=folder,
                 nodes="\n".join(nodes),

@@ -1,0 +1,43 @@
+"""The suite of worlds on machines that share neither disk nor clock nor network with their supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from netdfl.testing.world_bench import Bench, Options
+from netdfl.testing.world_ends import refuses_to_resume, resume_of_a_killed_run
+from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
+from tests.machines.separated import Separated, missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
+DIFFERS = {
+    resume_of_a_killed_run: Differs(
+        "checkpoints stay on their machines: a killed run says that it can't be resumed", refuses_to_resume
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Separated]:
+    with Separated("suite", 2) as machines:
+        yield machines
+
+
+@pytest.fixture(scope="module")
+def world(machines: Separated) -> TestedWorld:
+    fidelity = {"relative": 100, "slack": "100s"}
+    kind = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told}
+    return TestedWorld("machines", Options(world={**kind, "fidelity": fidelity}), DIFFERS)
+
+
+@pytest.fixture(scope="module")
+def bench(world: TestedWorld) -> Iterator[Bench]:
+    with Bench(world.options) as bench:
+        yield bench
+
+
+@pytest.mark.parametrize("check", WORLD_CHECKS, ids=name_of)
+def test_conformance(check: Check, bench: Bench, world: TestedWorld) -> None:
+    world.hold(check, bench)
