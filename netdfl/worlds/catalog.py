@@ -12,6 +12,7 @@ from netdfl.scenario.model.world import (
     ContainersOptions,
     NamespacesOptions,
     ProcessesOptions,
+    RayOptions,
     SimulatedOptions,
     SlurmOptions,
     WorldOptions,
@@ -69,12 +70,19 @@ def _slurm(setting: Setting) -> World:
     return make(setting)
 
 
+def _ray(setting: Setting) -> World:
+    from netdfl.worlds.machines.ray import make
+
+    return make(setting)
+
+
 WORLDS = {
     "simulated": WorldEntry(options=SimulatedOptions, make=_simulated, repeatable=True, resumable=True),
     "processes": WorldEntry(options=ProcessesOptions, make=_processes, resumable=True),
     "namespaces": WorldEntry(options=NamespacesOptions, make=_namespaces, resumable=True),
     "containers": WorldEntry(options=ContainersOptions, make=_containers),
     "slurm": WorldEntry(options=SlurmOptions, make=_slurm),
+    "ray": WorldEntry(options=RayOptions, make=_ray),
 }
 
 

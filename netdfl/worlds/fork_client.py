@@ -11,17 +11,34 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Protocol, Self
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan
 
-_GRPC = {
+ENVIRONMENT = {
     "GRPC_VERBOSITY": "NONE",
     # Sockets are read by the thread that waits for them, not by one of a pool: half the switches between threads.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
 }
+"""What a fork server finds in its environment, unless somebody has set it otherwise."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+class ServerProcess(Protocol):
+    """A process, or what stands for one that lives elsewhere."""
+
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises subprocess.TimeoutExpired."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +65,7 @@ OnExit = Callable[[Forked], None]
 class ForkServer:
     """Made as early as possible: it imports torch while the scenario is being read."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: ServerProcess) -> None:
         """Take over a fork server's process."""
         self.process = process
         self.ended = asyncio.Event()
@@ -60,12 +77,11 @@ class ForkServer:
     @classmethod
     def open(cls, through: Sequence[str] = ()) -> Self:
         """Start the process, by the command `through` if it lives elsewhere; it answers to nothing before `plan`."""
-        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         process = subprocess.Popen(
             [*through, sys.executable, "-m", "netdfl.worlds.forkserver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_GRPC | os.environ | threads,
+            env=ENVIRONMENT | os.environ | ONE_THREAD,
             start_new_session=True,
         )
         return cls(process)

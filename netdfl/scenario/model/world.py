@@ -78,6 +78,18 @@ class SlurmOptions(MachinesOptions):
     srun: list[str] = Field([], description="More options for srun, like --gpus=4.")
 
 
+class RayOptions(MachinesOptions):
+    """The machines of a Ray cluster."""
+
+    kind: Literal["ray"] = "ray"
+    address: str = Field("", description="The cluster; empty: RAY_ADDRESS, or a cluster of this machine alone.")
+    machines: int | None = Field(None, ge=1, description="How many machines; by default all that there are.")
+    cpus_per_node: float = Field(
+        0, ge=0, description="How many cores are kept for a node; a machine keeps at least one."
+    )
+    gpus_per_node: float = Field(0, ge=0, description="Which share of a GPU is kept for a node, like 0.25.")
+
+
 COMPUTE = Choices(
     "compute time", listed("netdfl.worlds.simulated.compute", "COMPUTE"), default="constant", short=("constant", "time")
 )
@@ -146,7 +158,7 @@ class NoDetector(Choice):
     kind: Literal["none"] = "none"
 
 
-WORLDS = by_kind(ProcessesOptions, SimulatedOptions, NamespacesOptions, ContainersOptions, SlurmOptions)
+WORLDS = by_kind(ProcessesOptions, SimulatedOptions, NamespacesOptions, ContainersOptions, SlurmOptions, RayOptions)
 FailureDetector = Oracle | Heartbeat | NoDetector
 DETECTORS = by_kind(Oracle, Heartbeat, NoDetector)
 

@@ -1,0 +1,149 @@
+"""The machines of a Ray cluster: an actor on each, which starts the fork server there and carries its lines.
+
+So it runs wherever Ray does: virtual machines, Kubernetes (KubeRay), Slurm. Every machine has netdfl installed, or gets
+it by Ray's runtime environments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from netdfl.core.errors import MachineError
+from netdfl.scenario.model.world import RayOptions
+from netdfl.worlds.base import Setting
+from netdfl.worlds.fork_client import ENVIRONMENT, ONE_THREAD, ForkServer
+from netdfl.worlds.machines.relay import Relayed
+from netdfl.worlds.machines.world import MachinesWorld
+
+READY_S = 60.0
+
+
+def make(setting: Setting) -> MachinesWorld:
+    """The `ray` world. Raises MachineError where Ray is not installed."""
+    try:
+        _module("")
+    except ImportError as error:
+        raise MachineError("world ray: Ray is not installed: pip install 'netdfl[ray]'") from error
+    assert isinstance(setting.scenario.world, RayOptions)
+    return MachinesWorld(setting, Ray(setting.scenario.world, setting.scenario.num_nodes))
+
+
+class Ray:
+    """The cluster that the scenario, or RAY_ADDRESS, names; without either, one of this machine alone. An `Engine`."""
+
+    def __init__(self, options: RayOptions, num_nodes: int) -> None:
+        """Nothing is asked of Ray yet."""
+        self._options, self._num_nodes = options, num_nodes
+        self._joined = False
+        self._group: Any = None
+        self._bundles: dict[str, int] = {}
+
+    async def machines(self) -> Mapping[str, str]:
+        """See `Engine`: a bundle a machine, each on another."""
+        return await asyncio.to_thread(self._reserve)
+
+    def _reserve(self) -> Mapping[str, str]:
+        ray = _module("")
+
+        if not ray.is_initialized():
+            address = self._options.address or os.environ.get("RAY_ADDRESS")
+            try:
+                ray.init(address=address, log_to_driver=True, logging_level="warning", configure_logging=True)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise MachineError(f"world ray: no cluster at {address}: {error}") from error
+            self._joined = True
+        alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+        count = min(self._options.machines or len(alive), self._num_nodes)
+        share = ceil(self._num_nodes / count)
+        bundle = {"CPU": max(1.0, self._options.cpus_per_node * share), "GPU": self._options.gpus_per_node * share}
+        bundle = {name: amount for name, amount in bundle.items() if amount}
+        self._group = _module(".util").placement_group([bundle] * count, strategy="STRICT_SPREAD")
+        if not self._group.wait(READY_S):
+            has = [f"{node['NodeManagerAddress']} with {node['Resources'].get('CPU', 0):g} CPUs" for node in alive]
+            raise MachineError(
+                f"world ray: {count} machines with {bundle} each were not to be had within {READY_S:g} s; the "
+                f"cluster has {', '.join(has)}. Ask for fewer machines, or for less a node (world.cpus_per_node)"
+            )
+        return self._placed(count)
+
+    def _placed(self, count: int) -> Mapping[str, str]:
+        on = _module(".util").placement_group_table(self._group)["bundles_to_node_id"]
+        nodes = {node["NodeID"]: node for node in _module("").nodes()}
+        found = [nodes[on[number]] for number in range(count)]
+        names = _names(found)
+        self._bundles = {name: number for number, name in enumerate(names)}
+        return {name: node["NodeManagerAddress"] for name, node in zip(names, found, strict=True)}
+
+    def start(self, machine: str) -> ForkServer:
+        """See `Engine`."""
+        ray = _module("")
+        place = _module(".util.scheduling_strategies").PlacementGroupSchedulingStrategy(
+            self._group, self._bundles[machine]
+        )
+        bundle = self._group.bundle_specs[self._bundles[machine]]
+        host = ray.remote(Host).options(
+            num_cpus=1, num_gpus=bundle.get("GPU", 0), scheduling_strategy=place, max_concurrency=2
+        )
+        actor = host.remote()
+        return ForkServer(
+            Relayed(
+                lambda data: ray.get(actor.write.remote(data)),
+                lambda: bytes(ray.get(actor.read.remote())),
+                lambda: ray.kill(actor),
+            )
+        )
+
+    async def aclose(self) -> None:
+        """See `Engine`."""
+        await asyncio.to_thread(self._leave)
+
+    def _leave(self) -> None:
+        if self._group is not None:
+            _module(".util").remove_placement_group(self._group)
+        if self._joined:
+            _module("").shutdown()
+
+
+class Host:
+    """On a machine: a fork server, whose end is this actor's."""
+
+    def __init__(self) -> None:
+        """Start it."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "netdfl.worlds.forkserver"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=ENVIRONMENT | os.environ | ONE_THREAD,
+        )
+
+    def write(self, data: bytes) -> None:
+        """Hand `data` to it; b"" is the end."""
+        assert self._process.stdin is not None
+        if data:
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+        else:
+            self._process.stdin.close()
+
+    def read(self) -> bytes:
+        """Wait for what it says next; b"" once it has ended."""
+        assert self._process.stdout is not None
+        return os.read(self._process.stdout.fileno(), 1 << 16)
+
+
+def _module(name: str) -> Any:
+    """A module of Ray's, which not every installation has."""
+    return importlib.import_module(f"ray{name}")
+
+
+def _names(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of machines: their hosts', or where two have the same, their addresses."""
+    hosts = [str(node["NodeManagerHostname"]) for node in nodes]
+    return hosts if len(set(hosts)) == len(hosts) else [str(node["NodeManagerAddress"]) for node in nodes]

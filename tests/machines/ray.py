@@ -1,0 +1,61 @@
+"""A Ray cluster for tests: a head without cores here, and a raylet on each of some separated machines."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.machines import separated
+from tests.machines.separated import Separated
+
+_RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+_SMALL = ["--object-store-memory=80000000", "--disable-usage-stats"]
+
+
+def missing() -> str:
+    """Why there can't be such a cluster here; empty where there can."""
+    if importlib.util.find_spec("ray") is None:
+        return "Ray is not installed (pip install ray)"
+    return separated.missing()
+
+
+class Cluster:
+    """Some machines that Ray gives."""
+
+    def __init__(self, machines: Separated) -> None:
+        """Nothing runs yet."""
+        self.machines = machines
+        self.folder = Path(tempfile.mkdtemp(prefix="r", dir="/var/tmp"))  # sockets in it have short names
+        self.port = 20000 + os.getpid() % 10000
+        self.address = f"{machines.here}:{self.port}"
+
+    def __enter__(self) -> Cluster:
+        """Start it."""
+        head = ["--head", f"--node-ip-address={self.machines.here}", f"--port={self.port}", "--num-cpus=0"]
+        self._ray("start", *head, "--include-dashboard=false", f"--temp-dir={self.folder}", *_SMALL)
+        for name in self.machines.names:
+            self.boot(name)
+        return self
+
+    def boot(self, name: str) -> None:
+        """Start the raylet of a machine."""
+        number = self.machines.names.index(name)
+        at = [f"--address={self.address}", f"--node-ip-address={self.machines.address(number)}", "--num-cpus=2"]
+        self._ray("start", *at, "--temp-dir=/tmp/ray", *_SMALL, through=self.machines.through(name))
+
+    def __exit__(self, *_: object) -> None:
+        """End all of it."""
+        for name in self.machines.names:
+            self.machines.kill(name)
+        self._ray("stop", "--force")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _ray(self, *arguments: str, through: list[str] | None = None) -> None:
+        command = [*(through or []), *_RAY, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr

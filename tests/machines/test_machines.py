@@ -1,0 +1,87 @@
+"""What becomes of a fleet when one of its machines dies, comes back, or is cut off; what is left of it everywhere."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import netdfl
+from netdfl.record.judge import ExitCode
+from netdfl.testing.world_bench import Bench, Keys, Options, events, nodes_of, until
+from tests.machines.separated import Separated, ip, missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
+LONG: Keys = {
+    "nodes": 4,
+    "rounds": 150,
+    "task": {"kind": "consensus", "dim": 10},
+    "algorithm": "dpsgd",
+    "topology": "full",
+    "links": {"default": {"latency": "20ms"}},
+    "evaluation": {"every": 1000},
+    "wait": {"deadline": "none"},
+}
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Separated]:
+    with Separated("faults", 2) as machines:
+        yield machines
+
+
+@pytest.fixture
+def bench(machines: Separated) -> Iterator[Bench]:
+    world = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told}
+    with Bench(Options(world={**world, "fidelity": {"relative": 100, "slack": "100s"}})) as bench:
+        yield bench
+
+
+def test_a_machine_that_dies_is_named_with_its_nodes(bench: Bench, machines: Separated) -> None:
+    running = bench.start("dies", bench.file("dies", LONG), "--no-page")
+    running.until_round(3)
+    machines.kill("faults-1")
+    ended = running.wait()
+    assert ended.code == ExitCode.FAIL, ended.text
+    assert "machine faults-1 is gone, and node 2, node 3 with it" in ended.text
+    assert [(each["node"], each["reason"]) for each in ended.result["died"]] == [
+        (node, "machine faults-1 is gone") for node in (2, 3)
+    ]
+    assert [each["phase"] for each in nodes_of(ended.path)] == ["finished", "finished", "died", "died"]
+
+
+def test_nodes_of_a_machine_that_is_back_rejoin(bench: Bench, machines: Separated) -> None:
+    bench.world["rejoin"] = True
+    running = bench.start("back", bench.file("back", LONG | {"rounds": 100_000}), "--no-page")
+    running.until_round(3)
+    machines.kill("faults-1")
+    phases = lambda: [each["phase"] for each in nodes_of(running.path)]  # noqa: E731
+    over = lambda: running.process.poll() is not None  # noqa: E731
+    until(lambda: phases()[2:] == ["died", "died"], over)
+    until(lambda: phases()[2:] == ["running", "running"], over)
+    running.until_round(30)
+    ended = running.end(signal.SIGINT)
+    assert "machine faults-1 is back" in ended.text
+    assert sorted(node for _, _, node, _ in events(netdfl.open_run(ended.path), "restart")) == [2, 3]
+
+
+def test_a_cable_that_is_cut_for_seconds_is_a_partition(bench: Bench, machines: Separated) -> None:
+    play = LONG | {"rounds": 40, "wait": {"deadline": "500ms"}}
+    running = bench.start("cut", bench.file("cut", play), "--no-page")
+    running.until_round(3)
+    ip("-n", machines.switch, "link", "set", "port1", "down")
+    time.sleep(10)  # the cable is out that long
+    ip("-n", machines.switch, "link", "set", "port1", "up")
+    ended = running.wait()
+    assert ended.result["died"] == ended.result["unfinished"] == [], ended.text
+    assert [each["phase"] for each in nodes_of(ended.path)] == ["finished"] * 4
+
+
+def test_nothing_lives_on_after_a_supervisor_that_was_killed(bench: Bench) -> None:
+    with bench.looking("orphans"):
+        running = bench.start("orphans", bench.file("orphans", LONG | {"rounds": 100_000}), "--no-page")
+        running.until_round(3)
+        running.end(signal.SIGKILL)
+    assert not bench.left["orphans"].get("processes"), bench.left
