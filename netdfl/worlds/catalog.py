@@ -65,12 +65,14 @@ def _containers(setting: Setting) -> World:
 
 
 def _slurm(setting: Setting) -> World:
+    _quiet()
     from netdfl.worlds.machines.slurm import make
 
     return make(setting)
 
 
 def _ray(setting: Setting) -> World:
+    _quiet()
     from netdfl.worlds.machines.ray import make
 
     return make(setting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +18,7 @@ from netdfl.host.plan import Command, Plan
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.transport.control import Attendee, ControlServer
-from netdfl.transport.credentials import SUPERVISOR
+from netdfl.transport.credentials import SUPERVISOR, Credentials
 from netdfl.worlds.base import Figures, Found, News, Setting, run_in_real_time
 from netdfl.worlds.fork_client import Forked, ForkServer, log_tail
 
@@ -151,6 +151,12 @@ class ProcessesWorld:
         await self._control.aclose()
         return Figures(links={"layer": self.scenario.world.loss_layer})
 
+    def certify(self, nodes: Sequence[NodeId], life: Life) -> Mapping[NodeId, Credentials]:
+        """Expect this life of `nodes` to attend; what it proves itself by, nothing without TLS."""
+        for node in nodes:
+            self._control.expect(node, life.epoch)
+        return {node: self._authority.issue(node, life.epoch) for node in nodes} if self._authority else {}
+
     # processes
 
     async def _spawn_all(self, groups: Sequence[list[NodeId]], life: Life) -> None:
@@ -165,10 +171,8 @@ class ProcessesWorld:
             life=life,
             address=place.address,
             namespace=place.namespace,
-            credentials={node: self._authority.issue(node, life.epoch) for node in nodes} if self._authority else {},
+            credentials=self.certify(nodes, life),
         )
-        for node in nodes:
-            self._control.expect(node, life.epoch)
         self._processes[await self.forks.spawn(command)] = _Group(nodes, life.epoch)
 
     def _on_exit(self, ended: Forked) -> None:

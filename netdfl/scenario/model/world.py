@@ -64,6 +64,7 @@ class ProcessesOptions(LocalOptions):
 class MachinesOptions(RealOptions):
     """What worlds have in common whose nodes live on other machines; links emulated above gRPC."""
 
+    tls: bool = Field(True, description="Mutual TLS between nodes, and with the supervisor; false: anybody may listen.")
     nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
     rejoin: bool = Field(
         False, description="Whether nodes of a machine that died live again, from the others' state, once it is back."

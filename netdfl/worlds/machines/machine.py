@@ -13,6 +13,7 @@ from netdfl.core.errors import MachineError, NetdflError
 from netdfl.core.types import NodeId
 from netdfl.host.devices import spread
 from netdfl.host.plan import Command, Plan
+from netdfl.transport.credentials import Credentials
 from netdfl.worlds.fork_client import Forked, ForkServer
 
 LOST = -1
@@ -84,11 +85,17 @@ class Machine:
         except NetdflError as error:
             raise type(error)(f"machine {self.name}: {error}") from error
 
-    async def spawn(self, nodes: Sequence[NodeId], life: Life) -> None:
-        """Start a process for `nodes`. Raises MachineError where the machine is gone."""
+    async def spawn(self, nodes: Sequence[NodeId], life: Life, credentials: Mapping[NodeId, Credentials]) -> None:
+        """Start a process for `nodes`, which prove themselves by `credentials`. Raises MachineError, RunError."""
         if self._forks is None or not self.is_there:
             raise MachineError(f"machine {self.name} is gone: node {nodes[0]} can't be started there")
-        command = Command(nodes=tuple(nodes), device=self.devices[nodes[0]], life=life, address=self.address)
+        command = Command(
+            nodes=tuple(nodes),
+            device=self.devices[nodes[0]],
+            life=life,
+            address=self.address,
+            credentials=credentials,
+        )
         self._processes[await self._forks.spawn(command)] = Group(tuple(nodes), life.epoch)
 
     async def lost(self) -> list[tuple[NodeId, Exit]]:

@@ -90,7 +90,7 @@ class MachinesWorld:
 
     async def _spawn(self, machine: Machine, groups: Sequence[Sequence[NodeId]], life: Life) -> None:
         for nodes in groups:
-            await machine.spawn(nodes, life)
+            await machine.spawn(nodes, life, self._processes.certify(nodes, life))
 
     def begin(self, at_ns: int) -> int:
         """See `World`."""
