@@ -346,6 +346,20 @@ def make_testbed(
 
 
 @app.command()
+def sbatch(
+    scenario: ScenarioFile,
+    machines: Annotated[int, typer.Option(min=1, help="How many machines.")],
+    options: Annotated[list[str], typer.Option("--option", help="One more of sbatch's, like --time=2:00:00.")] = [],  # noqa: B006
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+) -> None:
+    """Print a script that runs a scenario on machines of Slurm: `netdfl sbatch SCENARIO --machines 4 | sbatch`."""
+    from netdfl.worlds.machines.sbatch import script
+
+    loaded = load_scenario(scenario, sets, "slurm")
+    print(script(scenario, loaded.name, machines, sets=sets, options=options), end="")
+
+
+@app.command()
 def report(run: RunPath) -> None:
     """Write the report of a run, one self-contained HTML page, and print where it is."""
     from netdfl.report.html import write_report

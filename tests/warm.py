@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -23,11 +23,10 @@ from typing import NoReturn, cast
 from unittest import mock
 
 from netdfl.core.orphans import die_with_parent
-from netdfl.worlds.fork_client import _GRPC, ForkServer
+from netdfl.worlds.fork_client import ENVIRONMENT, ONE_THREAD, ForkServer
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_BYTES = 1 << 17
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 POSSIBLE = sys.platform == "linux"
 
 
@@ -37,11 +36,15 @@ def warm_fork_servers(*, at_once: bool = False) -> Iterator[None]:
     if not POSSIBLE:
         yield
         return
-    source = Source()
+    source, cold = Source(), ForkServer.open
     if at_once:
         source.start()
+
+    def warm(through: Sequence[str] = ()) -> ForkServer:
+        return cold(through) if through else ForkServer(source.process())
+
     try:
-        with mock.patch.object(ForkServer, "open", side_effect=lambda: ForkServer(source.process())):
+        with mock.patch.object(ForkServer, "open", side_effect=warm):
             yield
     finally:
         source.close()
@@ -152,7 +155,7 @@ def _become(files: list[int], environment: Mapping[str, str], directory: str) ->
         os.chdir(directory)
         sys.path[0] = directory
         os.environ.clear()
-        os.environ.update({**_GRPC, **environment, **ONE_THREAD})
+        os.environ.update({**ENVIRONMENT, **environment, **ONE_THREAD})
         from netdfl.worlds.forkserver import main
 
         main()

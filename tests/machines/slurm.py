@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -51,14 +52,23 @@ def missing() -> str:
 class Cluster:
     """Some machines that Slurm gives."""
 
-    def __init__(self, folder: Path, machines: Separated) -> None:
-        """Keep what it writes in `folder`; nothing runs yet."""
-        self.folder, self.machines = folder, machines
-        self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf")}
+    def __init__(self, machines: Separated) -> None:
+        """Nothing runs yet."""
+        self.machines = machines
+        self.folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/var/tmp"))  # /tmp is another on each machine
+        self.environment = os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Cluster:
         """Start it, and wait until every machine is idle."""
+        try:
+            self._begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _begin(self) -> None:
         names, folder = self.machines.names, self.folder
         nodes = [
             f"NodeName={name} NodeAddr={self.machines.address(number)} CPUs=2 RealMemory=1000 State=UNKNOWN"
@@ -89,7 +99,6 @@ class Cluster:
         for name in names:
             self.boot(name)
         _until(lambda: self.call("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(len(names))], "all idle")
-        return self
 
     def boot(self, name: str) -> None:
         """Start the slurmd of a machine."""
@@ -105,6 +114,7 @@ class Cluster:
             with suppress(ProcessLookupError):
                 os.killpg(daemon.pid, signal.SIGKILL)
             daemon.wait()
+        shutil.rmtree(self.folder)
 
     def _start(self, *command: str) -> None:
         log = (self.folder / "daemons.log").open("ab")

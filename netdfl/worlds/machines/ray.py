@@ -55,22 +55,25 @@ class Ray:
         if not ray.is_initialized():
             address = self._options.address or os.environ.get("RAY_ADDRESS")
             try:
-                ray.init(address=address, log_to_driver=True, logging_level="warning", configure_logging=True)
+                ray.init(address=address, log_to_driver=True, logging_level="error")
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise MachineError(f"world ray: no cluster at {address}: {error}") from error
             self._joined = True
         alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-        count = min(self._options.machines or len(alive), self._num_nodes)
+        count = max(1, min(self._options.machines or len(alive), self._num_nodes))
         share = ceil(self._num_nodes / count)
         bundle = {"CPU": max(1.0, self._options.cpus_per_node * share), "GPU": self._options.gpus_per_node * share}
         bundle = {name: amount for name, amount in bundle.items() if amount}
+        fit = [node for node in alive if all(node["Resources"].get(name, 0) >= bundle[name] for name in bundle)]
+        if len(fit) < count:
+            has = [f"{node['NodeManagerAddress']} with {node['Resources'].get('CPU', 0):g}" for node in alive]
+            raise MachineError(
+                f"world ray: {count} machines are wanted with {bundle} each, and {len(fit)} have that; cores: "
+                f"{', '.join(has)}. Ask for fewer machines, or for less a node (world.cpus_per_node, gpus_per_node)"
+            )
         self._group = _module(".util").placement_group([bundle] * count, strategy="STRICT_SPREAD")
         if not self._group.wait(READY_S):
-            has = [f"{node['NodeManagerAddress']} with {node['Resources'].get('CPU', 0):g} CPUs" for node in alive]
-            raise MachineError(
-                f"world ray: {count} machines with {bundle} each were not to be had within {READY_S:g} s; the "
-                f"cluster has {', '.join(has)}. Ask for fewer machines, or for less a node (world.cpus_per_node)"
-            )
+            raise MachineError(f"world ray: others hold what the run needs, since {READY_S:g} s; see `ray status`")
         return self._placed(count)
 
     def _placed(self, count: int) -> Mapping[str, str]:

@@ -1,0 +1,48 @@
+"""Fleets on the machines of a Ray cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import netdfl
+from netdfl.testing.world_ends import NUMBERS, QUICKSTART
+from tests.machines.ray import Cluster, missing
+from tests.machines.separated import Separated
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "it is here")
+SCENARIO = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Separated("ray", 2) as machines, Cluster(machines) as cluster:
+        yield cluster
+
+
+def _run(cluster: Cluster, folder: Path, **world: object) -> subprocess.CompletedProcess[str]:
+    kind = {"kind": "ray", "address": cluster.address, "fidelity": {"relative": 100, "slack": "100s"}}
+    file = folder / "quickstart.yaml"
+    file.write_text(json.dumps(SCENARIO | {"world": kind | world}), encoding="utf-8")
+    command = [sys.executable, "-m", "netdfl", "run", str(file), "--no-page", "--out", str(folder / "run")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp_path: Path) -> None:
+    done = _run(cluster, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours = netdfl.open_run(tmp_path / "run")
+    theirs = netdfl.run(SCENARIO | {"world": {"kind": "simulated"}}, out=tmp_path / "simulated", page=False)
+    assert ours.rows(NUMBERS) == theirs.run.rows(NUMBERS)
+    assert sorted(ours.result["links"]["machines"].values()) == [[0, 1], [2, 3]]
+
+
+def test_a_cluster_that_has_too_little_says_what_it_has(cluster: Cluster, tmp_path: Path) -> None:
+    done = _run(cluster, tmp_path, cpus_per_node=8)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "2 machines are wanted with {'CPU': 16.0} each, and 0 have that" in done.stderr

@@ -1,0 +1,63 @@
+"""Fleets on the machines of a Slurm allocation."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import netdfl
+from netdfl.core.errors import MachineError
+from netdfl.testing.world_ends import NUMBERS, QUICKSTART
+from tests.machines.separated import Separated
+from tests.machines.slurm import Cluster, missing
+
+REAL = {"fidelity": {"relative": 100, "slack": "100s"}}
+SCENARIO = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}
+needs_slurm = pytest.mark.skipif(bool(missing()), reason=missing() or "it is here")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Separated("slurm", 2) as machines, Cluster(machines) as cluster:
+        yield cluster
+
+
+@needs_slurm
+def test_within_an_allocation_the_numbers_are_those_of_every_world(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "quickstart.yaml"
+    file.write_text(json.dumps(SCENARIO | {"world": {"kind": "slurm", **REAL}}), encoding="utf-8")
+    run = [sys.executable, "-m", "netdfl", "run", str(file), "--no-page", "--out", str(tmp_path / "run")]
+    done = subprocess.run(
+        ["salloc", "--quiet", "--nodes=2", *run], env=cluster.environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    ours = netdfl.open_run(tmp_path / "run")
+    theirs = netdfl.run(SCENARIO | {"world": {"kind": "simulated"}}, out=tmp_path / "simulated", page=False)
+    assert ours.rows(NUMBERS) == theirs.run.rows(NUMBERS)
+    assert ours.result["links"]["machines"] == {"slurm-0": [0, 1], "slurm-1": [2, 3]}
+
+
+@needs_slurm
+def test_slurm_takes_the_script(cluster: Cluster, tmp_path: Path) -> None:
+    file = tmp_path / "quickstart.yaml"
+    file.write_text(json.dumps(SCENARIO), encoding="utf-8")
+    netdfl_sbatch = [sys.executable, "-m", "netdfl", "sbatch", str(file), "--machines", "2"]
+    script = subprocess.run([*netdfl_sbatch, "--option=--time=10"], check=True, capture_output=True, text=True).stdout
+    assert "#SBATCH --time=10\n" in script
+    tested = subprocess.run(
+        ["sbatch", "--test-only"], input=script, env=cluster.environment, capture_output=True, text=True, timeout=60
+    )
+    assert tested.returncode == 0, tested.stderr
+    assert "on nodes slurm-[0-1]" in tested.stderr
+
+
+def test_outside_of_an_allocation_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    with pytest.raises(MachineError, match="no Slurm allocation; run it within one, `salloc --nodes 2 netdfl run"):
+        netdfl.run(SCENARIO | {"world": {"kind": "slurm"}}, out=tmp_path / "run")
