@@ -32,8 +32,8 @@ mount -o remount,bind,ro / && unset TMPDIR && exec "$@"
 def missing() -> str:
     """Why there can't be such machines here; empty where there can."""
     try:
-        with Separated("probe", 1) as machines:
-            command = [*machines.through("probe-0"), "touch", "/not-writable"]
+        with Separated(1) as machines:
+            command = [*machines.through(machines.names[0]), "touch", "/not-writable"]
             tried = subprocess.run(command, capture_output=True, text=True)
             return "" if "Read-only" in tried.stderr else f"no separated machines here: {tried.stderr.strip()}"
     except (MachineError, OSError) as error:
@@ -43,9 +43,10 @@ def missing() -> str:
 class Separated:
     """Some machines at one switch. An `Engine`."""
 
-    def __init__(self, name: str, count: int, subnet: str = "") -> None:
-        """Name them `name-0`, `name-1` and so on; nothing is made yet. `name` has at most 8 letters."""
-        self.name, self.count, self.switch = name, count, f"{name}-sw"
+    def __init__(self, count: int, name: str = "", subnet: str = "") -> None:
+        """Name them `name-0`, `name-1` and so on, as no others are named; nothing is made yet."""
+        self.name, self.count = name or f"m{secrets.token_hex(3)}", count
+        name, self.switch = self.name, f"{self.name}-sw"
         self.names = [f"{name}-{number}" for number in range(count)]
         self.subnet = subnet or f"10.{64 + secrets.randbelow(64)}.{secrets.randbelow(255)}"
 
@@ -58,7 +59,7 @@ class Separated:
     def found(cls, told: str) -> Separated:
         """Machines that another process, or another part of this one, has made."""
         name, count, subnet = told.split()
-        return cls(name, int(count), subnet)
+        return cls(int(count), name, subnet)
 
     @property
     def here(self) -> str:

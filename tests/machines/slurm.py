@@ -77,7 +77,7 @@ class Cluster:
         (folder / "state").mkdir()
         (folder / "slurm.conf").write_text(
             CONF.format(
-                name=self.machines.switch,
+                name=self.machines.name,
                 host=os.uname().nodename,
                 address=self.machines.here,
                 port=20000 + os.getpid() % 10000,

@@ -11,6 +11,7 @@ import pytest
 import netdfl
 from netdfl.record.judge import ExitCode
 from netdfl.testing.world_bench import Bench, Keys, Options, events, nodes_of, until
+from netdfl.testing.world_ends import NUMBERS, QUICKSTART
 from tests.machines.separated import Separated, ip, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
@@ -28,7 +29,7 @@ LONG: Keys = {
 
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Separated]:
-    with Separated("faults", 2) as machines:
+    with Separated(2) as machines:
         yield machines
 
 
@@ -39,15 +40,25 @@ def bench(machines: Separated) -> Iterator[Bench]:
         yield bench
 
 
+def test_the_numbers_are_those_of_every_world(bench: Bench) -> None:
+    play = QUICKSTART | {"rounds": 2}
+    (ours,) = bench.fleets({"apart": play}).values()
+    assert ours.result["verdict"] == "pass", ours.result["reasons"]
+    local = bench.scenario("simulated", play) | {"world": {"kind": "simulated"}}
+    theirs = netdfl.run(local, out=bench.folder / "simulated", page=False)
+    assert ours.run.rows(NUMBERS) == theirs.run.rows(NUMBERS)
+    assert list(ours.result["links"]["machines"].values()) == [[0, 1], [2, 3]]
+
+
 def test_a_machine_that_dies_is_named_with_its_nodes(bench: Bench, machines: Separated) -> None:
     running = bench.start("dies", bench.file("dies", LONG), "--no-page")
     running.until_round(3)
-    machines.kill("faults-1")
+    machines.kill(machines.names[1])
     ended = running.wait()
     assert ended.code == ExitCode.FAIL, ended.text
-    assert "machine faults-1 is gone, and node 2, node 3 with it" in ended.text
+    assert f"machine {machines.names[1]} is gone, and node 2, node 3 with it" in ended.text
     assert [(each["node"], each["reason"]) for each in ended.result["died"]] == [
-        (node, "machine faults-1 is gone") for node in (2, 3)
+        (node, f"machine {machines.names[1]} is gone") for node in (2, 3)
     ]
     assert [each["phase"] for each in nodes_of(ended.path)] == ["finished", "finished", "died", "died"]
 
@@ -56,17 +67,18 @@ def test_nodes_of_a_machine_that_is_back_rejoin(bench: Bench, machines: Separate
     bench.world["rejoin"] = True
     running = bench.start("back", bench.file("back", LONG | {"rounds": 100_000}), "--no-page")
     running.until_round(3)
-    machines.kill("faults-1")
+    machines.kill(machines.names[1])
     phases = lambda: [each["phase"] for each in nodes_of(running.path)]  # noqa: E731
     over = lambda: running.process.poll() is not None  # noqa: E731
     until(lambda: phases()[2:] == ["died", "died"], over)
     until(lambda: phases()[2:] == ["running", "running"], over)
     running.until_round(30)
     ended = running.end(signal.SIGINT)
-    assert "machine faults-1 is back" in ended.text
-    assert sorted(node for _, _, node, _ in events(netdfl.open_run(ended.path), "restart")) == [2, 3]
+    assert f"machine {machines.names[1]} is back" in ended.text
+    assert sorted(node for _, node, _, _ in events(netdfl.open_run(ended.path), "restart")) == [2, 3]
 
 
+@pytest.mark.soak  # it waits for ten seconds
 def test_a_cable_that_is_cut_for_seconds_is_a_partition(bench: Bench, machines: Separated) -> None:
     play = LONG | {"rounds": 40, "wait": {"deadline": "500ms"}}
     running = bench.start("cut", bench.file("cut", play), "--no-page")
@@ -79,6 +91,7 @@ def test_a_cable_that_is_cut_for_seconds_is_a_partition(bench: Bench, machines: 
     assert [each["phase"] for each in nodes_of(ended.path)] == ["finished"] * 4
 
 
+@pytest.mark.soak
 def test_nothing_lives_on_after_a_supervisor_that_was_killed(bench: Bench) -> None:
     with bench.looking("orphans"):
         running = bench.start("orphans", bench.file("orphans", LONG | {"rounds": 100_000}), "--no-page")

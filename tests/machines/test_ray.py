@@ -21,7 +21,7 @@ SCENARIO = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Separated("ray", 2) as machines, Cluster(machines) as cluster:
+    with Separated(2) as machines, Cluster(machines) as cluster:
         yield cluster
 
 

@@ -23,7 +23,7 @@ needs_slurm = pytest.mark.skipif(bool(missing()), reason=missing() or "it is her
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Separated("slurm", 2) as machines, Cluster(machines) as cluster:
+    with Separated(2) as machines, Cluster(machines) as cluster:
         yield cluster
 
 
@@ -40,7 +40,9 @@ def test_within_an_allocation_the_numbers_are_those_of_every_world(cluster: Clus
     ours = netdfl.open_run(tmp_path / "run")
     theirs = netdfl.run(SCENARIO | {"world": {"kind": "simulated"}}, out=tmp_path / "simulated", page=False)
     assert ours.rows(NUMBERS) == theirs.run.rows(NUMBERS)
-    assert ours.result["links"]["machines"] == {"slurm-0": [0, 1], "slurm-1": [2, 3]}
+    assert list(ours.result["links"]["machines"].items()) == [
+        (name, nodes) for name, nodes in zip(cluster.machines.names, ([0, 1], [2, 3]), strict=True)
+    ]
 
 
 @needs_slurm
@@ -54,7 +56,7 @@ def test_slurm_takes_the_script(cluster: Cluster, tmp_path: Path) -> None:
         ["sbatch", "--test-only"], input=script, env=cluster.environment, capture_output=True, text=True, timeout=60
     )
     assert tested.returncode == 0, tested.stderr
-    assert "on nodes slurm-[0-1]" in tested.stderr
+    assert f"on nodes {cluster.machines.name}-[0-1]" in tested.stderr
 
 
 def test_outside_of_an_allocation_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,10 @@ from netdfl.testing.world_ends import refuses_to_resume, resume_of_a_killed_run
 from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
 from tests.machines.separated import Separated, missing
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
+pytestmark = [
+    pytest.mark.soak,  # every machine is a process more that imports torch, in each of twenty runs
+    pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here"),
+]
 DIFFERS = {
     resume_of_a_killed_run: Differs(
         "checkpoints stay on their machines: a killed run says that it can't be resumed", refuses_to_resume
@@ -21,7 +24,7 @@ DIFFERS = {
 
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Separated]:
-    with Separated("suite", 2) as machines:
+    with Separated(2) as machines:
         yield machines
 
 
