@@ -13,6 +13,7 @@ from netdfl.record.judge import ExitCode
 from netdfl.testing.world_bench import Bench, Keys, Options, events, nodes_of, until
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART
 from tests.machines.separated import Separated, ip, missing
+from tests.warm import warm_fork_servers
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
 LONG: Keys = {
@@ -36,7 +37,7 @@ def machines() -> Iterator[Separated]:
 @pytest.fixture
 def bench(machines: Separated) -> Iterator[Bench]:
     world = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told}
-    with Bench(Options(world={**world, "fidelity": {"relative": 100, "slack": "100s"}})) as bench:
+    with Bench(Options(world={**world, "fidelity": {"relative": 100, "slack": "100s"}})) as bench, warm_fork_servers():
         yield bench
 
 
