@@ -124,7 +124,8 @@ def apart(source: Path, *arguments: str) -> tuple[str, float]:
         capture_output=True,
         text=True,
         check=True,
-        env=os.environ | {"PYTHONPATH": str(source)},
+        cwd=source,  # where `-m` looks first
+        env=os.environ | {"PYTHONPATH": str(source.resolve())},
     )
     after = os.times()
     took = after.children_user + after.children_system - before.children_user - before.children_system
