@@ -12,6 +12,7 @@ import secrets
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 
 from pydantic import Field
 
@@ -29,6 +30,7 @@ mount -o remount,bind,ro / && unset TMPDIR && exec "$@"
 """
 
 
+@cache
 def missing() -> str:
     """Why there can't be such machines here; empty where there can."""
     try:
