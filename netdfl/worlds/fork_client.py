@@ -10,11 +10,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan
 
 ENVIRONMENT = {
@@ -52,11 +50,12 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Forked:
-    """A child that has ended, with an exit code or by a signal."""
+    """A child that has ended, with an exit code or by a signal; `words` are the last of its log."""
 
     pid: int
     code: int
     signal: str | None = None
+    words: str = ""
 
 
 OnExit = Callable[[Forked], None]
@@ -175,10 +174,3 @@ class ForkServer:
         finally:
             self.ended.set()
             transport.close()
-
-
-def log_tail(directory: Path, node: NodeId, lines: int = 3) -> str:
-    """The last lines of a node's log, for an error message."""
-    path = directory / "logs" / f"{node:03d}.log"
-    text = path.read_text(errors="replace").strip().splitlines() if path.is_file() else []
-    return " | ".join(text[-lines:])

@@ -6,7 +6,7 @@
     {"spawn": {"nodes": [3], ...}}       -> {"spawned": {"nodes": [3], "pid": 4711}}
     {"kill": pid}
     {"end": null}
-    (a child ends)                       -> {"exited": {"pid": 4711, "code": 0, "signal": null}}
+    (a child ends)                       -> {"exited": {"pid": 4711, "code": 0, "signal": null, "words": "..."}}
 
 The end of its input ends it and all its children, so a dead supervisor leaves no orphans. Children that
 lose their supervisor write down what they know and end by themselves: they get a moment for that, unless the input
@@ -26,7 +26,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -49,18 +49,18 @@ def main() -> None:
     follow_parent()
     preload.warm()
     follow_parent(0)  # from now on, the end of the input says that the supervisor died
-    with tempfile.TemporaryDirectory(prefix="netdfl-", ignore_cleanup_errors=True) as folder:
-        _Forks(Path(folder)).serve()
+    with ExitStack() as folders:
+        _Forks(folders).serve()
 
 
 class _Forks:
     """The state of the process: its plan, and its children."""
 
-    def __init__(self, folder: Path) -> None:
-        """Watch the input and the children; `folder` is for one that shares no disk with its supervisor."""
-        self.folder = folder
+    def __init__(self, folders: ExitStack) -> None:
+        """Watch the input and the children; where no disk is shared with the supervisor, one of `folders` is made."""
+        self.folders = folders
         self.loaded: tuple[Blueprint, Plan] | None = None
-        self.children: set[int] = set()
+        self.children: dict[int, Path] = {}  # with their logs
         self.ended = False
         self.wake_r, self.wake_w = os.pipe()
         os.set_blocking(self.wake_w, False)
@@ -104,7 +104,9 @@ class _Forks:
     def make_plan(self, plan: Plan) -> None:
         """Load what all nodes share, once."""
         try:
-            plan = plan.settled(self.folder) if plan.luggage else plan
+            if plan.luggage:
+                folder = tempfile.TemporaryDirectory(prefix="netdfl-", ignore_cleanup_errors=True)
+                plan = plan.settled(Path(self.folders.enter_context(folder)))
             blueprint = plan.blueprint()
         except InputError as error:
             return say({"error": str(error), "code": 2})
@@ -123,8 +125,14 @@ class _Forks:
         pid = os.fork()
         if pid == 0:
             self.become(command, me)
-        self.children.add(pid)
+        self.children[pid] = self.log_of(command)
         say({"spawned": {"nodes": command.nodes, "pid": pid}})
+
+    def log_of(self, command: Command) -> Path:
+        """Where the process of `command` writes what it says."""
+        assert self.loaded is not None
+        name = "-".join(f"{n:03d}" if n >= 0 else "evaluator" for n in command.nodes[:2])
+        return Path(self.loaded[1].directory) / "logs" / f"{name}.log"
 
     def become(self, command: Command, parent: int) -> NoReturn:
         """In the child of `parent`: leave the fork server's terminal and pipes, run the nodes, exit."""
@@ -136,8 +144,7 @@ class _Forks:
             os.setsid()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            name = "-".join(f"{n:03d}" if n >= 0 else "evaluator" for n in command.nodes[:2])
-            redirect(Path(plan.directory) / "logs" / f"{name}.log")
+            redirect(self.log_of(command))
             os.close(self.wake_r)
             os.close(self.wake_w)
             if command.namespace is not None:
@@ -164,10 +171,10 @@ class _Forks:
                 return
             if pid == 0:
                 return
-            self.children.discard(pid)
+            log = self.children.pop(pid)
             code = os.waitstatus_to_exitcode(status)
             name = signal.Signals(-code).name if code < 0 else None
-            say({"exited": {"pid": pid, "code": max(code, 0), "signal": name}})
+            say({"exited": {"pid": pid, "code": max(code, 0), "signal": name, "words": tail(log)}})
 
     def let_leave(self) -> None:
         """Wait until the children have ended, or a moment."""
@@ -201,6 +208,12 @@ def say(answer: dict[str, Any]) -> None:
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
+
+
+def tail(log: Path, lines: int = 3) -> str:
+    """The last lines of a process's log, for an error message."""
+    text = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
+    return " | ".join(text[-lines:])
 
 
 def redirect(log: Path) -> None:

@@ -20,7 +20,7 @@ from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.transport.control import Attendee, ControlServer
 from netdfl.transport.credentials import SUPERVISOR, Credentials
 from netdfl.worlds.base import Figures, Found, News, Setting, run_in_real_time
-from netdfl.worlds.fork_client import Forked, ForkServer, log_tail
+from netdfl.worlds.fork_client import Forked, ForkServer
 
 if TYPE_CHECKING:
     from netdfl.transport.authority import Authority
@@ -180,8 +180,7 @@ class ProcessesWorld:
         self._empty.set()
         if group is not None:
             for node in group.nodes:
-                words = log_tail(self.directory.path, node)
-                self.news.exited(node, Exit(group.epoch, ended.code, ended.signal, words))
+                self.news.exited(node, Exit(group.epoch, ended.code, ended.signal, ended.words))
 
     async def _watch(self) -> None:
         await self.forks.ended.wait()

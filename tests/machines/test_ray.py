@@ -12,7 +12,7 @@ import pytest
 
 import netdfl
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART
-from tests.machines.ray import Cluster, missing
+from tests.machines.ray_cluster import Cluster, missing
 from tests.machines.separated import Separated
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "it is here")

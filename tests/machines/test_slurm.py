@@ -14,7 +14,7 @@ import netdfl
 from netdfl.core.errors import MachineError
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART
 from tests.machines.separated import Separated
-from tests.machines.slurm import Cluster, missing
+from tests.machines.slurm_cluster import Cluster, missing
 
 REAL = {"fidelity": {"relative": 100, "slack": "100s"}}
 SCENARIO = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from netdfl.core import orphans
 from netdfl.core.errors import RunError
-from netdfl.host.plan import Plan
-from netdfl.worlds.fork_client import ForkServer
+from netdfl.host.plan import Command, Plan
+from netdfl.worlds.fork_client import Forked, ForkServer
 
+EXIT_LOST = 6
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
 
 
@@ -40,6 +45,22 @@ async def test_a_fork_server_that_ended_before_the_plan_is_said_and_can_still_be
     its.close()
     assert process.stdin is not None
     assert process.stdin.closed
+
+
+async def test_a_process_of_several_nodes_says_its_last_words(tmp_path: Path) -> None:
+    scenario = {"schema": "netdfl/1", "name": "words", "nodes": 2, "rounds": 1, "topology": "ring"}
+    task = {"task": {"kind": "consensus", "dim": 2}, "algorithm": "dpsgd"}
+    (tmp_path / "scenario.yaml").write_text(json.dumps(scenario | task), encoding="utf-8")
+    nobody = "127.0.0.1:9"
+    plan = replace(PLAN, directory=str(tmp_path), control=nobody, run_id="00" * 8)
+    over: asyncio.Queue[Forked] = asyncio.Queue()
+    forks = ForkServer.open()
+    await forks.plan(plan, over.put_nowait)
+    pid = await forks.spawn(Command(nodes=(0, 1)))
+    how = await asyncio.wait_for(over.get(), 60)
+    await forks.aclose()
+    assert (how.pid, how.code, how.signal) == (pid, EXIT_LOST, None)
+    assert f"can't attend at the supervisor {nobody}" in how.words
 
 
 @LINUX

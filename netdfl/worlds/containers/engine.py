@@ -19,7 +19,7 @@ from netdfl.record.run import RunDirectory
 from netdfl.worlds.containers.compose import HOME, NODE_LABEL
 from netdfl.worlds.containers.docker import Docker, call
 from netdfl.worlds.containers.node import COMMANDS, PLAN, command_file
-from netdfl.worlds.fork_client import log_tail
+from netdfl.worlds.forkserver import tail
 
 IMAGE_USER = 10001
 _FOLDERS = ("", COMMANDS, "store", "logs", "snapshots")
@@ -146,7 +146,7 @@ class Containers:
         if container.starved:
             name = f"{name or f'exit code {code}'}, more memory than world.memory allows"
             container.starved = False
-        container.over = Exit(container.epoch, 0 if name else code, name, log_tail(self.home, node))
+        container.over = Exit(container.epoch, 0 if name else code, name, tail(self.home / "logs" / f"{node:03d}.log"))
         self._changed.set()
         self.watcher.ended(node, container.over)
 

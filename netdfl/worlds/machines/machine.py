@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from netdfl.core.control import Exit, Life
-from netdfl.core.errors import MachineError, NetdflError
+from netdfl.core.errors import NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.host.devices import spread
 from netdfl.host.plan import Command, Plan
@@ -59,6 +59,11 @@ class Machine:
         """Whether nodes can be started on it."""
         return bool(self.devices) and self._forks is not None and not self._forks.ended.is_set()
 
+    @property
+    def gone(self) -> str:
+        """What is said where it is not."""
+        return f"machine {self.name} is gone"
+
     def start(self, engine: Engine) -> None:
         """Have the engine start a fork server there, anew where there was one."""
         if self._forks is not None:
@@ -76,7 +81,7 @@ class Machine:
             for group in filter(None, [self._processes.pop(how.pid, None)]):
                 self._changed.set()
                 for node in group.nodes:
-                    exited(node, Exit(group.epoch, how.code, how.signal))
+                    exited(node, Exit(group.epoch, how.code, how.signal, how.words))
 
         assert self._forks is not None
         try:
@@ -86,9 +91,9 @@ class Machine:
             raise type(error)(f"machine {self.name}: {error}") from error
 
     async def spawn(self, nodes: Sequence[NodeId], life: Life, credentials: Mapping[NodeId, Credentials]) -> None:
-        """Start a process for `nodes`, which prove themselves by `credentials`. Raises MachineError, RunError."""
+        """Start a process for `nodes`, which prove themselves by `credentials`. RunError: the machine is gone."""
         if self._forks is None or not self.is_there:
-            raise MachineError(f"machine {self.name} is gone: node {nodes[0]} can't be started there")
+            raise RunError(self.gone)
         command = Command(
             nodes=tuple(nodes),
             device=self.devices[nodes[0]],
@@ -104,8 +109,7 @@ class Machine:
         await self._forks.ended.wait()
         groups, self._processes = list(self._processes.values()), {}
         self._changed.set()
-        gone = f"machine {self.name} is gone"
-        return [(node, Exit(group.epoch, LOST, lost=gone)) for group in groups for node in group.nodes]
+        return [(node, Exit(group.epoch, LOST, lost=self.gone)) for group in groups for node in group.nodes]
 
     async def aclose(self, grace_s: float) -> None:
         """Give its processes the grace to end; then end the fork server, and what is left of them."""

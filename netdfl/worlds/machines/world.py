@@ -14,8 +14,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from netdfl.core.control import Life, Order
-from netdfl.core.errors import InputError, MachineError, NetdflError
+from netdfl.core.control import Exit, Life, Order
+from netdfl.core.errors import InputError, MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.host.luggage import pack
 from netdfl.host.plan import Plan
@@ -23,7 +23,7 @@ from netdfl.record.store import StoreWriter
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Figures, Found, News, Setting
-from netdfl.worlds.machines.machine import Engine, Machine
+from netdfl.worlds.machines.machine import LOST, Engine, Machine
 from netdfl.worlds.processes import ProcessesWorld
 
 T = TypeVar("T")
@@ -90,7 +90,11 @@ class MachinesWorld:
 
     async def _spawn(self, machine: Machine, groups: Sequence[Sequence[NodeId]], life: Life) -> None:
         for nodes in groups:
-            await machine.spawn(nodes, life, self._processes.certify(nodes, life))
+            try:
+                await machine.spawn(nodes, life, self._processes.certify(nodes, life))
+            except RunError:
+                for node in nodes:
+                    self._news.exited(node, Exit(life.epoch, LOST, lost=machine.gone))
 
     def begin(self, at_ns: int) -> int:
         """See `World`."""
