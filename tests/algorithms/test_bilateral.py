@@ -171,12 +171,15 @@ def pairs(folder: Path, **keys: Any) -> dict[str, Any]:
     return netdfl.run(netdfl.load(file), out=folder / "run", page=False).result
 
 
-@pytest.mark.parametrize("world", ["simulated", "processes"])
-def test_who_answers_is_judged_after_the_last_exchange(world: str, tmp_path: Path) -> None:
-    """Without compute time those that answer were through before the first request came."""
-    result = pairs(tmp_path, world={"kind": world})
+@pytest.mark.parametrize(("world", "rounds"), [("simulated", 300), ("processes", 900)])
+def test_who_answers_is_judged_after_the_last_exchange(world: str, rounds: int, tmp_path: Path) -> None:
+    """Without compute time those that answer were through before the first request came.
+
+    Real askers are out of step by some hundred rounds on a busy machine: they have more of them.
+    """
+    result = pairs(tmp_path, world={"kind": world}, rounds=rounds)
     assert result["error"] < 1e-14
-    assert result["consensus_distance"] < (1e-10 if world == "simulated" else 1e-3)  # a real asker may come seldom
+    assert result["consensus_distance"] < 1e-10
 
 
 def test_a_slow_asker_is_awaited_and_holds_up_nobody_else(tmp_path: Path) -> None:
