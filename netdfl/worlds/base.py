@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from netdfl.core.clock import Clock
 from netdfl.core.control import Exit, Life, Order, Report
+from netdfl.core.errors import NetdflError
 from netdfl.core.interrupts import SIGNALS, Patience
 from netdfl.core.loops import outside_loops
 from netdfl.core.types import NodeId
@@ -157,6 +158,32 @@ class Setting:
     note: Callable[[str], None]
     forkserver: ForkServer | None = None
     keep_log: Path | None = None
+
+
+class Beside:
+    """What a world does beside all else. An error in it is the world's."""
+
+    def __init__(self, broke: Callable[[Exception], None]) -> None:
+        """Tell `broke` of errors."""
+        self._broke = broke
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def do(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin `work`."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def cancel(self) -> None:
+        """Leave off."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._broke(error if isinstance(error, NetdflError) else RuntimeError(repr(error)))
 
 
 def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from netdfl.core.clock import RealClock
 from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Order, Report
-from netdfl.core.errors import NetdflError, RunError
+from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.host.devices import spread
 from netdfl.host.plan import Command, Plan
@@ -19,7 +19,7 @@ from netdfl.record.store import StoreWriter
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.transport.control import Attendee, ControlServer
 from netdfl.transport.credentials import SUPERVISOR, Credentials
-from netdfl.worlds.base import Figures, Found, News, Setting, run_in_real_time
+from netdfl.worlds.base import Beside, Figures, Found, News, Setting, run_in_real_time
 from netdfl.worlds.fork_client import Forked, ForkServer
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ProcessesWorld:
         self._attendees: dict[NodeId, Attendee] = {}
         self._processes: dict[int, _Group] = {}
         self._empty = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._beside = Beside(lambda error: self.news.broke(error))
         self.devices: list[str] = []
         self._closing = False
 
@@ -101,7 +101,7 @@ class ProcessesWorld:
         plan = self.plan = await self._make_plan()
         (self.directory.path / "snapshots").mkdir(exist_ok=True)
         loaded = await self.forks.plan(plan, self._on_exit)
-        self._do(self._watch())
+        self._beside.do(self._watch())
         gpus = loaded.gpus if self._gpus else 0
         self.devices = spread(self.scenario.device, gpus, self.scenario.num_nodes)
         await self._spawn([EVALUATOR], Life())
@@ -123,7 +123,7 @@ class ProcessesWorld:
         groups: dict[int, list[NodeId]] = {}
         for node in nodes:
             groups.setdefault(node // size, []).append(node)
-        self._do(self._spawn_all(list(groups.values()), life))
+        self._beside.do(self._spawn_all(list(groups.values()), life))
 
     def begin(self, at_ns: int) -> int:
         """See `World`."""
@@ -145,8 +145,7 @@ class ProcessesWorld:
                     await self._empty.wait()
         except TimeoutError:
             pass
-        for task in self._tasks:
-            task.cancel()
+        self._beside.cancel()
         self.forks.close()
         await self._control.aclose()
         return Figures(links={"layer": self.scenario.world.loss_layer})
@@ -195,14 +194,3 @@ class ProcessesWorld:
         if isinstance(report, Hello):
             self._attendees[node] = attendee
         self.news.report(node, report)
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self.news.broke(error if isinstance(error, NetdflError) else RuntimeError(repr(error)))

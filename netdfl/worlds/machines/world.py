@@ -22,7 +22,7 @@ from netdfl.host.plan import Plan
 from netdfl.record.store import StoreWriter
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
-from netdfl.worlds.base import Figures, Found, News, Setting
+from netdfl.worlds.base import Beside, Figures, Found, News, Setting
 from netdfl.worlds.machines.machine import LOST, Engine, Machine
 from netdfl.worlds.processes import ProcessesWorld
 
@@ -42,7 +42,7 @@ class MachinesWorld:
         self.clock = self._processes.clock
         self._engine = engine
         self._machines: list[Machine] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._beside = Beside(lambda error: self._news.broke(error))
 
     def recorder(self, store: StoreWriter) -> StoreWriter:
         """See `World`."""
@@ -66,7 +66,7 @@ class MachinesWorld:
 
     async def _settle(self, machine: Machine) -> None:
         await machine.settle(self._plan_for(machine), self._scenario.device, self._news.exited)
-        self._do(self._watch(machine))
+        self._beside.do(self._watch(machine))
 
     def _plan_for(self, machine: Machine) -> Plan:
         plan = self._processes.plan
@@ -86,7 +86,7 @@ class MachinesWorld:
         for machine in self._machines:
             here = [node for node in machine.nodes if node in nodes]
             size = self._options.nodes_per_process
-            self._do(self._spawn(machine, [here[i : i + size] for i in range(0, len(here), size)], life))
+            self._beside.do(self._spawn(machine, [here[i : i + size] for i in range(0, len(here), size)], life))
 
     async def _spawn(self, machine: Machine, groups: Sequence[Sequence[NodeId]], life: Life) -> None:
         for nodes in groups:
@@ -106,8 +106,7 @@ class MachinesWorld:
 
     async def aclose(self, grace_s: float) -> Figures:
         """See `World`."""
-        for task in self._tasks:
-            task.cancel()
+        self._beside.cancel()
         async with asyncio.TaskGroup() as ending:
             for machine in self._machines:
                 ending.create_task(machine.aclose(grace_s))
@@ -125,7 +124,7 @@ class MachinesWorld:
         for node, how in gone:
             self._news.exited(node, how)
         if self._options.rejoin and gone:
-            self._do(self._await(machine, [node for node, _ in gone]))
+            self._beside.do(self._await(machine, [node for node, _ in gone]))
 
     async def _await(self, machine: Machine, lost: Sequence[NodeId]) -> None:
         """Try the machine until it can be had again; then its nodes want a life."""
@@ -139,17 +138,6 @@ class MachinesWorld:
         self._setting.note(f"machine {machine.name} is back")
         for node in lost:
             self._news.came_back(node, keeps=False)
-
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._news.broke(error if isinstance(error, NetdflError) else RuntimeError(repr(error)))
 
 
 def shared_out(addresses: Mapping[str, str], num_nodes: int) -> list[Machine]:
