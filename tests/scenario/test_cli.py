@@ -57,7 +57,7 @@ def test_an_internal_error_is_one_line_and_exit_4(
         raise RuntimeError("no idea")
 
     monkeypatch.delenv("NETDFL_TRACEBACK", raising=False)
-    monkeypatch.setattr(cli, "load_scenario", broken)
+    monkeypatch.setattr("netdfl.cli.describing.load_scenario", broken)
     assert netdfl("validate", QUICKSTART, monkeypatch=monkeypatch) == 4
     assert "internal error: RuntimeError: no idea" in capsys.readouterr().err
 

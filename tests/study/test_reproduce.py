@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from netdfl.cli import app
+from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError
 from netdfl.record.judge import WELL
 from netdfl.scenario.load import load
@@ -299,7 +299,7 @@ def test_a_dataset_that_netdfl_does_not_know_is_named(tmp_path: Path) -> None:
 
 def test_the_command_passes_on_what_it_is_told(tmp_path: Path) -> None:
     wanted = ["reproduce", "FedSynSAM", "tiii", "--cells", "*/top-k 0.1", "--seeds", "4,7", "--rounds", "2"]
-    done = CliRunner().invoke(app, [*wanted, "--out", str(tmp_path)])
+    done = CliRunner().invoke(make_app(), [*wanted, "--out", str(tmp_path)])
     assert done.exit_code == 2
     assert "not measured: netdfl has no dataset CINIC-10" in done.stdout
     assert done.stdout.count("  CINIC-10/Dir(0.01)/") == 9

@@ -1,0 +1,35 @@
+"""The command `calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def calibrate(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the fitted table goes.")] = Path(
+        "tcp_table.json"
+    ),
+    times: Annotated[
+        Path | None,
+        typer.Option("--times", metavar="DIR", help="Keep the measured times there, and measure only what it lacks."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="A page that holds the comparison; replace it there.")
+    ] = None,
+    scale: Annotated[float, typer.Option("--scale", help="Multiplies the messages of each cell.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the fit's losses; the check's have the next one.")] = 1,
+) -> None:
+    """Time messages over real TCP in namespaces, fit the tcp link model to them, and check it on a repeat."""
+    from netdfl.packets.calibration.fit import compare, fit, markdown, put, write
+    from netdfl.packets.calibration.measure import measured
+
+    table = fit(measured(seed, scale, times / "fit.json" if times else None))
+    write(table, out)
+    comparison = markdown(compare(table, measured(seed + 1, scale, times / "repeat.json" if times else None)))
+    print(comparison)
+    if page is not None:
+        put(comparison, page)
+    print(f"the table is {out}")

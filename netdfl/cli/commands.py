@@ -1,0 +1,84 @@
+"""The table of commands, in the order in which `netdfl --help` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+import typer
+
+from netdfl.cli import calibration, datasets, describing, fleets, results, running, studies
+
+Commands = Mapping[str, Callable[..., None]]
+
+#: What `netdfl --help` shows under each heading: a command's name and its function.
+COMMANDS: Mapping[str, Commands] = {
+    "Scenarios": {
+        "validate": describing.validate,
+        "explain": describing.explain,
+        "list": describing.list_parts,
+    },
+    "Runs": {
+        "run": running.run,
+        "sweep": studies.sweep,
+        "reproduce": studies.reproduce,
+    },
+    "Results": {
+        "report": results.report,
+        "export": results.export,
+    },
+    "Fleets that nobody looks after, and machines": {
+        "node": fleets.node,
+        "credentials": fleets.credentials,
+        "collect": fleets.collect,
+        "testbed": fleets.make_testbed,
+        "sbatch": fleets.sbatch,
+    },
+    "Data and calibration": {
+        "calibrate": calibration.calibrate,
+    },
+}
+#: Commands of two words: the first, what it is for, the second and its function.
+GROUPS: Mapping[str, tuple[str, Commands]] = {
+    "data": ("Fetch datasets.", {"get": datasets.data_get}),
+}
+
+
+def make_app() -> typer.Typer:
+    """Return the command line."""
+    app = typer.Typer(
+        help="Run decentralized federated learning on real or simulated networks, described by one scenario file.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(common)
+    for panel, commands in COMMANDS.items():
+        _add(app, commands, panel)
+    for name, (about, commands) in GROUPS.items():
+        group = typer.Typer(help=about, no_args_is_help=True)
+        _add(group, commands)
+        app.add_typer(group, name=name, rich_help_panel="Data and calibration")
+    return app
+
+
+def _add(app: typer.Typer, commands: Commands, panel: str | None = None) -> None:
+    for name, function in commands.items():
+        app.command(name, rich_help_panel=panel)(function)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"netdfl {version('netdfl')}")
+        raise typer.Exit
+
+
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take what stands before a command."""

@@ -1,0 +1,93 @@
+"""The commands for fleets that nobody looks after, and for machines: `node`, `credentials`, `collect`, and others."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netdfl.cli.options import NewRun, Page, ScenarioFile, Sets, World, load_scenario
+from netdfl.cli.verdict import sum_up
+
+
+def node(
+    scenario: Annotated[Path, typer.Option("--scenario", metavar="FILE", help="The scenario, the same on each node.")],
+    id: Annotated[int, typer.Option("--id", help="Which node this is; a server is the last.")],
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen, like 0.0.0.0:5000.")],
+    peers: Annotated[Path, typer.Option("--peers", metavar="FILE", help="YAML or JSON: each node's id, host:port.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default fleet/NAME/ID.")] = None,
+    start_timeout: Annotated[
+        str | None, typer.Option("--start-timeout", help="How long the others may take; by default the scenario's.")
+    ] = None,
+    credentials: Annotated[
+        Path | None, typer.Option("--credentials", metavar="FILE", help="By which the others know this node.")
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls/--no-tls", help="Plain text only where nobody but the fleet reaches the ports.")
+    ] = True,
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: World = None,
+) -> None:
+    """Run one node of a fleet that has no supervisor; `netdfl collect` gathers what the nodes wrote."""
+    from netdfl.standalone.request import make_request
+    from netdfl.standalone.run import run_node
+
+    loaded = load_scenario(scenario, sets, on)
+    code = run_node(make_request(loaded, id, listen, peers, out, start_timeout, credentials, tls))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a local round that still computes in its thread is not waited for
+
+
+def credentials(
+    scenario: ScenarioFile,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to make, for its owner alone.")],
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: World = None,
+) -> None:
+    """Write a secret file for each node, to be carried to where `netdfl node` runs it; one set a run."""
+    from netdfl.standalone.credentials import write_credentials
+
+    for file in write_credentials(load_scenario(scenario, sets, on), out):
+        print(file)
+
+
+def collect(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Holds a folder of each node.")],
+    out: NewRun = None,
+    page: Page = True,
+) -> None:
+    """Gather what nodes without a supervisor wrote into one run, and judge it; the exit code is the verdict."""
+    from netdfl.report.live import open_view
+    from netdfl.standalone.collect import collect as collect_run
+    from netdfl.standalone.testbed import known_of
+
+    view = open_view()
+    raise typer.Exit(sum_up(view, collect_run(folder, out=out, page=page, note=view.note, **known_of(folder))))
+
+
+def make_testbed(
+    scenario: ScenarioFile,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to make.")],
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+) -> None:
+    """Write a folder that runs the scenario on any Docker host, by `docker-compose up` and without a supervisor."""
+    from netdfl.standalone.testbed import write_testbed
+
+    print(write_testbed(load_scenario(scenario, sets, "containers"), out) / "README.md")
+
+
+def sbatch(
+    scenario: ScenarioFile,
+    machines: Annotated[int, typer.Option(min=1, help="How many machines.")],
+    options: Annotated[list[str], typer.Option("--option", help="One more of sbatch's, like --time=2:00:00.")] = [],  # noqa: B006
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+) -> None:
+    """Print a script that runs a scenario on machines of Slurm: `netdfl sbatch SCENARIO --machines 4 | sbatch`."""
+    from netdfl.worlds.machines.sbatch import script
+
+    loaded = load_scenario(scenario, sets, "slurm")
+    print(script(scenario, loaded.name, machines, sets=sets, options=options), end="")

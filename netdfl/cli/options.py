@@ -1,0 +1,46 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+class Format(StrEnum):
+    """How a command prints what it found."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario file.")]
+Sets = Annotated[
+    list[str], typer.Option("--set", metavar="PATH=VALUE", help="Override a key, like --set algorithm.lr=0.05.")
+]
+World = Annotated[str | None, typer.Option("--on", metavar="WORLD", help="Short for --set world.kind=WORLD.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, like runs/quickstart/latest.")]
+OutputFormat = Annotated[Format, typer.Option("--format", help="How to print.")]
+NewRun = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run directory to make.")]
+Page = Annotated[bool, typer.Option("--page/--no-page", help="Write report.html at the end.")]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="How many runs at a time.")]
+
+
+def load_scenario(file: Path, sets: list[str], on: str | None) -> Any:
+    """Load a scenario for a command, and print what its overrides dropped. Raises ScenarioError."""
+    from netdfl.scenario.load import load
+
+    scenario = load(file, sets, on=on)
+    for notice in scenario.notices:
+        print(f"note: {notice}", file=sys.stderr)
+    return scenario
+
+
+def print_json(value: Any) -> None:
+    """Print `value` as JSON."""
+    import json
+
+    print(json.dumps(value, indent=1, default=str))

@@ -1,0 +1,90 @@
+"""The command `run`: a scenario is run, resumed, or run twice and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from netdfl.cli.options import NewRun, Page, Sets, World, load_scenario
+from netdfl.cli.verdict import sum_up
+from netdfl.core.errors import InputError
+
+
+def run(
+    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="The scenario file.")] = None,
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: World = None,
+    out: NewRun = None,
+    check_determinism: Annotated[
+        bool, typer.Option("--check-determinism", help="Simulate it twice, and name the first event that differs.")
+    ] = False,
+    page: Page = True,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume", metavar="RUN", help="Go on with a run that was killed; modules that its scenario names run."
+        ),
+    ] = None,
+) -> None:
+    """Run a scenario and judge it; the exit code is the verdict."""
+    if resume is not None:
+        raise typer.Exit(_resume(resume, page, scenario is None and not sets and on is None and out is None))
+    if scenario is None:
+        raise InputError("which scenario? name its file, or a run to --resume")
+    if check_determinism:
+        raise typer.Exit(_check_determinism(load_scenario(scenario, sets, on), out))
+    from netdfl.worlds.fork_client import ForkServer
+
+    forkserver = None if _may_be_simulated(scenario, sets, on) else ForkServer.open()
+    try:
+        loaded = load_scenario(scenario, sets, on)
+        from netdfl.report.live import open_view
+        from netdfl.running.run import run as run_scenario
+
+        view = open_view()
+        finished = run_scenario(loaded, out=out, page=page, view=view, forkserver=forkserver)
+    finally:
+        if forkserver is not None:
+            forkserver.close()
+    raise typer.Exit(sum_up(view, finished))
+
+
+def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
+    """Whether the simulated world is named anywhere, so that a fork server may be loaded in vain; a guess."""
+    try:
+        text = scenario.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    return on == "simulated" or (on is None and any("simulated" in each for each in (text, *sets)))
+
+
+def _resume(path: Path, page: bool, alone: bool) -> int:
+    """Go on with the run at `path`, as it was. Raises InputError where something would be changed."""
+    if not alone:
+        raise InputError("--resume goes on with a run as it was: give no scenario, --set, --on or --out with it")
+    from netdfl.report.live import open_view
+    from netdfl.running.run import resume
+
+    view = open_view()
+    return sum_up(view, resume(path, page=page, view=view))
+
+
+def _check_determinism(scenario: Any, out: Path | None) -> int:
+    """Print the hashes of two runs and where they part; 0: they are equal, 1: they are not."""
+    import shutil
+    import tempfile
+
+    from netdfl.running.determinism import check_determinism
+
+    path = out or Path(tempfile.mkdtemp(prefix="netdfl-determinism-"))
+    found = check_determinism(scenario, path)
+    print(f"first run   {found.hashes[0]}\nsecond run  {found.hashes[1]}")
+    if found.difference is not None:
+        print(f"they differ at {found.difference}; both logs are in {path}")
+        return 1
+    print("they are equal")
+    if out is None:
+        shutil.rmtree(path)
+    return 0
