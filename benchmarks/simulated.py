@@ -67,7 +67,7 @@ class World:
         self.clock = VirtualClock(self.loop)
         links = Links(LinksSpec({"default": rules} if rules else {}, {}, nodes), Streams(0))
         self.fabric = self.loop.source = Fabric(self.clock, 0, links)
-        silent: Recorder = SilentRecorder()
+        silent = SilentRecorder()
         self.recorder = LoggingRecorder(silent, EventLog(self.clock, 0)) if log else silent
 
     def run(self, main: Any) -> float:

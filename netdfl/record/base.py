@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from netdfl.core.types import Kind, Message, NodeId, Scalar
 
@@ -38,6 +38,12 @@ class Waited:
     ended: Ended
     last_src: NodeId | None
     missing: tuple[NodeId, ...]
+
+
+Head: TypeAlias = tuple[NodeId, NodeId, Kind, int, int, int, int]
+"""A message without its payload, which must not stay in memory for its row."""
+MessageRow: TypeAlias = tuple[Head, int, int, int | None, str]
+"""(head, nbytes, sent_ns, arrived_ns, fate)"""
 
 
 class Recorder(Protocol):

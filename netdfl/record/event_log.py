@@ -18,15 +18,11 @@ from xxhash import xxh3_64_intdigest, xxh3_128
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Message, NodeId, Payload, Scalar
-from netdfl.record.base import Recorder, Waited
+from netdfl.record.base import MessageRow, Recorder, Waited
 
 MOST_ENTRIES = 1000
-_message = "message {}->{} {} {}.{}.{}.{}".format
-_end = "{} {} {} {} {}".format
-_metric = "metric {} {} {}".format
-_MESSAGE_FIELDS = 7
-_Entry: TypeAlias = tuple[int, tuple[object, ...], tuple[object, ...]]
-"""(when, what it is about, the rest), not yet as text: most of that is made in one go."""
+_Entry: TypeAlias = "tuple[int, MessageRow, str] | tuple[int, str, str]"
+"""(when, a message's row, its digest) or (when, a metric, its value); a row becomes text with many others."""
 _at = itemgetter(0)
 
 
@@ -50,13 +46,15 @@ class EventLog:
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message's end."""
-        payload = message[7]
-        digest = payload.digest or content_digest(payload)
-        self._add((self._clock.now_ns(), message[:7], (nbytes, sent_ns, arrived_ns, fate, digest)))
+        self.row((message[:7], nbytes, sent_ns, arrived_ns, fate), message[7])
+
+    def row(self, row: MessageRow, payload: Payload) -> None:
+        """One message's end, as the store takes it, and what was in it."""
+        self._add((self._clock.now_ns(), row, payload.digest or content_digest(payload)))
 
     def metric(self, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number."""
-        self._add((self._clock.now_ns(), (node, round, name), (float(value).hex(),)))
+        self._add((self._clock.now_ns(), f"metric {node} {round} {name}", float(value).hex()))
 
     def _add(self, entry: _Entry) -> None:
         self._entries.append(entry)
@@ -83,14 +81,18 @@ class EventLog:
 def _lines(entries: Iterable[_Entry], seed: int) -> Iterator[str]:
     """The entries as text, those of an instant in the order of their keyed hashes."""
     for at_ns, same in groupby(entries, _at):
-        told = [
-            (_message(*about), _end(*rest)) if len(about) == _MESSAGE_FIELDS else (_metric(*about), rest[0])
-            for _, about, rest in same
-        ]
+        told = [(row, rest) if isinstance(row, str) else _told(row, rest) for _, row, rest in same]
         if len(told) > 1:
-            told.sort(key=lambda entry: (xxh3_64_intdigest(entry[0].encode(), seed), entry))
+            ordered = sorted([(xxh3_64_intdigest(about.encode(), seed), about, rest) for about, rest in told])
+            told = [entry[1:] for entry in ordered]
         for about, rest in told:
             yield f"{at_ns} {about} {rest}\n"
+
+
+def _told(row: MessageRow, digest: str) -> tuple[str, str]:
+    (src, dst, kind, epoch, round, step, attempt), nbytes, sent_ns, arrived_ns, fate = row
+    about = f"message {src}->{dst} {kind} {epoch}.{round}.{step}.{attempt}"
+    return about, f"{nbytes} {sent_ns} {arrived_ns} {fate} {digest}"
 
 
 def content_digest(payload: Payload) -> str:
@@ -104,17 +106,26 @@ def content_digest(payload: Payload) -> str:
     return payload.digest
 
 
+class RowRecorder(Recorder, Protocol):
+    """A `Recorder` that takes a message's row as it is."""
+
+    def row(self, row: MessageRow) -> None:
+        """One message and its fate, without the message."""
+        ...
+
+
 class LoggingRecorder:
     """A `Recorder` that writes to a store and to the event log."""
 
-    def __init__(self, store: Recorder, log: EventLog) -> None:
+    def __init__(self, store: RowRecorder, log: EventLog) -> None:
         """Tell both."""
         self._store, self._log = store, log
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message and its fate."""
-        self._store.message(message, nbytes, sent_ns, arrived_ns, fate)
-        self._log.message(message, nbytes, sent_ns, arrived_ns, fate)
+        row = (message[:7], nbytes, sent_ns, arrived_ns, fate)
+        self._store.row(row)
+        self._log.row(row, message[7])
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number of one round."""
