@@ -37,7 +37,6 @@ from netdfl.mixing.push_sum import PushSum
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node, NoHooks
 from netdfl.node.waits import Waits
-from netdfl.record.base import Recorder
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.testing.loopback import InlineWorker, SilentRecorder
 from netdfl.topology.catalog import TOPOLOGIES

@@ -119,6 +119,9 @@ class NodeLedger:
     @property
     def counts(self) -> MessageCounts:
         """What became of all that was sent; what is on its way counts as unfinished."""
+        if not self.classes:
+            sent, came = self.sent_count, self.arrived_count
+            return MessageCounts(sent, came, unfinished=sent - came)
         settled = {
             FateClass.DELIVERED: self.arrived_count - self.classes[FateClass.LATE] - self.classes[FateClass.DUPLICATE],
             **self.classes,

@@ -8,8 +8,8 @@ the hash does not depend on the order in which equal times were worked through.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from itertools import groupby, zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, repeat, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -52,6 +52,13 @@ class EventLog:
         """One message's end, as the store takes it, and what was in it."""
         self._add((self._clock.now_ns(), row, payload.digest or content_digest(payload)))
 
+    def rows(self, rows: Sequence[MessageRow], payloads: Sequence[Payload]) -> None:
+        """What `row` does of each, at one instant."""
+        now = self._clock.now_ns()
+        digests = [payload.digest or content_digest(payload) for payload in payloads]
+        self._entries += zip(repeat(now), rows, digests, strict=False)
+        self._write_past(now)
+
     def metric(self, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number."""
         self._add((self._clock.now_ns(), f"metric {node} {round} {name}", float(value).hex()))
@@ -59,7 +66,11 @@ class EventLog:
     def _add(self, entry: _Entry) -> None:
         self._entries.append(entry)
         if len(self._entries) >= self._most:
-            now = entry[0]
+            self._write_past(entry[0])
+
+    def _write_past(self, now: int) -> None:
+        """Write what is of instants before `now`, once it is much."""
+        if len(self._entries) >= self._most:
             over = bisect_left(self._entries, now, key=_at)
             self._digest(over)
             self._most = len(self._entries) + MOST_ENTRIES
@@ -113,6 +124,10 @@ class RowRecorder(Recorder, Protocol):
         """One message and its fate, without the message."""
         ...
 
+    def rows(self, rows: Sequence[MessageRow]) -> None:
+        """Many of them."""
+        ...
+
 
 class LoggingRecorder:
     """A `Recorder` that writes to a store and to the event log."""
@@ -126,6 +141,11 @@ class LoggingRecorder:
         row = (message[:7], nbytes, sent_ns, arrived_ns, fate)
         self._store.row(row)
         self._log.row(row, message[7])
+
+    def messages(self, rows: Sequence[MessageRow], payloads: Sequence[Payload]) -> None:
+        """The ends of messages at one instant, and what was in them."""
+        self._store.rows(rows)
+        self._log.rows(rows, payloads)
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number of one round."""

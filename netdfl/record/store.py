@@ -55,6 +55,12 @@ class _Table(Generic[Row]):
         if len(self._rows) >= FLUSH_ROWS:
             self.flush()
 
+    def extend(self, rows: Sequence[Row]) -> None:
+        for first in range(0, len(rows), FLUSH_ROWS):
+            self._rows += rows[first : first + FLUSH_ROWS]
+            if len(self._rows) >= FLUSH_ROWS:
+                self.flush()
+
     def flush(self) -> None:
         """Append what is buffered in one write. Rows that the disk refused stay buffered."""
         if not self._rows:
@@ -177,6 +183,10 @@ class StoreWriter:
     def row(self, row: MessageRow) -> None:
         """Take one message and its fate, without the message. Raises RunError where a due flush fails."""
         self._messages.add(row)
+
+    def rows(self, rows: Sequence[MessageRow]) -> None:
+        """Take many messages and their fates. Raises RunError where a due flush fails."""
+        self._messages.extend(rows)
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """Take one number; one that is not finite is stored as null. Raises RunError where a due flush fails."""

@@ -29,6 +29,9 @@ class SilentRecorder:
     def row(self, row: MessageRow) -> None:
         """Keep nothing."""
 
+    def rows(self, rows: Sequence[MessageRow]) -> None:
+        """Keep nothing."""
+
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """Keep nothing."""
 

@@ -34,6 +34,7 @@ from netdfl.training.service import Service
 from netdfl.transport.fabric import Fabric
 from netdfl.worlds.base import Figures, Found, Looker, News, Setting
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
+from netdfl.worlds.simulated.ledger import FleetBook
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
 from netdfl.worlds.simulated.resident import Resident, Surroundings
@@ -94,7 +95,8 @@ class SimulatedWorld:
         compute = compute_time(blueprint, self.directory)
         links = Links(blueprint.links, self.streams, blueprint.schedule, default_table() if packets else None)
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
-        self.fabric = Fabric(self.clock, self.streams.integer("ties"), links, changing=bool(scheduled))
+        book = FleetBook(self._recorder)
+        self.fabric = Fabric(self.clock, self.streams.integer("ties"), links, changing=bool(scheduled), book=book)
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
         self.service = Service(self.scenario.batching)
         around = Surroundings(
