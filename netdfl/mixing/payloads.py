@@ -58,7 +58,7 @@ def _read(message: Message, like: Tensor, name: str) -> Tensor:
 def is_finite(payload: Payload) -> bool:
     """Whether no number of the arrays is NaN or infinite: one pass over them, once a payload."""
     if payload.finite is None:
-        payload.finite = all(_all_finite(array) for array in payload.arrays.values() if "float" in array.dtype)
+        payload.finite = all([_all_finite(array) for array in payload.arrays.values() if "float" in array.dtype])
     return payload.finite
 
 

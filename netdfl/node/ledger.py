@@ -51,12 +51,12 @@ class EdgeCount:
     def remember(self, message: Message) -> None:
         """`message` was handed to the transport."""
         self.sent += 1
-        if message.kind in _OF_ROUNDS:
-            life = message.kind, message.epoch
-            slots = self.slots.get(life)
+        _, _, kind, epoch, round, step, _, _ = message
+        if kind in _OF_ROUNDS:
+            slots = self.slots.get((kind, epoch))
             if slots is None:
-                slots = self.slots[life] = Slots()
-            slots.add((message.round, message.step))
+                slots = self.slots[kind, epoch] = Slots()
+            slots.add((round, step))
 
     @property
     def in_flight(self) -> int:

@@ -16,7 +16,8 @@ class SimulatedLedger(NodeLedger):
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the fabric."""
-        edge = self.edges.get(message[1]) if message[2] is Kind.DATA else None
+        _, dst, kind, _, _, _, _, _ = message
+        edge = self.edges.get(dst) if kind is Kind.DATA else None
         (edge or self._edge(message)).remember(message)
         self.bytes_sent += nbytes
         self.sent_count += 1
