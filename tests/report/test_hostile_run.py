@@ -16,9 +16,9 @@ import pytest
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.record import Run, RunDirectory, StoreWriter, export, open_run
+from netdfl.report.data.sections import stalls
 from netdfl.report.data.stalled import stalls as stalls_data
 from netdfl.report.html import render, write_report
-from netdfl.report.sections import stalls
 
 
 @pytest.fixture(scope="session")

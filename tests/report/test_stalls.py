@@ -14,9 +14,9 @@ from netdfl.diagnosis.keep import MOST_KEPT, keep_stall, kept_stalls
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow
 from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.record.store import StoreWriter
+from netdfl.report.data.sections import stalls
 from netdfl.report.data.stalled import MOST_NODES
 from netdfl.report.data.stalled import stalls as stalls_data
-from netdfl.report.sections import stalls
 
 MS = 10**6
 
