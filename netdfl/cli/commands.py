@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from netdfl.cli import calibration, datasets, describing, fleets, results, running, studies
+from netdfl.cli import calibration, datasets, describing, exploring, fleets, results, running, studies
 
 Commands = Mapping[str, Callable[..., None]]
 
@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, Commands] = {
         "run": running.run,
         "sweep": studies.sweep,
         "reproduce": studies.reproduce,
+        "explore": exploring.explore,
     },
     "Results": {
         "report": results.report,

@@ -62,9 +62,11 @@ class Kept(TypedDict):
 _KEPT: TypeAdapter[Kept] = TypeAdapter(Kept)
 
 
-def keep_stall(run: Path, finding: Finding, snapshot: Snapshot) -> Path | None:
+def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path | None:
     """Write one finding with what proves it; None where the folder is full. Raises RunError on a full disk."""
-    folder = run / FOLDER
+    if not run.kept:
+        return None
+    folder = run.path / FOLDER
     try:
         folder.mkdir(exist_ok=True)
     except OSError as exc:

@@ -121,7 +121,7 @@ class Blueprint:
     @property
     def emulates_messages(self) -> bool:
         """Whether links act on messages above the real transport: there are rules, and packets don't bear them."""
-        scripted = any(event.acts_on_links for event in self.schedule)
+        scripted = any(event.acts_on_links or event.names_messages for event in self.schedule)
         layer = self.scenario.world.loss_layer
         return layer == "message" and (bool(self.scenario.links) or scripted)
 

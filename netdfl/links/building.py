@@ -6,17 +6,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from netdfl.core.rng import Streams
-from netdfl.core.types import Edge
+from netdfl.core.types import Edge, Kind
 from netdfl.links.rules.base import LinkEvent, Stage
 from netdfl.links.rules.disorder import Corrupt, Corruption, Duplicate, Duplication, Reorder, Reordering
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Bernoulli, Loss
 from netdfl.links.rules.mahimahi import rate_stage
+from netdfl.links.rules.named import Named, NamedDelay, NamedLoss
 from netdfl.links.rules.rate import Rate, Shape
 from netdfl.links.rules.rounds import ByRound
 from netdfl.links.rules.state import LinkState
 from netdfl.links.rules.tcp import Tcp, TcpTable
 from netdfl.links.schedule.active_changes import UNSAID, Effective, Piece
+from netdfl.links.schedule.events import CompiledEvent
 
 _NO_RULE: Mapping[str, object] = {
     "loss": None,
@@ -90,6 +92,31 @@ class Maker:
 
     def _delay(self, now: Effective) -> tuple[object, float]:
         return (None if now.value is UNSAID else self.value("latency", now.value), now.scale)
+
+
+def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[Stage]:
+    """A link's stages between those that lose and keep back what `events` name."""
+    ordered = sorted(events, key=lambda event: event.order)
+    lost, late = ([_named(event) for event in ordered if event.action == action] for action in ("drop", "delay"))
+    if lost:
+        yield NamedLoss(lost)
+    yield from own
+    if late:
+        yield NamedDelay(late)
+
+
+def _named(event: CompiledEvent) -> Named:
+    said = event.parameters
+    return Named(
+        at_ns=event.at_ns,
+        until_ns=said.get("until_ns"),
+        at_round=event.at_round,
+        until_round=event.until_round,
+        kind=Kind(said["kind"]) if "kind" in said else None,
+        step=said.get("step"),
+        attempt=said.get("attempt"),
+        by_ns=said.get("by"),
+    )
 
 
 def _rate(value: Any, pieces: Sequence[Piece]) -> Stage:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.building import Maker
+from netdfl.links.building import Maker, around
 from netdfl.links.path import INSTANT_CHANGES, Path, fuse
 from netdfl.links.rules.base import LinkRule, StageOutcome
 from netdfl.links.rules.disorder import Checksum, Corrupt
@@ -58,6 +58,7 @@ class Links:
     __slots__ = (
         "_by_round",
         "_changing",
+        "_named",
         "_node_changes",
         "_overlays",
         "_paths",
@@ -86,6 +87,7 @@ class Links:
         self._shared: dict[tuple[NodeId, str], _Shared | None] = {}
         self._by_round: ByTarget[CompiledEvent] = ByTarget()
         self._changing: ByTarget[frozenset[str]] = ByTarget()
+        self._named: ByTarget[CompiledEvent] = ByTarget()
         self._node_changes: set[tuple[NodeId, str]] = set()
         self._learn(events)
 
@@ -93,6 +95,8 @@ class Links:
         seen = set()
         for event in events:
             keys = frozenset(event.parameters)
+            if event.names_messages:
+                self._named.add(event.blocks, event)
             if event.action != "set":
                 continue
             if event.nodes:
@@ -169,6 +173,7 @@ class Links:
         used |= {key for key, now in base.items() if now.value not in (None, "up")}
         maker = Maker(self._streams, edge)
         own = list(maker.stages(base, used, pieces) if self._tcp is None else maker.tcp(base, used, self._tcp))
+        own = list(around(own, list(self._named.of(edge))))
         last = [Checksum(stage) for stage in own if isinstance(stage, Corrupt)]
         rules = fuse(own) if changing <= INSTANT_CHANGES and self._tcp is None else tuple(own)
         path = Path(edge, rules, self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink"), last)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from netdfl.core.types import Kind, Message, NodeId, Scalar
 
@@ -40,12 +40,6 @@ class Waited:
     missing: tuple[NodeId, ...]
 
 
-Head: TypeAlias = tuple[NodeId, NodeId, Kind, int, int, int, int]
-"""A message without its payload, which must not stay in memory for its row."""
-MessageRow: TypeAlias = tuple[Head, int, int, int | None, str]
-"""(head, nbytes, sent_ns, arrived_ns, fate)"""
-
-
 class Recorder(Protocol):
     """Takes rows. Synchronous, buffered, cheap: a call costs about a microsecond and never blocks.
 
@@ -70,4 +64,12 @@ class Recorder(Protocol):
 
     def flush(self) -> None:
         """Make everything taken so far durable and readable by others, in whole rows."""
+        ...
+
+
+class Store(Recorder, Protocol):
+    """A recorder that keeps what it takes."""
+
+    def close(self) -> None:
+        """Nothing more will come. Raises RunError where what came can't be kept."""
         ...

@@ -21,9 +21,7 @@ from netdfl.record.scheduled import ScheduledChange, put_scheduled, put_script, 
 from netdfl.record.store import STORE
 
 if TYPE_CHECKING:
-    import numpy as np
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
-    from numpy.typing import NDArray
 
 CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
@@ -36,11 +34,12 @@ Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 class RunDirectory:
     """Where one run writes. Every file but the store appears whole or not at all.
 
-    `page` says that the run ends with a report.
+    `page` says that the run ends with a report; a run that is not `kept` writes nothing at all.
     """
 
     path: Path
     page: bool = True
+    kept: bool = True
 
     @classmethod
     def create(cls, root: Path | str, scenario_name: str, seed: int, out: Path | str | None = None) -> Self:
@@ -78,6 +77,8 @@ class RunDirectory:
     def write(self, name: str, text: str) -> Path:
         """Write `name` (`scenario.yaml`, say) atomically. Raises RunError where the disk refuses it."""
         target = self.path / name
+        if not self.kept:
+            return target
         try:
             write_whole(target, text.encode())
         except OSError as exc:
@@ -173,16 +174,6 @@ class Run:
                 self._lay_out(self._connection)
             rows: list[tuple[object, ...]] = self._connection.execute(sql, parameters or None).fetchall()
         return rows
-
-    def columns(self, sql: str, parameters: Parameters = ()) -> dict[str, NDArray[np.float64]]:
-        """Return the columns of a query as arrays of floats, NaN for null. Raises InputError as `rows` does."""
-        import numpy as np
-
-        with self._reading():
-            if not self._held:
-                self._lay_out(self._connection)
-            found = self._connection.execute(sql, parameters or None).fetchnumpy()
-        return {name: np.ma.filled(np.ma.asarray(column, dtype=float), np.nan) for name, column in found.items()}
 
     @contextmanager
     def held(self) -> Iterator[None]:

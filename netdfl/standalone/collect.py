@@ -251,7 +251,7 @@ def _find_stalls(
     stalled, snapshot = find_stalls(accounts, blueprint.node_ids, outages, detector, allows)
     for finding in stalled:
         note(("suspected: " if finding.suspected else "") + finding.text)
-        keep_stall(directory.path, finding, snapshot)
+        keep_stall(directory, finding, snapshot)
     return stalled, is_over(stalled, snapshot, stopped)
 
 

@@ -12,6 +12,11 @@ from netdfl.scenario.loading.resolved import to_plain
 from netdfl.scenario.model.schema import Scenario
 
 
+def nothing(setting: str) -> bool:
+    """No setting is advised: nobody reads it."""
+    return False
+
+
 def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
     """Which settings `scenario` could be given that it does not have; each is tried once, when it is asked for.
 

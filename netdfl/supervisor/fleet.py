@@ -11,9 +11,9 @@ from netdfl.core.control import Gone, Hello, Progress
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
 from netdfl.links.schedule.events import CompiledEvent
+from netdfl.record.base import Store
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import ENDED, FleetStatus, Phase
-from netdfl.record.store import StoreWriter
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.base import World
@@ -30,7 +30,7 @@ class Fleet:
     directory: RunDirectory
     world: World
     status: FleetStatus
-    store: StoreWriter
+    store: Store
     note: Callable[[str], None]
     start_ns: int | None = None
     error: Exception | None = None

@@ -25,7 +25,7 @@ from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace, Watch, Window
 from netdfl.record.status import Phase
 from netdfl.scenario.build import build_links
-from netdfl.supervisor.advice import settings_of
+from netdfl.supervisor.advice import nothing, settings_of
 from netdfl.supervisor.fleet import Fleet
 from netdfl.supervisor.restarts import Restarts
 from netdfl.worlds.base import VirtualWorld
@@ -41,7 +41,7 @@ class StallWatch:
         self.pace = Pace(fleet.nodes)
         self.watch = Watch()
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
-        self.allows = settings_of(fleet.scenario)
+        self.allows = settings_of(fleet.scenario) if fleet.directory.kept else nothing
         self.window = Window()
         self.over = False
         self.unfinished: list[str] = []
@@ -111,7 +111,7 @@ class StallWatch:
         for finding in self.watch.take(found):
             self._record("stall", finding, snapshot, suspected=finding.suspected)
             self.fleet.note(("suspected: " if finding.suspected else "") + finding.text)
-            keep_stall(self.fleet.directory.path, finding, self._shown(finding, snapshot))
+            keep_stall(self.fleet.directory, finding, self._shown(finding, snapshot))
 
     def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
         """The snapshot as it is kept for `finding`."""

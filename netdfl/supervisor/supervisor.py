@@ -39,6 +39,7 @@ from netdfl.core.control import (
 )
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.types import NodeId
+from netdfl.record.base import Store
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
@@ -88,9 +89,13 @@ class Supervisor:
         note: Callable[[str], None],
         show: Callable[[FleetStatus], None],
         resumption: Resumption | None = None,
+        store: Store | None = None,
     ) -> None:
-        """Run `scenario` in `world`, into `directory`; keep `status` up to date and `show` it, tell news to `note`."""
-        store = StoreWriter(directory.path, "fleet")
+        """Run `scenario` in `world`, into `directory`; keep `status` up to date and `show` it, tell news to `note`.
+
+        What is recorded goes into `store`, by default that of `directory`.
+        """
+        store = StoreWriter(directory.path, "fleet") if store is None else store
         self.fleet = fleet = Fleet(
             scenario=scenario, directory=directory, world=world, status=status, store=store, note=note
         )

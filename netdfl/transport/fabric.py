@@ -27,7 +27,7 @@ from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, StageOutc
 from netdfl.links.rules.bit_flips import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
-from netdfl.transport.edge_queues import Book, Due, EdgeQueue, End, FabricLinks, Parcel, PerfectLinks, stages_at_once
+from netdfl.transport.edge_queues import EdgeQueue, End, FabricLinks, Parcel, PerfectLinks, stages_at_once
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -37,29 +37,25 @@ _MASK = (1 << 64) - 1
 _COPY = 0x9E3779B97F4A7C15
 
 
+_Due = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]
+"""(tie, *parcel, departure from a stage, its place)"""
+
+
 class Fabric:
     """All messages under way. Serve it: call `run(next_ns())` whenever time gets there."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        seed: int,
-        links: FabricLinks | None = None,
-        *,
-        changing: bool = False,
-        book: Book | None = None,
-    ) -> None:
+    def __init__(self, clock: Clock, seed: int, links: FabricLinks | None = None, *, changing: bool = False) -> None:
         """Carry messages over `links`; `seed` keys the order within an instant.
 
         `changing` says that the schedule changes links while the fleet runs, so that single stages
-        must be able to take back what they let go. `book` keeps all ledgers of the fleet, where it is there.
+        must be able to take back what they let go.
         """
-        self._clock, self._seed, self._book = clock, seed, book
+        self._clock, self._seed = clock, seed
         self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
         self._ends: dict[NodeId, End] = {}
         self._times: list[int] = []
-        self._due: dict[int, list[Due]] = {}
+        self._due: dict[int, list[_Due]] = {}
         self._in_stages: dict[Transit, EdgeQueue] = {}
         self._running = False
 
@@ -221,7 +217,7 @@ class Fabric:
                 self._come(entry, now_ns)
         self._running = False
 
-    def _come(self, entry: Due, now_ns: int) -> None:
+    def _come(self, entry: _Due, now_ns: int) -> None:
         _, queue, message, nbytes, sent_ns, departure, place = entry
         if departure is None:
             if sent_ns == now_ns:
@@ -231,10 +227,9 @@ class Fabric:
             departure.unit.pending = None
             self._go(queue, place + 1, departure.unit, now_ns)
 
-    def _arrive_together(self, entries: Sequence[Due], now_ns: int) -> None:
+    def _arrive_together(self, entries: Sequence[_Due], now_ns: int) -> None:
         """Hand each node what comes for it now; order counts between the messages of one node alone."""
-        of_target: dict[End, list[Due]] = {}
-        delivered: list[Due] = []
+        of_target: dict[End, list[_Due]] = {}
         for entry in entries:
             target = entry[1].target
             if target in of_target:
@@ -248,9 +243,6 @@ class Fabric:
                     self._come(entry, now_ns)
                 continue
             fates = sink.deliver_all([entry[2] for entry in group])
-            if self._book is not None and fates.count(Fate.DELIVERED) == len(group):
-                delivered += group
-                continue
             for (_, queue, message, nbytes, sent_ns, _, _), fate in zip(group, fates, strict=True):
                 if sent_ns == now_ns:
                     queue.fewer()
@@ -258,11 +250,6 @@ class Fabric:
                     self._stay(queue, message, nbytes, sent_ns)
                 else:
                     queue.settled(message, nbytes, sent_ns, now_ns, fate)
-        if delivered and self._book is not None:
-            for entry in delivered:
-                if entry[4] == now_ns:
-                    entry[1].fewer()
-            self._book.delivered(delivered, now_ns)
 
     def change(self, event: CompiledEvent) -> None:
         """Make a scheduled change of links or nodes' rates now."""
@@ -270,8 +257,8 @@ class Fabric:
         for path, place, outcome in self._links.apply(event, now):
             self._take(self._ends[path.edge[0]].queues[path.edge[1]], place, outcome, now)
 
-    def _new_instant(self, at_ns: int) -> list[Due]:
-        entries: list[Due] = []
+    def _new_instant(self, at_ns: int) -> list[_Due]:
+        entries: list[_Due] = []
         self._due[at_ns] = entries
         heappush(self._times, at_ns)
         return entries
@@ -365,18 +352,18 @@ class Fabric:
 _departure = itemgetter(5)
 
 
-def _in_order(entries: list[Due]) -> list[Due]:
+def _in_order(entries: list[_Due]) -> list[_Due]:
     """Edges by their ties; the entries of one edge keep the order in which they came, as links promise."""
     ordered = sorted(entries, key=itemgetter(0))
     if len(set(map(itemgetter(1), entries))) == len(entries):
         return ordered
-    of_queue: dict[EdgeQueue, deque[Due]] = {}
+    of_queue: dict[EdgeQueue, deque[_Due]] = {}
     for entry in entries:
         of_queue.setdefault(entry[1], deque()).append(entry)
     return [of_queue[entry[1]].popleft() for entry in ordered]
 
 
-def _void(entry: Due) -> bool:
+def _void(entry: _Due) -> bool:
     departure = entry[5]
     return departure is not None and departure.unit.pending is not departure
 

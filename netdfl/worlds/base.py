@@ -19,15 +19,15 @@ from netdfl.core.errors import NetdflError
 from netdfl.core.interrupts import SIGNALS, Patience
 from netdfl.core.loops import outside_loops
 from netdfl.core.types import NodeId
-from netdfl.record.base import Recorder
+from netdfl.record.base import Recorder, Store
 from netdfl.record.run import RunDirectory
-from netdfl.record.store import StoreWriter
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.fork_client import ForkServer
 
 if TYPE_CHECKING:
     from netdfl.diagnosis.account import Account
     from netdfl.diagnosis.outgoing import SentKey
+    from netdfl.host.blueprint import Blueprint
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class World(Protocol):
         """The fleet's time."""
         ...
 
-    def recorder(self, store: StoreWriter) -> Recorder:
+    def recorder(self, store: Store) -> Recorder:
         """Through what the fleet's figures go into `store`: by itself, or past an event log."""
         ...
 
@@ -151,13 +151,17 @@ class VirtualWorld(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a world is made from. `forkserver` was opened earlier; `keep_log` gets the lines of an event log."""
+    """What a world is made from. `forkserver` was opened earlier; `keep_log` gets the lines of an event log.
+
+    `blueprint` is that of a scenario that differs in events, rounds by the clock and luck alone: it saves making one.
+    """
 
     scenario: Scenario
     directory: RunDirectory
     note: Callable[[str], None]
     forkserver: ForkServer | None = None
     keep_log: Path | None = None
+    blueprint: Blueprint | None = None
 
 
 class Beside:

@@ -15,7 +15,7 @@ from netdfl.core.control import Life, Order
 from netdfl.core.types import NodeId
 from netdfl.packets.network import PacketNetwork
 from netdfl.packets.watched import Watched
-from netdfl.record.store import StoreWriter
+from netdfl.record.base import Store
 from netdfl.scenario.model.world import NamespacesOptions
 from netdfl.worlds.base import Figures, Found, News, Setting
 from netdfl.worlds.processes import Place, ProcessesWorld
@@ -39,7 +39,7 @@ class NamespacesWorld:
         assert isinstance(scenario.world, NamespacesOptions)
         self._packets = Watched(network, scenario, scenario.world.tcp, setting.directory)
 
-    def recorder(self, store: StoreWriter) -> StoreWriter:
+    def recorder(self, store: Store) -> Store:
         """See `World`."""
         return store
 

@@ -15,7 +15,7 @@ from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.host.devices import spread
 from netdfl.host.plan import Command, Plan
-from netdfl.record.store import StoreWriter
+from netdfl.record.base import Store
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.transport.control import Attendee, ControlServer
 from netdfl.transport.credentials import SUPERVISOR, Credentials
@@ -84,7 +84,7 @@ class ProcessesWorld:
         self.devices: list[str] = []
         self._closing = False
 
-    def recorder(self, store: StoreWriter) -> StoreWriter:
+    def recorder(self, store: Store) -> Store:
         """See `World`."""
         return store
 

@@ -70,7 +70,7 @@ def _keep_a_stall(directory: RunDirectory) -> Finding:
     nodes = {0: NodeNow(node=0, state=State.RUNNING), 1: NodeNow(node=1, state=State.WAITING, round=3, wait=wait)}
     snapshot = Snapshot(at_ns=2 * SECOND, nodes=nodes)
     (found,) = find_stuck(snapshot)
-    keep_stall(directory.path, found, snapshot)
+    keep_stall(directory, found, snapshot)
     return replace(found, over=True)
 
 

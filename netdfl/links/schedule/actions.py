@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from netdfl.core.tables import by_name
 from netdfl.links.schedule.link_actions import flap, heal, link, node, partition, random
+from netdfl.links.schedule.message_actions import delay, drop
 from netdfl.links.schedule.node_actions import churn, crash, pause, restart, resume, slow_down
 from netdfl.links.schedule.plans import contact_plan, trace
 
 ACTIONS = by_name(
     *(link, node, partition, heal, flap, random, contact_plan, trace),
+    *(drop, delay),
     *(crash, restart, pause, resume, slow_down, churn),
 )

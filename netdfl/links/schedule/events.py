@@ -20,6 +20,8 @@ class CompiledEvent:
 
     Actions on links, by `blocks`: `set` makes the changes in `parameters`, `unset` ends those that the
     same `cause` set on the same links. A change is a value as a scenario writes it, or `{scale: 2}`.
+    Actions on messages, by `blocks`: `drop` and `delay` (`by`, in ns) those that `kind`, `step` and `attempt` name,
+    by time up to `until_ns`.
     Actions on nodes, by `nodes`: `crash` (`state`: kept or lost), `restart`, `pause`, `resume`,
     `slow_down` (`factor` on its computing time, 1 ends it), and `set`/`unset` of `uplink`, `downlink`.
 
@@ -53,6 +55,11 @@ class CompiledEvent:
     def acts_on_links(self) -> bool:
         """Whether it changes links; else it acts on nodes."""
         return self.action in ("set", "unset")
+
+    @property
+    def names_messages(self) -> bool:
+        """Whether it is about messages by name."""
+        return self.action in ("drop", "delay")
 
     def holds_in(self, round: int) -> bool:
         """Whether an event by rounds acts on the messages of `round`."""

@@ -80,6 +80,9 @@ def packets_can(scenario: Scenario) -> Iterator[Finding]:
     except ScheduleError:
         return
     wrong: dict[int, str] = {}
+    for event in events:
+        if event.names_messages:
+            wrong.setdefault(event.source, f"a packet has no name: {event.action} is about messages")
     for event in (event for event in events if event.action == "set"):
         if event.at_round is not None:
             wrong.setdefault(event.source, "a packet belongs to no round: at_round can't act on links")

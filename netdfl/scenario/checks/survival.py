@@ -106,6 +106,8 @@ def what_loses(scenario: Scenario) -> str:
             if _loses(key, value):
                 return f"{key} of {selector}"
     for event in compile_schedule(scenario):
+        if event.action == "drop":
+            return f"drop by events[{event.source}]"
         for key, value in event.parameters.items() if event.action == "set" else ():
             if _loses(key, value):
                 return f"{key} by events[{event.source}]"

@@ -18,6 +18,7 @@ from netdfl.scenario.model.algorithm import ALGORITHMS, AlgorithmPart
 from netdfl.scenario.model.choices import refused
 from netdfl.scenario.model.delivery import DELIVERY, Delivery
 from netdfl.scenario.model.events import EVENT
+from netdfl.scenario.model.explore import Explore
 from netdfl.scenario.model.fields import Share, Strict, make_model
 from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
@@ -178,6 +179,9 @@ class Scenario(Strict):
     evaluation: Evaluation = Field({}, validate_default=True, description="When models are tested.")
     report: Report = Field({}, validate_default=True, description="What the report adds.")
     expect: Expect = Field({}, validate_default=True, description="What must hold for the run to pass.")
+    explore: Explore = Field(
+        {}, validate_default=True, description="What `netdfl explore` varies, and what it looks for."
+    )
     transport: Annotated[GrpcOptions, Record()] = Field(
         {},
         validate_default=True,

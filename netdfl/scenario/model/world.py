@@ -112,6 +112,9 @@ class SimulatedOptions(WorldOptions):
         {"kind": "constant"}, validate_default=True, description="What a local round takes in virtual time."
     )
     stragglers: Stragglers | None = Field(None, description="Nodes that compute slower than the others.")
+    luck: int | None = Field(
+        None, ge=0, description="The seed of luck on links alone, where another one is wanted than all else has."
+    )
 
 
 class NamespacesOptions(PacketOptions, LocalOptions):
@@ -129,7 +132,6 @@ class ContainersOptions(PacketOptions):
 
     kind: Literal["containers"] = "containers"
     image: str = Field("", description="The image of a node; empty: it is built where there is none yet.")
-    tls: bool = Field(False, description="Mutual TLS between nodes, and with the supervisor: a certificate a life.")
     cpus: float | None = Field(
         None, gt=0, description="How many cores a container may use; by default as many as it can."
     )

@@ -28,7 +28,7 @@ class Fleet:
 
     `shared` is the folder that they see as `/netdfl`; `mounts` are others, read-only, at the same path inside.
     `owner` (`uid:gid`) is whom they run as, and `socket` where the forwarder of packets takes their devices.
-    `labels` are on everything that is made, and `hidden` is what no container sees of the shared folder.
+    `labels` are on everything that is made.
     """
 
     scenario: Scenario
@@ -39,7 +39,6 @@ class Fleet:
     mounts: Sequence[Path] = ()
     socket: str = f"{HOME}/{SOCKET}"
     environment: Mapping[str, str] = field(default_factory=dict)
-    hidden: Sequence[str] = ()
 
     @property
     def world(self) -> Any:
@@ -72,8 +71,7 @@ class Fleet:
 
     def service(self, command: Sequence[str]) -> dict[str, Any]:
         """A service that runs `command` with no privilege and no network."""
-        hidden = {"tmpfs": [f"{HOME}/{name}" for name in self.hidden]} if self.hidden else {}
-        return hidden | {
+        return {
             "image": self.image,
             "init": True,
             "user": self.owner,
@@ -137,8 +135,8 @@ def engine_of(scenario: Scenario) -> str:
     return "tun" if acts_on_packets(scenario) else "bridge"
 
 
-def to_text(services: Mapping[str, Any], more: Mapping[str, Any]) -> str:
-    """The compose file; `more` is what it has beside services, like networks."""
+def to_text(services: Mapping[str, Any], networks: Mapping[str, Any]) -> str:
+    """The compose file."""
     from io import StringIO
 
     from ruamel.yaml import YAML
@@ -147,5 +145,5 @@ def to_text(services: Mapping[str, Any], more: Mapping[str, Any]) -> str:
     yaml.default_flow_style = False
     yaml.representer.ignore_aliases = lambda data: True
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump({"services": dict(services), **more}, text)
+    yaml.dump({"services": dict(services), **networks}, text)
     return text.getvalue()

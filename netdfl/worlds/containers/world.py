@@ -24,15 +24,15 @@ from netdfl.core.types import NodeId
 from netdfl.host.luggage import named_files
 from netdfl.packets.network import PacketNetwork
 from netdfl.packets.watched import Watched
+from netdfl.record.base import Store
 from netdfl.record.run import CHECKPOINTS
-from netdfl.record.store import StoreWriter
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.world import ContainersOptions
 from netdfl.training.data.dataset import data_root
 from netdfl.worlds.base import Figures, Found, News, Setting
 from netdfl.worlds.containers.compose import SOCKET, Fleet, acts_on_packets, service_name, to_text
 from netdfl.worlds.containers.docker import Docker, call
-from netdfl.worlds.containers.engine import Containers, inside, owner, secret_place, take_back
+from netdfl.worlds.containers.engine import Containers, inside, owner, take_back
 from netdfl.worlds.containers.image import asks_gpus, image_for
 from netdfl.worlds.processes import ProcessesWorld
 
@@ -62,7 +62,7 @@ class ContainersWorld:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    def recorder(self, store: StoreWriter) -> StoreWriter:
+    def recorder(self, store: Store) -> Store:
         """See `World`."""
         return store
 
@@ -92,7 +92,6 @@ class ContainersWorld:
 
     async def _prepare(self) -> Docker:
         """Sweep what dead supervisors left, find the image, write the compose file. Raises MachineError."""
-        assert isinstance(self._scenario.world, ContainersOptions)
         docker = await Docker.find()
         await sweep(docker, self._setting.note)
         image = await image_for(self._scenario, self._setting.note)
@@ -107,8 +106,7 @@ class ContainersWorld:
         )
         command = ["python", "-m", "netdfl.worlds.containers.node"]
         nodes = range(self._scenario.num_nodes)
-        memory = {"tmpfs": [secret_place()]} if self._scenario.world.tls else {}
-        services = {service_name(node): fleet.node(node, [*command, str(node)]) | memory for node in nodes}
+        services = {service_name(node): fleet.node(node, [*command, str(node)]) for node in nodes}
         folder = self._home / "containers"
         folder.mkdir()
         (folder / "docker-compose.yaml").write_text(to_text(services, fleet.networks()), encoding="utf-8")
@@ -129,9 +127,8 @@ class ContainersWorld:
 
     async def _launch(self, node: NodeId, life: Life) -> None:
         assert self._containers is not None
-        proof = self._processes.certify([node], life)
         try:
-            await self._containers.begin(node, self._processes.devices[node], life, proof.get(node))
+            await self._containers.begin(node, self._processes.devices[node], life)
         except NetdflError as error:
             self._news.broke(error)
 

@@ -19,7 +19,7 @@ from netdfl.core.errors import InputError, MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.host.luggage import pack
 from netdfl.host.plan import Plan
-from netdfl.record.store import StoreWriter
+from netdfl.record.base import Store
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
@@ -44,7 +44,7 @@ class MachinesWorld:
         self._machines: list[Machine] = []
         self._beside = Beside(lambda error: self._news.broke(error))
 
-    def recorder(self, store: StoreWriter) -> StoreWriter:
+    def recorder(self, store: Store) -> Store:
         """See `World`."""
         return store
 

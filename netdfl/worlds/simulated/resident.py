@@ -16,9 +16,9 @@ from netdfl.host.kept import InMemory
 from netdfl.host.models import InOneProcess, Snapshot
 from netdfl.host.node import NodeHost, Parts, most_kept
 from netdfl.links.schedule.returns import keeps_state
+from netdfl.record.base import Store
 from netdfl.record.event_log import LoggingRecorder
 from netdfl.record.run import CHECKPOINTS, RunDirectory
-from netdfl.record.store import StoreWriter
 from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
 from netdfl.worlds.base import News
@@ -40,7 +40,7 @@ class Surroundings:
     training: Training
     compute: ComputeTime
     recorder: LoggingRecorder
-    store: StoreWriter
+    store: Store
     models: dict[tuple[int, NodeId], Snapshot]
     news: News
 

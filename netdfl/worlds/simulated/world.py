@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -28,13 +29,13 @@ from netdfl.host.models import Snapshot
 from netdfl.links.channel import Links
 from netdfl.links.rules.tcp import default_table
 from netdfl.node.ledger import MessageKey
+from netdfl.record.base import Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
-from netdfl.record.store import StoreWriter
+from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.training.service import Service
 from netdfl.transport.fabric import Fabric
 from netdfl.worlds.base import Figures, Found, Looker, News, Setting
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
-from netdfl.worlds.simulated.ledger import FleetBook
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
 from netdfl.worlds.simulated.resident import Resident, Surroundings
@@ -53,14 +54,16 @@ class SimulatedWorld:
             setting.forkserver.close()
         spread(scenario.device, torch.cuda.device_count(), 1)
         self.scenario, self.directory, self._keep_log = scenario, setting.directory, setting.keep_log
+        self._shared = setting.blueprint
         self.streams = Streams(scenario.seed)
+        self._luck = scenario.world.luck if isinstance(scenario.world, SimulatedOptions) else None
         self.loop = VirtualLoop(self.streams.integer("ties"))
         self.clock = VirtualClock(self.loop)
         self.residents: dict[NodeId, Resident] = {}
         self._models: dict[tuple[int, NodeId], Snapshot] = {}
         self._stack = ExitStack()
 
-    def recorder(self, store: StoreWriter) -> LoggingRecorder:
+    def recorder(self, store: Store) -> LoggingRecorder:
         """See `World`: every row goes past the event log."""
         lines = None
         if self._keep_log is not None:
@@ -89,14 +92,16 @@ class SimulatedWorld:
 
     async def open(self, news: News) -> Found:
         """See `World`: build what all nodes share."""
-        blueprint = self.blueprint = Blueprint.of(self.scenario)
+        shared = self._shared
+        blueprint = Blueprint.of(self.scenario) if shared is None else replace(shared, scenario=self.scenario)
+        self.blueprint = blueprint
         self.news = news
         packets = self.scenario.world.loss_layer == "packet"
         compute = compute_time(blueprint, self.directory)
-        links = Links(blueprint.links, self.streams, blueprint.schedule, default_table() if packets else None)
+        luck = self.streams if self._luck is None else Streams(self._luck)
+        links = Links(blueprint.links, luck, blueprint.schedule, default_table() if packets else None)
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
-        book = FleetBook(self._recorder)
-        self.fabric = Fabric(self.clock, self.streams.integer("ties"), links, changing=bool(scheduled), book=book)
+        self.fabric = Fabric(self.clock, self.streams.integer("ties"), links, changing=bool(scheduled))
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
         self.service = Service(self.scenario.batching)
         around = Surroundings(

@@ -1,0 +1,195 @@
+"""What can be taken away from a scenario, as plain values: events, nodes, links, times, and keys that say nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+from netdfl.core.types import Edge
+from netdfl.core.units import format_time, parse_time_ns
+
+Plain: TypeAlias = dict[str, Any]
+"""A scenario as plain values, in its normal form."""
+_ON_LINKS = ("link", "drop", "delay", "heal", "flap", "random")
+_ON_NODES = ("crash", "restart", "pause", "resume", "slow_down", "node", "churn")
+_TIMES = ("for", "by", "restart_after", "at")
+_LEAST_NS = 1_000_000
+
+
+def with_events(plain: Plain, events: Sequence[Mapping[str, Any]]) -> Plain:
+    """The same with these events."""
+    return {**plain, "events": [dict(event) for event in events]}
+
+
+# nodes and links
+
+
+def fewer_nodes(plain: Plain) -> Iterator[Plain]:
+    """The same with half the clients, or some fewer, or one."""
+    for many in dict.fromkeys((plain["nodes"] // 2, plain["nodes"] // 4, 2)):
+        smaller: Plain | None = plain
+        for _ in range(many):
+            smaller = None if smaller is None else without_node(smaller, smaller["nodes"] - 1)
+        if smaller is not None and many > 1:
+            yield smaller
+    for node in reversed(range(plain["nodes"])):
+        if (without := without_node(plain, node)) is not None:
+            yield without
+
+
+def without_node(plain: Plain, gone: int) -> Plain | None:
+    """The same without a client; those behind it move up. None where something names nodes in other ways."""
+    if plain["nodes"] < 2 or plain.get("groups") or gone >= plain["nodes"]:
+        return None
+    moved = deepcopy(plain)
+    moved["nodes"] -= 1
+    try:
+        events = (_without_node(event, gone) for event in plain["events"])
+        moved["events"] = [event for event in events if event is not None]
+        links = {_rename(selector, gone): rules for selector, rules in plain.get("links", {}).items()}
+        moved["links"] = {selector: rules for selector, rules in links.items() if selector is not None}
+    except ValueError:
+        return None
+    edges = moved["topology"].get("edges")
+    if edges:
+        left = [edge for edge in edges if gone not in edge]
+        moved["topology"]["edges"] = [[_moved(end, gone) for end in edge] for edge in left]
+    return moved
+
+
+def _without_node(event: Mapping[str, Any], gone: int) -> Plain | None:
+    new = dict(event)
+    for key in event:
+        if key in _ON_LINKS or key in _ON_NODES:
+            named = _rename(str(event[key]), gone)
+            if named is None:
+                return None
+            new[key] = int(named) if named.isdigit() else named
+        elif key == "partition":
+            parts = [[_moved(int(node), gone) for node in part if int(node) != gone] for part in event[key]]
+            if not all(parts):
+                return None
+            new[key] = parts
+    return new
+
+
+def _rename(text: str, gone: int) -> str | None:
+    """A selector without a node; None where it was about that. Raises ValueError for ranges and lists."""
+    if ".." in text or "," in text:
+        raise ValueError(text)
+    if str(gone) in re.findall(r"\d+", text):
+        return None
+    return re.sub(r"\d+", lambda match: str(_moved(int(match[0]), gone)), text)
+
+
+def _moved(node: int, gone: int) -> int:
+    return node - (node > gone)
+
+
+def with_edges(plain: Plain, edges: Sequence[Edge]) -> Plain:
+    """The same on a graph of exactly these links, one way each or, where all have their reverse, both ways."""
+    both = all(edge[::-1] in edges for edge in edges)
+    listed = [list(edge) for edge in edges if not both or edge[0] < edge[1]]
+    kept = {key: plain["topology"][key] for key in ("weights", "selection") if key in plain["topology"]}
+    topology = {**kept, "kind": "edge_list", "edges": listed} | ({} if both else {"directed": True})
+    return {**plain, "topology": topology}
+
+
+# rounds and times
+
+
+def with_rounds(plain: Plain, rounds: int) -> Plain:
+    """The same with fewer rounds; events of later ones are left out, and none lasts beyond."""
+    events = []
+    for event in plain["events"]:
+        if event.get("at_round", 0) >= rounds:
+            continue
+        left = rounds - event.get("at_round", 0)
+        events.append({**event, "for_rounds": min(event["for_rounds"], left)} if "for_rounds" in event else event)
+    return with_events({**plain, "rounds": rounds}, events)
+
+
+def earlier(plain: Plain) -> Iterator[Plain]:
+    """Everything that goes by rounds so much earlier that something happens in round 0, or in 1; each alone, too."""
+    events = plain["events"]
+    first = min((event["at_round"] for event in events if "at_round" in event), default=0)
+    for to in (0, 1):
+        if first > to:
+            by = first - to
+            yield with_events(plain, [{**e, "at_round": e["at_round"] - by} if "at_round" in e else e for e in events])
+    for place, event in enumerate(events):
+        for to in dict.fromkeys((0, 1, event.get("at_round", 0) - 1)):
+            if 0 <= to < event.get("at_round", 0):
+                yield _with(plain, place, {**event, "at_round": to})
+        yield from (_with(plain, place, by_round) for by_round in _by_rounds(event))
+
+
+def _by_rounds(event: Mapping[str, Any]) -> Iterator[Plain]:
+    """What goes by the clock, in one of the first rounds instead."""
+    if "at" not in event or "partition" in event or str(event.get("state")) in ("down_hold", "down_reset"):
+        return
+    left = {key: value for key, value in event.items() if key not in ("at", "for" if "link" in event else "")}
+    for round in range(3):
+        yield {"at_round": round, **({"for_rounds": 1} if "link" in event else {}), **left}
+
+
+def shorter(plain: Plain) -> Iterator[Plain]:
+    """Each event with a shorter time, a rounder one, or with a key less."""
+    for place, event in enumerate(plain["events"]):
+        for key in (key for key in ("kind", "step", "attempt", "mode", "state", "for_rounds") if key in event):
+            if key != "state" or "link" not in event:
+                yield _with(plain, place, {name: value for name, value in event.items() if name != key})
+        if event.get("for_rounds", 1) > 1:
+            yield _with(plain, place, {**event, "for_rounds": event["for_rounds"] // 2})
+        for key in (key for key in _TIMES if key in event):
+            ns = parse_time_ns(event[key])
+            for less in dict.fromkeys((ns // 10, ns // 2, _round_down(ns))):
+                if 0 < less < ns:
+                    yield _with(plain, place, {**event, key: format_time(less)})
+
+
+def _round_down(ns: int) -> int:
+    """One digit."""
+    unit = int(10 ** (len(str(ns)) - 1))
+    return ns // unit * unit
+
+
+def _with(plain: Plain, place: int, event: Mapping[str, Any]) -> Plain:
+    return with_events(plain, [*plain["events"][:place], event, *plain["events"][place + 1 :]])
+
+
+# keys
+
+Path: TypeAlias = tuple[str, ...]
+_NEEDED = ("schema", "name", "nodes", "rounds", "algorithm", "topology", "task", "world", "events", "expect")
+_CHOICES = ("kind", "name", "dist", "model")
+
+
+def keys_of(plain: Plain, path: Path = ()) -> Iterator[Path]:
+    """The keys that might be left out, at any depth, outer ones first."""
+    here = _at(plain, path)
+    for key, value in here.items():
+        if key not in (_CHOICES if path else _NEEDED):
+            yield (*path, key)
+        if isinstance(value, dict) and (*path, key) != ("expect",):
+            yield from keys_of(plain, (*path, key))
+
+
+def without_key(plain: Plain, path: Path) -> Plain | None:
+    """The same without a key; None where it has none such any more."""
+    without = deepcopy(plain)
+    try:
+        del _at(without, path[:-1])[path[-1]]
+    except KeyError:
+        return None
+    return without
+
+
+def _at(plain: Plain, path: Path) -> Plain:
+    here: Any = plain
+    for key in path:
+        here = here[key]
+    found: Plain = here
+    return found

@@ -1,0 +1,196 @@
+"""The fault model: draws faults of a scenario as entries of its `events`, by what a run without any shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias
+
+from netdfl.core.types import NodeId
+from netdfl.core.units import format_time
+from netdfl.explore.execute import ExploredRun
+from netdfl.explore.rows import Sent
+from netdfl.explore.trial import Event
+from netdfl.scenario.checks.catalog import find_problems
+from netdfl.scenario.loading.document import Document
+from netdfl.scenario.model.explore import FaultKind
+from netdfl.scenario.model.schema import Scenario
+
+LEAST_ROUND_NS = 1_000_000
+"""What a round takes, for the length of faults, where it takes no time."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How the scenario goes without drawn faults: whose messages pass when, and what a round takes."""
+
+    nodes: int
+    rounds: int
+    round_ns: int
+    messages: Sequence[Sent]
+
+    @classmethod
+    def of(cls, run: ExploredRun) -> Course:
+        """By a run."""
+        scenario = run.scenario
+        began = [0, *(each.at_ns for each in run.rows.metrics if each.name == "round_s")]
+        ended = 1 + max((each.round for each in run.rows.metrics if each.name == "round_s"), default=0)
+        round_ns = max(LEAST_ROUND_NS, max(began) // ended)
+        return cls(scenario.num_nodes, scenario.rounds, round_ns, tuple(run.rows.messages))
+
+
+Draw: TypeAlias = Callable[["Course", Random], Event]
+
+
+def draw_faults(course: Course, rates: Mapping[FaultKind, float], most: int, rng: Random) -> list[Event]:
+    """From none to `most` faults of the kinds in `rates`."""
+    kinds = list(rates)
+    if not kinds:
+        return []
+    chosen = rng.choices(kinds, [rates[kind] for kind in kinds], k=rng.randint(0, most))
+    return [KINDS[kind](course, rng) for kind in chosen]
+
+
+def allowed(scenario: Scenario, course: Course) -> tuple[dict[FaultKind, float], dict[FaultKind, str]]:
+    """The kinds of faults that the scenario can have, with their rates, and why it can't have the others."""
+    found: dict[FaultKind, float] = {}
+    refused: dict[FaultKind, str] = {}
+    for kind, rate in scenario.explore.rates.items():
+        why = _refusal(scenario, course, kind)
+        if why:
+            refused[kind] = why
+        else:
+            found[kind] = rate
+    return found, refused
+
+
+def _refusal(scenario: Scenario, course: Course, kind: FaultKind) -> str:
+    if kind in ("loss", "delay") and not course.messages:
+        return "no message was ever sent"
+    if kind in ("cut", "partition", "loss", "delay") and course.nodes < 2:
+        return "there is one node alone"
+    event = dict(KINDS[kind](course, Random(0)))
+    alone = scenario.model_copy(update={"events": [event]})
+    problems = find_problems(alone, Document("scenario"), frozenset())
+    return str(problems[0].what) if problems else ""
+
+
+# when
+
+
+def _length(course: Course, rng: Random, least: float = 0.25, most: float = 8.0) -> str:
+    """A time from a quarter of a round to eight, all orders of magnitude equally likely."""
+    ns = course.round_ns * math.exp(rng.uniform(math.log(least), math.log(most)))
+    return format_time(rounded(ns))
+
+
+def rounded(ns: float) -> int:
+    """Two digits of a time, as people write it."""
+    digits = max(0, len(str(round(ns))) - 2)
+    return max(1, round(round(ns), -digits))
+
+
+def _round(course: Course, rng: Random) -> int:
+    return rng.randrange(course.rounds)
+
+
+def _moment(course: Course, rng: Random) -> dict[str, object]:
+    """The beginning of a node's round, or any time of the run."""
+    if rng.random() < 0.5:
+        return {"at_round": _round(course, rng)}
+    return {"at": format_time(rounded(rng.uniform(0, course.rounds * course.round_ns)))}
+
+
+def _node(course: Course, rng: Random) -> NodeId:
+    return rng.randrange(course.nodes)
+
+
+# the kinds
+
+
+def _crash(course: Course, rng: Random) -> Event:
+    return {**_moment(course, rng), "crash": _node(course, rng)}
+
+
+def _crash_kept(course: Course, rng: Random) -> Event:
+    return {**_crash(course, rng), "restart_after": _length(course, rng)}
+
+
+def _crash_lost(course: Course, rng: Random) -> Event:
+    return {**_crash_kept(course, rng), "state": "lost"}
+
+
+def _cut(course: Course, rng: Random) -> Event:
+    """A link that loses everything one way, for some rounds or a time."""
+    link = _link(course, rng)
+    if rng.random() < 0.5:
+        return {"at_round": _round(course, rng), "for_rounds": rng.randint(1, 3), "link": link, "state": "down_drop"}
+    when = {"at": format_time(rounded(rng.uniform(0, course.rounds * course.round_ns))), "for": _length(course, rng)}
+    return {**when, "link": link, "state": rng.choice(["down_drop", "down_hold", "down_reset"])}
+
+
+def _partition(course: Course, rng: Random) -> Event:
+    """Some nodes and the others, for a time."""
+    nodes = list(range(course.nodes))
+    first, size = rng.randrange(course.nodes), rng.randint(1, max(1, course.nodes // 2))
+    part = sorted(nodes[(first + place) % course.nodes] for place in range(size))
+    rest = [node for node in nodes if node not in part]
+    when = {"at": format_time(rounded(rng.uniform(0, course.rounds * course.round_ns))), "for": _length(course, rng)}
+    return {**when, "partition": [part, rest], "mode": rng.choice(["down_drop", "down_hold"])}
+
+
+def _pause(course: Course, rng: Random) -> Event:
+    return {**_moment(course, rng), "pause": _node(course, rng), "for": _length(course, rng)}
+
+
+def _slow(course: Course, rng: Random) -> Event:
+    rounds = {"at_round": _round(course, rng), "for_rounds": rng.randint(1, 3)}
+    return {**rounds, "slow_down": _node(course, rng), "factor": rng.choice([2.0, 5.0, 20.0])}
+
+
+def _loss(course: Course, rng: Random) -> Event:
+    return _message(course, rng, "drop")
+
+
+def _delay(course: Course, rng: Random) -> Event:
+    return {**_message(course, rng, "delay"), "by": _length(course, rng, 0.01, 4.0)}
+
+
+def _message(course: Course, rng: Random, action: str) -> dict[str, object]:
+    """One message that is sent where nothing goes wrong, the first time that it is."""
+    sent = rng.choice(course.messages)
+    return name_message(sent, course.messages, action)
+
+
+def name_message(sent: Sent, among: Sequence[Sent], action: str) -> dict[str, object]:
+    """The event that is about one message, with no more of its name than tells it from others of its link and round."""
+    event: dict[str, object] = {"at_round": max(0, sent.round), action: f"{sent.src}->{sent.dst}"}
+    others = [m for m in among if m.round == sent.round and m.src == sent.src and m.dst == sent.dst]
+    if any(m.kind != sent.kind for m in others):
+        event["kind"] = sent.kind.value
+    if any(m.step != sent.step for m in others if m.kind == sent.kind):
+        event["step"] = sent.step
+    if any(m.attempt or m.kind == "ack" for m in others):
+        event["attempt"] = sent.attempt
+    return event
+
+
+def _link(course: Course, rng: Random) -> str:
+    sent = rng.choice(course.messages) if course.messages else None
+    src, dst = (sent.src, sent.dst) if sent is not None else rng.sample(range(course.nodes), 2)
+    return f"{src}->{dst}"
+
+
+KINDS: Mapping[FaultKind, Draw] = {
+    "crash": _crash,
+    "crash_kept": _crash_kept,
+    "crash_lost": _crash_lost,
+    "cut": _cut,
+    "partition": _partition,
+    "pause": _pause,
+    "slow": _slow,
+    "loss": _loss,
+    "delay": _delay,
+}

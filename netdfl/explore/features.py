@@ -1,0 +1,84 @@
+"""What a run reached, as a set of numbers: two runs that reached the same have the same.
+
+Counted are, without the names of nodes: how waits ended, beside which kinds of faults of the same round; what became
+of messages, likewise; which messages came in which order at a node; what happened to nodes (`missing`, `gone`,
+`rejoin`, ...) in which step, beside which faults; and the kinds of stalls.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from xxhash import xxh32_intdigest
+
+from netdfl.explore.execute import ExploredRun
+from netdfl.explore.rows import Sent
+from netdfl.links.schedule.actions import ACTIONS
+
+Faults = Mapping[int, tuple[str, ...]]
+"""The kinds of faults by the rounds in which they act; by the clock: the round in which the fleet was then."""
+NEAR = 1
+"""So many rounds after a fault count as its own, too."""
+
+
+def features_of(run: ExploredRun) -> frozenset[int]:
+    """The features of `run`."""
+    faults = _faults(run)
+    found = {*_waits(run, faults), *_fates(run, faults), *_orders(run), *_happened(run, faults), *_stalls(run)}
+    return frozenset(xxh32_intdigest(repr(each).encode()) for each in found)
+
+
+def _faults(run: ExploredRun) -> Faults:
+    begun = sorted((each.at_ns, each.round) for each in run.rows.metrics if each.name == "round_s")
+    acting: defaultdict[int, set[str]] = defaultdict(set)
+    for event in run.scenario.events:
+        kind = next((str(key) for key in event if key in ACTIONS), "")
+        round = event.get("at_round")
+        if isinstance(round, int):
+            for each in range(round, round + NEAR + 1):
+                acting[each].add(kind)
+    for noted in run.rows.events:
+        if noted.kind in ("crash", "pause", "restart", "resume") and begun:
+            for each in range(noted.round, noted.round + NEAR + 1):
+                acting[each].add(noted.kind)
+    return {round: tuple(sorted(kinds)) for round, kinds in acting.items()}
+
+
+def _waits(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
+    for wait in run.rows.waits:
+        missing = min(2, len(wait.missing))
+        beside = faults.get(wait.round, ())
+        yield "wait", wait.kind.value, wait.step, wait.ended.value, missing, beside
+
+
+def _fates(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
+    for m in run.rows.messages:
+        if m.fate != "delivered" or m.attempt or m.epoch:
+            beside = faults.get(m.round, ())
+            yield "fate", m.kind.value, m.fate, min(m.attempt, 2), min(m.epoch, 2), beside
+
+
+def _orders(run: ExploredRun) -> Iterator[tuple[object, ...]]:
+    """At each node, each message with the next: of which kinds, how many rounds apart, of which sender first."""
+    came: defaultdict[int, list[Sent]] = defaultdict(list)
+    for message in run.rows.messages:
+        if message.arrived_ns is not None:
+            came[message.dst].append(message)
+    for messages in came.values():
+        for one, other in pairwise(messages):
+            apart = max(-3, min(3, other.round - one.round))
+            together = one.arrived_ns == other.arrived_ns
+            yield "order", one.kind.value, other.kind.value, apart, one.src < other.src, together, one.fate, other.fate
+
+
+def _happened(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
+    for event in run.rows.events:
+        if event.kind not in ("start", "finish", "training", "stall"):
+            yield "event", event.kind, event.details.get("step", 0), faults.get(event.round, ())
+
+
+def _stalls(run: ExploredRun) -> Iterator[tuple[object, ...]]:
+    for stall in run.stalls:
+        yield "stall", stall.cause.value, stall.over, stall.permanent

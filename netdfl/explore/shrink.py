@@ -1,0 +1,214 @@
+"""Shrinking: the smallest scenario that shows a finding, by delta debugging over everything that it is made of.
+
+What is random of links is written out first: each message that was lost, as an event. Then everything is taken away
+that can be while the cause stays the same: events, rounds, nodes, links, time, keys; again and again, until nothing
+more can. (Zeller and Hildebrandt 2002.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.fates import FateClass, class_of
+from netdfl.explore import edits
+from netdfl.explore.cause import Cause, cause_of
+from netdfl.explore.edits import Plain
+from netdfl.explore.execute import Executor, ExploredRun
+from netdfl.explore.faults import name_message
+from netdfl.explore.predicates import VERDICT, Predicate
+from netdfl.scenario.build import build_network
+from netdfl.scenario.load import load
+from netdfl.scenario.loading.resolved import to_plain
+from netdfl.scenario.model.schema import Scenario
+
+T = TypeVar("T")
+MOST_RUNS = 600
+_RANDOM = ("loss", "duplicate", "corrupt", "reorder")
+
+
+@dataclass
+class Shrunk:
+    """The smallest scenario found, its run, and how many runs it took. `left`: they were all it may take."""
+
+    scenario: Scenario
+    plain: Plain
+    run: ExploredRun
+    cause: Cause
+    runs: int
+    left: bool = False
+
+
+class OutOfRuns(Exception):
+    """Shrinking has had as many runs as it may."""
+
+
+@dataclass
+class Shrinker:
+    """Shrinks scenarios whose runs are findings of one cause."""
+
+    predicates: Sequence[Predicate]
+    executor: Executor
+    most_runs: int = MOST_RUNS
+    _runs: int = 0
+    _seen: dict[str, bool] = field(default_factory=dict)
+
+    def shrink(self, scenario: Scenario, key: str) -> Shrunk:
+        """The smallest variant of `scenario` whose cause is `key`. Raises InputError where its own is not."""
+        self._key, self._folder = key, "." if scenario.file is None else str(scenario.file.parent)
+        self._verdict = VERDICT in scenario.explore.find
+        self._file = scenario.file
+        plain = to_plain(scenario)
+        plain = _fewer_keys(plain, self._means_the_same(plain))
+        if not self._shows(plain):
+            raise InputError(f"{scenario.name} does not show {key}: it, or its parts, have changed since")
+        left = False
+        try:
+            self._smaller(self._written_out(plain))
+        except OutOfRuns:
+            left = True
+        best = self._best
+        smallest = _fewer_keys(best, self._means_the_same(best))
+        return Shrunk(self._load(smallest), smallest, self._run, self._cause, self._runs, left)
+
+    # trying
+
+    def _shows(self, plain: Plain) -> bool:
+        """Whether a candidate shows the finding still; the last that does is the best."""
+        text = repr(plain)
+        if text in self._seen:
+            return self._seen[text]
+        self._seen[text] = False
+        try:
+            scenario = self._load(plain)
+        except NetdflError:
+            return False
+        if self._runs >= self.most_runs:
+            raise OutOfRuns
+        self._runs += 1
+        try:
+            run = self.executor.run(scenario)
+        except InputError:
+            return False
+        cause = cause_of(run, self.predicates, verdict=self._verdict)
+        if cause is None or cause.key != self._key:
+            return False
+        self._best, self._run, self._cause = plain, run, cause
+        self._seen[text] = True
+        return True
+
+    def _load(self, plain: Plain) -> Scenario:
+        found = load(plain)
+        found._file = self._file
+        return found
+
+    def _first(self, candidates: Iterator[Plain], plain: Plain) -> Plain:
+        """The first candidate that shows the finding, else `plain`."""
+        return next((candidate for candidate in candidates if self._shows(candidate)), plain)
+
+    def _greedily(self, candidates: Callable[[Plain], Iterator[Plain]], plain: Plain) -> Plain:
+        """Take candidates of what is best so far as long as one shows the finding."""
+        while (found := self._first(candidates(plain), plain)) is not plain:
+            plain = found
+        return plain
+
+    # passes
+
+    def _smaller(self, plain: Plain) -> Plain:
+        before = None
+        while before != plain:
+            before = plain
+            plain = self._fewer_events(plain)
+            plain = self._fewer_rounds(plain)
+            plain = self._greedily(edits.earlier, plain)
+            plain = self._greedily(edits.fewer_nodes, plain)
+            plain = _fewer_keys(plain, self._shows)
+            plain = self._smaller_graph(plain)
+            plain = self._greedily(edits.shorter, plain)
+        return plain
+
+    def _written_out(self, plain: Plain) -> Plain:
+        """Without the luck of links: what was lost is written out."""
+        if "luck" in plain["world"]:
+            own = deepcopy(plain)
+            del own["world"]["luck"]
+            plain = own if self._shows(own) else plain
+        messages = self._run.rows.messages
+        lost = [m for m in messages if class_of(m.fate) is FateClass.LOST and m.fate.endswith((":loss", ":corrupt"))]
+        sure = deepcopy(plain)
+        sure["world"].pop("luck", None)
+        for rules in sure.get("links", {}).values():
+            for key in [key for key in rules if key in _RANDOM]:
+                del rules[key]
+        named = [name_message(message, messages, "drop") for message in lost]
+        sure = edits.with_events(sure, [*sure.get("events", []), *named])
+        return sure if self._shows(sure) else plain
+
+    def _fewer_events(self, plain: Plain) -> Plain:
+        events = minimize(plain.get("events", []), lambda kept: self._shows(edits.with_events(plain, kept)))
+        return edits.with_events(plain, events) if len(events) < len(plain.get("events", [])) else plain
+
+    def _fewer_rounds(self, plain: Plain) -> Plain:
+        last = max((event.get("at_round", 0) + event.get("for_rounds", 1) for event in plain["events"]), default=1)
+        rounds = plain["rounds"]
+        few = dict.fromkeys([*range(1, 4), *range(max(1, last - 1), last + 4), rounds // 4, rounds // 2, rounds - 1])
+        return self._first((edits.with_rounds(plain, n) for n in sorted(few) if 0 < n < rounds), plain)
+
+    def _smaller_graph(self, plain: Plain) -> Plain:
+        """Fewer links, where the graph is the same in each round and the algorithm takes any."""
+        scenario = self._load(plain)
+        network = build_network(scenario)
+        if network.varies or scenario.has_server or scenario.num_nodes > 12:
+            return plain
+        edges = [edge for edge in network.graph(0).edges if edge[0] != edge[1]]
+        both = all(edge[::-1] in edges for edge in edges)
+        links = [edge for edge in edges if not both or edge[0] < edge[1]]
+
+        def graph(kept: Sequence[tuple[int, int]]) -> Plain:
+            return edits.with_edges(plain, [*kept, *(edge[::-1] for edge in kept if both)])
+
+        fewer = minimize(links, lambda kept: bool(kept) and self._shows(graph(kept)))
+        return graph(fewer) if len(fewer) < len(links) else plain
+
+    def _means_the_same(self, plain: Plain) -> Callable[[Plain], bool]:
+        means = to_plain(self._load(plain))
+
+        def same(candidate: Plain) -> bool:
+            try:
+                return to_plain(self._load(candidate)) == means
+            except NetdflError:
+                return False
+
+        return same
+
+
+def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool]) -> Plain:
+    """Without each key that can be left out while `holds`."""
+    for path in list(edits.keys_of(plain)):
+        without = edits.without_key(plain, path)
+        if without is not None and holds(without):
+            plain = without
+    return plain
+
+
+def minimize(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> list[T]:
+    """A smallest part of `items` for which `holds` is true still, as ddmin finds it; of none where that holds."""
+    left, parts = list(items), 2
+    if left and holds([]):
+        return []
+    while len(left) > 1:
+        size = -(-len(left) // parts)
+        chunks = [left[start : start + size] for start in range(0, len(left), size)]
+        rest = [[item for other in chunks if other is not chunk for item in other] for chunk in chunks]
+        smaller = next((each for each in [*chunks, *rest] if len(each) < len(left) and holds(each)), None)
+        if smaller is not None:
+            parts = 2 if any(smaller is chunk for chunk in chunks) else max(2, parts - 1)
+            left = list(smaller)
+        elif parts < len(left):
+            parts = min(len(left), 2 * parts)
+        else:
+            break
+    return left

@@ -1,0 +1,53 @@
+"""What `netdfl explore` varies from run to run, and what it looks for: the model of `explore`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from netdfl.scenario.model.fields import Duration, Strict
+
+FaultKind = Literal[
+    "crash", "crash_kept", "crash_lost", "cut", "partition", "pause", "slow", "loss", "delay"
+]  # fmt: skip
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+Rates = dict[FaultKind, Rate]
+EVERY_KIND: Rates = {
+    "crash": 1.0,
+    "crash_kept": 1.0,
+    "crash_lost": 1.0,
+    "cut": 1.0,
+    "partition": 1.0,
+    "pause": 1.0,
+    "slow": 1.0,
+    "loss": 3.0,
+    "delay": 3.0,
+}
+
+
+class Explore(Strict):
+    """What varies from run to run, and what counts as found."""
+
+    faults: int = Field(3, ge=0, le=100, description="The most faults in one run; how many there are is drawn.")
+    rates: Rates = Field(
+        EVERY_KIND,
+        description="How often each kind of fault is drawn, in relation to the others; a kind that is not named is "
+        "left out.",
+    )
+    luck: bool = Field(True, description="Whether the luck of messages on links is drawn anew for each run.")
+    depth: int = Field(
+        3,
+        ge=0,
+        le=20,
+        description="The depth d of priority-based schedules: the nodes' messages are delayed by drawn priorities, "
+        "which change at d - 1 drawn moments; 0: none are.",
+    )
+    delay: Duration | Literal["auto"] = Field(
+        "auto", description="The most by which a priority delays a message; auto is a round."
+    )
+    find: list[str] = Field(
+        ["verdict"],
+        min_length=1,
+        description="What counts as found: verdict (a run that fails), or a predicate, as package.module:callable.",
+    )

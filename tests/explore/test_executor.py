@@ -1,0 +1,77 @@
+"""A run in memory is the run that `netdfl run` makes: the same event log, the same verdict, the same figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netdfl
+from netdfl.explore.execute import Executor
+
+FAULTS = Path("scenarios/faults")
+LOSSY = {"default": {"latency": {"dist": "uniform", "low": "1ms", "high": "9ms"}, "loss": 0.2}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"events": [{"at_round": 2, "drop": "1->2"}]},
+        {"algorithm": "sgp", "links": LOSSY, "delivery": "plain", "wait": {"deadline": "50ms"}},
+        {"algorithm": "sgp", "links": LOSSY, "delivery": {"kind": "acknowledged", "attempts": 2}},
+        {
+            "events": [{"at": "20ms", "crash": 1, "restart_after": "15ms", "state": "lost"}],
+            "wait": {"deadline": "auto"},
+        },
+        {"algorithm": "ad_psgd", "events": [{"at_round": 1, "pause": 2, "for": "40ms"}]},
+        {"algorithm": "fedavg", "topology": "star", "expect": {"consensus_distance": {"at_most": 1e-12}}},
+    ],
+)
+def test_it_is_the_run_of_netdfl_run(changes: dict[str, Any], small: dict[str, Any], tmp_path: Path) -> None:
+    scenario = netdfl.load(small | changes)
+    executor = Executor()
+    executor.run(scenario.model_copy(update={"events": []}))
+    run = executor.run(scenario)
+    result = netdfl.run(scenario, out=tmp_path / "run", page=False).result
+    assert run.event_log_hash == result["event_log_hash"]
+    assert (run.verdict, len(run.reasons)) == (result["verdict"], len(result["reasons"]))
+    both = {name for name in run.figures if isinstance(result.get(name), float | int)}
+    assert both >= {"consensus_distance", "bytes_sent", "virtual_duration_s", "timeouts"}
+    assert {name: run.figures[name] for name in both} == pytest.approx({name: result[name] for name in both})
+    assert [each.text.partition(". Since")[0] for each in run.stalls] == [
+        each["text"].partition(". Since")[0] for each in (*result["deadlocks"], *result["stalls"])
+    ]
+
+
+def test_it_writes_nothing(small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Executor().run(netdfl.load(small | {"events": [{"at_round": 2, "drop": "1->2"}]}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_luck_is_of_links_alone(small: dict[str, Any]) -> None:
+    def losses(luck: int | None, seed: int = 0) -> tuple[float | None, float | None]:
+        world = small["world"] | ({} if luck is None else {"luck": luck})
+        run = Executor().run(netdfl.load(small | {"world": world, "links": LOSSY, "wait": {"deadline": "20ms"}}))
+        return run.figures["lost"], run.figures["error"]
+
+    assert losses(None) == losses(0)
+    assert losses(1) != losses(0)
+
+
+def test_what_breaks_netdfl_is_kept(small: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdfl.node.mailbox.Mailbox.close", lambda self, slot: 1 / 0)
+    run = Executor().run(netdfl.load(small))
+    assert run.verdict == "unknown"
+    assert "ZeroDivisionError" in run.broke
+
+
+def test_a_run_without_end_is_ended(small: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def for_ever(self: object, slot: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr("netdfl.node.mailbox.Mailbox.close", for_ever)
+    run = Executor(limit_s=0.2).run(netdfl.load(small))
+    assert "the run was not over after 0.2 s" in run.broke

@@ -1,0 +1,117 @@
+"""The search: the same on any number of processes, resumable, and its findings are scenarios that show themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netdfl
+from netdfl.core.errors import InputError
+from netdfl.explore.cause import cause_of
+from netdfl.explore.execute import Executor
+from netdfl.explore.explore import Budget, Exploration, Explored
+from netdfl.explore.rates import wilson
+from netdfl.explore.shrink import Shrinker, minimize
+from netdfl.explore.trial import variant
+from netdfl.explore.written import write_finding
+
+
+def outcome(explored: Explored) -> dict[str, list[int]]:
+    return {key: sorted(found.numbers) for key, found in explored.findings.items()}
+
+
+def test_the_same_on_two_processes_and_in_parts(small: dict[str, Any], tmp_path: Path) -> None:
+    scenario = netdfl.load(small)
+    alone = Exploration(scenario, seed=3).run(Budget(runs=40))
+    assert outcome(alone)
+    assert outcome(Exploration(scenario, seed=3, jobs=2).run(Budget(runs=40))) == outcome(alone)
+
+    folder = tmp_path / "explored"
+    Exploration(scenario, seed=3, folder=folder).run(Budget(runs=36))
+    with (folder / "runs.jsonl").open("a") as file:
+        file.write('{"number": 36, "torn')
+    parts = Exploration(scenario, seed=3, folder=folder).run(Budget(runs=40))
+    assert outcome(parts) == outcome(alone)
+    lines = (folder / "runs.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["number"] for line in lines) == list(range(40))
+    with pytest.raises(InputError, match="another exploration"):
+        Exploration(scenario, seed=4, folder=folder).run(Budget(runs=40))
+
+
+def test_ctrl_c_keeps_what_was_found(small: dict[str, Any], tmp_path: Path) -> None:
+    def stop(explored: Explored) -> None:
+        if explored.runs == 10:
+            raise KeyboardInterrupt
+
+    stopped = Exploration(netdfl.load(small), folder=tmp_path / "it").run(Budget(runs=20), stop)
+    assert (stopped.runs, stopped.why_stopped, stopped.complete) == (10, "interrupted", False)
+    assert len((tmp_path / "it" / "runs.jsonl").read_text().splitlines()) == 10
+    assert Exploration(netdfl.load(small), folder=tmp_path / "it").run(Budget(runs=20)).runs == 20
+
+
+def test_a_finding_is_shrunk_to_what_matters_and_shows_itself(small: dict[str, Any], tmp_path: Path) -> None:
+    events = [
+        {"at_round": 1, "delay": "0->1", "by": "3ms"},
+        {"at_round": 3, "drop": "1->2"},
+        {"at_round": 2, "pause": 3, "for": "7ms"},
+    ]
+    scenario = netdfl.load(small | {"nodes": 6})
+    shown = variant(scenario, events, 5)
+    found = cause_of(Executor().run(shown))
+    assert found is not None
+    shrunk = Shrinker((), Executor()).shrink(shown, found.key)
+    assert shrunk.plain["events"] == [{"at_round": 1, "drop": shrunk.plain["events"][0]["drop"]}]
+    assert (shrunk.scenario.nodes, shrunk.scenario.rounds) == (2, 3)
+
+    file = tmp_path / "finding.yaml"
+    file.write_text(write_finding(shrunk))
+    assert file.read_text().startswith("# node ")
+    result = netdfl.run(file, out=tmp_path / "run", page=False).result
+    assert result["verdict"] == "fail"
+    assert f"# Event log: {result['event_log_hash']}" in file.read_text()
+
+
+def test_random_losses_are_written_out(small: dict[str, Any]) -> None:
+    scenario = netdfl.load(small | {"links": {"default": {"loss": 0.1, "latency": "5ms"}}})
+    for luck in range(5):
+        shown = variant(scenario, (), luck)
+        found = cause_of(Executor().run(shown))
+        if found is not None and "first" not in found.key:
+            break
+    assert found is not None
+    shrunk = Shrinker((), Executor()).shrink(shown, found.key)
+    assert "loss" not in shrunk.plain.get("links", {}).get("default", {})
+    assert [list(event)[1] for event in shrunk.plain["events"]] == ["drop"]
+
+
+def test_minimize_finds_the_pair_that_matters() -> None:
+    tried = []
+
+    def holds(items: Any) -> bool:
+        tried.append(items)
+        return {3, 71} <= set(items)
+
+    assert minimize(range(100), holds) == [3, 71]
+    assert len(tried) < 120
+    assert minimize([1, 2], lambda items: True) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"world": {"kind": "processes"}}, "world processes can't be explored: it runs on the real clock"),
+        ({"world": {"kind": "simulated", "compute": {"kind": "measured"}}}, "what this machine takes differs"),
+    ],
+)
+def test_what_does_not_repeat_is_refused(changes: dict[str, Any], why: str, small: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=why):
+        Exploration(netdfl.load(small | changes))
+
+
+def test_a_wilson_interval_is_what_the_formula_gives() -> None:
+    rate = wilson(12, 400)
+    assert (rate.low, rate.high) == pytest.approx((0.01724, 0.05168), abs=1e-4)
+    assert wilson(0, 0)[2:] == (0.0, 1.0)
