@@ -5,10 +5,12 @@ A new command is a function in a module of its own here, and a row of `netdfl.cl
 
 from __future__ import annotations
 
+from functools import partial
+
 from netdfl.cli.commands import make_app
 from netdfl.cli.failures import guarded
 
 
 def main() -> None:
     """Run the command line on the arguments of this process, and exit."""
-    guarded(make_app())
+    guarded(partial(make_app(), prog_name="netdfl"))

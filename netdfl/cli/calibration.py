@@ -19,10 +19,14 @@ def calibrate(
     page: Annotated[
         Path | None, typer.Option("--page", metavar="FILE", help="A page that holds the comparison; replace it there.")
     ] = None,
-    scale: Annotated[float, typer.Option("--scale", help="Multiplies the messages of each cell.")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the fit's losses; the check's have the next one.")] = 1,
+    scale: Annotated[float, typer.Option("--scale", metavar="X", help="Multiplies the messages of each cell.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the fit; the check has the next one.")] = 1,
 ) -> None:
-    """Time messages over real TCP in namespaces, fit the tcp link model to them, and check it on a repeat."""
+    """Time messages over real TCP in namespaces, fit the tcp link model to them, and check it on a repeat.
+
+    Examples:
+        netdfl calibrate --times times --out tcp_table.json
+    """
     from netdfl.packets.calibration.fit import compare, fit, markdown, put, write
     from netdfl.packets.calibration.measure import measured
 

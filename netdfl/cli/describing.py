@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from netdfl.cli import completion
 from netdfl.cli.options import Format, OutputFormat, ScenarioFile, Sets, World, load_scenario, print_json
 from netdfl.core.errors import InputError
 
@@ -14,6 +15,10 @@ def validate(scenario: ScenarioFile, sets: Sets = [], on: World = None) -> None:
     """Check a scenario and name every mistake in it.
 
     Parts of your own are imported and tried: this runs modules that lie beside the scenario, if it names them.
+
+    Examples:
+        netdfl validate mine/clinics.yaml
+        netdfl validate quickstart --set algorithm.lr=0.05 --on simulated
     """
     from netdfl.running.ready import check_ready
 
@@ -31,6 +36,10 @@ def explain(
     """Show a fleet before it runs: graph, weights, traffic, data, events.
 
     Parts of your own are imported and tried: this runs modules that lie beside the scenario, if it names them.
+
+    Examples:
+        netdfl explain quickstart
+        netdfl explain mine/clinics.yaml --set topology.kind=torus --format json
     """
     from netdfl.scenario.explain.explain import explain as find
 
@@ -48,20 +57,32 @@ def explain(
         show(found, Console())
 
 
-def list_parts(
-    what: Annotated[str, typer.Argument(help="algorithms, topologies, models, ...; nothing lists the lists.")] = "",
-    format: OutputFormat = Format.TEXT,
-) -> None:
-    """List what a scenario can name."""
-    from netdfl.scenario.explain.catalogue import CATALOGUE, rows
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="LIST",
+        help="algorithms, scenarios, wait, ...; nothing lists the lists.",
+        autocompletion=completion.lists,
+    ),
+]
 
-    if not what:
-        found: list[Any] = list(CATALOGUE)
-        print("\n".join(found)) if format is Format.TEXT else print_json(found)
-        return
-    found = rows(what)
+
+def list_parts(what: What = "", format: OutputFormat = Format.TEXT) -> None:
+    """List what a scenario can name: parts by kind, keys, and the scenarios that come with netdfl.
+
+    Examples:
+        netdfl list
+        netdfl list algorithms
+        netdfl list wait
+        netdfl list scenarios --format json
+    """
+    from netdfl.scenario.explain.keys import lists, rows
+
+    found: list[Any] = rows(what) if what else lists()
     if format is Format.JSON:
         print_json(found)
+    elif not what:
+        print("\n".join(found))
     else:
         from rich.console import Console
 

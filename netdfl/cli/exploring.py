@@ -39,6 +39,10 @@ def explore(
     What varies, and what counts as found, is said under `explore` of the scenario. Each finding becomes a scenario file
     that `netdfl run` shows. The same command goes on where it was left. Exit codes: 0 nothing was found, 1 something
     was, 2 it can't be explored, 130 interrupted (what was found is kept).
+
+    Examples:
+        netdfl explore faults/lost_message --runs 100
+        netdfl explore mine/clinics.yaml --for 10m --jobs 2
     """
     from rich.console import Console
 

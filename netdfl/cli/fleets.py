@@ -15,12 +15,15 @@ from netdfl.cli.verdict import sum_up
 
 def node(
     scenario: Annotated[Path, typer.Option("--scenario", metavar="FILE", help="The scenario, the same on each node.")],
-    id: Annotated[int, typer.Option("--id", help="Which node this is; a server is the last.")],
+    id: Annotated[int, typer.Option("--id", metavar="N", help="Which node this is; a server is the last.")],
     listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where to listen, like 0.0.0.0:5000.")],
     peers: Annotated[Path, typer.Option("--peers", metavar="FILE", help="YAML or JSON: each node's id, host:port.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default fleet/NAME/ID.")] = None,
     start_timeout: Annotated[
-        str | None, typer.Option("--start-timeout", help="How long the others may take; by default the scenario's.")
+        str | None,
+        typer.Option(
+            "--start-timeout", metavar="TIME", help="How long the others may take; by default the scenario's."
+        ),
     ] = None,
     credentials: Annotated[
         Path | None, typer.Option("--credentials", metavar="FILE", help="By which the others know this node.")
@@ -31,7 +34,11 @@ def node(
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
 ) -> None:
-    """Run one node of a fleet that has no supervisor; `netdfl collect` gathers what the nodes wrote."""
+    """Run one node of a fleet that has no supervisor; `netdfl collect` gathers what the nodes wrote.
+
+    Examples:
+        netdfl node --scenario clinics.yaml --id 3 --listen 0.0.0.0:5000 --peers peers.yaml --credentials secrets/3.json
+    """
     from netdfl.standalone.request import make_request
     from netdfl.standalone.run import run_node
 
@@ -48,7 +55,11 @@ def credentials(
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
 ) -> None:
-    """Write a secret file for each node, to be carried to where `netdfl node` runs it; one set a run."""
+    """Write a secret file for each node, to be carried to where `netdfl node` runs it; one set a run.
+
+    Examples:
+        netdfl credentials clinics.yaml --out secrets
+    """
     from netdfl.standalone.credentials import write_credentials
 
     for file in write_credentials(load_scenario(scenario, sets, on), out):
@@ -60,7 +71,11 @@ def collect(
     out: NewRun = None,
     page: Page = True,
 ) -> None:
-    """Gather what nodes without a supervisor wrote into one run, and judge it; the exit code is the verdict."""
+    """Gather what nodes without a supervisor wrote into one run, and judge it; the exit code is the verdict.
+
+    Examples:
+        netdfl collect fleet/clinics --out runs/by_hand
+    """
     from netdfl.report.live import open_view
     from netdfl.standalone.collect import collect as collect_run
     from netdfl.standalone.testbed import known_of
@@ -74,7 +89,11 @@ def make_testbed(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to make.")],
     sets: Sets = [],  # noqa: B006 - typer reads it only
 ) -> None:
-    """Write a folder that runs the scenario on any Docker host, by `docker-compose up` and without a supervisor."""
+    """Write a folder that runs the scenario on any Docker host, by `docker-compose up` and without a supervisor.
+
+    Examples:
+        netdfl testbed clinics.yaml --out testbed
+    """
     from netdfl.standalone.testbed import write_testbed
 
     print(write_testbed(load_scenario(scenario, sets, "containers"), out) / "README.md")
@@ -82,11 +101,17 @@ def make_testbed(
 
 def sbatch(
     scenario: ScenarioFile,
-    machines: Annotated[int, typer.Option(min=1, help="How many machines.")],
-    options: Annotated[list[str], typer.Option("--option", help="One more of sbatch's, like --time=2:00:00.")] = [],  # noqa: B006
+    machines: Annotated[int, typer.Option("--machines", metavar="N", min=1, help="How many machines.")],
+    options: Annotated[
+        list[str], typer.Option("--option", metavar="OPTION", help="One more of sbatch's, like --time=2:00:00.")
+    ] = [],  # noqa: B006
     sets: Sets = [],  # noqa: B006 - typer reads it only
 ) -> None:
-    """Print a script that runs a scenario on machines of Slurm: `netdfl sbatch SCENARIO --machines 4 | sbatch`."""
+    """Print a script that runs a scenario on machines of Slurm: `netdfl sbatch SCENARIO --machines 4 | sbatch`.
+
+    Examples:
+        netdfl sbatch clinics.yaml --machines 4 --option=--time=2:00:00 | sbatch
+    """
     from netdfl.worlds.machines.sbatch import script
 
     loaded = load_scenario(scenario, sets, "slurm")

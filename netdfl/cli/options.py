@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from netdfl.cli import completion
+
 
 class Format(StrEnum):
     """How a command prints what it found."""
@@ -17,13 +19,22 @@ class Format(StrEnum):
     JSON = "json"
 
 
-ScenarioFile = Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario file.")]
+SCENARIO_HELP = "A scenario's file, or the name of one that `netdfl list scenarios` has."
+ScenarioFile = Annotated[
+    Path, typer.Argument(metavar="SCENARIO", help=SCENARIO_HELP, autocompletion=completion.scenarios)
+]
 Sets = Annotated[
     list[str], typer.Option("--set", metavar="PATH=VALUE", help="Override a key, like --set algorithm.lr=0.05.")
 ]
-World = Annotated[str | None, typer.Option("--on", metavar="WORLD", help="Short for --set world.kind=WORLD.")]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, like runs/quickstart/latest.")]
-OutputFormat = Annotated[Format, typer.Option("--format", help="How to print.")]
+World = Annotated[
+    str | None,
+    typer.Option("--on", metavar="WORLD", help="Short for --set world.kind=WORLD.", autocompletion=completion.worlds),
+]
+RunPath = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="A run directory, like runs/quickstart/latest.", autocompletion=completion.runs),
+]
+OutputFormat = Annotated[Format, typer.Option("--format", metavar="FORMAT", help="text or json.")]
 NewRun = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run directory to make.")]
 Page = Annotated[bool, typer.Option("--page/--no-page", help="Write report.html at the end.")]
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="How many runs at a time.")]

@@ -7,13 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from netdfl.cli.options import NewRun, Page, Sets, World, load_scenario
+from netdfl.cli import completion
+from netdfl.cli.options import SCENARIO_HELP, NewRun, Page, Sets, World, load_scenario
 from netdfl.cli.verdict import sum_up
 from netdfl.core.errors import InputError
 
 
 def run(
-    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO", help="The scenario file.")] = None,
+    scenario: Annotated[
+        Path | None, typer.Argument(metavar="SCENARIO", help=SCENARIO_HELP, autocompletion=completion.scenarios)
+    ] = None,
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
     out: NewRun = None,
@@ -28,7 +31,18 @@ def run(
         ),
     ] = None,
 ) -> None:
-    """Run a scenario and judge it; the exit code is the verdict."""
+    """Run a scenario and judge it; the exit code is the verdict.
+
+    Exit codes: 0 pass or done. 1 fail: it did not do what its scenario expects. 2 nothing was run: a mistake in the
+    scenario, the arguments or the data. 3 unknown: the emulation missed its own bound. 4 broken: by something outside
+    the scenario, or inside netdfl. 130 interrupted.
+
+    Examples:
+        netdfl run quickstart
+        netdfl run mine/clinics.yaml --set algorithm.lr=0.05 --out runs/ring
+        netdfl run faults/crash --on simulated
+        netdfl run --resume runs/clinics/latest
+    """
     if resume is not None:
         raise typer.Exit(_resume(resume, page, scenario is None and not sets and on is None and out is None))
     if scenario is None:
@@ -53,8 +67,10 @@ def run(
 
 def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
     """Whether the simulated world is named anywhere, so that a fork server may be loaded in vain; a guess."""
+    from netdfl.scenario.loading.shipped import find_scenario
+
     try:
-        text = scenario.read_text(encoding="utf-8", errors="replace")
+        text = find_scenario(scenario).read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
     return on == "simulated" or (on is None and any("simulated" in each for each in (text, *sets)))

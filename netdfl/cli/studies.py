@@ -7,31 +7,45 @@ from typing import Annotated
 
 import typer
 
-from netdfl.cli.options import Jobs, Sets
+from netdfl.cli import completion
+from netdfl.cli.options import Jobs, Sets, World
 
 Repeats = Annotated[int | None, typer.Option("--seeds", metavar="N", min=1, help="Runs of each point; 5 by default.")]
 
 
 def sweep(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario, or a study with its own grids.")],
+    scenario: Annotated[
+        Path,
+        typer.Argument(metavar="SCENARIO", help="Or a study with its own grids.", autocompletion=completion.scenarios),
+    ],
     vary: Annotated[
         list[str], typer.Option("--vary", metavar="PATH=A,B,...", help="Values, like links.default.loss=0,0.1.")
     ] = [],  # noqa: B006 - typer reads it only
     sets: Sets = [],  # noqa: B006 - typer reads it only
     seeds: Repeats = None,
+    on: World = None,
     jobs: Jobs = 1,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="By default sweeps/NAME.")] = None,
 ) -> None:
-    """Run a grid of scenarios, resume it where it was left, and write one table and figures."""
+    """Run a grid of scenarios, resume it where it was left, and write one table and figures.
+
+    Exit codes: 0 all runs came to an end; 1 some failed; 2 nothing was run; 130 interrupted: call it again to go on.
+
+    Examples:
+        netdfl sweep quickstart --on simulated --vary algorithm.name=dfedavg,dpsgd --seeds 3
+        netdfl sweep mine/clinics.yaml --vary links.default.loss=0,10%,20% --jobs 2
+        netdfl sweep studies/loss --out sweeps/loss
+    """
     from netdfl.study.interrupt import ended_by_signals
 
+    shared = [*sets, *([f"world.kind={on}"] if on else [])]
     folder = out or Path("sweeps") / scenario.stem
     with ended_by_signals() as far:
         from rich.console import Console
 
         from netdfl.study.sweep import sweep as run_sweep
 
-        failed = run_sweep(scenario, vary, sets, out=folder, seeds=seeds, jobs=jobs, console=Console(), far=far)
+        failed = run_sweep(scenario, vary, shared, out=folder, seeds=seeds, jobs=jobs, console=Console(), far=far)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -58,7 +72,12 @@ def reproduce(
     out: Folder = Path("reproductions"),
     scenarios: Papers = None,
 ) -> None:
-    """Run a published table's cells, resume where it was left, and set published and measured side by side."""
+    """Run a published table's cells, resume where it was left, and set published and measured side by side.
+
+    Examples:
+        netdfl reproduce 003 TII --cells 'Fashion*' --seeds 3 --jobs 2
+        netdfl reproduce FedSynSAM TII --rounds 20
+    """
     from netdfl.study.interrupt import ended_by_signals
 
     with ended_by_signals() as far:

@@ -16,6 +16,7 @@ from netdfl.scenario.checks.waiting import waiting_notices
 from netdfl.scenario.loading import overrides
 from netdfl.scenario.loading.document import Document, parse
 from netdfl.scenario.loading.normalize import normalize
+from netdfl.scenario.loading.shipped import find_scenario, remedy_for
 from netdfl.scenario.loading.validation import problems_of
 from netdfl.scenario.model.schema import SCHEMA, Scenario
 
@@ -37,7 +38,8 @@ def load(
     Own parts are imported and tried: loading runs the modules that lie beside the scenario and that it names.
 
     Args:
-        scenario: A YAML file, or the mapping that such a file holds; one that was loaded already is given back.
+        scenario: A YAML file, the name of one that comes with netdfl (`quickstart`), or the mapping that such a file
+            holds; one that was loaded already is given back.
         sets: Overrides, each `path.to.key=value`.
         on: The world to run on; short for an override of `world.kind`.
 
@@ -52,7 +54,7 @@ def load(
     if not isinstance(scenario, str | Path | Mapping):
         what = f"{str(scenario)[:80]!r} is no scenario"
         raise ScenarioError([Problem(what, "expected a file's path, a mapping, or what netdfl.load gave")])
-    file = None if isinstance(scenario, Mapping) else Path(scenario)
+    file = None if isinstance(scenario, Mapping) else find_scenario(scenario)
     document = Document("scenario", _plain(scenario)) if file is None else parse(_text(file), str(scenario))
     found = _read(document, sets, on, "." if file is None else str(file.parent))
     if problems := find_problems_with_data(found, document):
@@ -74,7 +76,7 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as exc:
-        remedy = "check the path" if isinstance(exc, FileNotFoundError) else ""
+        remedy = remedy_for(str(file)) if isinstance(exc, FileNotFoundError) else ""
         raise ScenarioError([Problem(f"can't be read: {exc.strerror}", "", remedy, str(file))]) from exc
     except UnicodeDecodeError as exc:
         raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(file))]) from exc

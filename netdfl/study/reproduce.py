@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netdfl.core.errors import DatasetError, InputError
+from netdfl.core.shipped import shipped
 from netdfl.core.types import Json
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import scenario_hash
@@ -27,7 +28,7 @@ from netdfl.study.published import published
 from netdfl.study.trials import Trial, scenario_of, select, trials
 from netdfl.training.data.dataset import data_root
 
-SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "papers"
+SCENARIOS = shipped("scenarios") / "papers"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
+from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.study.cells import Ran, look, run_all
 from netdfl.study.interrupt import StudyProgress as Far
 from netdfl.study.outcome import PERCENT, WARNED
@@ -50,6 +51,7 @@ def sweep(
     runs, `cells.csv` with a row for each, `table.csv` with means and intervals, `table.md`, and `figures/`.
     A cell that has finished is not run again. `far` is told how far it is.
     """
+    file = find_scenario(file)
     study = is_study(file)
     if study and vary:
         raise InputError(f"{file}: is a study and says itself what varies; --vary is for a scenario, --set for both")

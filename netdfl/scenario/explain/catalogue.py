@@ -65,11 +65,12 @@ def _parameters(model: type[BaseModel]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, field in model.model_fields.items():
         if name in names:
-            found[field.alias or name] = "required" if field.is_required() else _written(model, name)
+            found[field.alias or name] = "required" if field.is_required() else written_default(model, name)
     return found
 
 
-def _written(model: type[BaseModel], name: str) -> object:
+def written_default(model: type[BaseModel], name: str) -> object:
+    """The default of the field `name` as a scenario writes it."""
     default = model.model_fields[name].get_default()
     dumped = model.model_construct(**{name: default}).model_dump(mode="json", include={name}, warnings=False)
     return dumped.get(name, default)

@@ -19,16 +19,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from netdfl.core import errors
 from netdfl.core.errors import MachineError
+from netdfl.core.shipped import PACKAGE, shipped
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.containers.docker import REMEDY, call
 
 PYTHON = "3.11"
 BASE, OWN_BASE = f"python:{PYTHON}-slim", "netdfl-base:bookworm"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-SOURCE = Path(errors.__file__).resolve().parents[1]
-RECIPE = SOURCE.parent / "nodes" / "image"
+RECIPE = shipped("nodes/image")
 _GLIBC = range(36, 4, -1)  # that of Debian 12, and older
 
 
@@ -68,7 +67,7 @@ def write_recipe(folder: Path, *, gpus: bool) -> str:
     (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements()), encoding="utf-8")
     (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in versions()), encoding="utf-8")
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
-    shutil.copytree(SOURCE, folder / "app" / SOURCE.name, ignore=ignored, dirs_exist_ok=True)
+    shutil.copytree(PACKAGE, folder / "app" / PACKAGE.name, ignore=ignored, dirs_exist_ok=True)
     for name in ("Dockerfile", "base.sh"):
         shutil.copy(RECIPE / name, folder / name)
     return f"netdfl:{'gpu-' if gpus else ''}{_digest(folder)}"

@@ -1,0 +1,43 @@
+"""What a shell completes after a command: shipped scenarios, worlds, lists, tables. Files the shell knows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+
+def scenarios(incomplete: str) -> list[str]:
+    """Shipped scenarios by name, and scenario files and folders that begin so."""
+    from netdfl.scenario.loading.shipped import shipped_scenarios
+
+    names = [name for name in shipped_scenarios() if name.startswith(incomplete)]
+    return names + _paths(incomplete, lambda path: path.suffix in (".yaml", ".yml"))
+
+
+def runs(incomplete: str) -> list[str]:
+    """Folders that begin so, run directories among them."""
+    return _paths(incomplete, lambda path: False)
+
+
+def worlds(incomplete: str) -> list[str]:
+    """The worlds that a fleet can run in."""
+    from netdfl.scenario.model.world import WORLD
+
+    return [name for name in WORLD.names() if name.startswith(incomplete)]
+
+
+def lists(incomplete: str) -> list[str]:
+    """What `netdfl list` lists."""
+    from netdfl.scenario.explain.keys import lists as names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def _paths(incomplete: str, wanted: Callable[[Path], bool]) -> list[str]:
+    folder, _, begun = incomplete.rpartition("/")
+    root = Path(folder or ("/" if incomplete.startswith("/") else "."))
+    if not root.is_dir():
+        return []
+    found = sorted(path for path in root.iterdir() if path.name.startswith(begun) and not path.name.startswith("."))
+    prefix = incomplete[: len(incomplete) - len(begun)]
+    return [prefix + path.name + "/" * path.is_dir() for path in found if path.is_dir() or wanted(path)]

@@ -1,0 +1,73 @@
+"""A first scenario of one's own, as commented YAML: what `netdfl new` writes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from netdfl.scenario.load import loads
+from netdfl.scenario.model.schema import SCHEMA
+
+_TEXT = """\
+# {name}: {nodes} nodes, {algorithm} on {topology}. Look at it with `netdfl explain {file}`, run it with
+# `netdfl run {file}`. `netdfl list` has everything that could stand here, `netdfl list keys` all keys.
+schema: {schema}
+name: {name}
+seed: 0  # every random stream comes from it; another seed is another run
+nodes: {nodes}  # each trains on its own data
+rounds: {rounds}  # of each node, at its own pace
+world: {world}  # or simulated (one process, repeatable), namespaces, containers, slurm, ray
+{task}algorithm: {algorithm}  # `netdfl list algorithms`; parameters as {{name: {algorithm}, lr: 0.1}}
+topology: {topology}  # `netdfl list topologies`
+{links}# events:  # faults and changes, by time or round: `netdfl list events`
+#   - {{round: 5, crash: 0, restart_after: 2s}}
+{expect}"""
+_TRAIN = """\
+task:
+  dataset: {{name: {dataset}, partition: {partition}}}  # `netdfl list datasets`, `netdfl list partitions`
+  model: {model}  # `netdfl list models`, or module:name of your own
+  batch_size: 32
+"""
+_TOY = "task: {task}  # a toy problem, whose answer is known; train is the real thing\n"
+_LINKS = "links:  # `netdfl list links`; what is not said is perfect\n  default: {{{rules}}}\n"
+_NO_LINKS = "# links:  # perfect links; make them worse like this (`netdfl list links`)\n"
+_NO_LINKS += "#   default: {loss: 5%, latency: 20ms, rate: 10Mbit}\n"
+_EXPECT = "expect:  # what makes the run a pass; `netdfl list expect`\n  {expect}\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What a first scenario says; `loss`, `latency` and `rate` as a scenario writes them, empty for none."""
+
+    name: str
+    nodes: int = 8
+    rounds: int = 20
+    algorithm: str = "dfedavg"
+    topology: str = "ring"
+    task: str = "train"
+    dataset: str = "digits"
+    partition: str = "{kind: dirichlet, alpha: 0.3}"
+    model: str = "mlp"
+    loss: str = ""
+    latency: str = ""
+    rate: str = ""
+    world: str = "processes"
+    accuracy: str = ""
+
+    def text(self, file: str) -> str:
+        """The scenario's text, with comments, as it is to stand in `file`. Raises ScenarioError: what is wrong."""
+        said = {"file": file, "schema": SCHEMA, **vars(self)}
+        rules = {key: getattr(self, key) for key in ("loss", "latency", "rate") if getattr(self, key)}
+        links = (
+            _LINKS.format(rules=", ".join(f"{key}: {value}" for key, value in rules.items())) if rules else _NO_LINKS
+        )
+        bound = f"test_accuracy: {{at_least: {self.accuracy}}}" if self.accuracy else "deadlock: none"
+        task = (_TRAIN if self.task == "train" else _TOY).format(**said)
+        text = _aligned(_TEXT.format(**{**said, "links": links, "task": task, "expect": _EXPECT.format(expect=bound)}))
+        loads(text, file=file)
+        return text
+
+
+def _aligned(text: str) -> str:
+    """The text with the comments behind its lines below each other."""
+    return re.sub(r"^(\S.*|  .*)  #", lambda found: f"{found[1]:<25} #", text, flags=re.MULTILINE)
