@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from netdfl.record.run import open_run
+    from netdfl.replaying.replay import replay
     from netdfl.running.run import run
     from netdfl.scenario.load import load
 
-__all__ = ["load", "open_run", "run"]
+__all__ = ["load", "open_run", "replay", "run"]
 
-_HOMES = {"load": "netdfl.scenario.load", "open_run": "netdfl.record.run", "run": "netdfl.running.run"}
+_HOMES = {
+    "load": "netdfl.scenario.load",
+    "open_run": "netdfl.record.run",
+    "replay": "netdfl.replaying.replay",
+    "run": "netdfl.running.run",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -72,6 +72,10 @@ class Payload:
     digest: str | None = field(default=None, repr=False)
     finite: bool | None = field(default=None, repr=False)
 
+    def __deepcopy__(self, memo: object) -> Payload:
+        """Nobody writes to it, so a copy is the same."""
+        return self
+
 
 class Message(NamedTuple):
     """One message of one directed edge.

@@ -121,7 +121,7 @@ class Node:
     def begin(self, alg: Algorithm) -> NodeState:
         """The state kept over a restart, or the first."""
         state = self.kept or first_state(self.task.initial(), alg, self.view_of(0, frozenset()))
-        self.latest, self._held = state, self._weight(state)
+        self.latest, self._held = state, self.weight_of(state)
         return state
 
     @property
@@ -132,7 +132,8 @@ class Node:
             return 1
         return int(self.algorithm.mixing.num_steps(round, self.view_of(round, frozenset())))
 
-    def _weight(self, state: NodeState) -> float:
+    def weight_of(self, state: NodeState) -> float:
+        """The push-sum weight of `state`; 1 where there is none."""
         return 1.0 if self.algorithm.family == "server" else float(self.algorithm.mixing.weight(state.mixing))
 
     @property
@@ -323,7 +324,7 @@ class Node:
         if self._is_behind:
             state = state._replace(round=self.catch_up)
             self.recorder.event(now, self.id, view.round, "catch_up", missed=self.catch_up - view.round - 1)
-        weight = self._weight(state)
+        weight = self.weight_of(state)
         self.latest, self._held = state, weight
         figures = {
             "round_s": (now - self._began_ns) / NS_PER_S,

@@ -96,7 +96,7 @@ def _supervised(
     outcome = supervise(scenario, directory, shown, forkserver=forkserver, resumption=resumption)
     if outcome.interrupted:
         shown.note(WRITING)
-    return _judge(scenario, directory, outcome, resumption)
+    return judge(scenario, directory, outcome, resumption)
 
 
 def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[Display] | None = None) -> Finished:
@@ -140,7 +140,7 @@ def _resume_nodes(
         return _supervised(scenario, directory, display, resumption=resumption)
 
 
-def _judge(
+def judge(
     scenario: Scenario, directory: RunDirectory, outcome: Outcome, resumption: Resumption | None = None
 ) -> Finished:
     """Judge what `outcome` says of a run, and what it recorded."""

@@ -165,12 +165,16 @@ class ExactWatch(StallWatch):
 
     def idle(self) -> None:
         """Nothing can run and nothing is due: name what holds every node that still waits, and end or free it."""
-        snapshot = self._snapshot(self.fleet.now_ns(), idle=True)
-        found = diagnose(snapshot, patience_ns=self.pace.patience_ns, allows=self.allows)
-        found += self._unnamed(found, snapshot)
+        snapshot, found = self.seen(idle=True)
         self._tell(found, snapshot)
         if not self._recover(found, snapshot):
             self._end()
+
+    def seen(self, *, idle: bool) -> tuple[Snapshot, list[Finding]]:
+        """The fleet now, and what holds it up. `idle`: nothing can run and nothing is due."""
+        snapshot = self._snapshot(self.fleet.now_ns(), idle=idle)
+        found = diagnose(snapshot, patience_ns=self.pace.patience_ns, allows=self.allows)
+        return snapshot, found + (self._unnamed(found, snapshot) if idle else [])
 
     def server_done(self) -> None:
         """See `StallWatch`."""

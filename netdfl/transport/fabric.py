@@ -18,12 +18,13 @@ from functools import partial
 from heapq import heappop, heappush
 from operator import itemgetter
 from struct import Struct
+from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId
-from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, StageOutcome, Transit
 from netdfl.links.rules.bit_flips import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
@@ -39,6 +40,19 @@ _COPY = 0x9E3779B97F4A7C15
 
 _Due = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]
 """(tie, *parcel, departure from a stage, its place)"""
+
+
+class Flight(NamedTuple):
+    """A message under way: when it was sent, and when it arrives, or leaves the stage that it is in.
+
+    None: a link or a full mailbox holds it. Before it are the `stages`; `unit` stands for it in them.
+    """
+
+    message: Message
+    sent_ns: int
+    at_ns: int | None
+    stages: Sequence[LinkRule]
+    unit: Transit | None
 
 
 class Fabric:
@@ -97,6 +111,48 @@ class Fabric:
             yield _content(unit)[:2]
         for end in self._ends.values():
             yield from ((message, sent_ns) for _, message, _, sent_ns in end.held)
+
+    def flights(self) -> Iterator[Flight]:
+        """Every message under way, and how far it is."""
+        for at_ns, entries in self._due.items():
+            for _, queue, message, _, sent_ns, departure, place in (each for each in entries if not _void(each)):
+                unit = None if departure is None else departure.unit
+                yield Flight(message, sent_ns, at_ns, () if unit is None else queue.path.stages[place + 1 :], unit)
+        for unit in self._in_stages:
+            yield Flight(*_content(unit)[:2], None, (), unit)
+        for end in self._ends.values():
+            yield from (Flight(message, sent_ns, None, (), None) for _, message, _, sent_ns in end.held)
+
+    def lose(self, flight: Flight, reason: str) -> None:
+        """Drop a message that is under way, now."""
+        queue, message, nbytes, sent_ns = self._withdraw(flight)
+        queue.ledger.settled(message, nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
+
+    def hasten(self, flight: Flight) -> None:
+        """Let a message that is under way arrive now."""
+        self._arrive(*self._withdraw(flight))
+
+    def _withdraw(self, flight: Flight) -> Parcel:
+        """Take one message off its way; a stage that counts it still does, and can't bring it back."""
+        message, unit = flight.message, flight.unit
+        if unit is not None:
+            queue = self._ends[message.src].queues[message.dst]
+            parcel = _parcel(queue, unit)
+            self._in_stages.pop(unit, None)
+            unit.pending = unit.content = None
+            return parcel
+        for at_ns, entries in self._due.items():
+            for entry in entries:
+                if entry[2] is message and entry[5] is None:
+                    entries.remove(entry)
+                    if entry[4] == at_ns:
+                        entry[1].fewer()
+                    return entry[1:5]
+        target = self._ends[message.dst]
+        parcel = next(each for each in target.held if each[1] is message)
+        target.held.remove(parcel)
+        parcel[0].fewer()
+        return parcel
 
     def _take_out(self, nodes: set[NodeId]) -> Iterable[Parcel]:
         for at_ns, entries in self._due.items():
@@ -293,6 +349,8 @@ class Fabric:
     def _take(self, queue: EdgeQueue, place: int, outcome: StageOutcome, now: int) -> None:
         unit = outcome.unit
         unit.pending = None
+        if unit.content is None:  # it was taken off its way
+            return
         self._in_stages.pop(unit, None)
         if isinstance(outcome, Dropped):
             self._drop(queue, unit, outcome.reason)

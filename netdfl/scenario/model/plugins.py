@@ -76,6 +76,13 @@ def files_beside(scenario: Path) -> list[Path]:
     return sorted([*folder.glob("*.py"), *(path for name in imported if (path := folder / name).is_dir())])
 
 
+def imported_from(directory: str) -> list[Path]:
+    """The files of all own modules that were imported for the scenario in `directory`."""
+    homes = tuple(f"{_home(folder)}." for folder in places(directory))
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(homes)]
+    return sorted({Path(file) for module in modules if (file := getattr(module, "__file__", None)) is not None})
+
+
 def _is_in(folder: Path, name: str) -> bool:
     """Whether `folder` has the module, other than as the one that is found without being sought there."""
     place = folder.joinpath(*name.split("."))

@@ -47,7 +47,7 @@ T = TypeVar("T")
 class SimulatedWorld:
     """One fleet's virtual world."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, loop: type[VirtualLoop] = VirtualLoop) -> None:
         """Prepare; nothing is built yet. Raises MachineError where the scenario wants a GPU that is not there."""
         scenario = setting.scenario
         if setting.forkserver is not None:
@@ -57,7 +57,7 @@ class SimulatedWorld:
         self._shared = setting.blueprint
         self.streams = Streams(scenario.seed)
         self._luck = scenario.world.luck if isinstance(scenario.world, SimulatedOptions) else None
-        self.loop = VirtualLoop(self.streams.integer("ties"))
+        self.loop = loop(self.streams.integer("ties"))
         self.clock = VirtualClock(self.loop)
         self.residents: dict[NodeId, Resident] = {}
         self._models: dict[tuple[int, NodeId], Snapshot] = {}

@@ -1,0 +1,100 @@
+"""Does what is played go as the run went? Every row that a replay records is looked for in the run's own record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TypeAlias
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.errors import NetdflError
+from netdfl.core.types import Edge, Message, NodeId
+from netdfl.record.run import Run
+
+Key: TypeAlias = tuple[str, int, int, int, int]
+"""What tells the messages of one edge apart: kind, epoch, round, step, attempt."""
+_Row: TypeAlias = tuple[object, ...]
+
+
+def key_of(message: Message) -> Key:
+    """The key of `message`."""
+    return (message.kind, message.epoch, message.round, message.step, message.attempt)
+
+
+class Parted(NetdflError):
+    """What is played goes another way than the run did."""
+
+
+class Record:
+    """The rows of a run, each to be played once. `parted` says what first came that the run has not."""
+
+    def __init__(self, run: Run) -> None:
+        """Read messages and metrics of `run`. Raises InputError where its record is damaged."""
+        self._run = run
+        with run.held():
+            messages = run.rows(
+                "SELECT src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate FROM messages"
+            )
+            metrics = run.rows("SELECT at_s, node, round, name, value FROM metrics")
+            ((last_s,),) = run.rows(
+                "SELECT max(s) FROM (SELECT max(coalesce(arrived_s, sent_s)) AS s FROM messages "
+                "UNION ALL SELECT max(at_s) FROM metrics)"
+            )
+        self._left: Counter[_Row] = Counter((*row[:8], _ns(row[8]), _ns(row[9]), row[10]) for row in messages)
+        self._left.update((_ns(row[0]), *row[1:]) for row in metrics)
+        whole = run.finished and run.result.get("verdict") != "unknown"
+        self._until_ns = None if whole else _ns(last_s) or 0
+        self.parted = ""
+
+    def message(
+        self, at_ns: int, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str
+    ) -> None:
+        """A message ended in the replay."""
+        row = (message.src, message.dst, *key_of(message), nbytes, sent_ns, arrived_ns, fate)
+        if self._lacks(at_ns, row):
+            self.parted = self._of_message((message.src, message.dst), key_of(message), (nbytes, arrived_ns, fate))
+
+    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
+        """A figure of the replay."""
+        finite = value if value - value == 0 else None
+        if self._lacks(at_ns, (at_ns, node, round, name, finite)):
+            was = self._run.rows(
+                "SELECT at_s, value FROM metrics WHERE node IS NOT DISTINCT FROM ? AND round = ? AND name = ?",
+                (node, round, name),
+            )
+            who = "the fleet" if node is None else f"node {node}"
+            told = f"{was[0][1]:g} at {was[0][0]:g} s" if was and was[0][1] is not None else "none"
+            now = f"{value:g} at {at_ns / NS_PER_S:g} s"
+            self.parted = f"{name} of {who} in round {round} was {told} in the run, and is {now} played again"
+
+    def _lacks(self, at_ns: int, row: _Row) -> bool:
+        """Whether the run has not this row, and would if it had gone like that. Looks for each row once."""
+        if self.parted or (self._until_ns is not None and at_ns >= self._until_ns):
+            return False
+        if not self._left.get(row):
+            return True
+        self._left[row] -= 1
+        return False
+
+    def _of_message(self, edge: Edge, key: Key, now: tuple[int, int | None, str]) -> str:
+        was = self._run.rows(
+            "SELECT nbytes, arrived_s, fate FROM messages WHERE (src, dst) = (?, ?) "
+            "AND (kind, epoch, round, step, attempt) = (?, ?, ?, ?, ?)",
+            (*edge, *map(_plain, key)),
+        )
+        told = " and ".join(_end(nbytes, _ns(arrived_s), fate) for nbytes, arrived_s, fate in was) or "not sent"
+        kind, _, round, step, _ = key
+        what = f"the {kind} message {edge[0]}->{edge[1]} of round {round}, step {step}"
+        return f"{what} was {told} in the run, and is {_end(*now)} played again"
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, str) else value
+
+
+def _end(nbytes: int, arrived_ns: int | None, fate: str) -> str:
+    when = "" if arrived_ns is None else f" at {arrived_ns / NS_PER_S:g} s"
+    return f"{fate}{when} ({nbytes} bytes)"
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * NS_PER_S)

@@ -1,0 +1,188 @@
+"""A fleet at one moment, as plain values: its nodes, its messages under way, what happens next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from netdfl.core.types import Edge, Kind, NodeId
+from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.snapshot import NodeNow, State
+from netdfl.replaying.checking import key_of
+from netdfl.replaying.happenings import ASIDE, News
+from netdfl.replaying.playing import Playing
+from netdfl.replaying.ways import way_of
+
+
+@dataclass(frozen=True, slots=True)
+class NodeThen:
+    """One node. `now` is what the diagnosis sees of it: its state, round, step and wait.
+
+    `unread` are messages that came and were not taken, as (src, round, step). `weight` is the push-sum weight that is
+    its own, None where there is none. `norm` is that of its model at the end of its last round, `distance` how far
+    that is from the average of all; NaN where it has none.
+    """
+
+    now: NodeNow
+    unread: tuple[tuple[NodeId, int, int], ...]
+    weight: float | None
+    norm: float
+    distance: float
+
+
+@dataclass(frozen=True, slots=True)
+class MessageThen:
+    """A message under way: which of its edge it is (None: it is not numbered), and what will become of it."""
+
+    src: NodeId
+    dst: NodeId
+    number: int | None
+    kind: Kind
+    round: int
+    step: int
+    attempt: int
+    sent_ns: int
+    at_ns: int | None
+    way: str
+
+
+@dataclass(frozen=True, slots=True)
+class NextEvent:
+    """Something that is due."""
+
+    at_ns: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The whole fleet at `at_ns`.
+
+    `waits` are the edges of the wait-for graph, (who waits, for whom), `findings` what the diagnosis says of it.
+    `consensus_distance` is as the record has it, of the models of that moment. `step` counts the steps from the start.
+    """
+
+    at_ns: int
+    step: int
+    ended: bool
+    nodes: Sequence[NodeThen]
+    flying: Sequence[MessageThen]
+    coming: Sequence[NextEvent]
+    waits: Sequence[Edge]
+    findings: Sequence[Finding]
+    news: Sequence[News]
+    consensus_distance: float
+
+    @property
+    def round(self) -> int:
+        """The highest round that a node is in."""
+        return max((node.now.round for node in self.nodes), default=0)
+
+
+def see(playing: Playing) -> Moment:
+    """What there is to see of `playing` now; empty before its nodes live."""
+    idle = playing.next_ns is None and not playing.ended
+    lives = bool(playing.world.residents) and playing.supervisor.fleet.start_ns is not None
+    snapshot, findings = playing.watch.seen(idle=idle) if lives else (None, [])
+    models = _models(playing) if lives else {}
+    norms, distances, spread = _spread(models)
+    nodes = (
+        []
+        if snapshot is None
+        else [
+            _node(playing, now, norms.get(node, math.nan), distances.get(node, math.nan))
+            for node, now in snapshot.nodes.items()
+        ]
+    )
+    waits = [] if snapshot is None else [(node, src) for node, wait in snapshot.waiting for src in sorted(wait.missing)]
+    return Moment(
+        at_ns=playing.now_ns,
+        step=playing.steps,
+        ended=playing.ended,
+        nodes=nodes,
+        flying=_flying(playing) if lives else [],
+        coming=_coming(playing) if lives else [],
+        waits=waits,
+        findings=findings,
+        news=list(playing.happenings.news),
+        consensus_distance=spread,
+    )
+
+
+def _node(playing: Playing, now: NodeNow, norm: float, distance: float) -> NodeThen:
+    node = playing.world.residents[now.node].host.node
+    unread = tuple(sorted((m.src, m.round, m.step) for m in node.mailbox.unread()))
+    return NodeThen(now, unread, None if now.state is State.CRASHED else node.held_weight, norm, distance)
+
+
+def _models(playing: Playing) -> dict[NodeId, tuple[torch.Tensor, float]]:
+    """Each node's vector and weight at the end of its last round."""
+    found = {}
+    for node, resident in playing.world.residents.items():
+        own = resident.host.node
+        if own.latest is not None:
+            found[node] = (own.latest.x, own.weight_of(own.latest))
+    return found
+
+
+def _spread(
+    models: Mapping[NodeId, tuple[torch.Tensor, float]],
+) -> tuple[dict[NodeId, float], dict[NodeId, float], float]:
+    """Norms, distances from the average model, and the consensus distance; see `netdfl.host.judging`."""
+    held = {node: (x.double(), weight) for node, (x, weight) in models.items() if weight}
+    if not held:
+        return {}, {}, math.nan
+    average = sum((x for x, _ in held.values()), torch.zeros(())) / sum(weight for _, weight in held.values())
+    z = {node: x / weight for node, (x, weight) in held.items()}
+    norms = {node: float(torch.linalg.vector_norm(each)) for node, each in z.items()}
+    distances = {node: float(torch.linalg.vector_norm(each - average)) for node, each in z.items()}
+    return norms, distances, math.sqrt(sum(each**2 for each in distances.values()) / len(distances))
+
+
+def _flying(playing: Playing) -> list[MessageThen]:
+    flights = list(playing.world.fabric.flights())
+    edges = {(flight.message.src, flight.message.dst) for flight in flights}
+    numbers = {edge: playing.happenings.numbers(edge, flights) for edge in edges}
+    found = []
+    for flight in flights:
+        m = flight.message
+        number = None if m.kind in ASIDE else numbers[m.src, m.dst][key_of(m)]
+        at_ns, way = way_of(flight)
+        found.append(MessageThen(*m[:2], number, m.kind, m.round, m.step, m.attempt, flight.sent_ns, at_ns, way))
+    return sorted(found, key=lambda each: (each.at_ns is None, each.at_ns or 0, each.src, each.dst, each.number or 0))
+
+
+def _coming(playing: Playing) -> list[NextEvent]:
+    """What is due, by timers and from the network."""
+    timers = [NextEvent(due.at_ns, _words(due.name)) for due in playing.loop.due()]
+    network = [
+        NextEvent(at_ns, f"{message.kind} {message.src}->{message.dst} {'goes on' if stages else 'arrives'}")
+        for message, _, at_ns, stages, _ in playing.world.fabric.flights()
+        if at_ns is not None
+    ]
+    return sorted([*timers, *network], key=lambda each: each.at_ns)
+
+
+def _words(name: Sequence[object]) -> str:
+    """A timer's name as a sentence."""
+    match name:
+        case ("train", node, _, *_):
+            return f"node {node} ends its local round"
+        case ("scheduled", source, action, *nodes):
+            return f"the scenario's event {source}: {action} {', '.join(map(str, nodes))}".rstrip()
+        case ("again", node, *_):
+            return f"node {node} sends again what was not acknowledged"
+        case ("ask", node, *_):
+            return f"node {node} asks for what it lacks"
+        case ("fetch", node, *_):
+            return f"node {node} gives up fetching a model"
+        case ("end",):
+            return "the supervisor looks whether the clients have ended"
+        case ():
+            return "a timer of asyncio's"
+        case (what, *rest):
+            return " ".join(map(str, (what, *rest)))
+    return ""

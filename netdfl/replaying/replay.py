@@ -1,0 +1,326 @@
+"""`netdfl.replay`: a simulated run played again, held at a moment, looked at, changed, and gone on with."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias
+
+from netdfl.core.errors import InputError, NetdflError, RunError
+from netdfl.core.types import Edge, NodeId
+from netdfl.diagnosis.finding import Finding
+from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.replaying.changes import Change, CrashNow, DeliverNow, DropNow, PauseNow, RestartNow, ResumeNow
+from netdfl.replaying.checking import Parted, Record
+from netdfl.replaying.happenings import seconds
+from netdfl.replaying.moment import MessageThen, Moment, NextEvent, NodeThen, see
+from netdfl.replaying.playing import Halts, Playing
+from netdfl.replaying.replayable import parted_words, replayable
+from netdfl.replaying.text import moment_html, moment_text
+from netdfl.replaying.until import AtTime, Until, read_edge, read_until
+from netdfl.running.judged import Finished
+from netdfl.running.prepare import ORIGIN, prepare
+from netdfl.running.run import judge
+from netdfl.scenario.model.schema import Scenario
+from netdfl.worlds.simulated.compute import COMPUTE_FILE
+
+By: TypeAlias = Literal["event", "message", "round"]
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """A change, and the moment at which it was made."""
+
+    step: int
+    at_ns: int
+    change: Change
+
+
+class Replay:
+    """A run played again, at one moment of its virtual time. Going back plays it again from its start.
+
+    What it plays is compared with the run's record, row by row, until something is changed.
+    """
+
+    def __init__(self, run: Run, scenario: Scenario, out: Path | None = None) -> None:
+        """Begin to play `scenario`, which `run` is of, at its start; into the new directory `out`, else into none."""
+        self.run, self.scenario, self.out = run, scenario, out
+        self.changes: list[_Changed] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._playing = self._play()
+        self._moment: Moment | None = None
+        self._finished: Finished | None = None
+
+    def _play(self) -> Playing:
+        """A new playing, at its start."""
+        if self.out is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="netdfl-replay-", ignore_cleanup_errors=True)
+            path = Path(self._folder.name) / self.run.path.name
+        else:
+            path = self.out
+        directory = RunDirectory.create(path.parent, self.scenario.name, self.scenario.seed, path)
+        for name in (ORIGIN, COMPUTE_FILE):
+            if (self.run.path / name).is_file():
+                shutil.copyfile(self.run.path / name, directory.path / name)
+        prepare(self.scenario, directory)
+        playing = Playing(self.scenario, directory, Record(self.run))
+        self._closing = weakref.finalize(self, playing.close)
+        with self._parting():
+            playing.go(lambda playing: playing.supervisor.fleet.start_ns is not None)
+        return playing
+
+    def _parting(self) -> _Parting:
+        return _Parting(self.run)
+
+    # where it is
+
+    @property
+    def moment(self) -> Moment:
+        """All there is to see now."""
+        if self._moment is None:
+            self._moment = see(self._playing)
+        return self._moment
+
+    @property
+    def at_s(self) -> float:
+        """Seconds of virtual time since the start."""
+        return self.moment.at_ns / 1e9
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has come to its end. The fleet still stands as it did then, until `finish`."""
+        return self._playing.ended
+
+    @property
+    def nodes(self) -> Sequence[NodeThen]:
+        """Every node: round, wait, mailbox, weight, model."""
+        return self.moment.nodes
+
+    @property
+    def flying(self) -> Sequence[MessageThen]:
+        """Every message under way, with what its link will do to it."""
+        return self.moment.flying
+
+    @property
+    def coming(self) -> Sequence[NextEvent]:
+        """What is due next."""
+        return self.moment.coming
+
+    @property
+    def waits(self) -> Sequence[Edge]:
+        """The wait-for graph: (who waits, for whom)."""
+        return self.moment.waits
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What the diagnosis says of this moment."""
+        return self.moment.findings
+
+    # going on and back
+
+    def until(self, what: str | float | Until) -> Self:
+        """Go on to a moment, or back to one that lies behind.
+
+        Args:
+            what: Seconds, or words: `12.3s`, `round 7`, `lost 2->3 #5`, `sent 2->3`, `crash 4`, `stall`, `end`.
+
+        Raises:
+            InputError: it names no moment, or the run ends before it.
+        """
+        until = read_until(what) if isinstance(what, str) else what
+        if isinstance(until, int | float):
+            until = AtTime(round(until * 1e9))
+        if until.lies_behind(self._playing):
+            self._again(lambda playing: True, keep=self._changes_before(until))
+        self._go(until.from_here(self._playing))
+        if isinstance(until, AtTime) and not self.ended:
+            self._playing.wait_until(until.at_ns)
+        elif self.ended and what != "end" and not until.lies_behind(self._playing):
+            raise InputError(f"the run ended at {seconds(self._playing.now_ns)}, and {what} had not come")
+        return self
+
+    def step(self, by: By = "event", count: int = 1) -> Self:
+        """Go on by one event, or to where the next message has come to its end, or the next round has begun."""
+        playing = self._playing
+        marks = {"round": playing.rounds, "message": playing.messages}
+        first, seen = playing.steps, len(marks.get(by, ()))
+        if by == "event":
+            self._go(lambda playing: playing.steps >= first + count)
+        else:
+            self._go(lambda playing: len(marks[by]) >= seen + count)
+        return self
+
+    def back(self, by: By = "event", count: int = 1) -> Self:
+        """Go back by so many events, messages or rounds: the run is played again from its start to there."""
+        playing, target = self._playing, self._playing.steps
+        marks = {"round": playing.rounds, "message": playing.messages}
+        for _ in range(count):
+            target = target - 1 if by == "event" else max((s for s in marks[by] if s < target), default=0)
+        return self.to_step(max(0, target))
+
+    def to_step(self, step: int) -> Self:
+        """Go to where so many steps were done since the start."""
+        if step < self._playing.steps:
+            keep = [each for each in self.changes if each.step <= step]
+            self._again(lambda playing: playing.steps >= step, keep)
+        else:
+            self._go(lambda playing: playing.steps >= step)
+        return self
+
+    def _changes_before(self, until: Until) -> list[_Changed]:
+        if isinstance(until, AtTime):
+            return [each for each in self.changes if each.at_ns <= until.at_ns]
+        return list(self.changes)
+
+    def _again(self, halts: Halts, keep: list[_Changed]) -> None:
+        """Play from the start, with the changes in `keep`, to where `halts` says so after the last of them."""
+        if self.out is not None:
+            raise InputError(f"what is played goes to {self.out}, and can't be taken back: replay without --out")
+        self._closing()
+        self.changes, self._moment, self._finished = [], None, None
+        self._playing = self._play()
+        for each in keep:
+            self._go(lambda playing, step=each.step: playing.steps >= step)  # type: ignore[misc]
+            self._playing.wait_until(each.at_ns)
+            self._do(each.change)
+        self._go(halts)
+
+    def _go(self, halts: Halts) -> None:
+        self._moment = None
+        with self._parting():
+            self._playing.go(halts)
+
+    # changing one thing
+
+    def drop(self, edge: str | Edge, number: int | None = None) -> Self:
+        """Lose a message that is under way: `drop("2->3 #5")`; without a number, the first on that edge."""
+        return self._change(DropNow(*_message(edge, number)))
+
+    def deliver(self, edge: str | Edge, number: int | None = None) -> Self:
+        """Let a message that is under way arrive now; without a number, the first on that edge."""
+        return self._change(DeliverNow(*_message(edge, number)))
+
+    def crash(self, node: NodeId) -> Self:
+        """Let a node crash now; it does not return by itself."""
+        return self._change(CrashNow(node))
+
+    def restart(self, node: NodeId, state: Literal["kept", "lost"] = "lost") -> Self:
+        """Let a node that crashed live again, with the state of its last round's end, or without."""
+        return self._change(RestartNow(node, state))
+
+    def pause(self, node: NodeId) -> Self:
+        """Let a node stand still."""
+        return self._change(PauseNow(node))
+
+    def resume(self, node: NodeId) -> Self:
+        """Let a paused node go on."""
+        return self._change(ResumeNow(node))
+
+    def _change(self, change: Change) -> Self:
+        change.check(self._playing)
+        if self.ended:
+            raise InputError("the run is over, so there is nothing left to change; go back first")
+        self.changes.append(_Changed(self._playing.steps, self._playing.now_ns, change))
+        try:
+            self._do(change)
+        except NetdflError:
+            self.changes.pop()
+            raise
+        return self
+
+    def _do(self, change: Change) -> None:
+        self._moment = None
+        if not any(each.change is change for each in self.changes):
+            self.changes.append(_Changed(self._playing.steps, self._playing.now_ns, change))
+        self._playing.happenings.record = None
+        self._playing.happenings.say(self._playing.now_ns, f"changed by hand: {change}")
+        self._playing.do(lambda: change.make(self._playing))
+
+    # the end
+
+    def finish(self) -> Finished:
+        """Go on to the end, take the fleet down, and judge what was played.
+
+        Raises:
+            RunError: nothing was changed, and it did not go as the run did.
+        """
+        if self._finished is None:
+            self._go(lambda playing: False)
+            with self._parting():
+                outcome = self._playing.finish()
+            directory = RunDirectory(self._playing.directory.path, page=self.out is not None)
+            self._finished = judge(self.scenario, directory, outcome)
+            self._check_hash(self._finished)
+        return self._finished
+
+    def _check_hash(self, finished: Finished) -> None:
+        was = self.run.result if self.run.finished else {}
+        if self.changes or was.get("verdict") in (None, "unknown"):
+            return
+        before, now = was.get("event_log_hash"), finished.result["event_log_hash"]
+        if before != now:
+            raise RunError(
+                f"{self.run.path}: its event log had the hash {before}, and played again it has {now}, though all "
+                "times and figures agree: contents of messages differ, so a part of it does not repeat itself"
+            )
+
+    def close(self) -> None:
+        """Take the fleet down, and remove what was played, unless it has a place of its own."""
+        self._closing()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        return moment_text(self.moment)
+
+    def __repr__(self) -> str:
+        return f"<replay of {self.run.path.name} at {seconds(self._playing.now_ns)}, step {self._playing.steps}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(self.scenario.name)}</b></p>" + moment_html(self.moment)
+
+
+class _Parting:
+    """Within it, what parts from the record says of which run, and why that may be."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Parted):
+            raise InputError(parted_words(self._run, str(error))) from error
+
+
+def replay(run: Any, *, out: Path | str | None = None) -> Replay:
+    """Play a simulated run again, held at its start: `netdfl.replay("runs/x/latest").until("12.3s")`.
+
+    Args:
+        run: A run directory, or what `netdfl.run` or `netdfl.open_run` gave.
+        out: Where what is played is kept as a run of its own; by default it is removed.
+
+    Raises:
+        InputError: it can't be replayed, with the reason.
+    """
+    found = run if isinstance(run, Run) else getattr(run, "run", None)
+    found = found if isinstance(found, Run) else open_run(run)
+    return Replay(found, replayable(found), None if out is None else Path(out))
+
+
+def _message(edge: str | Edge, number: int | None) -> tuple[Edge, int | None]:
+    if isinstance(edge, str):
+        read, told = read_edge(edge)
+        return read, told if number is None else number
+    return edge, number

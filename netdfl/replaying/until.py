@@ -1,0 +1,189 @@
+"""Where to stop: a time, a round, what becomes of a message, a crash, a stall, the end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from netdfl.core.errors import InputError
+from netdfl.core.fates import FateClass, class_of
+from netdfl.core.types import Edge, NodeId
+from netdfl.core.units import parse_time_ns
+from netdfl.record.status import Phase
+from netdfl.replaying.happenings import Ended
+from netdfl.replaying.playing import Halts, Playing
+
+FORMS = "12.3s, round 7, `lost 2->3 #5` (or sent, delivered, late), `crash 4`, stall, end"
+_MESSAGE = re.compile(r"(?:(sent|delivered|lost|late|duplicate)\s+)?(\d+)\s*->\s*(\d+)(?:\s*#\s*(\d+))?")
+_OTHER = re.compile(r"(round|crash)\s+(\d+)")
+
+
+class Until(Protocol):
+    """A moment of a playing."""
+
+    def lies_behind(self, playing: Playing) -> bool:
+        """Whether it has come, so that it must be looked for from the start again."""
+        ...
+
+    def from_here(self, playing: Playing) -> Halts:
+        """What says that it has come, asked from now on. Raises InputError where it can't come."""
+        ...
+
+
+@dataclass(frozen=True)
+class AtTime:
+    """All that is due up to `at_ns` has been done."""
+
+    at_ns: int
+
+    def lies_behind(self, playing: Playing) -> bool:
+        """See `Until`."""
+        return playing.now_ns > self.at_ns
+
+    def from_here(self, playing: Playing) -> Halts:
+        """See `Until`."""
+
+        def come(playing: Playing) -> bool:
+            due = playing.next_ns
+            return due is None or due > self.at_ns
+
+        return come
+
+
+@dataclass(frozen=True)
+class InRound:
+    """The first node has begun `round`."""
+
+    round: int
+
+    def lies_behind(self, playing: Playing) -> bool:
+        """See `Until`."""
+        return playing.happenings.round >= self.round
+
+    def from_here(self, playing: Playing) -> Halts:
+        """See `Until`."""
+        return self.lies_behind
+
+
+@dataclass(frozen=True)
+class OfMessage:
+    """A message of `edge` was sent, or came to its end: the one of that `number`, or the next of which that is so."""
+
+    edge: Edge
+    what: str = ""
+    number: int | None = None
+
+    def lies_behind(self, playing: Playing) -> bool:
+        """See `Until`."""
+        return self.number is not None and self._come(playing)
+
+    def from_here(self, playing: Playing) -> Halts:
+        """See `Until`."""
+        check_node(playing, max(self.edge))
+        if self.number is not None:
+            return self._come
+        before = self._count(playing)
+        return lambda playing: self._count(playing) > before
+
+    def _count(self, playing: Playing) -> int:
+        """How many such messages there were so far."""
+        if self.what == "sent":
+            return self._sent(playing)
+        ended = playing.happenings.ended.get(self.edge, {})
+        return sum(map(self._is, ended.values()))
+
+    def _sent(self, playing: Playing) -> int:
+        resident = playing.world.residents.get(self.edge[0])
+        edge = None if resident is None else resident.ledger.edges.get(self.edge[1])
+        return 0 if edge is None else edge.sent
+
+    def _come(self, playing: Playing) -> bool:
+        assert self.number is not None
+        if self._sent(playing) < self.number:
+            return False
+        numbers = playing.happenings.numbers(self.edge, playing.world.fabric.flights())
+        key = next((key for key, number in numbers.items() if number == self.number), None)
+        if key is None or self.what == "sent":
+            return key is not None
+        ended = playing.happenings.ended[self.edge].get(key)
+        return ended is not None and self._is(ended)
+
+    def _is(self, ended: Ended) -> bool:
+        if self.what == "lost":
+            return ended.lost
+        return not self.what or any(class_of(fate) is FateClass(self.what) for fate in ended.fates)
+
+
+@dataclass(frozen=True)
+class AtCrash:
+    """`node` has crashed."""
+
+    node: NodeId
+
+    def lies_behind(self, playing: Playing) -> bool:
+        """See `Until`."""
+        return False
+
+    def from_here(self, playing: Playing) -> Halts:
+        """See `Until`."""
+        check_node(playing, self.node)
+        return lambda playing: playing.supervisor.fleet.status.nodes[self.node].phase is Phase.CRASHED
+
+
+@dataclass(frozen=True)
+class AtStall:
+    """The diagnosis has found a stall that it had not found before."""
+
+    def lies_behind(self, playing: Playing) -> bool:
+        """See `Until`."""
+        return False
+
+    def from_here(self, playing: Playing) -> Halts:
+        """See `Until`."""
+        before = len(playing.watch.watch.findings)
+        return lambda playing: len(playing.watch.watch.findings) > before
+
+
+@dataclass(frozen=True)
+class AtEnd:
+    """The run has come to its end, and the fleet still stands."""
+
+    def lies_behind(self, playing: Playing) -> bool:
+        """See `Until`."""
+        return False
+
+    def from_here(self, playing: Playing) -> Halts:
+        """See `Until`."""
+        return lambda playing: False
+
+
+def check_node(playing: Playing, node: NodeId) -> None:
+    """Raise InputError where there is no such node."""
+    num_nodes = playing.scenario.num_nodes
+    if not 0 <= node < num_nodes:
+        raise InputError(f"there is no node {node}; nodes are 0 to {num_nodes - 1}")
+
+
+def read_until(text: str) -> Until:
+    """The moment that `text` names. Raises InputError where it names none."""
+    text = text.strip()
+    if found := _MESSAGE.fullmatch(text):
+        what, src, dst, number = found.groups()
+        return OfMessage((int(src), int(dst)), what or "", None if number is None else int(number))
+    if found := _OTHER.fullmatch(text):
+        return InRound(int(found[2])) if found[1] == "round" else AtCrash(int(found[2]))
+    if text in ("stall", "end"):
+        return AtStall() if text == "stall" else AtEnd()
+    try:
+        return AtTime(parse_time_ns(text))
+    except ValueError as error:
+        raise InputError(f"{text!r} names no moment; write {FORMS}") from error
+
+
+def read_edge(text: str) -> tuple[Edge, int | None]:
+    """An edge, and a number of a message on it: `2->3 #5`. Raises InputError."""
+    found = _MESSAGE.fullmatch(text.strip())
+    if found is None or found[1]:
+        raise InputError(f"{text!r} names no message; write it like 2->3 #5")
+    return (int(found[2]), int(found[3])), None if found[4] is None else int(found[4])
