@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from netdfl.record.run import open_run
+    from netdfl.replaying.diff import diff
     from netdfl.replaying.replay import replay
     from netdfl.running.run import run
     from netdfl.scenario.load import load
 
-__all__ = ["load", "open_run", "replay", "run"]
+__all__ = ["diff", "load", "open_run", "replay", "run"]
 
 _HOMES = {
+    "diff": "netdfl.replaying.diff",
     "load": "netdfl.scenario.load",
     "open_run": "netdfl.record.run",
     "replay": "netdfl.replaying.replay",

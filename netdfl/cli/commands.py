@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from netdfl.cli import calibration, datasets, describing, exploring, fleets, new, results, running, studies
+from netdfl.cli import calibration, datasets, describing, exploring, fleets, new, replaying, results, running, studies
 
 Commands = Mapping[str, Callable[..., None]]
 
@@ -29,6 +29,8 @@ COMMANDS: Mapping[str, Commands] = {
     "Results": {
         "report": results.report,
         "export": results.export,
+        "replay": replaying.replay,
+        "diff": replaying.diff,
     },
     "Fleets that nobody looks after, and machines": {
         "node": fleets.node,

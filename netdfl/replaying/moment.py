@@ -84,9 +84,8 @@ class Moment:
 
 def see(playing: Playing) -> Moment:
     """What there is to see of `playing` now; empty before its nodes live."""
-    idle = playing.next_ns is None and not playing.ended
     lives = bool(playing.world.residents) and playing.supervisor.fleet.start_ns is not None
-    snapshot, findings = playing.watch.seen(idle=idle) if lives else (None, [])
+    snapshot, findings = playing.watch.seen(idle=playing.next_ns is None) if lives else (None, [])
     models = _models(playing) if lives else {}
     norms, distances, spread = _spread(models)
     nodes = (

@@ -51,16 +51,17 @@ class Replay:
         """Begin to play `scenario`, which `run` is of, at its start; into the new directory `out`, else into none."""
         self.run, self.scenario, self.out = run, scenario, out
         self.changes: list[_Changed] = []
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._playing = self._play()
         self._moment: Moment | None = None
         self._finished: Finished | None = None
+        self._removing: weakref.finalize[..., Any] | None = None
+        self._playing = self._play()
 
     def _play(self) -> Playing:
         """A new playing, at its start."""
         if self.out is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="netdfl-replay-", ignore_cleanup_errors=True)
-            path = Path(self._folder.name) / self.run.path.name
+            folder = tempfile.mkdtemp(prefix="netdfl-replay-")
+            self._removing = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            path = Path(folder) / self.run.path.name
         else:
             path = self.out
         directory = RunDirectory.create(path.parent, self.scenario.name, self.scenario.seed, path)
@@ -137,10 +138,11 @@ class Replay:
             until = AtTime(round(until * 1e9))
         if until.lies_behind(self._playing):
             self._again(lambda playing: True, keep=self._changes_before(until))
-        self._go(until.from_here(self._playing))
+        come = until.from_here(self._playing)
+        self._go(come)
         if isinstance(until, AtTime) and not self.ended:
             self._playing.wait_until(until.at_ns)
-        elif self.ended and what != "end" and not until.lies_behind(self._playing):
+        elif self.ended and not come(self._playing):
             raise InputError(f"the run ended at {seconds(self._playing.now_ns)}, and {what} had not come")
         return self
 
@@ -181,7 +183,7 @@ class Replay:
         """Play from the start, with the changes in `keep`, to where `halts` says so after the last of them."""
         if self.out is not None:
             raise InputError(f"what is played goes to {self.out}, and can't be taken back: replay without --out")
-        self._closing()
+        self.close()
         self.changes, self._moment, self._finished = [], None, None
         self._playing = self._play()
         for each in keep:
@@ -246,6 +248,8 @@ class Replay:
     def finish(self) -> Finished:
         """Go on to the end, take the fleet down, and judge what was played.
 
+        Its record is there as long as the run that is returned, or in `out`.
+
         Raises:
             RunError: nothing was changed, and it did not go as the run did.
         """
@@ -256,6 +260,10 @@ class Replay:
             directory = RunDirectory(self._playing.directory.path, page=self.out is not None)
             self._finished = judge(self.scenario, directory, outcome)
             self._check_hash(self._finished)
+            if self._removing is not None:
+                self._removing.detach()
+                folder = str(directory.path.parent)
+                self._removing = weakref.finalize(self._finished.run, shutil.rmtree, folder, ignore_errors=True)
         return self._finished
 
     def _check_hash(self, finished: Finished) -> None:
@@ -272,8 +280,8 @@ class Replay:
     def close(self) -> None:
         """Take the fleet down, and remove what was played, unless it has a place of its own."""
         self._closing()
-        if self._folder is not None:
-            self._folder.cleanup()
+        if self._finished is None and self._removing is not None:
+            self._removing()
 
     def __enter__(self) -> Self:
         return self

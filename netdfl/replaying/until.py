@@ -155,7 +155,7 @@ class AtEnd:
 
     def from_here(self, playing: Playing) -> Halts:
         """See `Until`."""
-        return lambda playing: False
+        return lambda playing: playing.ended
 
 
 def check_node(playing: Playing, node: NodeId) -> None:

@@ -48,7 +48,7 @@ def check_console(text: str, folder: Path) -> None:
             assert found, f"`{command}` was to print\n{line}\nand printed\n{printed}"
 
 
-@pytest.mark.parametrize("name", ["tutorial", "own_parts"])
+@pytest.mark.parametrize("name", ["tutorial", "own_parts", "replay"])
 def test_every_block_of_the_page(name: str, tmp_path: Path) -> None:
     page = blocks(ROOT / "docs" / f"{name}.md")
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")

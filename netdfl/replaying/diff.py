@@ -1,0 +1,233 @@
+"""Where two runs part: the first row of their records that differs, and what followed from it, by node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from netdfl.core.types import Json, NodeId
+from netdfl.record.run import Run
+
+MOST_NODES = 40
+_MESSAGES = """
+SELECT coalesce(arrived_s, sent_s), src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate
+FROM messages
+"""
+_METRICS = "SELECT at_s, node, round, name, value FROM metrics"
+_EVENTS = (
+    "SELECT at_s, node, round, kind, details::VARCHAR FROM events WHERE kind NOT IN ('training', 'start', 'finish')"
+)
+_WAITS = "SELECT until_s, node, round, step, kind, since_s, ended, last_src, missing::VARCHAR FROM waits"
+
+
+class Row(NamedTuple):
+    """A row of a run's record: when, which node it concerns first (None: the fleet), in words, and what it is about."""
+
+    at_s: float
+    node: NodeId | None
+    round: int
+    about: tuple[Any, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """The first event in which two runs part, as each has it; None where one of them has nothing of the kind."""
+
+    at_s: float
+    first: str | None
+    second: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """What followed for one node: when and in which round it first went another way, and how far it came.
+
+    `rounds` is how many rounds it ended, `lost` how many of its messages never came, `waited_s` how long it waited, in
+    each of the two runs.
+    """
+
+    node: NodeId
+    at_s: float | None
+    round: int | None
+    what: str
+    rounds: tuple[int, int]
+    lost: tuple[int, int]
+    waited_s: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How two runs differ. `scenario` are the lines of it that only one has."""
+
+    runs: tuple[str, str]
+    scenario: Sequence[str]
+    parting: Parting | None
+    follow: Sequence[Follow] = ()
+    ends: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    @property
+    def equal(self) -> bool:
+        """Whether the two went the same way from the start to the end."""
+        return self.parting is None
+
+    @property
+    def text(self) -> str:
+        """The whole for a terminal."""
+        return "\n".join(_lines(self))
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        return asdict(self) | {"equal": self.equal}
+
+
+def diff(first: Run, second: Run) -> Difference:
+    """Compare two runs. Raises InputError where a record is damaged."""
+    with first.held(), second.held():
+        rows = [_rows(run) for run in (first, second)]
+        lines = _scenarios(first, second)
+        only = [_without(rows[0], rows[1]), _without(rows[1], rows[0])]
+        heads = [each[0] if each else None for each in only]
+        known = [head for head in heads if head is not None]
+        if not known:
+            return Difference((str(first.path), str(second.path)), lines, None)
+        began = min(known, key=lambda row: row.at_s)
+        parting = Parting(began.at_s, _said(only[0], began), _said(only[1], began))
+        follow = list(_follow(first, second, only))
+        return Difference((str(first.path), str(second.path)), lines, parting, follow, _ends(first, second))
+
+
+def _rows(run: Run) -> list[Row]:
+    """All that a run recorded of what happened, in order of time."""
+    found = [
+        Row(at, src, round, (src, dst, kind, epoch, round, step, attempt), _message(row))
+        for row in run.rows(_MESSAGES)
+        for at, src, dst, kind, epoch, round, step, attempt, *_ in (row,)
+    ]
+    for at, node, round, name, value in run.rows(_METRICS):
+        told = "not finite" if value is None else repr(value)
+        found.append(Row(at, node, round, (node, round, name), f"{_who(node)}, round {round}: {name} {told}"))
+    for at, node, round, kind, details in run.rows(_EVENTS):
+        found.append(Row(at, node, round or 0, (node, round, kind, details), f"{_who(node)}, round {round}: {kind}"))
+    for at, node, round, step, kind, since, ended, last, missing in run.rows(_WAITS):
+        why = {"came": f"node {last} came last", "deadline": f"its deadline; missing {missing}"}.get(ended, ended)
+        text = f"node {node}, round {round}: waited for {kind} from {since:g} s to {at:g} s ({why})"
+        found.append(Row(at, node, round, (node, round, step, kind), text))
+    return sorted(found, key=lambda row: (row.at_s, row.text))
+
+
+def _message(row: Sequence[Any]) -> str:
+    _, src, dst, kind, _, round, step, attempt, nbytes, sent_s, arrived_s, fate = row
+    came = "" if arrived_s is None else f", came at {arrived_s:.9g} s"
+    again = f", attempt {attempt}" if attempt else ""
+    what = f"{kind} {src}->{dst}, round {round}, step {step}{again}"
+    return f"{what}: sent at {sent_s:.9g} s{came}, {fate} ({nbytes} bytes)"
+
+
+def _who(node: NodeId | None) -> str:
+    return "the fleet" if node is None else f"node {node}"
+
+
+def _without(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
+    """Those of `rows` that have no equal among `others`."""
+    left: dict[tuple[float, str], int] = {}
+    for row in others:
+        left[row.at_s, row.text] = left.get((row.at_s, row.text), 0) + 1
+    found = []
+    for row in rows:
+        if left.get((row.at_s, row.text), 0):
+            left[row.at_s, row.text] -= 1
+        else:
+            found.append(row)
+    return found
+
+
+def _said(rows: Sequence[Row], began: Row) -> str | None:
+    """What one of the runs has of what `began` is about."""
+    return next((row.text for row in rows if row.about == began.about), None)
+
+
+def _follow(first: Run, second: Run, only: Sequence[Sequence[Row]]) -> Iterator[Follow]:
+    """What followed for each node, in the order in which it reached them."""
+    reached: dict[NodeId, Row] = {}
+    for row in sorted((row for rows in only for row in rows), key=lambda row: (row.at_s, row.text)):
+        if row.node is not None:
+            reached.setdefault(row.node, row)
+    facts = [_of_nodes(run) for run in (first, second)]
+    nodes = sorted({*facts[0], *facts[1]}, key=lambda node: (reached[node].at_s if node in reached else math.inf, node))
+    for node in nodes:
+        parted = reached.get(node)
+        one, other = (each.get(node, (0, 0, 0.0)) for each in facts)
+        yield Follow(
+            node,
+            None if parted is None else parted.at_s,
+            None if parted is None else parted.round,
+            "" if parted is None else parted.text,
+            (one[0], other[0]),
+            (one[1], other[1]),
+            (one[2], other[2]),
+        )
+
+
+def _of_nodes(run: Run) -> dict[NodeId, tuple[int, int, float]]:
+    """Rounds ended, messages that never came, seconds waited, by node."""
+    graph = run.graph
+    rounds = dict(run.rows("SELECT node, count(*) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY node"))
+    never = "arrived_s IS NULL AND fate <> 'in_flight'"
+    lost = dict(run.rows(f"SELECT src, count(*) FROM messages WHERE {never} GROUP BY src"))
+    waited = dict(run.rows("SELECT node, sum(until_s - since_s) FROM waits GROUP BY node"))
+    known = range(graph["num_nodes"]) if graph is not None else sorted({*rounds, *lost, *waited})
+    return {node: (rounds.get(node, 0), lost.get(node, 0), waited.get(node, 0.0)) for node in known}
+
+
+def _scenarios(first: Run, second: Run) -> list[str]:
+    """The lines of the resolved scenarios that only one has, as a diff writes them."""
+    from difflib import unified_diff
+
+    lines = unified_diff(first.scenario_text.splitlines(), second.scenario_text.splitlines(), lineterm="", n=0)
+    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+
+
+def _ends(first: Run, second: Run) -> dict[str, tuple[Any, Any]]:
+    """What the two results say otherwise."""
+    results = [run.result if run.finished else {} for run in (first, second)]
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in ("verdict", "virtual_duration_s", "consensus_distance", "error"):
+        one, other = (result.get(name) for result in results)
+        if one != other:
+            found[name] = one, other
+    one, other = ((result.get("test_accuracy") or {}).get("average_model", {}).get("last") for result in results)
+    if one != other:
+        found["accuracy"] = one, other
+    return found
+
+
+def _lines(found: Difference) -> Iterator[str]:
+    if found.scenario:
+        yield "the scenarios differ:"
+        yield from (f"  {line}" for line in found.scenario[:MOST_NODES])
+    parting = found.parting
+    if parting is None:
+        yield "the two runs went the same way, in every message, figure, wait and event"
+        return
+    yield f"they part at {parting.at_s:.9g} s:"
+    yield f"  first   {parting.first or 'nothing of the kind'}"
+    yield f"  second  {parting.second or 'nothing of the kind'}"
+    yield "what followed (first run / second run):"
+    yield f"  {'node':<6}{'parts at':<16}{'in round':<10}{'rounds ended':<15}{'lost':<12}{'waited':<20}"
+    for each in found.follow[:MOST_NODES]:
+        at = "never" if each.at_s is None else f"{each.at_s:.9g} s"
+        told = (f"{each.rounds[0]} / {each.rounds[1]}", f"{each.lost[0]} / {each.lost[1]}")
+        waited = f"{each.waited_s[0]:.4g} s / {each.waited_s[1]:.4g} s"
+        round = "" if each.round is None else each.round
+        yield f"  {each.node:<6}{at:<16}{round:<10}{told[0]:<15}{told[1]:<12}{waited}".rstrip()
+    if len(found.follow) > MOST_NODES:
+        yield f"  and {len(found.follow) - MOST_NODES} more nodes"
+    for name, (one, other) in found.ends.items():
+        yield f"{name}: {_told(one)} / {_told(other)}"
+
+
+def _told(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "none" if value is None else str(value)
