@@ -13,9 +13,9 @@ from netdfl.core.errors import NetdflError
 from netdfl.core.interrupts import interruptible
 from netdfl.core.loops import outside_loops
 from netdfl.core.types import NodeId
+from netdfl.record.base import Store
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
-from netdfl.record.store import StoreWriter
 from netdfl.replaying.checking import Parted, Record
 from netdfl.replaying.happenings import Happenings, HeardRecorder
 from netdfl.replaying.loop import SteppedLoop
@@ -40,7 +40,7 @@ class _World(SimulatedWorld):
         super().__init__(setting, SteppedLoop)
         self._happenings = happenings
 
-    def recorder(self, store: StoreWriter) -> HeardRecorder:
+    def recorder(self, store: Store) -> HeardRecorder:
         super().recorder(store)
         self._recorder = HeardRecorder(store, self.log, self._happenings, self.clock.now_ns)
         return self._recorder
