@@ -1,0 +1,118 @@
+"""A source distribution builds a wheel with `netdfl` alone at its top, which works in an environment elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+from zipfile import ZipFile
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "runs", "tests", "docs", "venv*")
+BUILD = "import sys; from setuptools import build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
+USER = """\
+import netdfl
+
+scenario = netdfl.load("quickstart")
+reveal_type(scenario)
+netdfl.load("quickstart", on=3)
+"""
+
+
+class Built(NamedTuple):
+    wheel: Path
+    python: Path
+
+
+def build(kind: str, source: Path, out: Path) -> Path:
+    """Have the project's build backend make an `sdist` or a `wheel` of `source`."""
+    command = [sys.executable, "-c", BUILD, f"build_{kind}", str(out)]
+    environment = {**os.environ, "PYTHONPATH": ""}
+    done = subprocess.run(command, cwd=source, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out / done.stdout.splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """The wheel of the source distribution's source, in an environment that has this one's libraries and no netdfl."""
+    folder = tmp_path_factory.mktemp("package")
+    shutil.copytree(ROOT, folder / "checkout", ignore=LEFT_OUT)
+    shutil.unpack_archive(build("sdist", folder / "checkout", folder), folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    wheel = build("wheel", unpacked, folder)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "env")], check=True)
+    python = folder / "env" / "bin" / "python"
+    (site,) = (folder / "env" / "lib").glob("python*/site-packages")
+    command = [sys.executable, "-m", "pip", f"--python={python}", "install", "--no-deps", "--no-index", "--quiet"]
+    subprocess.run([*command, "--disable-pip-version-check", str(wheel)], check=True)
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))  # whose own .pth files do not count there
+    return Built(wheel, python)
+
+
+def run(built: Built, *words: str) -> str:
+    """What a program of the new environment prints."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [built.python.with_name(words[0]), *words[1:]]
+    done = subprocess.run(command, cwd=built.wheel.parent, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_wheel_has_netdfl_alone_and_all_of_it(built: Built) -> None:
+    names = set(ZipFile(built.wheel).namelist())
+    info = f"netdfl-{PROJECT['version']}.dist-info"
+    assert {name.split("/")[0] for name in names} == {"netdfl", info}
+    listed = subprocess.run(["git", "ls-files", "netdfl"], cwd=ROOT, text=True, capture_output=True, check=True)
+    assert set(listed.stdout.split()) - names == set()
+    assert not [name for name in names if "__pycache__" in name or "/tests/" in name]
+    shipped = {f"netdfl/shipped/{name}" for name in ("scenarios/quickstart.yaml", "nodes/image/Dockerfile")}
+    assert shipped < names
+
+
+def test_the_quickstart_runs_there(built: Built) -> None:
+    sets = ("--set", "nodes=4", "--set", "rounds=2", "--set", "topology.neighbors=2", "--set", "expect={}")
+    assert "quickstart: 4 nodes" in run(built, "netdfl", "run", "quickstart", "--on=simulated", "--no-page", *sets)
+    assert (built.wheel.parent / "runs" / "quickstart" / "latest" / "result.json").is_file()
+
+
+def test_it_is_the_installed_one_and_the_suites_hold_there(built: Built) -> None:
+    program = (
+        "import netdfl; print(netdfl.__file__)\n"
+        "from netdfl.algorithms.catalog import ALGORITHMS\n"
+        "from netdfl.testing.contract import CHECKS\n"
+        "for check in CHECKS.values(): check(ALGORITHMS['dpsgd'])\n"
+        "from netdfl.worlds.containers.image import RECIPE\n"
+        "assert (RECIPE / 'Dockerfile').is_file()\n"
+    )
+    assert str(built.python.parents[1]) in run(built, "python", "-c", program)
+
+
+def test_a_users_file_is_checked_against_its_types(built: Built) -> None:
+    """Only what the user calls is read, or mypy would check all of torch."""
+    folder = built.wheel.parent
+    (folder / "mine.py").write_text(USER)
+    (folder / "mypy.ini").write_text(
+        "[mypy]\nfollow_imports = skip\nincremental = false\n"
+        + "".join(f"[mypy-{name}]\nfollow_imports = normal\n" for name in ("netdfl", "netdfl.scenario.load"))
+    )
+    command = [sys.executable, "-m", "mypy", f"--python-executable={built.python}", "mine.py"]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, env=environment, text=True, capture_output=True)
+    assert "py.typed" not in done.stdout
+    assert 'Argument "on" to "load" has incompatible type "int"' in done.stdout
+
+
+def test_who_cites_it_cites_this_version() -> None:
+    cited = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cited["version"], cited["title"].split(":")[0]) == (PROJECT["version"], PROJECT["name"])
+    assert {"cff-version", "message", "authors"} <= set(cited)
