@@ -37,7 +37,6 @@ from netdfl.mixing.push_sum import PushSum
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node, NoHooks
 from netdfl.node.waits import Waits
-from netdfl.record.base import Recorder
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.testing.loopback import InlineWorker, SilentRecorder
 from netdfl.topology.catalog import TOPOLOGIES
@@ -67,7 +66,7 @@ class World:
         self.clock = VirtualClock(self.loop)
         links = Links(LinksSpec({"default": rules} if rules else {}, {}, nodes), Streams(0))
         self.fabric = self.loop.source = Fabric(self.clock, 0, links)
-        silent: Recorder = SilentRecorder()
+        silent = SilentRecorder()
         self.recorder = LoggingRecorder(silent, EventLog(self.clock, 0)) if log else silent
 
     def run(self, main: Any) -> float:

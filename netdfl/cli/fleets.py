@@ -11,6 +11,7 @@ import typer
 
 from netdfl.cli.options import NewRun, Page, ScenarioFile, Sets, World, load_scenario
 from netdfl.cli.verdict import sum_up
+from netdfl.core.errors import InputError
 
 
 def node(
@@ -87,16 +88,24 @@ def collect(
 def make_testbed(
     scenario: ScenarioFile,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to make.")],
+    engine: Annotated[str, typer.Option("--for", metavar="ENGINE", help="docker or kubernetes.")] = "docker",
+    tls: Annotated[
+        bool, typer.Option("--tls/--no-tls", help="Plain text only where nobody but the fleet reaches the ports.")
+    ] = True,
     sets: Sets = [],  # noqa: B006 - typer reads it only
 ) -> None:
-    """Write a folder that runs the scenario on any Docker host, by `docker-compose up` and without a supervisor.
+    """Write a folder that runs the scenario without a supervisor: on any Docker host, or on a Kubernetes cluster.
 
     Examples:
         netdfl testbed clinics.yaml --out testbed
     """
+    from netdfl.standalone.kubernetes import write_manifests
     from netdfl.standalone.testbed import write_testbed
 
-    print(write_testbed(load_scenario(scenario, sets, "containers"), out) / "README.md")
+    writers = {"docker": write_testbed, "kubernetes": write_manifests}
+    if engine not in writers:
+        raise InputError(f"--for {engine} is no engine of containers; use docker or kubernetes")
+    print(writers[engine](load_scenario(scenario, sets, "containers"), out, tls=tls) / "README.md")
 
 
 def sbatch(

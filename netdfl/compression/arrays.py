@@ -24,6 +24,8 @@ DTYPES: dict[str, torch.dtype] = {
     "int8": torch.int8,
     "bool": torch.bool,
 }
+SHORT_BYTES = 4096
+"""Up to which a copy's cost is the calls that make it."""
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 with warnings.catch_warnings():  # torch says it once in a process: a buffer that can't be written to must not be
     warnings.simplefilter("ignore")
@@ -47,6 +49,8 @@ def snapshot(tensor: Tensor) -> Array:
     """
     if tensor.is_cuda:
         return to_array(torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor.detach()))
+    if tensor.nbytes <= SHORT_BYTES and tensor.dtype is not torch.bfloat16:  # which numpy doesn't know
+        return Array(_NAMES[tensor.dtype], tuple(tensor.shape), memoryview(tensor.detach().numpy().tobytes()))
     return to_array(empty(tensor.numel(), tensor.dtype).view(tensor.shape).copy_(tensor.detach()))
 
 

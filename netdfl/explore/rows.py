@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from netdfl.core.types import Kind, Message, NodeId, Scalar
-from netdfl.record.base import Waited
+from netdfl.record.base import MessageRow, Waited
 
 
 class Sent(NamedTuple):
@@ -57,7 +57,15 @@ class Rows:
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """See `Recorder`."""
-        self.messages.append(Sent(*message[:7], nbytes, sent_ns, arrived_ns, fate))
+        self.row((message[:7], nbytes, sent_ns, arrived_ns, fate))
+
+    def row(self, row: MessageRow) -> None:
+        """See `Store`."""
+        self.messages.append(Sent(*row[0], *row[1:]))
+
+    def rows(self, rows: Sequence[MessageRow]) -> None:
+        """See `Store`."""
+        self.messages += [Sent(*row[0], *row[1:]) for row in rows]
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """See `Recorder`."""

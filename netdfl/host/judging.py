@@ -71,7 +71,7 @@ def _spread(read: Mapping[NodeId, Read], average: Tensor, judge_local: JudgeLoca
         snapshot = take()
         if not snapshot.weight:
             continue
-        z = snapshot.x / snapshot.weight
+        z = snapshot.x if snapshot.weight == 1.0 else snapshot.x / snapshot.weight
         squares.append(float(torch.linalg.vector_norm((z - average).double()) ** 2))
         if len(alone) < local:
             alone.append(judge_local(node, z))

@@ -37,18 +37,28 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
 
     Raises MalformedMessage if it is missing or of another shape or dtype.
     """
+    payload = message.payload
+    if payload.read is None:
+        payload.read = {}
+    found: Tensor | None = payload.read.get(name)
+    if found is None or found.dtype != like.dtype or found.shape != like.shape:
+        found = payload.read[name] = _read(message, like, name)
+    return found if like.is_cpu else found.to(like.device)
+
+
+def _read(message: Message, like: Tensor, name: str) -> Tensor:
     array = message.payload.arrays.get(name)
     if array is None or array.shape != tuple(like.shape) or array.dtype != str(like.dtype).removeprefix("torch."):
         got = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
         expected = f"{str(like.dtype).removeprefix('torch.')}{list(like.shape)}"
         raise absurd(message, f"vector {name!r} as {expected}", got)
-    return to_tensor(array).to(like.device)
+    return to_tensor(array)
 
 
 def is_finite(payload: Payload) -> bool:
     """Whether no number of the arrays is NaN or infinite: one pass over them, once a payload."""
     if payload.finite is None:
-        payload.finite = all(_all_finite(array) for array in payload.arrays.values() if "float" in array.dtype)
+        payload.finite = all([_all_finite(array) for array in payload.arrays.values() if "float" in array.dtype])
     return payload.finite
 
 

@@ -51,12 +51,12 @@ class EdgeCount:
     def remember(self, message: Message) -> None:
         """`message` was handed to the transport."""
         self.sent += 1
-        if message.kind in _OF_ROUNDS:
-            life = message.kind, message.epoch
-            slots = self.slots.get(life)
+        _, _, kind, epoch, round, step, _, _ = message
+        if kind in _OF_ROUNDS:
+            slots = self.slots.get((kind, epoch))
             if slots is None:
-                slots = self.slots[life] = Slots()
-            slots.add((message.round, message.step))
+                slots = self.slots[kind, epoch] = Slots()
+            slots.add((round, step))
 
     @property
     def in_flight(self) -> int:
@@ -119,6 +119,9 @@ class NodeLedger:
     @property
     def counts(self) -> MessageCounts:
         """What became of all that was sent; what is on its way counts as unfinished."""
+        if not self.classes:
+            sent, came = self.sent_count, self.arrived_count
+            return MessageCounts(sent, came, unfinished=sent - came)
         settled = {
             FateClass.DELIVERED: self.arrived_count - self.classes[FateClass.LATE] - self.classes[FateClass.DUPLICATE],
             **self.classes,

@@ -55,7 +55,7 @@ class Screen:
 
 def not_finite(inbox: Inbox) -> list[Message]:
     """The messages that hold NaN or infinity."""
-    return [message for message in inbox if not is_finite(message.payload)]
+    return [message for message in inbox if not (message.payload.finite or is_finite(message.payload))]
 
 
 def only_finite(inbox: Inbox) -> Inbox:

@@ -93,6 +93,8 @@ class Node:
         self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
         self.models = StateTransfer(self)
+        mixing = self.algorithm.mixing
+        self._counting: Counting | None = mixing if isinstance(mixing, Counting) else None
         self.latest: NodeState | None = None
         self._held = 0.0
         self._replies: set[asyncio.Task[None]] = set()
@@ -338,8 +340,8 @@ class Node:
             figures["weight"] = weight
         if self.delivery is not None:
             figures |= unacknowledged(self.delivery.unacknowledged())
-        if isinstance(self.algorithm.mixing, Counting):
-            figures |= self.algorithm.mixing.figures(state.mixing)
+        if self._counting is not None:
+            figures |= self._counting.figures(state.mixing)
         for name, value in figures.items():
             self.recorder.metric(now, self.id, view.round, name, value)
         await self.hooks.end_round(state, view, weight)

@@ -31,7 +31,8 @@ class Slots:
             first, last = self._runs[-1]
             if slot <= last:
                 return
-            if slot in ((last[0], last[1] + 1), (last[0] + 1, 0)):
+            rounds, step = slot[0] - last[0], slot[1]
+            if (rounds == 1 and step == 0) or (rounds == 0 and step == last[1] + 1):
                 self._runs[-1] = (first, slot)
                 return
         if len(self._runs) == MOST_RUNS:

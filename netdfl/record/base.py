@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from netdfl.core.types import Kind, Message, NodeId, Scalar
 
@@ -40,6 +41,12 @@ class Waited:
     missing: tuple[NodeId, ...]
 
 
+Head: TypeAlias = tuple[NodeId, NodeId, Kind, int, int, int, int]
+"""A message without its payload, which must not stay in memory for its row."""
+MessageRow: TypeAlias = tuple[Head, int, int, int | None, str]
+"""(head, nbytes, sent_ns, arrived_ns, fate)"""
+
+
 class Recorder(Protocol):
     """Takes rows. Synchronous, buffered, cheap: a call costs about a microsecond and never blocks.
 
@@ -69,6 +76,14 @@ class Recorder(Protocol):
 
 class Store(Recorder, Protocol):
     """A recorder that keeps what it takes."""
+
+    def row(self, row: MessageRow) -> None:
+        """One message and its fate, without the message."""
+        ...
+
+    def rows(self, rows: Sequence[MessageRow]) -> None:
+        """Many of them."""
+        ...
 
     def close(self) -> None:
         """Nothing more will come. Raises RunError where what came can't be kept."""

@@ -8,8 +8,8 @@ the hash does not depend on the order in which equal times were worked through.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from itertools import groupby, zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, repeat, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -18,15 +18,11 @@ from xxhash import xxh3_64_intdigest, xxh3_128
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Message, NodeId, Payload, Scalar
-from netdfl.record.base import Recorder, Waited
+from netdfl.record.base import MessageRow, Store, Waited
 
 MOST_ENTRIES = 1000
-_message = "message {}->{} {} {}.{}.{}.{}".format
-_end = "{} {} {} {} {}".format
-_metric = "metric {} {} {}".format
-_MESSAGE_FIELDS = 7
-_Entry: TypeAlias = tuple[int, tuple[object, ...], tuple[object, ...]]
-"""(when, what it is about, the rest), not yet as text: most of that is made in one go."""
+_Entry: TypeAlias = "tuple[int, MessageRow, str] | tuple[int, str, str]"
+"""(when, a message's row, its digest) or (when, a metric, its value); a row becomes text with many others."""
 _at = itemgetter(0)
 
 
@@ -50,18 +46,31 @@ class EventLog:
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message's end."""
-        payload = message[7]
-        digest = payload.digest or content_digest(payload)
-        self._add((self._clock.now_ns(), message[:7], (nbytes, sent_ns, arrived_ns, fate, digest)))
+        self.row((message[:7], nbytes, sent_ns, arrived_ns, fate), message[7])
+
+    def row(self, row: MessageRow, payload: Payload) -> None:
+        """One message's end, as the store takes it, and what was in it."""
+        self._add((self._clock.now_ns(), row, payload.digest or content_digest(payload)))
+
+    def rows(self, rows: Sequence[MessageRow], payloads: Sequence[Payload]) -> None:
+        """What `row` does of each, at one instant."""
+        now = self._clock.now_ns()
+        digests = [payload.digest or content_digest(payload) for payload in payloads]
+        self._entries += zip(repeat(now), rows, digests, strict=False)
+        self._write_past(now)
 
     def metric(self, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number."""
-        self._add((self._clock.now_ns(), (node, round, name), (float(value).hex(),)))
+        self._add((self._clock.now_ns(), f"metric {node} {round} {name}", float(value).hex()))
 
     def _add(self, entry: _Entry) -> None:
         self._entries.append(entry)
         if len(self._entries) >= self._most:
-            now = entry[0]
+            self._write_past(entry[0])
+
+    def _write_past(self, now: int) -> None:
+        """Write what is of instants before `now`, once it is much."""
+        if len(self._entries) >= self._most:
             over = bisect_left(self._entries, now, key=_at)
             self._digest(over)
             self._most = len(self._entries) + MOST_ENTRIES
@@ -83,14 +92,18 @@ class EventLog:
 def _lines(entries: Iterable[_Entry], seed: int) -> Iterator[str]:
     """The entries as text, those of an instant in the order of their keyed hashes."""
     for at_ns, same in groupby(entries, _at):
-        told = [
-            (_message(*about), _end(*rest)) if len(about) == _MESSAGE_FIELDS else (_metric(*about), rest[0])
-            for _, about, rest in same
-        ]
+        told = [(row, rest) if isinstance(row, str) else _told(row, rest) for _, row, rest in same]
         if len(told) > 1:
-            told.sort(key=lambda entry: (xxh3_64_intdigest(entry[0].encode(), seed), entry))
+            ordered = sorted([(xxh3_64_intdigest(about.encode(), seed), about, rest) for about, rest in told])
+            told = [entry[1:] for entry in ordered]
         for about, rest in told:
             yield f"{at_ns} {about} {rest}\n"
+
+
+def _told(row: MessageRow, digest: str) -> tuple[str, str]:
+    (src, dst, kind, epoch, round, step, attempt), nbytes, sent_ns, arrived_ns, fate = row
+    about = f"message {src}->{dst} {kind} {epoch}.{round}.{step}.{attempt}"
+    return about, f"{nbytes} {sent_ns} {arrived_ns} {fate} {digest}"
 
 
 def content_digest(payload: Payload) -> str:
@@ -107,14 +120,20 @@ def content_digest(payload: Payload) -> str:
 class LoggingRecorder:
     """A `Recorder` that writes to a store and to the event log."""
 
-    def __init__(self, store: Recorder, log: EventLog) -> None:
+    def __init__(self, store: Store, log: EventLog) -> None:
         """Tell both."""
         self._store, self._log = store, log
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message and its fate."""
-        self._store.message(message, nbytes, sent_ns, arrived_ns, fate)
-        self._log.message(message, nbytes, sent_ns, arrived_ns, fate)
+        row = (message[:7], nbytes, sent_ns, arrived_ns, fate)
+        self._store.row(row)
+        self._log.row(row, message[7])
+
+    def messages(self, rows: Sequence[MessageRow], payloads: Sequence[Payload]) -> None:
+        """The ends of messages at one instant, and what was in them."""
+        self._store.rows(rows)
+        self._log.rows(rows, payloads)
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number of one round."""

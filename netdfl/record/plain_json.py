@@ -6,9 +6,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
+_PLAIN = frozenset((str, int, bool, type(None)))
+
 
 def plain(value: object) -> object:
     """Copy `value` as dicts, lists and scalars, with None for a float that is not finite."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, str):

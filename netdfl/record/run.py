@@ -21,7 +21,9 @@ from netdfl.record.scheduled import ScheduledChange, put_scheduled, put_script, 
 from netdfl.record.store import STORE
 
 if TYPE_CHECKING:
+    import numpy as np
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from numpy.typing import NDArray
 
 CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
@@ -174,6 +176,16 @@ class Run:
                 self._lay_out(self._connection)
             rows: list[tuple[object, ...]] = self._connection.execute(sql, parameters or None).fetchall()
         return rows
+
+    def columns(self, sql: str, parameters: Parameters = ()) -> dict[str, NDArray[np.float64]]:
+        """Return the columns of a query as arrays of floats, NaN for null. Raises InputError as `rows` does."""
+        import numpy as np
+
+        with self._reading():
+            if not self._held:
+                self._lay_out(self._connection)
+            found = self._connection.execute(sql, parameters or None).fetchnumpy()
+        return {name: np.ma.filled(np.ma.asarray(column, dtype=float), np.nan) for name, column in found.items()}
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -32,3 +32,18 @@ def hold(path: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise InputError(f"{path}: this run is still going on; wait until it ends, or stop it first") from error
         yield
+
+
+def is_held(path: Path) -> bool:
+    """Whether some process of this machine holds the run directory `path`: its run is still going on."""
+    try:
+        fd = os.open(path / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

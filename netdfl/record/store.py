@@ -16,45 +16,56 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from netdfl.core.errors import RunError
 from netdfl.core.files import open_append
 from netdfl.core.types import Message, NodeId, Scalar
-from netdfl.record.base import Waited
+from netdfl.record.base import MessageRow, Waited
 from netdfl.record.plain_json import dump_json
 
 STORE = "store"
-FLUSH_BYTES = 1 << 16
+FLUSH_ROWS = 512
+"""Rows that are appended together: some 64 KB."""
+READ_BYTES = 1 << 16
 
 _quote = lru_cache(maxsize=1024)(json.dumps)
 
 
-class _Table:
-    """One file of rows: buffered here, appended in whole lines."""
+Row = TypeVar("Row")
+MetricRow: TypeAlias = tuple[int, NodeId | None, int, str, float]
 
-    __slots__ = ("_fd", "_path", "_pending", "_rows")
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+class _Table(Generic[Row]):
+    """One file of rows: kept here as values, of which lines are made in one go, and appended whole."""
+
+    __slots__ = ("_fd", "_lines", "_path", "_rows")
+
+    def __init__(self, path: Path, lines: Callable[[Sequence[Row]], Iterable[str]]) -> None:
+        self._path, self._lines = path, lines
         self._fd: int | None = None
-        self._rows: list[str] = []
-        self._pending = 0
+        self._rows: list[Row] = []
 
-    def add(self, row: str) -> None:
+    def add(self, row: Row) -> None:
         self._rows.append(row)
-        self._pending += len(row)
-        if self._pending >= FLUSH_BYTES:
+        if len(self._rows) >= FLUSH_ROWS:
             self.flush()
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        for first in range(0, len(rows), FLUSH_ROWS):
+            self._rows += rows[first : first + FLUSH_ROWS]
+            if len(self._rows) >= FLUSH_ROWS:
+                self.flush()
 
     def flush(self) -> None:
         """Append what is buffered in one write. Rows that the disk refused stay buffered."""
         if not self._rows:
             return
-        data = "".join(self._rows).encode()
+        data = "".join(self._lines(self._rows)).encode()
         try:
             if self._fd is None:
                 self._fd = _open_whole(self._path)
@@ -66,7 +77,7 @@ class _Table:
                 f"the record can't be written to {self._path}: {exc.strerror}; "
                 "what was written before is kept, free some space and run again"
             ) from exc
-        self._rows, self._pending = [], 0
+        self._rows = []
 
     def _write_rest(self, data: bytes, written: int) -> int:
         """Go on after a short write; where that fails, cut the torn row off and keep the rest for later."""
@@ -76,7 +87,7 @@ class _Table:
         except OSError:
             whole = data.rfind(b"\n", 0, written) + 1
             os.ftruncate(self._fd, os.fstat(self._fd).st_size - (written - whole))
-            self._rows, self._pending = [data[whole:].decode()], len(data) - whole
+            del self._rows[: data.count(b"\n", 0, whole)]
             raise
 
     def close(self) -> None:
@@ -93,7 +104,7 @@ def _open_whole(path: Path) -> int:
     fd = open_append(path)
     end = os.fstat(fd).st_size
     while end > 0:
-        start = max(0, end - FLUSH_BYTES)
+        start = max(0, end - READ_BYTES)
         newline = os.pread(fd, end - start, start).rfind(b"\n")
         if newline >= 0:
             end = start + newline + 1
@@ -102,6 +113,47 @@ def _open_whole(path: Path) -> int:
     if end != os.fstat(fd).st_size:
         os.ftruncate(fd, end)
     return fd
+
+
+class _Seconds(dict[int | None, str]):
+    """Times as they are stored, each written once: many rows have one instant.
+
+    One division and nine decimals give back every nanosecond of a run of up to 48 days.
+    """
+
+    def __missing__(self, at_ns: int | None) -> str:
+        text = self[at_ns] = "null" if at_ns is None else f"{at_ns / 1e9:.9f}"
+        return text
+
+
+def _message_lines(rows: Sequence[MessageRow]) -> list[str]:
+    at = _Seconds()
+    return [
+        f'{{"src":{src},"dst":{dst},"kind":"{kind._value_}","epoch":{epoch},'
+        f'"round":{round},"step":{step},"attempt":{attempt},"nbytes":{nbytes},'
+        f'"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate)}}}\n'
+        for (src, dst, kind, epoch, round, step, attempt), nbytes, sent, arrived, fate in rows
+    ]
+
+
+def _metric_lines(rows: Sequence[MetricRow]) -> list[str]:
+    at = _Seconds()
+    return [
+        f'{{"at_s":{at[at_ns]},"node":{"null" if node is None else node},"round":{round},'
+        f'"name":{_quote(name)},"value":{repr(value) if value - value == 0 else "null"}}}\n'
+        for at_ns, node, round, name, value in rows
+    ]
+
+
+def _wait_lines(rows: Sequence[Waited]) -> list[str]:
+    at = _Seconds()
+    return [
+        f'{{"node":{wait.node},"round":{wait.round},"step":{wait.step},"kind":"{wait.kind._value_}",'
+        f'"since_s":{at[wait.since_ns]},"until_s":{at[wait.until_ns]},"deadline_s":{at[wait.deadline_ns]},'
+        f'"ended":"{wait.ended._value_}","last_src":{"null" if wait.last_src is None else wait.last_src},'
+        f'"missing":{list(wait.missing)}}}\n'
+        for wait in rows
+    ]
 
 
 class StoreWriter:
@@ -118,30 +170,27 @@ class StoreWriter:
             store.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise RunError(f"the record's directory {store} can't be made: {exc.strerror}") from exc
-        self._messages = _Table(store / f"messages-{name}.jsonl")
-        self._metrics = _Table(store / f"metrics-{name}.jsonl")
-        self._events = _Table(store / f"events-{name}.jsonl")
-        self._waits = _Table(store / f"waits-{name}.jsonl")
-        self._tables = (self._messages, self._metrics, self._events, self._waits)
+        self._messages = _Table(store / f"messages-{name}.jsonl", _message_lines)
+        self._metrics = _Table(store / f"metrics-{name}.jsonl", _metric_lines)
+        self._events: _Table[str] = _Table(store / f"events-{name}.jsonl", iter)
+        self._waits = _Table(store / f"waits-{name}.jsonl", _wait_lines)
+        self._tables: tuple[_Table[Any], ...] = (self._messages, self._metrics, self._events, self._waits)
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Take one message and its fate. Raises RunError where a due flush fails."""
-        # One division and nine decimals give back every nanosecond of a run of up to 48 days.
-        arrived = "null" if arrived_ns is None else f"{arrived_ns / 1e9:.9f}"
-        self._messages.add(
-            f'{{"src":{message.src},"dst":{message.dst},"kind":"{message.kind._value_}","epoch":{message.epoch},'
-            f'"round":{message.round},"step":{message.step},"attempt":{message.attempt},"nbytes":{nbytes},'
-            f'"sent_s":{sent_ns / 1e9:.9f},"arrived_s":{arrived},"fate":{_quote(fate)}}}\n'
-        )
+        self.row((message[:7], nbytes, sent_ns, arrived_ns, fate))
+
+    def row(self, row: MessageRow) -> None:
+        """Take one message and its fate, without the message. Raises RunError where a due flush fails."""
+        self._messages.add(row)
+
+    def rows(self, rows: Sequence[MessageRow]) -> None:
+        """Take many messages and their fates. Raises RunError where a due flush fails."""
+        self._messages.extend(rows)
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """Take one number; one that is not finite is stored as null. Raises RunError where a due flush fails."""
-        number = float(value)
-        text = repr(number) if number - number == 0 else "null"
-        self._metrics.add(
-            f'{{"at_s":{at_ns / 1e9:.9f},"node":{"null" if node is None else node},"round":{round},'
-            f'"name":{_quote(name)},"value":{text}}}\n'
-        )
+        self._metrics.add((at_ns, node, round, name, float(value)))
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """Take one event. Raises RunError where a due flush fails."""
@@ -152,13 +201,7 @@ class StoreWriter:
 
     def wait(self, waited: Waited) -> None:
         """Take a wait that is over. Raises RunError where a due flush fails."""
-        deadline = "null" if waited.deadline_ns is None else f"{waited.deadline_ns / 1e9:.9f}"
-        last = "null" if waited.last_src is None else waited.last_src
-        self._waits.add(
-            f'{{"node":{waited.node},"round":{waited.round},"step":{waited.step},"kind":"{waited.kind._value_}",'
-            f'"since_s":{waited.since_ns / 1e9:.9f},"until_s":{waited.until_ns / 1e9:.9f},"deadline_s":{deadline},'
-            f'"ended":"{waited.ended._value_}","last_src":{last},"missing":{list(waited.missing)}}}\n'
-        )
+        self._waits.add(waited)
 
     def flush(self) -> None:
         """Append everything taken so far, in whole rows. Raises RunError where the disk refuses it."""

@@ -1,20 +1,14 @@
-"""Where the time went, as curves, rows and words: what `time` in `result.json` holds."""
+"""Where the time went, as rows and words: what `time` in `result.json` holds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 from netdfl.core.types import Json
 from netdfl.record.time_spent import seconds
 from netdfl.report.words import share
 
-if TYPE_CHECKING:
-    from netdfl.report.figures import Curve
-
-LOG_FROM = 20
-"""Lengths of rounds that differ by such a factor are drawn on a logarithmic axis."""
 PARTS = {
     "compute_s": "compute",
     "links_s": "links: delay, rate and queues",
@@ -31,20 +25,6 @@ def part_rows(spent: Json) -> list[list[str]]:
     """What the fleet's time was spent on: the parts, the largest first, with their shares."""
     parts = sorted(((spent[key], words) for key, words in PARTS.items() if spent[key] > 0), reverse=True)
     return [[words, seconds(value), share(value / spent["total_s"])] for value, words in parts]
-
-
-def round_curves(spent: Json) -> tuple[list[Curve], bool]:
-    """The length of each round and the deadline in force, and whether they need a logarithmic axis."""
-    names = {"median_s": "the median node", "longest_s": "the slowest node", "deadline_s": "deadline in force"}
-    from netdfl.report.figures import Curve
-
-    curves = []
-    for key, name in names.items():
-        points = [(round, value) for round, value in enumerate(spent["rounds"][key]) if value]
-        if points:
-            curves.append(Curve(name, [round for round, _ in points], [value for _, value in points]))
-    values = [value for curve in curves for value in curve.values]
-    return curves, bool(values) and max(values) > LOG_FROM * min(values)
 
 
 def round_words(spent: Json) -> str:

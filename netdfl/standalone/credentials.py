@@ -20,31 +20,41 @@ if TYPE_CHECKING:
     from netdfl.transport.authority import Authority
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OWNERS, _OTHERS = 0o600, 0o077
+_OWNERS, _EVERYBODYS, _OTHERS = 0o600, 0o644, 0o077
+MOUNTED = Path("/run/secrets")
+"""Where engines of containers put a file: whoever can read it there is in the one node's container."""
 _MOST_BYTES = 1 << 16
 
 
-def write_credentials(scenario: Scenario, folder: Path) -> list[Path]:
-    """Write the file of each node of `scenario` into the new `folder`, which only its owner can read.
+def write_credentials(scenario: Scenario, folder: Path, *, mounted: bool = False) -> list[Path]:
+    """Write the file of each node of `scenario` into the new `folder`, which only its owner can enter.
 
-    Raises InputError.
+    `mounted`: each will be mounted into a container, whose user is another. Raises InputError.
     """
-    from netdfl.transport.authority import Authority
-
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"--out {folder} is not an empty directory; name a new one, or empty it first")
-    authority = Authority.make(secrets.token_hex(8))
     try:
         folder.mkdir(PRIVATE, parents=True, exist_ok=True)
         folder.chmod(PRIVATE)
-        return [_write(folder / f"{node}.pem", authority.of_node(node)) for node in range(scenario.num_nodes)]
+        mode = _EVERYBODYS if mounted else _OWNERS
+        made = bundles(scenario.num_nodes)
+        return [_write(folder / f"{node}.pem", text, mode) for node, text in made.items()]
     except OSError as error:
         raise InputError(f"{folder} can't be written: {error.strerror}; name another with --out DIR") from error
 
 
-def _write(file: Path, authority: Authority) -> Path:
+def bundles(num_nodes: int) -> dict[NodeId, str]:
+    """What each node's file holds, by an authority that is thrown away."""
+    from netdfl.transport.authority import Authority
+
+    authority = Authority.make(secrets.token_hex(8))
+    return {node: authority.of_node(node).to_pem() for node in range(num_nodes)}
+
+
+def _write(file: Path, text: str, mode: int) -> Path:
     with os.fdopen(os.open(file, _NEW, _OWNERS), "w", encoding="ascii") as opened:
-        opened.write(authority.to_pem())
+        opened.write(text)
+        os.fchmod(opened.fileno(), mode)
     return file
 
 
@@ -52,9 +62,10 @@ def read_credentials(file: Path, node: NodeId) -> Authority:
     """The authority of `node` from its file, which nobody else may be able to read. Raises InputError."""
     from netdfl.transport.authority import Authority
 
+    mounted = MOUNTED in file.parents
     try:
-        text = read_plain(file, _MOST_BYTES)
-        others = file.stat().st_mode & _OTHERS
+        text = read_plain(file.resolve() if mounted else file, _MOST_BYTES)  # Kubernetes mounts links
+        others = 0 if mounted else file.stat().st_mode & _OTHERS
     except OSError as error:
         raise InputError(f"--credentials {file} can't be read: {error.strerror}") from error
     if others:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from netdfl.packets.tun import address_of
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
+from netdfl.standalone.credentials import MOUNTED, write_credentials
 from netdfl.standalone.packets import LINKS, NETWORK, NODES
 from netdfl.worlds.containers.compose import (
     HOME,
@@ -31,14 +32,18 @@ from netdfl.worlds.containers.docker import Docker
 from netdfl.worlds.containers.engine import IMAGE_USER
 from netdfl.worlds.containers.image import BASE, CPU_INDEX, asks_gpus, write_recipe
 
-ABOUT, LABEL = "testbed.json", "netdfl.testbed"
+ABOUT, LABEL, CREDENTIALS = "testbed.json", "netdfl.testbed", "credentials"
+SECRET = "netdfl.pem"
 PORT = 7000
 KILLED = 137
 _WRITABLE = 0o777
 
 
-def write_testbed(scenario: Scenario, folder: Path) -> Path:
-    """Write the testbed of `scenario` into the new `folder`, and return that. Raises InputError."""
+def write_testbed(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path:
+    """Write the testbed of `scenario` into the new `folder`, and return that. Raises InputError.
+
+    With `tls`, each node gets a file by which the others know it, and no other node's.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"--out {folder} is not empty; name a new folder, or empty it first")
     world: Any = scenario.world
@@ -50,11 +55,13 @@ def write_testbed(scenario: Scenario, folder: Path) -> Path:
     (folder / "data").mkdir()
     unpack(pack(scenario), folder)
     (folder / "peers.yaml").write_text("".join(f"{line}\n" for line in _peers(scenario)), encoding="utf-8")
-    services, networks = _services(scenario, image, label)
-    (folder / "docker-compose.yaml").write_text(to_text(services, networks), encoding="utf-8")
+    files = write_credentials(scenario, folder / CREDENTIALS, mounted=True) if tls else []
+    services, more = _services(scenario, image, label, tls)
+    more |= {"secrets": {file.stem: {"file": f"./{CREDENTIALS}/{file.name}"} for file in files}} if files else {}
+    (folder / "docker-compose.yaml").write_text(to_text(services, more), encoding="utf-8")
     links = {"layer": world.loss_layer, "engine": engine_of(scenario)}
     (folder / ABOUT).write_text(json.dumps({"label": label, "links": links}, indent=1) + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(_readme(scenario, image), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(scenario, image, tls), encoding="utf-8")
     return folder.resolve()
 
 
@@ -63,7 +70,7 @@ def _peers(scenario: Scenario) -> Sequence[str]:
     return [f'{node}: "{hosts(node)}:{PORT}"' for node in range(scenario.num_nodes)]
 
 
-def _services(scenario: Scenario, image: str, label: str) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def _services(scenario: Scenario, image: str, label: str, tls: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     fleet = Fleet(
         scenario=scenario,
         image=image,
@@ -72,6 +79,7 @@ def _services(scenario: Scenario, image: str, label: str) -> tuple[dict[str, Any
         owner=f"${{NETDFL_OWNER:-{IMAGE_USER}:{IMAGE_USER}}}",
         labels={LABEL: label},
         environment={"NETDFL_DATA": f"{HOME}/data"},
+        hidden=[CREDENTIALS] if tls else [],
     )
     more: dict[str, Any] = {}
     if not scenario.world.image:  # type: ignore[attr-defined]
@@ -85,13 +93,18 @@ def _services(scenario: Scenario, image: str, label: str) -> tuple[dict[str, Any
         forwarder = fleet.service(["python", "-m", "netdfl.standalone.packets", HOME])
         services["forwarder"] = forwarder | {"network_mode": "none"} | more
     for node in range(scenario.num_nodes):
-        services[service_name(node)] = fleet.node(node, _command(node)) | more
+        services[service_name(node)] = fleet.node(node, _command(node, tls)) | _secret(node, tls) | more
     return services, fleet.networks()
 
 
-def _command(node: NodeId) -> list[str]:
+def _secret(node: NodeId, tls: bool) -> dict[str, Any]:
+    return {"secrets": [{"source": f"{node}", "target": SECRET}]} if tls else {}
+
+
+def _command(node: NodeId, tls: bool) -> list[str]:
     files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={HOME}/{NODES}/{node:03d}"]
-    return ["python", "-m", "netdfl.cli", "node", f"--id={node}", f"--listen=0.0.0.0:{PORT}", "--no-tls", *files]
+    proof = f"--credentials={MOUNTED}/{SECRET}" if tls else "--no-tls"
+    return ["python", "-m", "netdfl.cli", "node", f"--id={node}", f"--listen=0.0.0.0:{PORT}", proof, *files]
 
 
 def known_of(folder: Path) -> dict[str, Any]:
@@ -123,13 +136,21 @@ async def _deaths(label: str) -> dict[NodeId, str]:
     return found
 
 
-def _readme(scenario: Scenario, image: str) -> str:
+_NO_TLS = "\nNodes talk in plain text (`--no-tls`): nobody outside reaches their ports."
+_TLS = (
+    "\nNodes talk by mutual TLS. A file of `credentials/` says which node a container is; it is mounted there as a\n"
+    "secret, and no container sees another's. Whoever has it can be that node: keep the folder to yourself."
+)
+
+
+def _readme(scenario: Scenario, image: str, tls: bool) -> str:
     privilege = (
         "Each node's container makes a network device of its own (NET_ADMIN, /dev/net/tun) and becomes an\n"
         "unprivileged user; the service `forwarder` carries the packets between them under the scenario's links."
         if acts_on_packets(scenario)
         else "No container has any privilege; they talk over a bridge that leads nowhere else."
-    ) + "\nNodes talk in plain text (`--no-tls`): nobody outside reaches their ports."
+    )
+    privilege += _TLS if tls else _NO_TLS
     return f"""# {scenario.name}: {scenario.num_nodes} nodes in containers
 
 Needs a Linux host with Docker and Docker Compose (`docker-compose`, or `docker compose`); nothing of netdfl.

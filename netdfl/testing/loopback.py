@@ -12,7 +12,7 @@ from netdfl.core.types import Message, NodeId, Scalar, View
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
-from netdfl.record.base import Waited
+from netdfl.record.base import MessageRow, Waited
 from netdfl.training.base import Task
 from netdfl.transport.base import Sink
 
@@ -24,6 +24,12 @@ class SilentRecorder:
     """Keeps nothing."""
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+        """Keep nothing."""
+
+    def row(self, row: MessageRow) -> None:
+        """Keep nothing."""
+
+    def rows(self, rows: Sequence[MessageRow]) -> None:
         """Keep nothing."""
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 import torch
 
@@ -45,7 +45,6 @@ CACHE_BYTES = 1_000_000
 """Rows that are worked on at once on a CPU: as many as fit a core's cache."""
 
 
-@runtime_checkable
 class Divisible(Protocol):
     """A call whose local steps can be asked for: `LocalRound`."""
 
@@ -98,11 +97,12 @@ class Service:
         groups: dict[Hashable, list[Open]] = defaultdict(list)
         for place, call in enumerate(calls):
             way = self._way(call)
-            if way == "stacked" and isinstance(call, Divisible):
+            if not _is_divisible(call):
+                works[way].append(partial(_single, place, call))
+            elif way == "stacked":
                 outcomes |= self._ask(place, call.solve(), groups, works["alone"])
-                continue
-            works[way].append(partial(_single, place, call))
-            if isinstance(call, Divisible):
+            else:
+                works[way].append(partial(_single, place, call))
                 self.ways.add(way)
         for group in groups.values():
             on_cpu = group[0].steps.y.device.type == "cpu"
@@ -125,7 +125,7 @@ class Service:
     # how
 
     def _way(self, call: Callable[[], object]) -> Way:
-        data = call.data if isinstance(call, Divisible) else None
+        data = call.data if _is_divisible(call) else None
         if not isinstance(data, RoundPass) or not len(data.task.samples):
             return "alone"
         task, on_cpu = data.task, data.task.samples.x.device.type == "cpu"
@@ -179,6 +179,11 @@ class Service:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, "train", lambda: torch.set_num_threads(1))
         return self._pool.map(lambda work: work(), works)
+
+
+def _is_divisible(call: Callable[[], object]) -> TypeGuard[Divisible]:
+    """Whether a call's steps can be asked for. Not by `isinstance`: that costs more than a short round."""
+    return hasattr(call, "solve") and hasattr(call, "data")
 
 
 def _draws(task: Classification) -> bool:

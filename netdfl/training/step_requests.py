@@ -8,7 +8,8 @@ many steps it took, and returns its state and update. Computed by itself, or bes
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from typing_extensions import TypeVar
 
@@ -40,9 +41,15 @@ def requested(
     solver: LocalSolver[S], state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
 ) -> StepRequests[tuple[S, Update]]:
     """What `solver.train` gives; its steps are asked for, where it asks and has no `train` of its own."""
-    if isinstance(solver, RequestsSteps) and getattr(type(solver), "train", Solving.train) is Solving.train:
-        return (yield from solver.solve(state, y, received, weight, data, view))
+    if _asks(type(solver)):
+        return (yield from cast("RequestsSteps[S]", solver).solve(state, y, received, weight, data, view))
     return solver.train(state, y, received, weight, data, view)
+
+
+@cache
+def _asks(kind: type) -> bool:
+    """Whether solvers of this kind ask for their steps: once a kind, for such a question is slow."""
+    return issubclass(kind, RequestsSteps) and getattr(kind, "train", Solving.train) is Solving.train
 
 
 class Solving:

@@ -80,7 +80,7 @@ class _QuadraticRound:
         self.objective = task.objective
         self.num_samples = task.num_samples
         self.shapes = (tuple(task.center.shape),)
-        self.rng = task.streams.rng("noise", task.node, round)
+        self.rng = task.streams.rng("noise", task.node, round) if task.noise else None
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """One gradient per step; an epoch is one step."""
@@ -89,7 +89,8 @@ class _QuadraticRound:
 
     def _gradient(self, step: int) -> Gradient:
         task = self.task
-        noise = torch.from_numpy(self.rng.standard_normal(task.dim)).to(task.center.dtype) if task.noise else None
+        drawn = None if self.rng is None else torch.from_numpy(self.rng.standard_normal(task.dim))
+        noise = None if drawn is None else drawn.to(task.center.dtype)
 
         def gradient(at: Tensor) -> Tensor:
             task.last_loss = self.loss(at)

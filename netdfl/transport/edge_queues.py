@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
-from netdfl.links.rules.base import Stage, StageOutcome, Transit
+from netdfl.links.rules.base import Departure, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
 from netdfl.links.rules.latency import Latency
 from netdfl.links.schedule.events import CompiledEvent
@@ -108,6 +108,16 @@ class EdgeQueue:
                     waiter.set_result(None)
 
 
+class Book(Protocol):
+    """Where a fleet counts and records in one go, whoever the senders are."""
+
+    def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
+        """What each sender's ledger would be told of a message that was delivered now."""
+        ...
+
+
+Due: TypeAlias = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]
+"""(tie, *parcel, departure from a stage, its place)"""
 Parcel: TypeAlias = tuple[EdgeQueue, Message, int, int]
 """(queue, message, nbytes, sent_ns)"""
 

@@ -28,7 +28,7 @@ from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule,
 from netdfl.links.rules.bit_flips import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
-from netdfl.transport.edge_queues import EdgeQueue, End, FabricLinks, Parcel, PerfectLinks, stages_at_once
+from netdfl.transport.edge_queues import Book, Due, EdgeQueue, End, FabricLinks, Parcel, PerfectLinks, stages_at_once
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -36,10 +36,6 @@ _KINDS = {kind: number for number, kind in enumerate(Kind)}
 _pack = Struct("<4qB").pack
 _MASK = (1 << 64) - 1
 _COPY = 0x9E3779B97F4A7C15
-
-
-_Due = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]
-"""(tie, *parcel, departure from a stage, its place)"""
 
 
 class Flight(NamedTuple):
@@ -58,18 +54,26 @@ class Flight(NamedTuple):
 class Fabric:
     """All messages under way. Serve it: call `run(next_ns())` whenever time gets there."""
 
-    def __init__(self, clock: Clock, seed: int, links: FabricLinks | None = None, *, changing: bool = False) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        seed: int,
+        links: FabricLinks | None = None,
+        *,
+        changing: bool = False,
+        book: Book | None = None,
+    ) -> None:
         """Carry messages over `links`; `seed` keys the order within an instant.
 
         `changing` says that the schedule changes links while the fleet runs, so that single stages
-        must be able to take back what they let go.
+        must be able to take back what they let go. `book` keeps all ledgers of the fleet, where it is there.
         """
-        self._clock, self._seed = clock, seed
+        self._clock, self._seed, self._book = clock, seed, book
         self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
         self._ends: dict[NodeId, End] = {}
         self._times: list[int] = []
-        self._due: dict[int, list[_Due]] = {}
+        self._due: dict[int, list[Due]] = {}
         self._in_stages: dict[Transit, EdgeQueue] = {}
         self._running = False
 
@@ -273,7 +277,7 @@ class Fabric:
                 self._come(entry, now_ns)
         self._running = False
 
-    def _come(self, entry: _Due, now_ns: int) -> None:
+    def _come(self, entry: Due, now_ns: int) -> None:
         _, queue, message, nbytes, sent_ns, departure, place = entry
         if departure is None:
             if sent_ns == now_ns:
@@ -283,9 +287,10 @@ class Fabric:
             departure.unit.pending = None
             self._go(queue, place + 1, departure.unit, now_ns)
 
-    def _arrive_together(self, entries: Sequence[_Due], now_ns: int) -> None:
+    def _arrive_together(self, entries: Sequence[Due], now_ns: int) -> None:
         """Hand each node what comes for it now; order counts between the messages of one node alone."""
-        of_target: dict[End, list[_Due]] = {}
+        of_target: dict[End, list[Due]] = {}
+        delivered: list[Due] = []
         for entry in entries:
             target = entry[1].target
             if target in of_target:
@@ -299,6 +304,9 @@ class Fabric:
                     self._come(entry, now_ns)
                 continue
             fates = sink.deliver_all([entry[2] for entry in group])
+            if self._book is not None and fates.count(Fate.DELIVERED) == len(group):
+                delivered += group
+                continue
             for (_, queue, message, nbytes, sent_ns, _, _), fate in zip(group, fates, strict=True):
                 if sent_ns == now_ns:
                     queue.fewer()
@@ -306,6 +314,11 @@ class Fabric:
                     self._stay(queue, message, nbytes, sent_ns)
                 else:
                     queue.settled(message, nbytes, sent_ns, now_ns, fate)
+        if delivered and self._book is not None:
+            for entry in delivered:
+                if entry[4] == now_ns:
+                    entry[1].fewer()
+            self._book.delivered(delivered, now_ns)
 
     def change(self, event: CompiledEvent) -> None:
         """Make a scheduled change of links or nodes' rates now."""
@@ -313,8 +326,8 @@ class Fabric:
         for path, place, outcome in self._links.apply(event, now):
             self._take(self._ends[path.edge[0]].queues[path.edge[1]], place, outcome, now)
 
-    def _new_instant(self, at_ns: int) -> list[_Due]:
-        entries: list[_Due] = []
+    def _new_instant(self, at_ns: int) -> list[Due]:
+        entries: list[Due] = []
         self._due[at_ns] = entries
         heappush(self._times, at_ns)
         return entries
@@ -410,18 +423,18 @@ class Fabric:
 _departure = itemgetter(5)
 
 
-def _in_order(entries: list[_Due]) -> list[_Due]:
+def _in_order(entries: list[Due]) -> list[Due]:
     """Edges by their ties; the entries of one edge keep the order in which they came, as links promise."""
     ordered = sorted(entries, key=itemgetter(0))
     if len(set(map(itemgetter(1), entries))) == len(entries):
         return ordered
-    of_queue: dict[EdgeQueue, deque[_Due]] = {}
+    of_queue: dict[EdgeQueue, deque[Due]] = {}
     for entry in entries:
         of_queue.setdefault(entry[1], deque()).append(entry)
     return [of_queue[entry[1]].popleft() for entry in ordered]
 
 
-def _void(entry: _Due) -> bool:
+def _void(entry: Due) -> bool:
     departure = entry[5]
     return departure is not None and departure.unit.pending is not departure
 

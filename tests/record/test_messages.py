@@ -76,9 +76,9 @@ def test_a_link_without_a_rule_does_not_head_those_that_lost_most(finished: Fini
 
 def test_where_nothing_was_lost_no_link_lost_most(tmp_path: Path) -> None:
     scenario = loads(LOSS_AND_LATENESS.replace("loss: 30%", "latency: 5ms"))
-    page = render(netdfl.run(scenario, out=tmp_path / "run", page=False).run)
+    page = render(netdfl.run(scenario, out=tmp_path / "run", page=False).run).partition("<script")[0]
     assert "lost most" not in page
-    assert "<th>late</th>" in page
+    assert ">late</th>" in page
 
 
 def test_the_summary_and_the_page_say_each_under_its_name(finished: Finished) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,8 +14,9 @@ from netdfl.diagnosis.keep import MOST_KEPT, keep_stall, kept_stalls
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow
 from netdfl.record.run import Run, RunDirectory, open_run
 from netdfl.record.store import StoreWriter
-from netdfl.report.sections import stalls
-from netdfl.report.stall_figures import Arrow, draw_messages, draw_waits, shown_nodes
+from netdfl.report.data.sections import stalls
+from netdfl.report.data.stalled import MOST_NODES
+from netdfl.report.data.stalled import stalls as stalls_data
 
 MS = 10**6
 
@@ -46,17 +46,17 @@ def run(tmp_path: Path) -> Run:
     return open_run(directory.path)
 
 
-def test_the_section_says_why_and_draws_both_pictures(run: Run) -> None:
+def test_the_section_says_why_and_the_data_have_the_graph(run: Run) -> None:
     section = stalls(run)
     assert section is not None
     said = "node 3 waits in round 5 for node 2, whose message was lost on 2->3; 4 waits behind it. Since 0.08 s. "
     assert section.lede.startswith(said)
-    graph, messages = section.figures
-    for node in ("node 2", "node 3", "node 4", "did not arrive", "root waits"):
-        assert node in messages.svg
-    for word in ("root", "waited for", "waits behind"):
-        assert word in graph.svg
     assert section.tables[0].rows[0][:4] == ["lost message", "for good", "5", "0.080 s"]
+    (drawn,) = stalls_data(run)
+    assert drawn["text"].startswith(said)
+    assert (drawn["nodes"], drawn["roots"], drawn["culprits"]) == ([3, 2, 4], [3], [2])
+    assert (drawn["waits"], drawn["witness"]) == ([[3, 2], [4, 3]], [[3, 2]])
+    assert drawn["permanent"]
 
 
 def test_no_stall_no_section(run: Run) -> None:
@@ -64,24 +64,15 @@ def test_no_stall_no_section(run: Run) -> None:
     assert stalls(open_run(run.path)) is None
 
 
-def test_large_and_small_findings_are_drawn() -> None:
-    finding = stalled()[0]
-    large = replace(finding, behind=tuple(range(4, 400))).to_json()
-    assert len(shown_nodes(large, 40)) == 40
-    assert draw_waits(large, [(n, n - 1) for n in range(4, 400)]).startswith("<svg")
-    assert draw_messages(finding.to_json(), []).startswith("<svg")
-    alone = replace(finding, roots=(3,), culprits=(3,), behind=(), witness=()).to_json()
-    assert draw_waits(alone, []).startswith("<svg")
-    assert draw_messages(alone, [Arrow(3, 2, 1, 0.1, 0.2, "delivered")]).startswith("<svg")
+def test_of_a_large_finding_the_roots_are_drawn_first(run: Run) -> None:
+    finding, snapshot = stalled()
+    keep_stall(run.path, replace(finding, behind=tuple(range(4, 900))), snapshot)
+    drawn = stalls_data(run)[1]
+    assert (len(drawn["nodes"]), drawn["num_nodes"], drawn["nodes"][0]) == (MOST_NODES, 898, 3)
 
 
-def test_each_bar_begins_when_its_own_node_began_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = replace(stalled()[0], roots=(3, 4), behind=()).to_json()
-    monkeypatch.setattr("netdfl.report.stall_figures.to_svg", lambda canvas: canvas)
-    canvas: Any = draw_messages(finding, [Arrow(2, 3, 5, 0.075, None, "dropped:loss")], {3: 0.02, 4: 0.08})
-    bars = canvas.axes[0].collections[1].get_segments()
-    assert sorted(float(bar[0][0]) for bar in bars) == [0.02, 0.08]
-    assert canvas.axes[0].get_xlim()[0] <= 0.02
+def test_each_wait_begins_when_its_own_node_began_to_wait(run: Run) -> None:
+    assert stalls_data(run)[0]["since"] == {"3": 0.08, "4": 0.095}
 
 
 def test_the_folder_of_stalls_is_bounded_and_reads_the_permanent_first(tmp_path: Path) -> None:

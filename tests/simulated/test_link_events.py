@@ -79,7 +79,9 @@ def test_the_report_lists_a_partition_and_gathers_what_changes_often(finished: F
     cells = re.findall(r"<td>([^<]*)</td>", page[page.index("What happened when") :])
     assert "0..1 | 2..3: state down_drop" in cells
     assert "0-&gt;1: 160 changes until 7.950 s" in cells
-    assert "partition 0..1 | 2..3</text>" in page
+    (within,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    bands = {band["name"]: band["spans"] for band in json.loads(within)["bands"]}
+    assert bands["partition 0..1 | 2..3"] == [[2.5, 5.5]]
 
 
 def test_explain_shows_each_with_its_end() -> None:

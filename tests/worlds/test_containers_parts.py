@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
@@ -23,6 +24,7 @@ from netdfl.packets.tun import address_of
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.schema import Scenario
+from netdfl.standalone import credentials
 from netdfl.standalone.testbed import known_of, write_testbed
 from netdfl.worlds.containers.compose import engine_of
 
@@ -82,6 +84,40 @@ def test_gpus_are_passed_through_only_where_asked(tmp_path: Path) -> None:
     (gpus,) = service["deploy"]["resources"]["reservations"]["devices"]
     assert gpus["capabilities"] == ["gpu"]
     assert service["build"]["args"]["TORCH_INDEX"] == "${NETDFL_TORCH_INDEX-}"
+
+
+@pytest.mark.parametrize("more", ["", LOSSY])
+def test_each_container_of_a_testbed_has_its_own_proof_as_a_secret_and_sees_no_other(tmp_path: Path, more: str) -> None:
+    folder = write_testbed(scenario(more=more), tmp_path / "bed")
+    document = YAML(typ="safe").load((folder / "docker-compose.yaml").read_text())
+    assert document["secrets"]["2"] == {"file": "./credentials/2.pem"}
+    services = document["services"]
+    assert services["node-002"]["secrets"] == [{"source": "2", "target": "netdfl.pem"}]
+    assert all(service["tmpfs"] == ["/netdfl/credentials"] for service in services.values())
+    assert "--credentials=/run/secrets/netdfl.pem" in services["node-002"]["entrypoint"]
+    assert (folder / "credentials").stat().st_mode & 0o077 == 0
+    others = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != "credentials"]
+    assert not any(b"PRIVATE KEY--" in path.read_bytes() for path in others)
+
+
+def test_a_testbed_without_tls_says_so(tmp_path: Path) -> None:
+    folder = write_testbed(scenario(), tmp_path / "bed", tls=False)
+    text = (folder / "docker-compose.yaml").read_text()
+    assert "--no-tls" in text
+    assert "secret" not in text
+    assert not (folder / "credentials").exists()
+
+
+def test_a_proof_that_is_mounted_may_be_a_link_and_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "MOUNTED", tmp_path)
+    text = credentials.bundles(2)[1]
+    (tmp_path / "data").write_text(text)
+    (tmp_path / "netdfl.pem").symlink_to("data")
+    assert credentials.read_credentials(tmp_path / "netdfl.pem", 1).node == 1
+    monkeypatch.setattr(credentials, "MOUNTED", tmp_path / "elsewhere")
+    (tmp_path / "data").chmod(0o644)
+    with pytest.raises(InputError, match="chmod 600"):
+        credentials.read_credentials(tmp_path / "data", 1)
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ class ContainersOptions(PacketOptions):
 
     kind: Literal["containers"] = "containers"
     image: str = Field("", description="The image of a node; empty: it is built where there is none yet.")
+    tls: bool = Field(False, description="Mutual TLS between nodes, and with the supervisor: a certificate a life.")
     cpus: float | None = Field(
         None, gt=0, description="How many cores a container may use; by default as many as it can."
     )

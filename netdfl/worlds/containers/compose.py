@@ -28,7 +28,7 @@ class Fleet:
 
     `shared` is the folder that they see as `/netdfl`; `mounts` are others, read-only, at the same path inside.
     `owner` (`uid:gid`) is whom they run as, and `socket` where the forwarder of packets takes their devices.
-    `labels` are on everything that is made.
+    `labels` are on everything that is made, and `hidden` is what no container sees of the shared folder.
     """
 
     scenario: Scenario
@@ -39,6 +39,7 @@ class Fleet:
     mounts: Sequence[Path] = ()
     socket: str = f"{HOME}/{SOCKET}"
     environment: Mapping[str, str] = field(default_factory=dict)
+    hidden: Sequence[str] = ()
 
     @property
     def world(self) -> Any:
@@ -71,7 +72,8 @@ class Fleet:
 
     def service(self, command: Sequence[str]) -> dict[str, Any]:
         """A service that runs `command` with no privilege and no network."""
-        return {
+        hidden = {"tmpfs": [f"{HOME}/{name}" for name in self.hidden]} if self.hidden else {}
+        return hidden | {
             "image": self.image,
             "init": True,
             "user": self.owner,
@@ -135,8 +137,8 @@ def engine_of(scenario: Scenario) -> str:
     return "tun" if acts_on_packets(scenario) else "bridge"
 
 
-def to_text(services: Mapping[str, Any], networks: Mapping[str, Any]) -> str:
-    """The compose file."""
+def to_text(services: Mapping[str, Any], more: Mapping[str, Any]) -> str:
+    """The compose file; `more` is what it has beside services, like networks."""
     from io import StringIO
 
     from ruamel.yaml import YAML
@@ -145,5 +147,5 @@ def to_text(services: Mapping[str, Any], networks: Mapping[str, Any]) -> str:
     yaml.default_flow_style = False
     yaml.representer.ignore_aliases = lambda data: True
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump({"services": dict(services), **networks}, text)
+    yaml.dump({"services": dict(services), **more}, text)
     return text.getvalue()

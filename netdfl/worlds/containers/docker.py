@@ -80,14 +80,16 @@ class Docker:
             await process.wait()
 
 
-async def call(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
-    """Run a command and return what it says. Raises MachineError with its last words.
+async def call(
+    command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, told: bytes | None = None
+) -> str:
+    """Run a command, whose input is `told`, and return what it says. Raises MachineError with its last words.
 
     It ends with this task and, on Linux, with this process.
     """
     process = await asyncio.create_subprocess_exec(
         *_follow(command),
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.DEVNULL if told is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=cwd,
@@ -95,7 +97,7 @@ async def call(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[
         start_new_session=True,
     )
     try:
-        said, complaint = await process.communicate()
+        said, complaint = await process.communicate(told)
     except asyncio.CancelledError:
         _end(process)
         await process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -16,9 +17,10 @@ from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan
 from netdfl.record.run import RunDirectory
+from netdfl.transport.credentials import Credentials
 from netdfl.worlds.containers.compose import HOME, NODE_LABEL
 from netdfl.worlds.containers.docker import Docker, call
-from netdfl.worlds.containers.node import COMMANDS, PLAN, command_file
+from netdfl.worlds.containers.node import COMMANDS, PLAN, SECRET, command_file
 from netdfl.worlds.forkserver import tail
 
 IMAGE_USER = 10001
@@ -83,8 +85,11 @@ class Containers:
             container = self.nodes[int(found["Config"]["Labels"][NODE_LABEL])]
             container.name, container.pid = found["Name"].lstrip("/"), found["State"]["Pid"]
 
-    async def begin(self, node: NodeId, device: str, life: Life) -> None:
-        """Let `node` begin `life`: in its waiting container, or in the one that ended before. Raises RunError."""
+    async def begin(self, node: NodeId, device: str, life: Life, credentials: Credentials | None) -> None:
+        """Let `node` begin `life`: in its waiting container, or in the one that ended before. Raises RunError.
+
+        Its `credentials` go into the container's memory, and into no file that another sees.
+        """
         container = self.nodes[node]
         if life.epoch and not container.by_others:
             await self._once_ended(container)
@@ -94,6 +99,8 @@ class Containers:
             container.over, container.by_others = None, False
             container.pid = int(await call(["docker", "inspect", "--format", "{{.State.Pid}}", container.name]))
         container.epoch = life.epoch
+        if credentials is not None:
+            await _put(container.name, json.dumps(asdict(credentials)).encode())
         file = command_file(self.home, node)
         RunDirectory(file.parent).write_json(file.name, asdict(Command(nodes=(node,), device=device, life=life)))
         if container.over is not None:  # it ended before it was asked for
@@ -155,6 +162,18 @@ class Containers:
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
+
+
+async def _put(name: str, secret: bytes) -> None:
+    """Write what is secret into the container `name`, through Docker's socket."""
+    write = f"umask 077; cat > {SECRET}.new && mv {SECRET}.new {SECRET}"
+    await call(["docker", "exec", "--interactive", f"--user={owner()}", name, "sh", "-c", write], told=secret)
+
+
+def secret_place() -> str:
+    """The file system in memory, for Compose, where a container finds what `_put` writes."""
+    user, group = owner().split(":")
+    return f"{os.path.dirname(SECRET)}:mode=0700,uid={user},gid={group}"
 
 
 def owner() -> str:

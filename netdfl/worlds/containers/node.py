@@ -12,16 +12,21 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from netdfl.core.errors import InputError
+from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan, read
+from netdfl.transport.credentials import Credentials
 from netdfl.worlds import preload
 from netdfl.worlds.containers.compose import HOME
 from netdfl.worlds.forkserver import redirect
 
 COMMANDS, PLAN = "containers", "plan.json"
+SECRET = "/run/netdfl/life.json"
+"""With TLS: what this life proves itself by, in the container's memory; put there before the word is given."""
 PATIENCE_S = 600.0
 EXIT_INPUT, EXIT_FORGOTTEN = 2, 6
 
@@ -56,9 +61,20 @@ def wait_for(file: Path) -> Command | None:
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         if file.exists():
-            return replace(read(Command, json.loads(file.read_text(encoding="utf-8"))), address=own_address())
+            command = read(Command, json.loads(file.read_text(encoding="utf-8")))
+            return replace(command, address=own_address(), credentials=proof(command))
         time.sleep(0.05)
     return None
+
+
+def proof(command: Command) -> Mapping[NodeId, Credentials]:
+    """What the nodes of `command` prove themselves by: nothing without TLS. It is read once."""
+    try:
+        text = Path(SECRET).read_text(encoding="utf-8")
+        Path(SECRET).unlink()
+    except FileNotFoundError:
+        return {}
+    return {command.nodes[0]: read(Credentials, json.loads(text))}
 
 
 def own_address() -> str:

@@ -32,7 +32,7 @@ from netdfl.training.data.dataset import data_root
 from netdfl.worlds.base import Figures, Found, News, Setting
 from netdfl.worlds.containers.compose import SOCKET, Fleet, acts_on_packets, service_name, to_text
 from netdfl.worlds.containers.docker import Docker, call
-from netdfl.worlds.containers.engine import Containers, inside, owner, take_back
+from netdfl.worlds.containers.engine import Containers, inside, owner, secret_place, take_back
 from netdfl.worlds.containers.image import asks_gpus, image_for
 from netdfl.worlds.processes import ProcessesWorld
 
@@ -92,6 +92,7 @@ class ContainersWorld:
 
     async def _prepare(self) -> Docker:
         """Sweep what dead supervisors left, find the image, write the compose file. Raises MachineError."""
+        assert isinstance(self._scenario.world, ContainersOptions)
         docker = await Docker.find()
         await sweep(docker, self._setting.note)
         image = await image_for(self._scenario, self._setting.note)
@@ -106,7 +107,8 @@ class ContainersWorld:
         )
         command = ["python", "-m", "netdfl.worlds.containers.node"]
         nodes = range(self._scenario.num_nodes)
-        services = {service_name(node): fleet.node(node, [*command, str(node)]) for node in nodes}
+        memory = {"tmpfs": [secret_place()]} if self._scenario.world.tls else {}
+        services = {service_name(node): fleet.node(node, [*command, str(node)]) | memory for node in nodes}
         folder = self._home / "containers"
         folder.mkdir()
         (folder / "docker-compose.yaml").write_text(to_text(services, fleet.networks()), encoding="utf-8")
@@ -127,8 +129,9 @@ class ContainersWorld:
 
     async def _launch(self, node: NodeId, life: Life) -> None:
         assert self._containers is not None
+        proof = self._processes.certify([node], life)
         try:
-            await self._containers.begin(node, self._processes.devices[node], life)
+            await self._containers.begin(node, self._processes.devices[node], life, proof.get(node))
         except NetdflError as error:
             self._news.broke(error)
 

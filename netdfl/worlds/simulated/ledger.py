@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from netdfl.core.types import Message
+from collections.abc import Sequence
+
+from netdfl.core.types import Kind, Message
 from netdfl.node.ledger import NodeLedger
+from netdfl.record.event_log import LoggingRecorder
 from netdfl.transport.base import Fate
+from netdfl.transport.edge_queues import Due
 
 
 class SimulatedLedger(NodeLedger):
@@ -12,15 +16,39 @@ class SimulatedLedger(NodeLedger):
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the fabric."""
-        self._edge(message).remember(message)
+        _, dst, kind, _, _, _, _, _ = message
+        edge = self.edges.get(dst) if kind is Kind.DATA else None
+        (edge or self._edge(message)).remember(message)
         self.bytes_sent += nbytes
         self.sent_count += 1
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Record a message's fate: one row."""
         if fate is Fate.DELIVERED:
-            self._edge(message).delivered += 1
-            self.arrived_count += 1
+            self.count_delivered(message)
             self.recorder.message(message, nbytes, sent_ns, arrived_ns, fate)
         else:
             super().settled(message, nbytes, sent_ns, arrived_ns, fate)
+
+    def count_delivered(self, message: Message) -> None:
+        """Count a message that its receiver took."""
+        edge = self.edges.get(message[1]) if message[2] is Kind.DATA else None
+        (edge or self._edge(message)).delivered += 1
+        self.arrived_count += 1
+
+
+class FleetBook:
+    """Counts and records what arrives at one instant for all ledgers of a fleet in one go. A `Book`."""
+
+    def __init__(self, recorder: LoggingRecorder) -> None:
+        """Record where all `SimulatedLedger`s of the fleet record."""
+        self._recorder = recorder
+
+    def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
+        """See `Book`."""
+        for _, queue, message, _, _, _, _ in arrivals:
+            ledger = queue.ledger
+            assert isinstance(ledger, SimulatedLedger)
+            ledger.count_delivered(message)
+        rows = [(message[:7], nbytes, sent, now_ns, Fate.DELIVERED) for _, _, message, nbytes, sent, _, _ in arrivals]
+        self._recorder.messages(rows, [arrival[2][7] for arrival in arrivals])

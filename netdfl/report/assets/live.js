@@ -1,0 +1,35 @@
+// A page that is served: what is new comes as events from where the page came from.
+import { el } from "./dom.js";
+import { changed, take, view } from "./model.js";
+
+/** @param {string} address */
+export function follow(address) {
+  const said = el("p", { id: "live", class: "hint", role: "status" }, "waiting for the first figures");
+  const stop = el("button", { id: "stop", hidden: true, click: () => ask(address, stop) }, "stop the run");
+  document.getElementById("verdict")?.after(said, stop);
+  const source = new EventSource(`${address}events`);
+  source.addEventListener("data", (event) => {
+    const sent = JSON.parse(event.data), going = sent.head.state === "running";
+    if (!going) view.status = null;
+    take(view.data && sent.part ? { ...view.data, ...sent } : sent);
+    said.textContent = going ? "The page follows the run." : sent.head.state === "finished" ? "The run has ended; the page is complete." : "";
+  });
+  source.addEventListener("status", (event) => {
+    const status = JSON.parse(event.data);
+    view.status = { ...status, nodes: Object.fromEntries(status.nodes.map((/** @type {any} */ node) => [node.node, node])) };
+    stop.hidden = !status.can_stop;
+    const judged = status.evaluation?.test_accuracy;
+    document.getElementById("subtitle")?.replaceChildren(`${status.rounds_done} of ${status.rounds} rounds done${judged === null || judged === undefined ? "" : `, accuracy ${(100 * judged).toFixed(1)}%`}`);
+    if (view.data) changed("status");
+  });
+  source.addEventListener("trouble", (event) => { said.textContent = JSON.parse(event.data); });
+  source.addEventListener("end", () => { source.close(); stop.hidden = true; });
+  source.onerror = () => { if (source.readyState === EventSource.CLOSED) said.textContent = "Where the page came from is gone; it shows what it had."; };
+}
+
+/** @param {string} address @param {HTMLElement} button */
+async function ask(address, button) {
+  if (!window.confirm("End the run now? What it recorded is kept and judged.")) return;
+  const answer = await fetch(`${address}stop`, { method: "POST" });
+  button.textContent = answer.ok ? "the run was asked to stop" : await answer.text();
+}

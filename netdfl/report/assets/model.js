@@ -1,0 +1,232 @@
+// What is shown, of which moment; and what the run's data say of that moment. No element of the page is touched here.
+
+/** @typedef {Object<string, any>} Data the page's data; see netdfl/report/data/whole.py */
+
+export const view = {
+  /** @type {any} */ data: null,
+  at: 0,
+  /** @type {number|null} */ node: null,
+  /** @type {[number, number]|null} */ link: null,
+  /** @type {any} */ status: null,
+  follow: true,
+};
+
+/** @type {Map<string, Set<() => void>>} */
+const listeners = new Map();
+
+/** Call `then` when any of `what` (data, at, chosen, status) changes. @param {string[]} what @param {() => void} then */
+export function on(what, then) {
+  for (const each of what) listeners.set(each, (listeners.get(each) ?? new Set()).add(then));
+}
+
+/** @param {string} what */
+export function changed(what) {
+  for (const then of listeners.get(what) ?? []) then();
+}
+
+/** Show the moment with this place. @param {number} place */
+export function goTo(place) {
+  const last = view.data.frame.moments.length - 1;
+  view.at = Math.max(0, Math.min(last, place));
+  view.follow = view.at === last;
+  changed("at");
+}
+
+/** The place of the first moment at or after a time. @param {number} time */
+export function placeOf(time) {
+  const moments = view.data.frame.moments;
+  const found = moments.findIndex((/** @type {number} */ moment) => moment >= time);
+  return found < 0 ? moments.length - 1 : found;
+}
+
+export function now() {
+  return view.data.frame.moments[view.at];
+}
+
+export function isEnd() {
+  return view.at === view.data.frame.moments.length - 1;
+}
+
+/** @param {number|null} node @param {[number, number]|null} link */
+export function choose(node, link = null) {
+  view.node = node;
+  view.link = link;
+  changed("chosen");
+}
+
+/** Take (new) data; the handle stays at the end where it follows. @param {Data} data */
+export function take(data) {
+  const time = view.data && !view.follow ? now() : null;
+  view.data = data;
+  rows = null;
+  traffic = null;
+  view.at = time === null ? data.frame.moments.length - 1 : placeOf(time);
+  changed("data");
+}
+
+/** @type {Map<number, number>|null} */
+let rows = null;
+
+/** The row of a node in what is kept by node; undefined where it is not shown. @param {number} node */
+export function rowOf(node) {
+  rows ??= new Map(nodes().map((each, row) => [each, row]));
+  return rows.get(node);
+}
+
+/** @returns {number[]} The nodes that are shown. */
+export function nodes() {
+  const frame = view.data.frame;
+  return frame.nodes ?? Array.from({ length: frame.num_nodes }, (_, node) => node);
+}
+
+/** @returns {number[]} The rounds of which figures by node are kept. */
+export function rounds() {
+  const frame = view.data.frame;
+  return frame.rounds ?? Array.from({ length: frame.num_rounds }, (_, round) => round);
+}
+
+/** The place, among the kept rounds, of the last that a node had ended; -1: none. @param {number} node */
+export function lastRound(node, time = now()) {
+  const { frame, by_node } = view.data, row = rowOf(node), kept = rounds();
+  if (row === undefined) return -1;
+  let found = -1;
+  for (let place = 0; place < kept.length; place++) {
+    const end = frame.by_round ? kept[place] + 1 : by_node.ends?.[row * kept.length + place];
+    if (end === null || end === undefined) continue;
+    if (end > time) break;
+    found = place;
+  }
+  return found;
+}
+
+/** How many rounds a node has behind it. @param {number} node */
+export function roundsDone(node) {
+  if (isEnd() && view.status) {
+    const told = view.status.nodes?.[node];
+    if (told) return told.phase === "finished" ? told.round + 1 : told.round;
+  }
+  const place = lastRound(node);
+  return place < 0 ? 0 : rounds()[place] + 1;
+}
+
+/** The last value of a node that was known at a moment; null where there is none. @param {string} name @param {number} node */
+export function valueOf(name, node) {
+  if (name === "round") return roundsDone(node);
+  if (name === "train_loss" && isEnd() && view.status?.nodes?.[node]?.loss != null) return view.status.nodes[node].loss;
+  const matrix = view.data.by_node[name], row = rowOf(node), width = rounds().length;
+  if (!matrix || row === undefined) return null;
+  for (let place = lastRound(node); place >= 0; place--) {
+    const value = matrix[row * width + place];
+    if (value !== null) return value;
+  }
+  return null;
+}
+
+/** What a node was doing: a word, and for whom it waited. @param {number} node @returns {{phase: string, words: string}} */
+export function phaseOf(node, time = now()) {
+  const { frame, outages, waits, by_node } = view.data;
+  const told = isEnd() ? view.status?.nodes?.[node]?.phase : null;
+  const down = outages.find((/** @type {any} */ each) => each.node === node && each.since <= time && (each.until === null || time < each.until));
+  if (down) return down.why === "pause" ? { phase: "paused", words: "paused" } : { phase: "down", words: `down: ${down.why}` };
+  if (told === "crashed" || told === "died") return { phase: "down", words: told };
+  const standing = standingAt(node, time);
+  if (standing) return standing;
+  if (frame.by_round) return { phase: "", words: `${roundsDone(node)} rounds done` };
+  for (let i = 0; i < waits.node.length && waits.since[i] <= time; i++) {
+    if (waits.node[i] === node && time < waits.until[i]) {
+      const whom = [...new Set([...waits.missing[i], ...(waits.last[i] === null ? [] : [waits.last[i]])])];
+      const words = `waiting in round ${waits.round[i]}${whom.length ? ` for ${whom.join(", ")}` : ""}, since ${waits.since[i]} s`;
+      return { phase: "waiting", words };
+    }
+  }
+  const row = rowOf(node), width = rounds().length, place = lastRound(node, time) + 1;
+  if (row === undefined || !by_node.ends) return { phase: "", words: "" };
+  const end = by_node.ends[row * width + place];
+  if (place >= width || end === null || end === undefined) {
+    return told === "running" ? { phase: "running", words: "running" } : { phase: "ended", words: "its last round is over" };
+  }
+  const begin = end - (by_node.round_s?.[row * width + place] ?? 0);
+  if (time < begin) return { phase: "", words: "between two rounds" };
+  const training = time < begin + (by_node.train_s?.[row * width + place] ?? 0);
+  return training ? { phase: "training", words: "training" } : { phase: "mixing", words: "mixing, sending, or anything else" };
+}
+
+/** What a stall says of a node. @param {number} node @param {number} time */
+function standingAt(node, time) {
+  for (const stall of view.data.stalls) {
+    const since = stall.since[node];
+    const until = stall.until_s ?? (stall.over ? stall.found_s : Infinity);
+    if (since !== undefined && since <= time && time <= until) {
+      const whom = stall.waits.filter((/** @type {number[]} */ wait) => wait[0] === node).map((/** @type {number[]} */ wait) => wait[1]);
+      return { phase: "waiting", words: `stalled: waits for ${whom.join(", ")} since ${since} s` };
+    }
+  }
+  return null;
+}
+
+/** @typedef {{src: number, dst: number, sent: number, nbytes: number, delays: number[], of: Object<string, number>, recent: boolean}} Traffic */
+/** @type {{at: number, recent: boolean, links: Map<string, Traffic>}|null} */
+let traffic = null;
+
+/** Whether every message is among the data, so that links can be counted up to any moment. */
+export function hasAllMessages() {
+  return view.data.messages.every === 1;
+}
+
+/** The round in which most of the fleet is. */
+export function fleetRound() {
+  const done = nodes().slice(0, 400).map((node) => lastRound(node)).sort((a, b) => a - b);
+  const place = done[Math.floor(done.length / 2)] ?? -1;
+  return place < 0 ? 0 : Math.min(rounds()[place] + (isEnd() ? 0 : 1), view.data.frame.num_rounds - 1);
+}
+
+/** What each link carried until now, or, where not all messages are kept, in the whole run. @returns {Map<string, Traffic>} */
+export function linksNow() {
+  if (traffic?.at === view.at) return traffic.links;
+  traffic = { at: view.at, recent: true, links: hasAllMessages() ? counted() : whole() };
+  return traffic.links;
+}
+
+function counted() {
+  const { messages, frame } = view.data, time = now(), round = fleetRound();
+  /** @type {Map<string, Traffic>} */
+  const found = new Map();
+  for (let i = 0; i < messages.src.length; i++) {
+    const sent = frame.by_round ? messages.round[i] + 1 : messages.sent[i];
+    if (sent > time) { if (frame.by_round) continue; else break; }
+    const edge = `${messages.src[i]}-${messages.dst[i]}`;
+    let link = found.get(edge);
+    if (!link) found.set(edge, link = { src: messages.src[i], dst: messages.dst[i], sent: 0, nbytes: 0, delays: [], of: {}, recent: false });
+    link.sent += 1;
+    link.nbytes += messages.nbytes[i];
+    link.recent ||= messages.round[i] === round;
+    const arrived = frame.by_round ? sent : messages.arrived[i] ?? sent;
+    const fate = arrived > time ? "unfinished" : messages.classes[messages.fate[i]];
+    link.of[fate] = (link.of[fate] ?? 0) + 1;
+    if (!frame.by_round && messages.arrived[i] !== null && arrived <= time) link.delays.push(arrived - sent);
+  }
+  return found;
+}
+
+function whole() {
+  const { links } = view.data;
+  /** @type {Map<string, Traffic>} */
+  const found = new Map();
+  for (let i = 0; i < links.src.length; i++) {
+    /** @type {Object<string, number>} */
+    const of = {};
+    for (const name of FATES) if (links[name]?.[i]) of[name] = links[name][i];
+    const delays = links.median && links.median[i] !== null ? [links.fastest[i], links.median[i], links.slow[i]] : [];
+    found.set(`${links.src[i]}-${links.dst[i]}`, { src: links.src[i], dst: links.dst[i], sent: links.sent[i], nbytes: links.nbytes[i], delays, of, recent: true });
+  }
+  return found;
+}
+
+export const FATES = ["delivered", "lost", "undeliverable", "late", "duplicate", "refused", "unfinished"];
+
+/** @param {number[]} values @param {number} share */
+export function quantile(values, share) {
+  if (!values.length) return null;
+  const sorted = [...values].sort((a, b) => a - b), place = share * (sorted.length - 1), low = Math.floor(place);
+  return sorted[low] + (place - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
+}

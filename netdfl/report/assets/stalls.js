@@ -1,0 +1,55 @@
+// Stalls: the sentence, the wait-for graph, the witness.
+import { color, el, seconds, table } from "./dom.js";
+import { choose, goTo, on, placeOf, view } from "./model.js";
+
+/** @type {HTMLElement|null} */
+let shown = null;
+/** @type {any} */
+let graph = null;
+let open = -1;
+
+/** @returns {HTMLElement} */
+export function stalls() {
+  const list = el("div", { class: "tools" });
+  shown = el("div", { id: "stall", "aria-live": "polite" });
+  const section = el("section", { id: "stalls" }, el("h2", {}, "Who waited for whom"),
+    el("p", { class: "hint" }, "An arrow goes from who waits to whom it waits for. The witness, the part that proves it, is thick and red."), list, shown);
+  on(["data"], () => {
+    section.hidden = !view.data.stalls.length;
+    list.replaceChildren(...view.data.stalls.map((/** @type {any} */ stall, /** @type {number} */ place) => el("button", { click: () => openStall(place), "data-stall": place }, `${stall.cause.replaceAll("_", " ")} in round ${stall.round}, since ${seconds(stall.began_s)}${stall.over ? ", over" : stall.permanent ? ", for good" : ""}`)));
+    if (open >= view.data.stalls.length) { open = -1; shown?.replaceChildren(); }
+  });
+  return section;
+}
+
+/** Show one stall, and the moment at which it was found. @param {number} place */
+export function openStall(place) {
+  const stall = view.data.stalls[place];
+  open = place;
+  goTo(placeOf(stall.found_s));
+  const canvas = el("div", { class: "graph", role: "img", "aria-label": `wait-for graph: ${stall.text}` });
+  const who = stall.waits.map((/** @type {number[]} */ [node, whom]) => [String(node), String(whom), stall.since[node] === undefined ? "–" : seconds(stall.since[node]), stall.roots.includes(node) ? "root" : "behind"]);
+  shown?.replaceChildren(el("p", { class: "sentence" }, stall.text), el("div", { class: "fleet" }, canvas,
+    table(["waits", "for", "since", ""], who, `Who waits for whom, of ${stall.num_nodes} nodes`, "high")));
+  draw(canvas, stall);
+  shown?.scrollIntoView({ block: "nearest" });
+}
+
+/** @param {HTMLElement} canvas @param {any} stall */
+function draw(canvas, stall) {
+  const witness = new Set(stall.witness.map((/** @type {number[]} */ edge) => edge.join("-")));
+  const edges = new Map([...stall.waits, ...stall.witness].map((edge) => [edge.join("-"), edge]));
+  const nodes = stall.nodes;
+  const at = (/** @type {number} */ i) => nodes.length === 1 ? { x: 0, y: 0 } : { x: 40 * Math.sqrt(nodes.length) * Math.cos(2 * Math.PI * i / nodes.length), y: 40 * Math.sqrt(nodes.length) * Math.sin(2 * Math.PI * i / nodes.length) };
+  graph?.destroy();
+  graph = cytoscape({ container: canvas, autoungrabify: true, boxSelectionEnabled: false, userZoomingEnabled: false, layout: { name: "preset", fit: true, padding: 25 },
+    elements: [
+      ...nodes.map((/** @type {number} */ node, /** @type {number} */ i) => ({ group: "nodes", data: { id: `n${node}`, node, label: String(node), color: color(stall.roots.includes(node) ? "fail" : stall.culprits.includes(node) ? "c0" : "c1"), shape: stall.roots.includes(node) ? "diamond" : stall.culprits.includes(node) ? "rectangle" : "ellipse" }, position: at(i) })),
+      ...[...edges].filter(([, [src, dst]]) => nodes.includes(src) && nodes.includes(dst)).map(([id, [src, dst]]) => ({ group: "edges", data: { id: `e${id}`, source: `n${src}`, target: `n${dst}`, color: color(witness.has(id) ? "fail" : "soft"), width: witness.has(id) ? 4 : 1.4 } })),
+    ],
+    style: [
+      { selector: "node", style: { "background-color": "data(color)", shape: "data(shape)", label: "data(label)", color: color("paper"), "text-valign": "center", "font-size": 12, width: 28, height: 28 } },
+      { selector: "edge", style: { width: "data(width)", "line-color": "data(color)", "target-arrow-color": "data(color)", "target-arrow-shape": "triangle", "curve-style": "bezier" } },
+    ] });
+  graph.on("tap", "node", (/** @type {any} */ event) => choose(event.target.data("node")));
+}

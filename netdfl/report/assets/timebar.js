@@ -1,0 +1,105 @@
+// The bar over the whole run: what the schedule did, what happened, and the handle that sets the moment of all else.
+import { bytes, color, count, el, fit, key, seconds } from "./dom.js";
+import { FATES, fleetRound, goTo, hasAllMessages, now, on, placeOf, view } from "./model.js";
+import { openStall } from "./stalls.js";
+
+const GRAVE = ["crash", "died", "not_finite"];
+
+/** @returns {HTMLElement} */
+export function timebar() {
+  const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { "aria-hidden": true }));
+  const handle = /** @type {HTMLInputElement} */ (el("input", { id: "handle", type: "range", min: 0, step: 1, "aria-label": "moment of the run", input: () => goTo(Number(handle.value)) }));
+  const words = el("output", { id: "moment", for: "handle" }), counts = el("span", { id: "counts" }), marks = el("div");
+  const play = el("button", { click: () => playing(play) }, "play");
+  const bar = el("div", { id: "bar", role: "region", "aria-label": "time" }, canvas, handle,
+    el("div", { class: "row" }, play, words, counts), marks);
+  const draw = () => {
+    handle.max = String(view.data.frame.moments.length - 1);
+    paint(canvas);
+    marks.replaceChildren(legend());
+    tell();
+  };
+  const tell = () => {
+    handle.value = String(view.at);
+    const { frame } = view.data;
+    const said = frame.by_round ? `${now()} of ${frame.num_rounds} rounds over` : `${seconds(now())}, round ${fleetRound()}`;
+    words.textContent = said;
+    handle.setAttribute("aria-valuetext", said);
+    counts.textContent = countsNow();
+  };
+  canvas.addEventListener("click", (event) => clicked(canvas, event));
+  on(["data"], draw);
+  on(["at"], tell);
+  new ResizeObserver(() => view.data && paint(canvas)).observe(bar);
+  return bar;
+}
+
+/** What was sent until now, and what became of it. */
+function countsNow() {
+  const { counts } = view.data;
+  const told = FATES.filter((name) => counts[name]?.[view.at]).map((name) => `${count(counts[name][view.at])} ${name}`);
+  return `${count(counts.sent[view.at])} messages sent (${bytes(counts.nbytes[view.at])})${told.length ? `: ${told.join(", ")}` : ""}`;
+}
+
+function legend() {
+  const { bands, stalls, event_counts } = view.data;
+  /** @type {[string, string][]} */
+  const entries = bands.slice(0, 4).map((/** @type {any} */ band, /** @type {number} */ i) => [`of${i}`, band.name]);
+  if (GRAVE.some((kind) => event_counts[kind])) entries.push(["ofbad", "a node crashed, died or diverged"]);
+  if (stalls.length) entries.push(["of4", "◆ a stall: click it, or choose it below"]);
+  return entries.length ? key(entries) : el("span");
+}
+
+/** @param {number} time @param {number} width */
+function xOf(time, width) {
+  const moments = view.data.frame.moments;
+  return 8 + (width - 16) * time / (moments[moments.length - 1] || 1);
+}
+
+/** @param {HTMLCanvasElement} canvas */
+function paint(canvas) {
+  const { context, width } = fit(canvas, 30), { bands, events, stalls, frame } = view.data;
+  if (frame.by_round) { canvas.style.height = "0"; return; }
+  const last = frame.moments[frame.moments.length - 1], height = Math.min(7, 20 / Math.max(1, Math.min(4, bands.length)));
+  bands.slice(0, 4).forEach((/** @type {any} */ band, /** @type {number} */ i) => {
+    context.fillStyle = color(`c${i}`);
+    for (const [begin, end] of band.spans) context.fillRect(xOf(begin, width), i * height, Math.max(1.5, xOf(end ?? last, width) - xOf(begin, width)), height - 1);
+  });
+  for (const event of events) {
+    if (event.kind === "training") continue;
+    context.fillStyle = color(GRAVE.includes(event.kind) ? "fail" : "soft");
+    context.fillRect(xOf(event.at_s, width), GRAVE.includes(event.kind) ? 16 : 22, 2, GRAVE.includes(event.kind) ? 14 : 8);
+  }
+  context.fillStyle = color("c4");
+  for (const stall of stalls) diamond(context, xOf(stall.began_s, width), 21);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y */
+function diamond(context, x, y) {
+  context.beginPath();
+  context.moveTo(x, y - 8); context.lineTo(x + 7, y); context.lineTo(x, y + 8); context.lineTo(x - 7, y);
+  context.closePath();
+  context.fill();
+}
+
+/** @param {HTMLCanvasElement} canvas @param {MouseEvent} event */
+function clicked(canvas, event) {
+  const width = canvas.clientWidth, x = event.offsetX, moments = view.data.frame.moments;
+  const place = view.data.stalls.findIndex((/** @type {any} */ stall) => Math.abs(xOf(stall.began_s, width) - x) < 9);
+  if (place >= 0) openStall(place);
+  else goTo(placeOf((x - 8) / (width - 16) * moments[moments.length - 1]));
+}
+
+/** @type {number|null} */
+let timer = null;
+
+/** @param {HTMLElement} button */
+function playing(button) {
+  if (timer !== null) { clearInterval(timer); timer = null; button.textContent = "play"; return; }
+  if (view.at === view.data.frame.moments.length - 1) goTo(0);
+  button.textContent = "stop playing";
+  timer = setInterval(() => {
+    goTo(view.at + 1);
+    if (view.at === view.data.frame.moments.length - 1 && timer !== null) { clearInterval(timer); timer = null; button.textContent = "play"; }
+  }, hasAllMessages() ? 100 : 200);
+}

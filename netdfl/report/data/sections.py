@@ -1,0 +1,254 @@
+"""The report's sections: each reads a run and says one thing about it, or nothing.
+
+A section is a function from a run to a `Section` or None. To add one, write it and name it in
+`SECTIONS`; the page shows them in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from netdfl.core.fates import MEANINGS, NOT_DELIVERED, FateClass
+from netdfl.core.types import Json
+from netdfl.core.units import format_bytes
+from netdfl.links.rules.figures import say
+from netdfl.record.messages import LinkTraffic, count_by_link, count_messages
+from netdfl.record.result import evaluations, find_deaths
+from netdfl.record.run import Run
+from netdfl.report.bands import find_bands
+from netdfl.report.data.fleet import graph_words
+from netdfl.report.data.happened import event_counts, events
+from netdfl.report.node_times import NodeTime, say_rounds
+from netdfl.report.times import part_rows
+from netdfl.report.words import WHY, figure, share
+
+MOST_ROWS = 12
+MOST_EVENTS = 200
+MOST_ROUNDS = 40
+MOST_CLIENTS = 60
+STALL_STATES = (("suspected", "suspected"), ("over", "over"), ("permanent", "for good"))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under a head; `folded` hides them until the reader asks."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A title, a sentence, tables."""
+
+    title: str
+    lede: str = ""
+    tables: Sequence[Table] = ()
+
+
+def deaths(run: Run) -> Section | None:
+    """Who died unplanned, when, of what, and who waited for them."""
+    rows = []
+    for death in find_deaths(run):
+        waiters = [f"node {w['node']} (round {w['round']})" for w in death["waited_for_by"]]
+        rows.append([f"node {death['node']}", str(death["round"]), death["reason"], _some(waiters) or "nobody"])
+    table = Table(("who", "round", "of what", "who waited for it"), rows)
+    return Section("Nodes that died", "These nodes ended without being told to.", tables=[table]) if rows else None
+
+
+def stalls(run: Run) -> Section | None:
+    """Why the fleet stood, or stands: a sentence, the wait-for graph, the messages around it."""
+    result = run.result if run.finished else {}
+    listed = [*result.get("deadlocks", ()), *result.get("stalls", ())]
+    if not listed:
+        return None
+    rows = [
+        [
+            found["cause"].replace("_", " "),
+            next((word for key, word in STALL_STATES if found[key]), "stands"),
+            str(found["round"]),
+            f"{found['began_s']:.3f} s",
+            f"{found['detection_s']:.3g} s",
+            found["text"],
+        ]
+        for found in listed
+    ]
+    table = Table(("cause", "state", "round", "since", "found after", "what"), rows)
+    return Section("Why nodes waited", str(listed[0]["text"]), [table])
+
+
+JUDGED = {
+    "test_accuracy": "accuracy, average model",
+    "mean_local_accuracy": "accuracy, mean of local models",
+    "mean_personal_accuracy": "accuracy, local models on their own labels",
+    "test_loss": "test loss",
+    "error": "error",
+    "consensus_distance": "consensus distance",
+    "weight_sum": "sum of w over n",
+}
+
+
+def learning(run: Run) -> Section | None:
+    """What was measured of the whole fleet, by round."""
+    series = {name: {e.round: e.value for e in found} for name in JUDGED if (found := evaluations(run, name))}
+    train = dict(
+        run.rows(
+            "SELECT round, median(value) FROM metrics WHERE name = 'train_loss' AND node IS NOT NULL "
+            "AND value IS NOT NULL GROUP BY round ORDER BY round"
+        )
+    )
+    judged = sorted({round for values in series.values() for round in values}) or sorted(train)
+    if not judged:
+        return None
+    rounds = judged[:: -(-len(judged) // MOST_ROUNDS)]
+    rounds += [judged[-1]] * (rounds[-1] != judged[-1])
+    told = [*series, *(["train_loss"] if train else [])]
+    rows = [
+        [str(round), *(_judged(name, values.get(round)) for name, values in {**series, "train_loss": train}.items())]
+        for round in rounds
+    ]
+    head = ["round", *(JUDGED.get(name, "train loss, median node") for name in told)]
+    caption = "What was measured of the fleet, by round." + (" Some rounds are left out." if rounds != judged else "")
+    return Section("Learning", tables=[Table(head, [row[: len(head)] for row in rows], caption, folded=True)])
+
+
+def _judged(name: str, value: float | None) -> str:
+    return share(value) if "accuracy" in name else figure(value)
+
+
+def time_spent(run: Run) -> Section | None:
+    """Where each node's rounds went: training, waiting, the rest."""
+    rows = run.rows(
+        "SELECT node, coalesce(favg(value) FILTER (name = 'train_s'), 0), "
+        "coalesce(favg(value) FILTER (name = 'wait_s'), 0), favg(value) FILTER (name = 'round_s') "
+        "FROM metrics WHERE node IS NOT NULL "
+        "GROUP BY node HAVING count(*) FILTER (name = 'round_s') > 0 ORDER BY node"
+    )
+    if not rows:
+        return None
+    lede = say_rounds([NodeTime(*row) for row in rows])
+    spent = run.result.get("time") if run.finished else None
+    if spent is None:
+        return Section("Where the time went", lede)
+    caption = "The critical path, from the end of the last node back to the start: what the fleet's time was spent on."
+    table = Table(("what", "time", "share"), part_rows(spent), caption)
+    return Section("Where the time went", f"{spent['text']}. {lede}", [table])
+
+
+def graph_and_links(run: Run) -> Section | None:
+    """The graph, and what crossed each of its links."""
+    tables, lede = [], ""
+    if (graph := run.graph) is not None:
+        died = sorted({death["node"] for death in find_deaths(run)})
+        lede = graph_words(graph) + (f" Died: {_some(died)}." if died else "")
+    links = count_by_link(run)
+    if links:
+        tables = [_link_table(links), _fate_table(run)]
+    rules = run.result.get("link_rules") if run.finished else None
+    if rules:
+        tables.append(_rule_table(rules))
+    return Section("Graph and links", lede, tables) if lede or tables else None
+
+
+def _link_table(links: Sequence[LinkTraffic]) -> Table:
+    """The links, with a column for each class of messages that there is."""
+    classes = [name for name in NOT_DELIVERED if any(getattr(link.counts, name) for link in links)]
+    rows = [
+        [
+            f"{link.edge[0]} → {link.edge[1]}",
+            f"{link.counts.sent:,}",
+            format_bytes(link.nbytes),
+            *(_part(getattr(link.counts, name), link.counts.sent) for name in classes),
+            "–" if link.delay_s is None else f"{link.delay_s * 1e3:.3g} ms",
+        ]
+        for link in links[:MOST_ROWS]
+    ]
+    which = "Every link" if len(links) <= MOST_ROWS else f"{MOST_ROWS} of {len(links)} links"
+    order = "those that lost most first, then those that carried most" if links[0].counts.lost else "by bytes"
+    return Table(("link", "messages", "bytes", *classes, "median delay"), rows, f"{which}, {order}.")
+
+
+def _part(number: int, of: int) -> str:
+    return f"{number:,} ({number / of:.1%})" if number else "0"
+
+
+def _rule_table(rules: Sequence[Json]) -> Table:
+    rows = [
+        [rule["of"], rule["key"], rule["rule"], say(rule["figures"])]
+        + (["links"] if rule["event"] is None else [f"events[{rule['event']}]"])
+        for rule in rules
+    ]
+    caption = "The rules of links, and what they come to in the long run."
+    return Table(("of", "what", "rule", "comes to", "by"), rows, caption, folded=len(rows) > MOST_ROWS)
+
+
+def _fate_table(run: Run) -> Table:
+    """Every class that there is, its reasons below it, and what it means."""
+    found = count_messages(run)
+    rows = []
+    for name in FateClass:
+        number, reasons = getattr(found.counts, name), found.why.get(name, {})
+        if number:
+            rows.append([name.value, f"{number:,}", f"{number / found.counts.sent:.2%}", MEANINGS[name]])
+            for reason, part in reasons.items():
+                meaning = WHY.get(name, {}).get(reason, "")
+                rows.append([f"– {reason.replace('_', ' ')}", f"{part:,}", f"{part / found.counts.sent:.2%}", meaning])
+    return Table(("what became of them", "messages", "share", "that is"), rows, "What became of the messages.")
+
+
+def labels(run: Run) -> Section | None:
+    """Who got which data."""
+    partition = run.partition
+    if partition is None:
+        return None
+    counts = np.asarray(partition["counts"], dtype=float)
+    sizes = counts.sum(axis=1)
+    lede = f"{sizes.sum():,.0f} training samples; a client has {sizes.min():,.0f} to {sizes.max():,.0f} of them."
+    if max(counts.shape) > MOST_CLIENTS:
+        return Section("Who got which data", lede)
+    names = [str(name) for name in partition["classes"]]
+    rows = [[str(client), *(f"{number:,.0f}" for number in row)] for client, row in enumerate(counts)]
+    table = Table(("client", *names), rows, "Samples of each class at each client.", folded=True)
+    return Section("Who got which data", lede, [table])
+
+
+def timeline(run: Run) -> Section | None:
+    """What happened, when, and to whom; what many nodes say of one is a row."""
+    of_links = [row for band in find_bands(run) for row in band.listed()]
+    heaps = events(run)
+    told = [(heap["at_s"], [f"{heap['at_s']:.3f} s", *_heap(heap)]) for heap in heaps]
+    rows = [cells for _, cells in sorted((*told, *of_links), key=lambda row: row[0])]
+    if not rows:
+        return None
+    num = len(rows)
+    title = f"All {num} events" if num <= MOST_EVENTS else f"The first {MOST_EVENTS} of {num:,} events"
+    counts = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in event_counts(run).items())
+    table = Table(("at", "node", "round", "event", "details"), rows[:MOST_EVENTS], title, folded=True)
+    return Section("What happened when", f"Of all nodes: {counts}.", [table])
+
+
+def _heap(heap: Json) -> list[str]:
+    nodes = ", ".join(map(str, heap["nodes"])) + (" and more" if heap["num_nodes"] > len(heap["nodes"]) else "")
+    times = f" ({heap['times']:,} times, until {heap['last_s']:.3f} s)" if heap["times"] > 1 else ""
+    return [nodes or "fleet", str(heap["round"]), f"{heap['kind']}{times}", heap["details"]]
+
+
+def _some(items: Sequence[object], most: int = 8) -> str:
+    shown = ", ".join(str(item) for item in items[:most])
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
+
+
+SECTIONS: tuple[Callable[[Run], Section | None], ...] = (
+    deaths,
+    stalls,
+    learning,
+    time_spent,
+    graph_and_links,
+    labels,
+    timeline,
+)

@@ -1,0 +1,293 @@
+"""`netdfl testbed --for kubernetes`: a folder of manifests by which a cluster runs the fleet by itself.
+
+An Indexed Job has a pod for each node, which the others find by the names of a headless Service. The scenario comes
+from a ConfigMap, each node's proof of who it is from a Secret of which its container sees this one file. All write
+to one volume; a second Job makes a run of what lies there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from netdfl.core.errors import InputError
+from netdfl.core.files import PRIVATE
+from netdfl.host.luggage import pack
+from netdfl.scenario.model.schema import Scenario
+from netdfl.standalone.credentials import MOUNTED, bundles
+from netdfl.worlds.containers.compose import HOME, acts_on_packets
+from netdfl.worlds.containers.engine import IMAGE_USER
+from netdfl.worlds.containers.image import asks_gpus, write_recipe
+
+PORT, SECRET = 7000, "netdfl.pem"
+RECORD = "/netdfl-record"
+MOST_BYTES = 1_000_000
+"""What a ConfigMap may hold, with some room."""
+LONGEST_NAME = 40
+GIVEN_UP = [1, 2, 4, 130]
+"""Exit codes of `netdfl node` after which the same node would end in the same way."""
+_OWNER = {"runAsNonRoot": True, "runAsUser": IMAGE_USER, "runAsGroup": IMAGE_USER, "fsGroup": IMAGE_USER}
+
+Manifest = dict[str, Any]
+
+
+def write_manifests(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path:
+    """Write the manifests of `scenario` into the new `folder`, and return that. Raises InputError."""
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"--out {folder} is not empty; name a new folder, or empty it first")
+    scenario = _on_messages(scenario)
+    fleet = Manifests(scenario, str(scenario.world.image), tls=tls)  # type: ignore[attr-defined]
+    config = fleet.config_map()
+    folder.mkdir(PRIVATE, parents=True, exist_ok=True)
+    if not fleet.image:
+        fleet.image = write_recipe(folder / "image", gpus=asks_gpus(scenario))
+    _write(folder / "fleet.yaml", [fleet.volume(), config, fleet.service(), fleet.policy(), fleet.job()])
+    _write(folder / "collect.yaml", [fleet.collecting()])
+    _write(folder / "copy.yaml", [fleet.copying()])
+    if tls:
+        _write(folder / "credentials.yaml", [fleet.secret()], 0o600)
+    (folder / "README.md").write_text(fleet.readme(), encoding="utf-8")
+    return folder.resolve()
+
+
+def _on_messages(scenario: Scenario) -> Scenario:
+    """The scenario with links on messages: pods of several machines share no forwarder of packets."""
+    world = scenario.world
+    if not acts_on_packets(scenario):
+        return scenario
+    if "loss_layer" in world.model_fields_set:
+        raise InputError(
+            "world.loss_layer: on Kubernetes links can't act on packets, whose forwarder needs all containers on one "
+            "machine; write `loss_layer: message`, or make a testbed for Docker"
+        )
+    return scenario.model_copy(update={"world": world.model_copy(update={"loss_layer": "message"})})
+
+
+class Manifests:
+    """The objects of one fleet, all named after its scenario."""
+
+    def __init__(self, scenario: Scenario, image: str, *, tls: bool) -> None:
+        """Containers run `image`."""
+        self.scenario, self.image, self.tls = scenario, image, tls
+        self.name = dns_label(scenario.name)
+
+    def volume(self) -> Manifest:
+        """Where all write, from whichever machine."""
+        asked = {"requests": {"storage": "10Gi"}}
+        spec = {"accessModes": ["ReadWriteMany"], "resources": asked}
+        return self._object("v1", "PersistentVolumeClaim", "record", spec)
+
+    def config_map(self) -> Manifest:
+        """What every node reads. Raises InputError where that is too much."""
+        files = pack(self.scenario) | {"peers.yaml": "".join(f"{line}\n" for line in self._peers()).encode()}
+        size = sum(map(len, files.values()))
+        if size > MOST_BYTES:
+            raise InputError(
+                f"what the nodes read has {size} bytes, and a ConfigMap holds {MOST_BYTES}: name smaller files, or an "
+                "image of your own that has them (world.image)"
+            )
+        self.files = {f"file-{number}": name for number, name in enumerate(files)}
+        data = {key: b64encode(files[name]).decode() for key, name in self.files.items()}
+        return self._object("v1", "ConfigMap", "scenario") | {"binaryData": data}
+
+    def secret(self) -> Manifest:
+        """What each node certifies its lives with."""
+        made = bundles(self.scenario.num_nodes)
+        files = {f"{node}.pem": text for node, text in made.items()}
+        return self._object("v1", "Secret", "credentials") | {"type": "Opaque", "stringData": files}
+
+    def service(self) -> Manifest:
+        """By which nodes have names, before they are ready too."""
+        spec = {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": self._labels("node"),
+            "ports": [{"name": "netdfl", "port": PORT}],
+        }
+        return self._object("v1", "Service", "", spec)
+
+    def policy(self) -> Manifest:
+        """Nobody but the fleet reaches its ports, where the cluster's network keeps such policies."""
+        others = {"podSelector": {"matchLabels": self._labels("node")}}
+        spec = {
+            "podSelector": {"matchLabels": self._labels("node")},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [others], "ports": [{"protocol": "TCP", "port": PORT}]}],
+        }
+        return self._object("networking.k8s.io/v1", "NetworkPolicy", "", spec)
+
+    def job(self) -> Manifest:
+        """The nodes. One that was killed, or whose machine went, begins again and rejoins; one that failed does not."""
+        count = self.scenario.num_nodes
+        failed = {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": GIVEN_UP}}
+        evicted = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+        apart = {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": self._labels("node")},
+        }
+        pod = {"subdomain": self.name, "topologySpreadConstraints": [apart]}
+        spec = {
+            "completionMode": "Indexed",
+            "completions": count,
+            "parallelism": count,
+            "backoffLimitPerIndex": 6,
+            "maxFailedIndexes": count,
+            "podFailurePolicy": {"rules": [evicted, failed]},
+            "template": self._pod("node", self._node(), pod),
+        }
+        return self._object("batch/v1", "Job", "", spec)
+
+    def collecting(self) -> Manifest:
+        """Makes a run of what the nodes wrote, and ends as its verdict says."""
+        command = ["python", "-m", "netdfl.cli", "collect", f"{RECORD}/nodes", f"--out={RECORD}/run"]
+        template = self._pod("collect", self._container("collect", command))
+        return self._object("batch/v1", "Job", "collect", {"backoffLimit": 0, "template": template})
+
+    def copying(self) -> Manifest:
+        """A pod from which the run can be copied."""
+        pod = self._pod("copy", self._container("copy", ["sleep", "3600"]))
+        return self._object("v1", "Pod", "copy", pod["spec"])
+
+    # parts of them
+
+    def _object(self, api: str, kind: str, part: str, spec: Mapping[str, Any] | None = None) -> Manifest:
+        metadata = {"name": f"{self.name}-{part}" if part else self.name, "labels": self._labels()}
+        return {"apiVersion": api, "kind": kind, "metadata": metadata} | ({} if spec is None else {"spec": dict(spec)})
+
+    def _labels(self, part: str = "") -> dict[str, str]:
+        fleet = {"app.kubernetes.io/name": "netdfl", "app.kubernetes.io/instance": self.name}
+        return fleet | ({"app.kubernetes.io/component": part} if part else {})
+
+    def _peers(self) -> Sequence[str]:
+        nodes = range(self.scenario.num_nodes)
+        return [f'{node}: "{self.name}-{node}.{self.name}:{PORT}"' for node in nodes]
+
+    def _node(self) -> Manifest:
+        proof = f"--credentials={MOUNTED}/{SECRET}" if self.tls else "--no-tls"
+        files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={RECORD}/nodes/$(NODE)"]
+        command = ["python", "-m", "netdfl.cli", "node", "--id=$(NODE)", f"--listen=0.0.0.0:{PORT}", proof, *files]
+        container = self._container("node", command)
+        index = {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}
+        container["env"].append({"name": "NODE", "valueFrom": {"fieldRef": index}})
+        container["ports"] = [{"name": "netdfl", "containerPort": PORT}]
+        container["readinessProbe"] = {"tcpSocket": {"port": PORT}}
+        container["resources"] = self._resources()
+        container["volumeMounts"].append({"name": "scenario", "mountPath": HOME, "readOnly": True})
+        if self.tls:
+            mine = {"mountPath": f"{MOUNTED}/{SECRET}", "subPathExpr": "$(NODE).pem", "readOnly": True}
+            container["volumeMounts"].append({"name": "credentials", **mine})
+        return container
+
+    def _container(self, name: str, command: Sequence[str]) -> Manifest:
+        return {
+            "name": name,
+            "image": self.image,
+            "command": list(command),
+            "env": [
+                {"name": "NETDFL_DATA", "value": f"{RECORD}/data"},
+                {"name": "MPLCONFIGDIR", "value": "/tmp"},
+            ],
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            },
+            "volumeMounts": [{"name": "record", "mountPath": RECORD}, {"name": "tmp", "mountPath": "/tmp"}],
+        }
+
+    def _resources(self) -> Manifest:
+        world: Any = self.scenario.world
+        limits = {"cpu": world.cpus, "memory": world.memory, "nvidia.com/gpu": int(asks_gpus(self.scenario)) or None}
+        found = {name: str(amount) for name, amount in limits.items() if amount is not None}
+        return {"limits": found} if found else {}
+
+    def _pod(self, part: str, container: Manifest, more: Mapping[str, Any] | None = None) -> Manifest:
+        volumes: list[Manifest] = [
+            {"name": "record", "persistentVolumeClaim": {"claimName": f"{self.name}-record"}},
+            {"name": "tmp", "emptyDir": {}},
+        ]
+        if part == "node":
+            items = [{"key": key, "path": name} for key, name in self.files.items()]
+            volumes.append({"name": "scenario", "configMap": {"name": f"{self.name}-scenario", "items": items}})
+        if part == "node" and self.tls:
+            secret = {"secretName": f"{self.name}-credentials", "defaultMode": 0o440}
+            volumes.append({"name": "credentials", "secret": secret})
+        spec = {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": _OWNER | {"seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+            "volumes": volumes,
+            **(more or {}),
+        }
+        return {"metadata": {"labels": self._labels(part)}, "spec": spec}
+
+    def readme(self) -> str:
+        """How to use the folder."""
+        secret = "kubectl apply -f credentials.yaml\n    " if self.tls else ""
+        build = f"docker build -t {self.image} image" if not self.scenario.world.image else ""  # type: ignore[attr-defined]
+        proof = (
+            _PROOF
+            if self.tls
+            else "Nodes talk in plain text (`--no-tls`): whoever is in the cluster's network may listen."
+        )
+        return _README.format(
+            name=self.name, image=self.image, secret=secret, nodes=self.scenario.num_nodes, proof=proof,
+            build=f"    {build}    # then push it to a registry of the cluster's\n" if build else "",
+        )  # fmt: skip
+
+
+_PROOF = (
+    "Nodes talk by mutual TLS. `credentials.yaml` says who they are: whoever has it can be any node. Each container\n"
+    "sees its own node's file of it alone. Once it is applied, delete it here."
+)
+_README = """# {name}: {nodes} nodes on Kubernetes
+
+Needs a cluster of version 1.29 or later, and a storage class whose volumes many machines can write to
+(`ReadWriteMany`): name it in `fleet.yaml` where it is not the default. Nobody looks after such a fleet; with a
+supervisor, on machines that KubeRay gives, the same scenario runs by `netdfl run --on ray`.
+
+{build}    {secret}kubectl apply -f fleet.yaml
+    kubectl wait job/{name} --for=condition=complete --timeout=24h
+    kubectl apply -f collect.yaml         # makes a run of what the nodes wrote, and judges it
+    kubectl logs --follow job/{name}-collect
+    kubectl apply -f copy.yaml
+    kubectl wait pod/{name}-copy --for=condition=ready
+    kubectl cp {name}-copy:/netdfl-record/run run
+    kubectl delete -f copy.yaml -f collect.yaml -f fleet.yaml
+
+{proof}
+
+- `fleet.yaml`: the volume, the scenario, the headless Service by which nodes find each other, a policy that lets
+  nobody else to their ports, and the Indexed Job: a pod a node, on as many machines as there are.
+- Containers run image `{image}` as user 10001 without any privilege.
+- Datasets that are in no package are read from `data/` on the volume.
+- A node that is killed, or whose machine goes, begins again and rejoins; one that failed does not.
+"""
+
+
+def dns_label(name: str) -> str:
+    """A name that Kubernetes takes, as near to `name` as can be."""
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME].strip("-")
+    return label if label[:1].isalpha() else f"fleet-{label}".strip("-")
+
+
+def _write(file: Path, objects: Sequence[Manifest], mode: int = 0o644) -> None:
+    from ruamel.yaml import YAML
+
+    yaml, text = YAML(typ="safe", pure=True), StringIO()
+    yaml.default_flow_style = False
+    yaml.representer.ignore_aliases = lambda data: True
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.explicit_start = True
+    yaml.dump_all(objects, text)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as opened:
+        opened.write(text.getvalue())
