@@ -1,0 +1,78 @@
+"""Figures by node and round, and what each node's time was spent on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from netdfl.record.run import Run
+from netdfl.report.data.columns import Made, FIGURE, TIME, shorten, whole
+from netdfl.report.data.frame import Frame
+
+KEPT = ("train_loss", "test_accuracy", "weight", "round_s", "train_s", "bytes_sent")
+"""Metrics that are shown of each node; `ends` beside them is when it ended the round."""
+
+
+def node_matrices(run: Run, frame: Frame) -> Made:
+    """By metric, the values of each shown node in each kept round, node after node."""
+    table = run.columns(
+        "SELECT node, round, list_position(?, name) - 1 AS metric, value, at_s FROM metrics "
+        "WHERE node IS NOT NULL AND list_contains(?, name)",
+        [list(KEPT), list(KEPT)],
+    )
+    row = _places(frame.nodes, frame.num_nodes)[table["node"].astype(int)]
+    column = _places(frame.rounds, frame.num_rounds)[table["round"].astype(int)]
+    shown = (row >= 0) & (column >= 0)
+    row, column = row[shown], column[shown]
+    metric, value, at_s = (table[name][shown] for name in ("metric", "value", "at_s"))
+    shape = (len(frame.nodes), len(frame.rounds))
+    found: Made = {}
+    for number, name in enumerate(KEPT):
+        of = metric == number
+        if of.any():
+            matrix = np.full(shape, np.nan)
+            matrix[row[of], column[of]] = value[of]
+            found[name] = whole(matrix.ravel()) if name == "bytes_sent" else shorten(matrix.ravel(), FIGURE)
+    if "round_s" in found:
+        of = metric == KEPT.index("round_s")
+        ends = np.full(shape, np.nan)
+        ends[row[of], column[of]] = at_s[of]
+        found["ends"] = shorten(ends.ravel(), TIME)
+    return found
+
+
+def _places(shown: object, size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Where each number below `size` stands among those that are shown; -1: nowhere."""
+    places = np.full(max(1, size), -1)
+    numbers = np.asarray(shown, dtype=int)
+    places[numbers] = np.arange(len(numbers))
+    return places
+
+
+SPENT = ("compute", "link", "late", "behind", "rest")
+
+
+def time_by_node(run: Run, frame: Frame) -> Made | None:
+    """Seconds that each shown node spent, in all its rounds, computing; waiting for what was on a link; waiting in vain
+    until a deadline, or until it was told of a loss; waiting for nodes that had not sent yet; and on anything else.
+    """
+    rows = run.rows(
+        "WITH came AS (SELECT w.node, w.until_s - w.since_s AS s, w.ended, "
+        "min(m.arrived_s - m.sent_s) AS way FROM waits w LEFT JOIN messages m ON w.ended = 'came' "
+        "AND m.src = w.last_src AND m.dst = w.node AND m.round = w.round AND m.step = w.step AND m.kind = w.kind "
+        "WHERE w.until_s > w.since_s GROUP BY w.node, w.round, w.step, w.kind, w.since_s, w.until_s, w.ended), "
+        "waited AS (SELECT node, sum(s) AS wait, sum(CASE WHEN ended = 'came' THEN least(s, coalesce(way, 0)) ELSE 0 END)"
+        " AS link, sum(CASE WHEN ended <> 'came' THEN s ELSE 0 END) AS late FROM came GROUP BY node), "
+        "spent AS (SELECT node, sum(value) FILTER (name = 'round_s') AS whole, "
+        "sum(value) FILTER (name = 'train_s') AS train FROM metrics WHERE node IS NOT NULL GROUP BY node) "
+        "SELECT node, coalesce(train, 0), coalesce(link, 0), coalesce(late, 0), coalesce(wait - link - late, 0), "
+        "greatest(0, whole - coalesce(train, 0) - coalesce(wait, 0)) FROM spent LEFT JOIN waited USING (node) "
+        "WHERE whole > 0 ORDER BY node"
+    )
+    shown = set(frame.nodes)
+    rows = [row for row in rows if row[0] in shown]
+    if not rows:
+        return None
+    table = np.asarray(rows, dtype=float)
+    return {"node": whole(table[:, 0])} | {
+        name: shorten(table[:, place], FIGURE) for place, name in enumerate(SPENT, start=1)
+    }

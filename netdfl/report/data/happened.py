@@ -1,0 +1,124 @@
+"""What happened: events, changes of links by the schedule, waits, times in which nodes were down or paused."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+
+from netdfl.record.forms import read_details, read_list
+from netdfl.record.run import Run
+from netdfl.report.bands import SCHEDULED, find_bands
+from netdfl.report.data.columns import Made, TIME, Words, shorten
+from netdfl.report.data.frame import Frame
+
+ROUTINE = ("start", "finish", "round_begin", "round_end")
+MOST_WAITS = 20_000
+MOST_EVENTS = 2000
+MOST_NAMES = 12
+
+
+def bands(run: Run) -> list[Made]:
+    """What the schedule did to links: what, where, and from when to when (None: to the end)."""
+    return [
+        {"kind": band.kind, "name": band.name[:120], "spans": [list(span) for span in joined(band.spans)]}
+        for band in find_bands(run)
+    ]
+
+
+def joined(spans: list[tuple[float, float | None]], most: int = 400) -> list[tuple[float, float | None]]:
+    """Spans that meet as one, as those of a trace; too many to draw are one from the first to the last."""
+    made: list[tuple[float, float | None]] = []
+    for begin, end in spans:
+        if made and made[-1][1] == begin:
+            made[-1] = (made[-1][0], end)
+        else:
+            made.append((begin, end))
+    if len(made) <= most:
+        return made
+    ends = [end for _, end in made if end is not None]
+    return [(made[0][0], max(ends) if len(ends) == len(made) else None)]
+
+
+def events(run: Run) -> list[Made]:
+    """Events in order of time; what many nodes say of one, or of the same round, is one."""
+    rows = run.rows(
+        f"SELECT at_s, node, round, kind, details FROM events WHERE kind NOT IN ? AND NOT {SCHEDULED} "
+        "ORDER BY at_s, node NULLS FIRST, round, kind, CAST(details AS VARCHAR) LIMIT 100000",
+        [ROUTINE],
+    )
+    heaps: dict[tuple[object, ...], Made] = {}
+    for at_s, node, round, kind, text in rows:
+        details = read_details(text)
+        told = _told(details)
+        same = (kind, told) if node is not None and told else (kind, round, node is None, told)
+        heap = heaps.setdefault(
+            same, {"at_s": at_s, "last_s": at_s, "round": round, "kind": kind, "details": told, "times": 0, "nodes": []}
+        )
+        heap["times"] += 1
+        heap["last_s"] = at_s
+        if node is not None and node not in heap["nodes"][:MOST_NAMES]:
+            heap["nodes"].append(node)
+    return [_shortened(heap) for heap in list(heaps.values())[:MOST_EVENTS]]
+
+
+def _shortened(heap: Made) -> Made:
+    return {**heap, "nodes": heap["nodes"][:MOST_NAMES], "num_nodes": len(set(heap["nodes"]))}
+
+
+def _told(details: Made) -> str:
+    parts = []
+    for key, value in details.items():
+        if isinstance(value, list):
+            shown = ", ".join(map(str, value[:8])) + (f" and {len(value) - 8} more" if len(value) > 8 else "")
+            parts.append(f"{key}: {shown}")
+        else:
+            parts.append(f"{key}: {value}")
+    return ", ".join(parts)[:400]
+
+
+def event_counts(run: Run) -> Made:
+    """How often each kind of event happened."""
+    return dict(Counter(dict(run.rows("SELECT kind, count(*) FROM events GROUP BY kind ORDER BY kind"))))
+
+
+def outages(run: Run) -> list[Made]:
+    """Times in which nodes were down, or paused (an end of None: until the run's end)."""
+    rows = run.rows(
+        "SELECT node, kind, at_s FROM events WHERE kind IN ('crash', 'died', 'restart', 'pause', 'resume') "
+        "AND node IS NOT NULL ORDER BY at_s"
+    )
+    found: defaultdict[int, list[Made]] = defaultdict(list)
+    for node, kind, at_s in rows:
+        if found[node] and found[node][-1]["until"] is None:
+            found[node][-1]["until"] = at_s
+        if kind not in ("restart", "resume"):
+            found[node].append({"node": node, "why": kind, "since": at_s, "until": None})
+    return [outage for of in found.values() for outage in of]
+
+
+def waits(run: Run, frame: Frame) -> Made:
+    """The waits that took time: whose, for whom, since when, how they ended; of very many, the longest."""
+    shown = None if frame.shows_all else list(frame.nodes)
+    rows = run.rows(
+        "SELECT node, since_s, until_s, round, ended, last_src, CAST(missing AS VARCHAR), deadline_s FROM waits "
+        "WHERE until_s > since_s AND ($shown IS NULL OR list_contains($shown, node)) "
+        f"ORDER BY until_s - since_s DESC, until_s, node LIMIT {MOST_WAITS}",
+        {"shown": shown},
+    )
+    rows.sort(key=lambda row: (row[1], row[0]))
+    ended = Words()
+    return {
+        "node": [row[0] for row in rows],
+        "since": shorten([row[1] for row in rows], TIME),
+        "until": shorten([row[2] for row in rows], TIME),
+        "round": [row[3] for row in rows],
+        "how": ended.places(row[4] for row in rows),
+        "last": [row[5] for row in rows],
+        "missing": [[node for node in read_list(row[6]) if type(node) is int][:MOST_NAMES] for row in rows],
+        "deadline": shorten([math.nan if row[7] is None else row[7] for row in rows], FIGURES_OF_DEADLINES),
+        "ended": ended.texts,
+        "all": len(rows) < MOST_WAITS,
+    }
+
+
+FIGURES_OF_DEADLINES = 4

@@ -1,0 +1,80 @@
+"""The head of the page: what ran, what it is judged to be and why, its main figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from netdfl.core.units import format_bytes
+from netdfl.report.data.columns import Made
+from netdfl.record.run import Run
+from netdfl.record.run_lock import is_held
+from netdfl.report.words import duration, figure, not_delivered, remarks, share, warnings
+
+GOES_ON = "The run is still going on."
+NO_RESULT = (
+    "There is no result.json: the run is still going on, or it was killed; "
+    "then the last moments of some nodes may be missing."
+)
+
+
+def head(run: Run) -> Made:
+    """Title, verdict with its reasons, main figures, and whether the run has ended."""
+    return _finished(run.result) if run.finished else _unfinished(run)
+
+
+def _finished(result: Made) -> Made:
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
+    return {
+        "state": "finished",
+        "title": result["scenario"],
+        "subtitle": f"{result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']} "
+        f"in the world {result['world']}, seed {result['seed']}",
+        "verdict": result["verdict"],
+        "reasons": [*result["reasons"], *warnings(result), *remarks(result)],
+        "numbers": [[name, value, note] for name, value, note in _numbers(result)],
+        "footer": f"Made by {versions}.",
+    }
+
+
+def _unfinished(run: Run) -> Made:
+    fleet = run.fleet
+    going_on = is_held(run.path)
+    return {
+        "state": "running" if going_on else "ended",
+        "title": run.path.name if fleet is None else fleet["scenario"],
+        "subtitle": "" if fleet is None else f"{fleet['rounds_done']} of {fleet['rounds']} rounds done",
+        "verdict": "running" if going_on else "no verdict",
+        "reasons": [GOES_ON if going_on else NO_RESULT],
+        "numbers": [],
+        "footer": run.path.name,
+    }
+
+
+def _numbers(result: Made) -> Iterator[tuple[str, str, str]]:
+    """Name, value and a note of each of the main figures."""
+    messages = result["messages"]
+    missed = messages["sent"] - messages["delivered"]
+    yield from _judged(result)
+    yield "consensus distance", figure(result["consensus_distance"]), ""
+    yield "sent", format_bytes(result["bytes_sent"]), f"{messages['sent']:,} messages"
+    yield "not delivered", f"{missed:,}", not_delivered(messages) if missed else ""
+    virtual = result.get("virtual_duration_s")
+    yield "duration", duration(result["duration_s"]), "" if virtual is None else f"{duration(virtual)} of virtual time"
+    if result["weight_sum"] is not None:
+        yield "push-sum weight", figure(result["weight_sum"]), "sum of w over n"
+    for target in result["targets"]:
+        reached = target["round"] is not None
+        note = f"{format_bytes(target['bytes'])}, {duration(target['seconds'])}" if reached else ""
+        value = f"round {target['round']}" if reached else "never"
+        yield f"accuracy {share(target['accuracy'])} reached", value, note
+
+
+def _judged(result: Made) -> Iterator[tuple[str, str, str]]:
+    """What the average model came to: on a test set, or on a problem whose answer is known."""
+    if result.get("error") is not None:
+        yield "error of the average model", figure(result["error"]), "per coordinate"
+        return
+    average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
+    yield "test accuracy, average model", share(average["last"]), f"best {share(average['best'])}"
+    yield "test accuracy, local models", share(local), "their mean"
+    yield "test loss", figure(result["test_loss"]), f"train {figure(result['train_loss'])}"

@@ -1,0 +1,60 @@
+"""Stalls: the sentence, who waits for whom, and what proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.diagnosis.keep import Kept, kept_stalls
+from netdfl.report.data.columns import Made
+from netdfl.record.run import Run
+
+MOST_NODES = 200
+MOST_STALLS = 20
+
+
+def stalls(run: Run) -> list[Made]:
+    """Each stall that was kept, with its wait-for graph."""
+    result = run.result if run.finished else {}
+    last: dict[tuple[object, ...], Made] = {
+        (each.get("cause"), each.get("round"), tuple(each.get("roots", ()))): each
+        for each in (*result.get("deadlocks", ()), *result.get("stalls", ()))
+    }
+    return [_stall(kept, last) for kept in kept_stalls(run.path)[:MOST_STALLS]]
+
+
+def _stall(kept: Kept, last: Mapping[tuple[object, ...], Made]) -> Made:
+    found = kept["finding"]
+    order = dict.fromkeys([*found["roots"], *found["culprits"], *found["behind"]])
+    nodes = list(order)[:MOST_NODES]
+    shown = set(nodes)
+    waits = [
+        [now["node"], int(source)]
+        for now in kept["nodes"]
+        if now["wait"] is not None and now["node"] in shown
+        for source in now["wait"]["awaited"]
+        if int(source) in shown
+    ]
+    since = {
+        str(now["node"]): now["wait"]["since_ns"] / NS_PER_S
+        for now in kept["nodes"]
+        if now["wait"] is not None and "since_ns" in now["wait"] and now["node"] in shown
+    }
+    ended = last.get((found.get("cause"), found["round"], tuple(found["roots"])), {})
+    return {
+        "text": ended.get("text", found["text"]),
+        "cause": str(found.get("cause", "")),
+        "round": found["round"],
+        "roots": found["roots"],
+        "culprits": found["culprits"],
+        "nodes": nodes,
+        "num_nodes": len(order),
+        "waits": waits,
+        "witness": found["witness"],
+        "since": since,
+        "began_s": found["began_s"],
+        "found_s": found["found_s"],
+        "until_s": ended.get("until_s"),
+        "over": bool(ended.get("over", False)),
+        "permanent": found["permanent"],
+    }

@@ -1,0 +1,133 @@
+"""What crossed the links: figures of each link, the rules that it was under, and the messages themselves."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from netdfl.core.fates import FateClass, class_of
+from netdfl.links.rules.figures import say
+from netdfl.links.selectors import Groups, is_edges, parse_edges
+from netdfl.record.run import Run
+from netdfl.report.data.columns import Made, FIGURE, TIME, Floats, Words, shorten, whole
+from netdfl.report.data.counted import CLASS_NUMBER, NUMBERS
+from netdfl.report.data.frame import Frame
+
+MOST_LINKS = 12_000
+MOST_MESSAGES = 20_000
+MOST_NAMED = 200_000
+"""A rule that names more links than these is said to be about all."""
+_ORDER = "sent_s, src, dst, kind, round, step, attempt, epoch"
+
+
+def links(run: Run) -> Made:
+    """Of each link: messages by class, bytes, delays of what arrived; those that lost most first."""
+    classes = ", ".join(
+        f"count(*) FILTER (class = {number})::INTEGER AS {name.value}" for name, number in NUMBERS.items()
+    )
+    table = run.columns(
+        f"SELECT src, dst, count(*) AS sent, sum(nbytes)::BIGINT AS nbytes, {classes}, "
+        "min(arrived_s - sent_s) AS fastest, median(arrived_s - sent_s) AS median, "
+        "quantile_cont(arrived_s - sent_s, 0.95) AS slow, max(nbytes) AS largest, "
+        "max(coalesce(arrived_s, sent_s)) - min(sent_s) AS span "
+        f"FROM (SELECT *, {CLASS_NUMBER} AS class FROM messages) GROUP BY src, dst "
+        f"ORDER BY {FateClass.LOST} DESC, nbytes DESC, src, dst",
+    )
+    total = len(table["src"])
+    cut: dict[str, Floats] = {name: column[:MOST_LINKS] for name, column in table.items()}
+    found: Made = {name: whole(cut[name]) for name in ("src", "dst", "sent", "nbytes")}
+    found |= {name.value: whole(cut[name.value]) for name in FateClass if table[name.value].any()}
+    if np.nansum(table["slow"]) > 0:
+        found |= {name: shorten(cut[name], FIGURE) for name in ("fastest", "median", "slow", "span")}
+    return found | {"total": total}
+
+
+def rules(run: Run, traffic: Made) -> list[Made]:
+    """The rules of links, in words, each with the places of the links among `traffic` that it names (None: all)."""
+    told = run.result.get("link_rules") if run.finished else None
+    if not told:
+        return []
+    edges = {edge: place for place, edge in enumerate(zip(traffic["src"], traffic["dst"], strict=True))}
+    groups = _groups(run) if any(is_edges(rule["of"]) for rule in told) else {}
+    size = run.graph["num_nodes"] if run.graph else 1 + max([0, *traffic["src"], *traffic["dst"]])
+    return [
+        {
+            "of": str(rule["of"]),
+            "key": str(rule["key"]),
+            "rule": str(rule["rule"]),
+            "figures": {key: value for key, value in rule["figures"].items() if isinstance(value, int | float)},
+            "words": say(rule["figures"]),
+            "event": rule["event"],
+            "links": _named(rule["of"], edges, groups, size),
+        }
+        for rule in told
+    ]
+
+
+def _named(of: str, edges: dict[tuple[int, int], int], groups: Groups, size: int) -> list[int] | None:
+    if not is_edges(of):
+        return None
+    with suppress(ValueError):
+        selector = parse_edges(of, groups, size)
+        return [place for edge, place in edges.items() if edge in selector]
+    return []
+
+
+def _groups(run: Run) -> Groups:
+    """The names that the scenario gives to sets of nodes; none where it can't be read."""
+    text = run.scenario_text
+    if "groups:" not in text:
+        return {}
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        found = YAML(typ="safe", pure=True).load(text)
+    except (YAMLError, ValueError):
+        return {}
+    groups = found.get("groups") if isinstance(found, dict) else None
+    if not isinstance(groups, dict):
+        return {}
+    return {
+        str(name): [node for node in nodes if isinstance(node, int)]
+        for name, nodes in groups.items()
+        if isinstance(nodes, list)
+    }
+
+
+def messages(run: Run, frame: Frame) -> Made:
+    """The messages in order of sending; where there are too many, all that were lost, and every so many of the others.
+
+    `every` is 1 where all are there.
+    """
+    ((total,),) = run.rows("SELECT count(*) FROM messages")
+    every = max(1, -(-total // MOST_MESSAGES))
+    some = (
+        f"SELECT * FROM (SELECT *, row_number() OVER (ORDER BY {_ORDER}) AS number FROM messages) "
+        f"WHERE number % {every} = 0 OR (fate NOT LIKE 'delivered%' AND number % {max(1, every // 8)} = 0)"
+        if every > 1
+        else "FROM messages"
+    )
+    rows = run.rows(
+        f"SELECT src, dst, kind, round, sent_s, arrived_s, fate, nbytes, attempt FROM ({some}) "
+        f"ORDER BY {_ORDER.removesuffix(', epoch')} LIMIT {2 * MOST_MESSAGES}"
+    )
+    columns: list[Any] = [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * 9
+    kinds, fates = Words(), Words()
+    found: Made = {
+        "src": columns[0],
+        "dst": columns[1],
+        "kind": kinds.places(columns[2]),
+        "round": columns[3],
+        "fate": fates.places(columns[6]),
+        "nbytes": columns[7],
+        "attempt": columns[8],
+    }
+    if not frame.by_round:
+        found["sent"] = shorten(columns[4], TIME)
+        found["arrived"] = shorten([np.nan if at is None else at for at in columns[5]], TIME)
+    classes = [class_of(fate).value for fate in fates.texts]
+    return found | {"kinds": kinds.texts, "fates": fates.texts, "classes": classes, "total": total, "every": every}
+
