@@ -52,10 +52,10 @@ class EventLog:
         """One message's end, as the store takes it, and what was in it."""
         self._add((self._clock.now_ns(), row, payload.digest or content_digest(payload)))
 
-    def rows(self, rows: Sequence[MessageRow], payloads: Sequence[Payload]) -> None:
+    def rows(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
         """What `row` does of each, at one instant."""
         now = self._clock.now_ns()
-        digests = [payload.digest or content_digest(payload) for payload in payloads]
+        digests = [message[7].digest or content_digest(message[7]) for message in messages]
         self._entries += zip(repeat(now), rows, digests, strict=False)
         self._write_past(now)
 
@@ -130,10 +130,10 @@ class LoggingRecorder:
         self._store.row(row)
         self._log.row(row, message[7])
 
-    def messages(self, rows: Sequence[MessageRow], payloads: Sequence[Payload]) -> None:
-        """The ends of messages at one instant, and what was in them."""
+    def messages(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
+        """The ends of messages at one instant."""
         self._store.rows(rows)
-        self._log.rows(rows, payloads)
+        self._log.rows(messages, rows)
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number of one round."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.fates import FateClass, class_of
 from netdfl.core.types import Edge, Kind, Message, NodeId
-from netdfl.record.base import Recorder
+from netdfl.record.base import MessageRow, Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.replaying.checking import Key, Record, key_of
 from netdfl.transport.fabric import Flight
@@ -87,7 +87,7 @@ class Happenings:
 class HeardRecorder(LoggingRecorder):
     """A recorder of the simulated world that lets `happenings` hear of every row."""
 
-    def __init__(self, store: Recorder, log: EventLog, happenings: Happenings, now_ns: Callable[[], int]) -> None:
+    def __init__(self, store: Store, log: EventLog, happenings: Happenings, now_ns: Callable[[], int]) -> None:
         """As `LoggingRecorder`; `now_ns` is the fleet's clock."""
         super().__init__(store, log)
         self._happenings, self._now_ns = happenings, now_ns
@@ -96,6 +96,12 @@ class HeardRecorder(LoggingRecorder):
         """One message and its fate."""
         super().message(message, nbytes, sent_ns, arrived_ns, fate)
         self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
+
+    def messages(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
+        """The ends of messages at one instant."""
+        super().messages(messages, rows)
+        for message, (_, *end) in zip(messages, rows, strict=True):
+            self._happenings.message(self._now_ns(), message, *end)
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number of one round."""

@@ -44,6 +44,9 @@ class SilentRecorder:
     def flush(self) -> None:
         """Nothing to do."""
 
+    def close(self) -> None:
+        """Nothing to do."""
+
 
 class InlineWorker:
     """Runs everything at once, on the loop."""

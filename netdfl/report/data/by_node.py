@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from netdfl.record.run import Run
-from netdfl.report.data.columns import Made, FIGURE, TIME, shorten, whole
+from netdfl.report.data.columns import FIGURE, TIME, Made, shorten, whole
 from netdfl.report.data.frame import Frame
 
 KEPT = ("train_loss", "test_accuracy", "weight", "round_s", "train_s", "bytes_sent")
@@ -60,8 +60,8 @@ def time_by_node(run: Run, frame: Frame) -> Made | None:
         "min(m.arrived_s - m.sent_s) AS way FROM waits w LEFT JOIN messages m ON w.ended = 'came' "
         "AND m.src = w.last_src AND m.dst = w.node AND m.round = w.round AND m.step = w.step AND m.kind = w.kind "
         "WHERE w.until_s > w.since_s GROUP BY w.node, w.round, w.step, w.kind, w.since_s, w.until_s, w.ended), "
-        "waited AS (SELECT node, sum(s) AS wait, sum(CASE WHEN ended = 'came' THEN least(s, coalesce(way, 0)) ELSE 0 END)"
-        " AS link, sum(CASE WHEN ended <> 'came' THEN s ELSE 0 END) AS late FROM came GROUP BY node), "
+        "waited AS (SELECT node, sum(s) AS wait, sum(CASE WHEN ended = 'came' THEN least(s, coalesce(way, 0)) "
+        "ELSE 0 END) AS link, sum(CASE WHEN ended <> 'came' THEN s ELSE 0 END) AS late FROM came GROUP BY node), "
         "spent AS (SELECT node, sum(value) FILTER (name = 'round_s') AS whole, "
         "sum(value) FILTER (name = 'train_s') AS train FROM metrics WHERE node IS NOT NULL GROUP BY node) "
         "SELECT node, coalesce(train, 0), coalesce(link, 0), coalesce(late, 0), coalesce(wait - link - late, 0), "

@@ -6,7 +6,7 @@ import numpy as np
 
 from netdfl.core.fates import Fate, FateClass, class_of
 from netdfl.record.run import Run
-from netdfl.report.data.columns import Made, Floats, whole
+from netdfl.report.data.columns import Floats, Made, whole
 from netdfl.report.data.frame import Frame
 
 NUMBERS = {name: number for number, name in enumerate(FateClass)}

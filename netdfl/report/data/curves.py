@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from netdfl.record.run import Run
-from netdfl.report.data.columns import Made, TIME, Floats, shorten, whole
+from netdfl.report.data.columns import TIME, Floats, Made, shorten, whole
 from netdfl.report.data.frame import Frame
 
 SPREAD = ("test_accuracy", "train_loss", "weight", "round_s", "train_s", "wait_s")
@@ -15,7 +15,8 @@ MOST_POINTS = 1000
 def fleet_curves(run: Run, frame: Frame) -> Made:
     """By name, what was measured of the whole fleet: round, time, bytes sent until then, value."""
     rows = run.rows(
-        "SELECT name, round, at_s, value FROM metrics WHERE node IS NULL AND value IS NOT NULL ORDER BY name, at_s, round"
+        "SELECT name, round, at_s, value FROM metrics WHERE node IS NULL AND value IS NOT NULL "
+        "ORDER BY name, at_s, round"
     )
     when = "round + 1" if frame.by_round else "sent_s"
     sent = run.columns(f"SELECT {when} AS at, sum(nbytes)::BIGINT AS nbytes FROM messages GROUP BY 1 ORDER BY 1")
@@ -39,7 +40,8 @@ def spreads(run: Run) -> Made:
     rows = run.rows(
         "SELECT name, round, median(at_s), avg(value), median(value), min(value), max(value), "
         "arg_min(node, (value, node)), arg_max(node, (value, -node)) FROM metrics "
-        "WHERE node IS NOT NULL AND value IS NOT NULL AND list_contains(?, name) GROUP BY name, round ORDER BY name, round",
+        "WHERE node IS NOT NULL AND value IS NOT NULL AND list_contains(?, name) "
+        "GROUP BY name, round ORDER BY name, round",
         [list(SPREAD)],
     )
     found: Made = {}
@@ -50,8 +52,7 @@ def spreads(run: Run) -> Made:
             "round": whole(table[:, 0]),
             "at_s": shorten(table[:, 1], TIME),
             **{
-                key: shorten(table[:, place], 5)
-                for place, key in enumerate(("mean", "median", "low", "high"), start=2)
+                key: shorten(table[:, place], 5) for place, key in enumerate(("mean", "median", "low", "high"), start=2)
             },
             "low_node": whole(table[:, 6]),
             "high_node": whole(table[:, 7]),

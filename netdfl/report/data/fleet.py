@@ -11,7 +11,7 @@ from netdfl.core.graph_words import count_words, redrawn_words
 from netdfl.record.forms import GraphForm
 from netdfl.record.result import find_deaths
 from netdfl.record.run import Run
-from netdfl.report.data.columns import Made, Floats, shorten, whole
+from netdfl.report.data.columns import Floats, Made, shorten, whole
 from netdfl.report.data.frame import Frame
 
 CIRCLES = ("ring", "directed_ring", "exponential", "one_peer_exponential", "full")

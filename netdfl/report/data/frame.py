@@ -1,4 +1,4 @@
-"""What every part of the page's data needs to know first: how many nodes, which of them are shown, until when, by what."""
+"""What all parts of the page need to know first: how many nodes, which of them are shown, until when, by what."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from netdfl.core.types import NodeId
 from netdfl.record.run import Run
-from netdfl.report.data.columns import Made, TIME, Floats, shorten
+from netdfl.report.data.columns import TIME, Floats, Made, shorten
 
 MOST_MOMENTS = 300
 MOST_NODES = 2000

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from netdfl.record.forms import read_details, read_list
 from netdfl.record.run import Run
 from netdfl.report.bands import SCHEDULED, find_bands
-from netdfl.report.data.columns import Made, TIME, Words, shorten
+from netdfl.report.data.columns import TIME, Made, Words, shorten
 from netdfl.report.data.frame import Frame
 
 ROUTINE = ("start", "finish", "round_begin", "round_end")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netdfl.core.units import format_bytes
-from netdfl.report.data.columns import Made
 from netdfl.record.run import Run
 from netdfl.record.run_lock import is_held
+from netdfl.report.data.columns import Made
 from netdfl.report.words import duration, figure, not_delivered, remarks, share, warnings
 
 GOES_ON = "The run is still going on."

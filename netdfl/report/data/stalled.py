@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.diagnosis.keep import Kept, kept_stalls
-from netdfl.report.data.columns import Made
 from netdfl.record.run import Run
+from netdfl.report.data.columns import Made
 
 MOST_NODES = 200
 MOST_STALLS = 20

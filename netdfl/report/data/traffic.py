@@ -11,7 +11,7 @@ from netdfl.core.fates import FateClass, class_of
 from netdfl.links.rules.figures import say
 from netdfl.links.selectors import Groups, is_edges, parse_edges
 from netdfl.record.run import Run
-from netdfl.report.data.columns import Made, FIGURE, TIME, Floats, Words, shorten, whole
+from netdfl.report.data.columns import FIGURE, TIME, Floats, Made, Words, shorten, whole
 from netdfl.report.data.counted import CLASS_NUMBER, NUMBERS
 from netdfl.report.data.frame import Frame
 
@@ -130,4 +130,3 @@ def messages(run: Run, frame: Frame) -> Made:
         found["arrived"] = shorten([np.nan if at is None else at for at in columns[5]], TIME)
     classes = [class_of(fate).value for fate in fates.texts]
     return found | {"kinds": kinds.texts, "fates": fates.texts, "classes": classes, "total": total, "every": every}
-

@@ -14,9 +14,9 @@ from netdfl.report.data.fleet import fleet
 from netdfl.report.data.frame import find_frame
 from netdfl.report.data.happened import bands, event_counts, events, outages, waits
 from netdfl.report.data.head import head
+from netdfl.report.data.sections import SECTIONS
 from netdfl.report.data.stalled import stalls
 from netdfl.report.data.traffic import links, messages, rules
-from netdfl.report.data.sections import SECTIONS
 
 SCHEMA = "netdfl/page/1"
 MOST_CLIENTS = 500

@@ -46,9 +46,11 @@ class FleetBook:
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """See `Book`."""
-        for _, queue, message, _, _, _, _ in arrivals:
+        messages, rows = [], []
+        for _, queue, message, nbytes, sent_ns, _, _ in arrivals:
             ledger = queue.ledger
             assert isinstance(ledger, SimulatedLedger)
             ledger.count_delivered(message)
-        rows = [(message[:7], nbytes, sent, now_ns, Fate.DELIVERED) for _, _, message, nbytes, sent, _, _ in arrivals]
-        self._recorder.messages(rows, [arrival[2][7] for arrival in arrivals])
+            messages.append(message)
+            rows.append((message[:7], nbytes, sent_ns, now_ns, Fate.DELIVERED))
+        self._recorder.messages(messages, rows)
