@@ -100,8 +100,8 @@ class HeardRecorder(LoggingRecorder):
     def messages(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
         """The ends of messages at one instant."""
         super().messages(messages, rows)
-        for message, (_, *end) in zip(messages, rows, strict=True):
-            self._happenings.message(self._now_ns(), message, *end)
+        for message, (_, nbytes, sent_ns, arrived_ns, fate) in zip(messages, rows, strict=True):
+            self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number of one round."""
