@@ -216,7 +216,7 @@ def _count(edge: EdgeCount, flying: Iterable[tuple[MessageKey, int]]) -> EdgeAcc
         flying=tuple(flying),
         last=tuple(edge.last),
         lost=tuple(edge.last_lost),
-        slots=tuple((str(kind), epoch, tuple(slots.runs)) for (kind, epoch), slots in edge.slots.items()),
+        slots=tuple((str(slots.life[0]), slots.life[1], slots.runs) for slots in reversed(edge.slots)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from netdfl.core.rng import Streams
@@ -117,6 +118,17 @@ def _named(event: CompiledEvent) -> Named:
         attempt=said.get("attempt"),
         by_ns=said.get("by"),
     )
+
+
+def same_for_all(base: Mapping[str, Effective]) -> tuple[Stage, ...] | None:
+    """The stages that all links with these rules can share as nothing ever changes: a constant delay, or none."""
+    used = {key for key, now in base.items() if now.value not in (None, "up")}
+    if not used:
+        return ()
+    delay = base["latency"].value.build() if used == {"latency"} else None
+    if delay is None or delay.quantile is not None:
+        return None
+    return (Latency(0, replace(delay, fifo=False)),)  # in order as they are: no link waits for another's
 
 
 def _rate(value: Any, pieces: Sequence[Piece]) -> Stage:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.building import Maker, around
+from netdfl.links.building import Maker, around, same_for_all
 from netdfl.links.path import INSTANT_CHANGES, Path, fuse
 from netdfl.links.rules.base import LinkRule, StageOutcome
 from netdfl.links.rules.disorder import Checksum, Corrupt
@@ -65,8 +65,10 @@ class Links:
         "_rules",
         "_shared",
         "_spec",
+        "_stateless",
         "_streams",
         "_tcp",
+        "_unchanging",
         "_values",
     )
 
@@ -89,6 +91,8 @@ class Links:
         self._changing: ByTarget[frozenset[str]] = ByTarget()
         self._named: ByTarget[CompiledEvent] = ByTarget()
         self._node_changes: set[tuple[NodeId, str]] = set()
+        self._unchanging = tcp is None and not any(event.action == "set" or event.names_messages for event in events)
+        self._stateless: dict[tuple[int, ...], tuple[LinkRule, ...] | None] = {}
         self._learn(events)
 
     def _learn(self, events: Sequence[CompiledEvent]) -> None:
@@ -119,8 +123,21 @@ class Links:
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
         """The stages from `src` to `dst`."""
-        path = self._paths.get((src, dst))
-        return self._build((src, dst)) if path is None else path
+        edge = (src, dst)
+        path = self._paths.get(edge)
+        if path is not None:
+            return path
+        own = self._alike(edge) if self._unchanging else None
+        if own is None:
+            return self._build(edge)
+        return Path(edge, own, self._node_stage(src, "uplink"), self._node_stage(dst, "downlink"))
+
+    def _alike(self, edge: Edge) -> tuple[LinkRule, ...] | None:
+        """The own stages of all links with the same entries as `edge`; None where each needs some of its own."""
+        entries = self._spec.entries(edge)
+        if entries not in self._stateless:
+            self._stateless[entries] = same_for_all(self._own_rules(edge))
+        return self._stateless[entries]
 
     def apply(self, event: CompiledEvent, now_ns: int) -> list[ChangedUnit]:
         """Make a clocked `set` or `unset`; what becomes of what the stages hold, in order.

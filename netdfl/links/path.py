@@ -8,6 +8,7 @@ corruption. So what is lost takes no time of the serializer, and damaged units t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from netdfl.core.types import Edge
@@ -77,6 +78,9 @@ def fuse(stages: Sequence[Stage]) -> tuple[LinkRule, ...]:
     return (Fused(stages),) if len(stages) > 1 else tuple(stages)
 
 
+_places = lru_cache(range)
+
+
 class Path:
     """The stages of one edge. `own` is the part that belongs to the link alone."""
 
@@ -93,7 +97,7 @@ class Path:
         """Put `own` between the nodes' shared stages; `last` comes at the receiver."""
         first = () if uplink is None else (uplink,)
         self.edge = edge
-        self.own = range(len(first), len(first) + len(own))
+        self.own = _places(len(first), len(first) + len(own))
         self.stages: tuple[LinkRule, ...] = (*first, *own, *(() if downlink is None else (downlink,)), *last)
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[tuple[int, StageOutcome]]:

@@ -123,7 +123,7 @@ class NodeSpec:
 class LinksSpec:
     """A parsed `links:` block: gives every link and node its rules."""
 
-    __slots__ = ("_links", "_nodes", "groups", "num_nodes")
+    __slots__ = ("_all_entries", "_for_all", "_links", "_nodes", "groups", "num_nodes")
 
     def __init__(self, block: Mapping[str, Mapping[str, object]], groups: Groups, num_nodes: int) -> None:
         """Read all of `block`. Raises ValueError that begins with the entry's selector."""
@@ -138,6 +138,8 @@ class LinksSpec:
                 raise ValueError(f"links {text!r}: {exc}") from exc
         self._links.sort(key=lambda item: item[0].rank)
         self._nodes.sort(key=lambda item: item[0])
+        self._for_all = sum(selector.rank == 0 for selector, _ in self._links)
+        self._all_entries = tuple(range(self._for_all))
 
     def _read(self, text: str, entry: Mapping[str, object]) -> None:
         default, edges = text == "default", is_edges(text)
@@ -157,6 +159,8 @@ class LinksSpec:
 
     def entries(self, edge: Edge) -> tuple[int, ...]:
         """Which entries are about `edge`, in the order in which they are laid over one another."""
+        if len(self._links) == self._for_all:
+            return self._all_entries
         return tuple(number for number, (selector, _) in enumerate(self._links) if edge in selector)
 
     def link(self, edge: Edge) -> LinkSpec:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 from netdfl.core.clock import Clock
@@ -27,7 +29,9 @@ Settled: TypeAlias = tuple[MessageKey, int, int | None, str]
 
 
 _NONE: deque[Settled] = deque(maxlen=0)
-"""Stands in until there is something to keep: a fleet may have millions of edges, and a deque takes 600 bytes."""
+"""Stands in until there is something to keep: a deque takes 600 bytes."""
+_NO_DROPS: Mapping[str, int] = MappingProxyType({})
+_NONE_FLYING: dict[MessageKey, int] = {}
 
 
 @dataclass(slots=True)
@@ -36,27 +40,32 @@ class EdgeCount:
 
     `dropped` counts by fate what did not arrive. `flying` is what is not settled, with the time when it
     was sent; `last` and `last_lost` are the latest that were settled. `slots` is what of the rounds was ever sent,
-    by kind and epoch: it outlives the short memory of what became of each.
+    by kind and epoch, the latest life first: it outlives the short memory of what became of each.
+
+    A fleet may have millions of edges, most of which carry one message: what most don't have is shared until there
+    is something in it.
     """
 
     sent: int = 0
     delivered: int = 0
     lost: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
-    flying: dict[MessageKey, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=lambda: _NO_DROPS)
+    flying: dict[MessageKey, int] = field(default_factory=lambda: _NONE_FLYING)
     last: deque[Settled] = field(default_factory=lambda: _NONE)
     last_lost: deque[Settled] = field(default_factory=lambda: _NONE)
-    slots: dict[tuple[str, int], Slots] = field(default_factory=dict)
+    slots: tuple[Slots, ...] = ()
 
     def remember(self, message: Message) -> None:
         """`message` was handed to the transport."""
         self.sent += 1
         _, _, kind, epoch, round, step, _, _ = message
         if kind in _OF_ROUNDS:
-            slots = self.slots.get((kind, epoch))
-            if slots is None:
-                slots = self.slots[kind, epoch] = Slots()
-            slots.add((round, step))
+            life = (kind, epoch)
+            for slots in self.slots:
+                if slots.life == life:
+                    slots.add((round, step))
+                    return
+            self.slots = (Slots(life, (round, step)), *self.slots)
 
     @property
     def in_flight(self) -> int:
@@ -92,6 +101,8 @@ class NodeLedger:
         """Count a message handed to the transport."""
         edge = self._edge(message)
         edge.remember(message)
+        if edge.flying is _NONE_FLYING:
+            edge.flying = {}
         edge.flying[message.kind, message.epoch, message.round, message.step, message.attempt] = at_ns
         self.bytes_sent += nbytes
         self.sent_count += 1
@@ -109,7 +120,7 @@ class NodeLedger:
             self.arrived_count += 1
         elif fate != Fate.IN_FLIGHT:
             edge.lost += 1
-            edge.dropped[fate] = edge.dropped.get(fate, 0) + 1
+            edge.dropped = {**edge.dropped, fate: edge.dropped.get(fate, 0) + 1}
             edge.last_lost = _kept(edge.last_lost, LAST_LOST)
             edge.last_lost.append(settled)
         if fate not in (Fate.DELIVERED, Fate.IN_FLIGHT):

@@ -19,27 +19,26 @@ class Slots:
     one run however long it lasts; where neighbors change, each message may be a run of its own.
     """
 
-    __slots__ = ("_runs",)
+    __slots__ = ("_earlier", "_first", "_last", "life")
 
-    def __init__(self) -> None:
-        """Nothing was sent yet."""
-        self._runs: list[SlotRun] = []
+    def __init__(self, life: tuple[str, int], slot: Slot) -> None:
+        """`slot` was sent, the first in this `life`: a kind of messages and an epoch of their sender."""
+        self.life = life
+        self._first = self._last = slot
+        self._earlier: tuple[SlotRun, ...] = ()
 
     def add(self, slot: Slot) -> None:
         """`slot` is sent; one that is sent again is in already."""
-        if self._runs:
-            first, last = self._runs[-1]
-            if slot <= last:
-                return
-            rounds, step = slot[0] - last[0], slot[1]
-            if (rounds == 1 and step == 0) or (rounds == 0 and step == last[1] + 1):
-                self._runs[-1] = (first, slot)
-                return
-        if len(self._runs) == MOST_RUNS:
-            del self._runs[0]
-        self._runs.append((slot, slot))
+        last = self._last
+        if slot <= last:
+            return
+        rounds, step = slot[0] - last[0], slot[1]
+        if not ((rounds == 1 and step == 0) or (rounds == 0 and step == last[1] + 1)):
+            self._earlier = (*self._earlier[1 - MOST_RUNS :], (self._first, last))
+            self._first = slot
+        self._last = slot
 
     @property
     def runs(self) -> tuple[SlotRun, ...]:
         """All that is remembered, in order."""
-        return tuple(self._runs)
+        return (*self._earlier[1 - MOST_RUNS :], (self._first, self._last))

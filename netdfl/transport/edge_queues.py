@@ -14,6 +14,8 @@ from netdfl.links.rules.latency import Latency
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import BatchSink, Ledger, Sink
 
+FEW_QUEUES = 32
+
 
 class FabricLinks(Protocol):
     """The links of a fleet, as `netdfl.links.channel.Links`."""
@@ -45,7 +47,7 @@ class End:
     `all_at_once` is the sink, where that takes many messages in one call. `waiting` is the sum of its queues'.
     """
 
-    __slots__ = ("all_at_once", "held", "ledger", "queues", "sink", "waiting")
+    __slots__ = ("all_at_once", "held", "ledger", "most_queues", "queues", "sink", "waiting")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -54,6 +56,15 @@ class End:
         self.queues: dict[NodeId, EdgeQueue] = {}
         self.held: list[Parcel] = []
         self.waiting = 0
+        self.most_queues = FEW_QUEUES
+
+    def forget(self, sending: int) -> None:
+        """Keep no queues that can be made again; where a graph is redrawn, most are used once.
+
+        Next when there are more than those that are left and a node that sends `sending` messages at once can fill.
+        """
+        self.queues = {dst: queue for dst, queue in self.queues.items() if not queue.can_be_made_again}
+        self.most_queues = max(FEW_QUEUES, 4 * sending, 2 * len(self.queues))
 
     def attach(self, sink: Sink | None) -> None:
         """Deliver into `sink`; None: the node is gone."""
@@ -74,11 +85,10 @@ class EdgeQueue:
         "fixed_ns",
         "ledger",
         "path",
-        "settled",
         "source",
         "target",
         "tie",
-        "unit",
+        "unit_made",
         "waiters",
         "waiting",
     )
@@ -86,11 +96,22 @@ class EdgeQueue:
     def __init__(self, path: Path, at_once: tuple[Stage, ...] | None, source: End, target: End, tie: int) -> None:
         self.edge, self.path, self.at_once = path.edge, path, at_once
         self.source, self.ledger, self.target, self.tie = source, source.ledger, target, tie
-        self.settled = source.ledger.settled
         self.fixed_ns = -1 if at_once is None else fixed_ns(at_once)
-        self.unit = Transit(*path.edge, Kind.DATA, 0, 0, 0, 0)
+        self.unit_made: Transit | None = None
         self.waiting = 0
-        self.waiters: list[asyncio.Future[None]] = []
+        self.waiters: list[asyncio.Future[None]] | None = None
+
+    @property
+    def unit(self) -> Transit:
+        """What stands for a message in `at_once`; where each takes the same time, nobody asks."""
+        if self.unit_made is None:
+            self.unit_made = Transit(*self.edge, Kind.DATA, 0, 0, 0, 0)
+        return self.unit_made
+
+    @property
+    def can_be_made_again(self) -> bool:
+        """Whether nothing is lost with it: no message waits, and none of its stages remembers any."""
+        return self.fixed_ns >= 0 and not self.waiting and not self.waiters
 
     def more(self) -> None:
         """One message more waits."""
@@ -102,7 +123,7 @@ class EdgeQueue:
         self.waiting -= 1
         self.source.waiting -= 1
         if self.waiters:
-            waiters, self.waiters = self.waiters, []
+            waiters, self.waiters = self.waiters, None
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)

@@ -188,6 +188,8 @@ class Fabric:
         return len(messages)
 
     def _enter(self, source: End, messages: Sequence[Message]) -> None:
+        if len(source.queues) > source.most_queues and not self._changing:
+            source.forget(len(messages))
         now, queues, sent, due = self._clock.now_ns(), source.queues, source.ledger.sent, self._due
         last, salt = None, 0
         for message in messages:
@@ -225,7 +227,7 @@ class Fabric:
                     self._drop(queue, unit, stage.reason)
                 else:
                     self._in_stages[unit] = queue
-                    queue.unit = _unit(message, nbytes, now, tie)
+                    queue.unit_made = _unit(message, nbytes, now, tie)
                 return DROPPED
             at = after
         return at
@@ -235,7 +237,7 @@ class Fabric:
         queue = self._ends[message.src].queues[message.dst]
         while queue.waiting >= QUEUE:
             waiter = asyncio.get_running_loop().create_future()
-            queue.waiters.append(waiter)
+            queue.waiters = [*(queue.waiters or ()), waiter]
             await waiter
 
     def _salt(self, m: Message) -> int:
@@ -313,7 +315,7 @@ class Fabric:
                 if fate is None:
                     self._stay(queue, message, nbytes, sent_ns)
                 else:
-                    queue.settled(message, nbytes, sent_ns, now_ns, fate)
+                    queue.ledger.settled(message, nbytes, sent_ns, now_ns, fate)
         if delivered and self._book is not None:
             for entry in delivered:
                 if entry[4] == now_ns:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.core.rng import Streams
-from netdfl.core.types import Message, Payload
+from netdfl.core.types import Kind, Message, Payload
 from netdfl.links.channel import Links
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
@@ -202,3 +202,16 @@ def test_every_message_ends_once_and_never_arrives_before_it_left(
     for row in rows:
         assert row.arrived_ns is None or row.arrived_ns >= row.sent_ns
         assert row.fate in ("delivered", "dropped:loss", "dropped:queue")
+
+
+def test_a_node_keeps_few_queues_on_a_graph_that_is_redrawn() -> None:
+    loop = VirtualLoop()
+    fabric = Fabric(VirtualClock(loop), 0)
+    for node in range(400):
+        fabric.join(node, KeptLedger())
+    for round in range(39):
+        fabric.send([Message(0, 1 + 10 * round + i, Kind.DATA, 0, round, 0, 0, Payload()) for i in range(10)])
+        while (due := fabric.next_ns()) is not None:
+            fabric.run(due)
+    assert len(fabric._ends[0].queues) <= 60
+    loop.close()
