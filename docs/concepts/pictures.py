@@ -135,7 +135,9 @@ def network(topology: Any, nodes: int) -> Any:
 
 def run(values: Mapping[str, Any]) -> Run:
     """Run a scenario in a folder that is removed at the end."""
-    return netdfl.run(scenario(values), out=Path(_KEPT.name, str(len(list(Path(_KEPT.name).iterdir())))), page=False).run
+    return netdfl.run(
+        scenario(values), out=Path(_KEPT.name, str(len(list(Path(_KEPT.name).iterdir())))), page=False
+    ).run
 
 
 def scenario(values: Mapping[str, Any]) -> dict[str, Any]:

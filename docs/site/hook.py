@@ -1,7 +1,7 @@
 """What the site shows beside `docs/`: pages and files of the repository's root, and the reference from the docstrings.
 
-On the site the root's pages lie beside those of `docs/`, and its README is the first page. Links are turned accordingly; a
-file of the repository that a page links to comes along, so that no link leads out of the site by accident.
+On the site the root's pages lie beside those of `docs/`, and its README is the first page. Links are turned accordingly;
+a file of the repository that a page links to comes along, so that no link leads out of the site by accident.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ABOVE = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 """Pages of the root that keep their name on the site."""
 LINK = re.compile(r"(\]\(|src=\")([^)\s\"#]+)(#[^)\s\"]*)?(?=[)\s\"])")
+FENCE = re.compile(r"^```(\w+) (\S+)$", re.MULTILINE)
+"""A block that is a file, or one with a word for the tests of these pages."""
 REFERENCE = {
     "Run, and read what a run left": ("netdfl.running.run.run", "netdfl.scenario.load.load", "netdfl.record.run"),
     "Suites for parts of your own": ("netdfl.testing.contract", "netdfl.testing.transports", "netdfl.testing.worlds"),
@@ -56,7 +58,7 @@ def reference() -> str:
 
 
 def as_on_site(text: str, source: str) -> str:
-    """`text` of the repository's file `source` with links as the site needs them."""
+    """`text` of the repository's file `source`, with links and titles of code as the site needs them."""
     here = posixpath.dirname(place(source))
 
     def turned(found: re.Match[str]) -> str:
@@ -66,7 +68,8 @@ def as_on_site(text: str, source: str) -> str:
             return found[0]
         return f"{start}{posixpath.relpath(place(path), here or '.')}{anchor}"
 
-    return LINK.sub(turned, text)
+    titled = FENCE.sub(lambda found: f'```{found[1]} title="{found[2]}"' if "." in found[2] else f"```{found[1]}", text)
+    return LINK.sub(turned, titled)
 
 
 def resolved(source: str, target: str) -> str | None:
@@ -88,7 +91,8 @@ def place(path: str) -> str:
 
 def linked_files(files: Files) -> set[str]:
     """Files outside the site that its pages link to."""
-    sources = ["README.md", *ABOVE, *(f"docs/{page.src_uri}" for page in files.documentation_pages() if not page.generated_by)]
+    pages = [page for page in files.documentation_pages() if not page.generated_by]
+    sources = ["README.md", *ABOVE, *(f"docs/{page.src_uri}" for page in pages)]
     found = set()
     for source in sources:
         for link in LINK.finditer((ROOT / source).read_text(encoding="utf-8")):

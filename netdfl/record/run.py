@@ -284,7 +284,7 @@ class Run:
 
     @property
     def partition(self) -> PartitionForm | None:
-        """`partition.json`: classes [name, ...], counts [client][class]; None if absent."""
+        """`partition.json`: the names of the `classes`, `counts` by client and class; None if absent."""
         return read_form(self.path / "partition.json", PARTITION)
 
 
