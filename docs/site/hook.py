@@ -1,7 +1,7 @@
 """What the site shows beside `docs/`: pages and files of the repository's root, and the reference from the docstrings.
 
-On the site the root's pages lie beside those of `docs/`, and its README is the first page. Links are turned accordingly;
-a file of the repository that a page links to comes along, so that no link leads out of the site by accident.
+On the site the root's pages lie beside those of `docs/`, and its README is the first page. Links are turned
+accordingly; a file of the repository that a page links to comes along, so that no link leads out of the site.
 """
 
 from __future__ import annotations
