@@ -127,7 +127,8 @@ def _sentence(
         parts.append((left, f"{seconds(left)} waiting for {len(others)} {'other ' if shown else ''}nodes behind"))
     parts.sort(key=lambda part: -part[0])
     told, rest = [text for _, text in parts[:MOST_PARTS]], math.fsum(value for value, _ in parts[MOST_PARTS:])
-    return f"{seconds(total_s)}: " + ", ".join([*told, *([f"{seconds(rest)} in smaller parts"] if rest else [])])
+    said_parts = [*told, *([f"{seconds(rest)} in smaller parts"] if rest else [])]
+    return f"{seconds(total_s)}: {', '.join(said_parts)}" if said_parts else f"{seconds(total_s)}: nothing took time"
 
 
 def _parted(run: Run, path: Sequence[Leg]) -> float:

@@ -43,9 +43,13 @@ def check_console(text: str, folder: Path) -> None:
     for command, lines in shown(text):
         printed = run(command, folder).stdout
         for line in lines:
-            pattern = "*".join(re.sub(r"([*?[])", r"[\1]", piece) for piece in line.split("..."))
-            found = any(fnmatch.fnmatchcase(got, pattern) for got in printed.splitlines())
-            assert found, f"`{command}` was to print\n{line}\nand printed\n{printed}"
+            assert matches(line, printed), f"`{command}` was to print\n{line}\nand printed\n{printed}"
+
+
+def matches(line: str, printed: str) -> bool:
+    """Whether a line of what was printed is `line`, in which three dots stand for anything."""
+    pattern = "*".join(re.sub(r"([*?[])", r"[\1]", piece) for piece in line.split("..."))
+    return any(fnmatch.fnmatchcase(got, pattern) for got in printed.splitlines())
 
 
 @pytest.mark.parametrize("name", ["tutorial", "own_parts", "replay"])
