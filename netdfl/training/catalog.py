@@ -13,13 +13,14 @@ from annotated_types import MinLen
 from netdfl.core.rng import Streams
 from netdfl.core.tables import by_name
 from netdfl.core.types import NodeId
-from netdfl.core.units import Bound, NonNegativeFloat, PositiveFloat
+from netdfl.core.units import Bound, NonNegativeFloat, PositiveFloat, Quantity, parse_size_bytes
 
 if TYPE_CHECKING:
     from netdfl.training.toy import Quadratic
 
 Dtype = Literal["float32", "float64"]
 OneEach: TypeAlias = Annotated[tuple[PositiveFloat, ...], MinLen(1)]
+Size = Annotated[int, Bound(ge=32, le=10**13), Quantity("size", parse_size_bytes)]
 Dim = Annotated[int, Bound(ge=1, le=100_000_000)]
 
 
@@ -81,4 +82,17 @@ def quadratic(
     return Quadratic(center, torch.zeros(dim, dtype=kind), pulls, node=node, streams=streams, noise=noise)
 
 
-TOYS = by_name(consensus, quadratic)
+SIZED_NBYTES = 32
+"""What the vector of `sized` really takes: four numbers of float64."""
+
+
+def sized(node: NodeId, streams: Streams, /, *, bytes: Size) -> Quadratic:
+    """Ask what a model of so many `bytes` costs on a network: as `consensus`, on four numbers.
+
+    Each vector in a message counts as `bytes` on links, in rates and queues and in the record. For the simulated
+    world, where nothing else has the size of a message.
+    """
+    return consensus(node, streams, dim=4)
+
+
+TOYS = by_name(consensus, quadratic, sized)

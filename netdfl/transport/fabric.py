@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from operator import itemgetter
@@ -62,13 +62,16 @@ class Fabric:
         *,
         changing: bool = False,
         book: Book | None = None,
+        size: Callable[[Message], int] = frame_size,
     ) -> None:
         """Carry messages over `links`; `seed` keys the order within an instant.
 
         `changing` says that the schedule changes links while the fleet runs, so that single stages
         must be able to take back what they let go. `book` keeps all ledgers of the fleet, where it is there.
+        `size` gives a message's bytes, once for each payload.
         """
         self._clock, self._seed, self._book = clock, seed, book
+        self._size = size
         self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
         self._ends: dict[NodeId, End] = {}
@@ -197,7 +200,7 @@ class Fabric:
             head = message[2:7]
             if head != last:
                 last, salt = head, self._salt(message)
-            nbytes = message[7].size or frame_size(message)
+            nbytes = message[7].size or self._size(message)
             sent(message, nbytes, now)
             tie, delay = queue.tie ^ salt, queue.fixed_ns
             at = now + delay if delay >= 0 else self._through(queue, message, nbytes, now, tie)

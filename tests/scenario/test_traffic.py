@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from netdfl.core.errors import InputError
+from netdfl.record import open_run
 from netdfl.running.run import run
 from netdfl.scenario.explain.explain import explain
 from netdfl.scenario.load import load
@@ -48,3 +50,39 @@ def test_explain_counts_every_vector_that_a_run_sends(
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert said.bytes_in_all == pytest.approx(result["bytes_sent"], rel=0.02)
     assert said.bytes_in_all == pytest.approx(vectors * 4000 * 8 * 8 * ROUNDS, rel=0.02)
+
+
+SIZED = {
+    "schema": "netdfl/1",
+    "name": "sized",
+    "nodes": 6,
+    "rounds": 2,
+    "world": "simulated",
+    "task": {"kind": "sized", "bytes": "10MB"},
+    "topology": {"kind": "random_sym", "neighbors": 2},
+    "links": {"default": {"rate": "800Mbit"}},
+}
+
+
+@pytest.mark.parametrize(("algorithm", "vectors"), [("dpsgd", 1), ("sgp", 1)])
+def test_a_message_of_a_sized_task_counts_as_what_it_claims(tmp_path: Path, algorithm: str, vectors: int) -> None:
+    scenario = load(SIZED | {"algorithm": algorithm})
+    run(scenario, out=tmp_path / "run", page=False)
+    rows = open_run(tmp_path / "run").rows("SELECT nbytes, arrived_s - sent_s FROM messages WHERE kind = 'data'")
+    assert explain(scenario).traffic.message_bytes == pytest.approx(vectors * 10e6, abs=1000)
+    for nbytes, took_s in rows:
+        assert nbytes == pytest.approx(vectors * 10e6, abs=1000)
+        assert took_s == pytest.approx(nbytes * 8 / 800e6, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"world": "processes"}, "sends real bytes"),
+        ({"compression": {"kind": "top_k", "ratio": 0.1}}, "four numbers"),
+        ({"task": {"kind": "sized"}}, "bytes"),
+    ],
+)
+def test_a_sized_task_is_refused_where_its_claim_means_nothing(more: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        load(SIZED | {"algorithm": "choco" if "compression" in more else "dpsgd", **more})

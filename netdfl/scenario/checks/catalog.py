@@ -26,6 +26,7 @@ from netdfl.scenario.loading.document import Document
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train
 from netdfl.scenario.model.world import SimulatedOptions
+from netdfl.training.catalog import TOYS
 
 _GROUP = re.compile(r"[A-Za-z][\w-]*")
 _TAKEN = ("default", "all", "none")
@@ -66,7 +67,7 @@ def figures_come(scenario: Scenario) -> Iterator[Finding]:
     """What `expect` bounds is measured on this task, in this world."""
     kind = scenario.task.kind
     for name in (name for name in FIGURES if getattr(scenario.expect, name) is not None):
-        if kind in ("consensus", "quadratic") and name in _OF_A_TEST_SET:
+        if kind in TOYS and name in _OF_A_TEST_SET:
             what, remedy = f"{name} is never measured: task {kind} has no test set", "bound error, or use task: train"
         elif isinstance(scenario.task, Train) and name == "error":
             what, remedy = "error is never measured: it is the distance to the answer of a toy task", "bound test_loss"
@@ -94,6 +95,18 @@ def compute_can_be(scenario: Scenario) -> Iterator[Finding]:
         yield Finding(("world", "compute"), str(exc))
 
 
+def sizes_are_claimed(scenario: Scenario) -> Iterator[Finding]:
+    """Where messages claim their size, nothing but the simulated links looks at it, and nothing changes it."""
+    if scenario.task.kind != "sized":
+        return
+    if not isinstance(scenario.world, SimulatedOptions):
+        what = f"messages of task sized only claim their size, and {scenario.world.kind} sends real bytes"
+        yield Finding(("task", "kind"), what, "use world: simulated, or task: {kind: consensus, dim: ...}")
+    if scenario.compression is not None:
+        what = "compression has four numbers to work on, which says nothing of a whole model"
+        yield Finding(("compression",), what, "leave it out, and give the compressed size as task.bytes", key=True)
+
+
 _GRAPH = "nodes seed algorithm topology"
 CHECKS: tuple[tuple[Check, str], ...] = (
     (nodes_exist, "nodes algorithm groups expect world"),
@@ -114,6 +127,7 @@ CHECKS: tuple[tuple[Check, str], ...] = (
     (events_can_be, "nodes rounds seed algorithm groups events"),
     (layer_exists, "world"),
     (compute_can_be, "world seed"),
+    (sizes_are_claimed, "task world compression"),
     (packets_can, "nodes rounds seed algorithm groups events links world"),
     (links_mean_something, "nodes algorithm groups links"),
     (messages_exist, "rounds links"),

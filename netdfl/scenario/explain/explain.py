@@ -222,6 +222,8 @@ def _weights(scenario: Scenario, network: Network, rounds: range) -> WeightFacts
 
 def _task(scenario: Scenario) -> TaskFacts:
     task = scenario.task
+    if not isinstance(task, Train) and task.kind == "sized":
+        return TaskFacts(task.kind, task.params["bytes"] // 8, "float64")
     if not isinstance(task, Train):
         return TaskFacts(task.kind, task.params.get("dim") or 0, task.params.get("dtype", "float32"))
     data = task.dataset

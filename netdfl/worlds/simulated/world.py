@@ -36,6 +36,7 @@ from netdfl.training.service import Service
 from netdfl.transport.fabric import Fabric
 from netdfl.worlds.base import Figures, Found, Looker, News, Setting
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
+from netdfl.worlds.simulated.claims import size_of
 from netdfl.worlds.simulated.ledger import FleetBook
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
@@ -103,7 +104,14 @@ class SimulatedWorld:
         links = Links(blueprint.links, luck, blueprint.schedule, default_table() if packets else None)
         scheduled = [event for event in blueprint.schedule if event.acts_on_links and event.at_ns is not None]
         book = FleetBook(self._recorder)
-        self.fabric = Fabric(self.clock, self.streams.integer("ties"), links, changing=bool(scheduled), book=book)
+        self.fabric = Fabric(
+            self.clock,
+            self.streams.integer("ties"),
+            links,
+            changing=bool(scheduled),
+            book=book,
+            size=size_of(self.scenario),
+        )
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
         self.service = Service(self.scenario.batching)
         around = Surroundings(
