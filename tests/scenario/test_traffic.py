@@ -79,10 +79,10 @@ def test_a_message_of_a_sized_task_counts_as_what_it_claims(tmp_path: Path, algo
     ("more", "told"),
     [
         ({"world": "processes"}, "sends real bytes"),
-        ({"compression": {"kind": "top_k", "ratio": 0.1}}, "four numbers"),
+        ({"compression": {"kind": "top_k", "fraction": 0.1}}, "four numbers"),
         ({"task": {"kind": "sized"}}, "bytes"),
     ],
 )
 def test_a_sized_task_is_refused_where_its_claim_means_nothing(more: dict[str, object], told: str) -> None:
     with pytest.raises(InputError, match=told):
-        load(SIZED | {"algorithm": "choco" if "compression" in more else "dpsgd", **more})
+        load(SIZED | {"algorithm": "choco_sgd" if "compression" in more else "dpsgd", **more})
