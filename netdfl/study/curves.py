@@ -81,7 +81,7 @@ def _deaths(path: Path) -> list[int]:
 def draw_curves(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
     """Draw metrics over rounds to `path`; equal curves are one line, and a cross ends a curve that breaks off."""
     figure, axes = _canvas(drawn)
-    curves = {name: curve_of(cells, drawn.y) for name, cells in _by_line(ran).items()}
+    curves = {name: curve_of(cells, drawn.y) for name, cells in by_line(ran).items()}
     looks = dict(zip(curves, zip(cycle(COLORS), cycle(STROKES), strict=False), strict=False))
     for curve, names in together(curves).items():
         color, stroke = looks[names[0]]
@@ -109,7 +109,7 @@ def draw_points(ran: Sequence[Ran], drawn: Drawn, path: Path, labels: Mapping[st
     """Draw to `path` how a metric of the nodes follows one of earlier rounds; `labels` are metrics' names in words."""
     figure, axes = _canvas(drawn)
     metric, _, lag = drawn.x.partition("@")
-    for look, (name, cells) in zip(cycle(zip(COLORS, MARKERS, strict=True)), _by_line(ran).items(), strict=False):
+    for look, (name, cells) in zip(cycle(zip(COLORS, MARKERS, strict=True)), by_line(ran).items(), strict=False):
         found = follows(cells, drawn.y, metric, int(lag))
         axes.scatter(*found, s=9, alpha=0.5, lw=0, color=look[0], marker=look[1], label=name)
     axes.set_xscale("log")
@@ -132,7 +132,7 @@ def draw_sent(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
     """Draw to `path` what the fleet's metric was when so many bytes had been sent, a line for each run."""
     figure, axes = _canvas(drawn)
     for (color, marker), (name, cells) in zip(
-        cycle(zip(COLORS, MARKERS, strict=True)), _by_line(ran).items(), strict=False
+        cycle(zip(COLORS, MARKERS, strict=True)), by_line(ran).items(), strict=False
     ):
         for number, each in enumerate(cells):
             label = name if number == 0 else None
@@ -142,7 +142,8 @@ def draw_sent(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
     _save(figure, path)
 
 
-def _by_line(ran: Sequence[Ran]) -> dict[str, list[Ran]]:
+def by_line(ran: Sequence[Ran]) -> dict[str, list[Ran]]:
+    """The runs that left something, by the name of the line that they are drawn as."""
     lines: dict[str, list[Ran]] = {}
     for each in ran:
         if not each.failed:

@@ -62,7 +62,9 @@ class StudyFile(Strict):
 
 @dataclass(frozen=True)
 class Plan:
-    """One grid, ready to run. `scenario` is the file; cases and values that vary are names with their overrides."""
+    """One grid, ready to run. `scenario` is the file; cases and values that vary are names with their overrides;
+    `learning` are metrics of the fleet that are drawn by round, time and bytes.
+    """
 
     name: str
     scenario: Path
@@ -70,6 +72,7 @@ class Plan:
     vary: Mapping[str, Mapping[str, Sequence[str]]]
     seeds: int
     figures: Sequence[Drawn]
+    learning: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

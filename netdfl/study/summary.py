@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from types import MappingProxyType
 from typing import NamedTuple
 
 from netdfl.study.cells import Ran
@@ -19,7 +20,7 @@ _T = (
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 _Z = 1.96
-_LEAST = 2.0**-52
+LEAST = 2.0**-52
 
 
 class Estimate(NamedTuple):
@@ -32,12 +33,13 @@ class Estimate(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point of the grid: its case and values, how many cells failed, and the figures of the others."""
+    """A point of the grid: its case and values, how many cells failed, and the figures of the others, also by seed."""
 
     case: str
     values: Values
     num_failed: int
     figures: Mapping[str, tuple[float, ...]]
+    by_seed: Mapping[int, Mapping[str, float]] = MappingProxyType({})
 
 
 def estimate(numbers: Sequence[float]) -> Estimate:
@@ -63,7 +65,7 @@ def estimate_log(numbers: Sequence[float]) -> Estimate:
 
     What is below the rounding of numbers around 1 counts as that: an error of exactly 0 has no logarithm.
     """
-    logs = estimate([math.log(max(number, _LEAST)) for number in numbers])
+    logs = estimate([math.log(max(number, LEAST)) for number in numbers])
     return Estimate(logs.cells, math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high))
 
 
@@ -84,10 +86,11 @@ def points_of(ran: Sequence[Ran]) -> list[Point]:
 
 
 def _point(case: str, values: Values, cells: Sequence[Ran]) -> Point:
-    found = [figures_of(each) for each in cells if not each.failed]
+    by_seed = {each.cell.seed: figures_of(each) for each in cells if not each.failed}
+    found = by_seed.values()
     names = sorted({name for figures in found for name in figures})
     columns = {name: tuple(figures[name] for figures in found if name in figures) for name in names}
-    return Point(case, values, sum(each.failed for each in cells), columns)
+    return Point(case, values, sum(each.failed for each in cells), columns, by_seed)
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -116,10 +119,19 @@ def write_points(path: Path, points: Sequence[Point], logs: frozenset[str]) -> N
     varied = [name for name, _ in points[0].values] if points else []
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["case", *varied, "figure", "cells", "failed", "mean", "low", "high"])
+        writer.writerow(["case", *varied, "figure", "cells", "failed", "mean", "deviation", "low", "high"])
         for point in points:
             for name in point.figures:
                 found = estimates(point, name, log=name in logs)
                 if found is not None:
                     values = [value for _, value in point.values]
-                    writer.writerow([point.case, *values, name, found.cells, point.num_failed, *found[1:]])
+                    writer.writerow(
+                        [point.case, *values, name, found.cells, point.num_failed, *spread(point, name, found)]
+                    )
+
+
+def spread(point: Point, name: str, found: Estimate) -> tuple[float, float | str, float, float]:
+    """Mean, standard deviation, and the ends of the interval; a share of runs and a single run have no deviation."""
+    numbers = point.figures[name]
+    deviation = "" if name in SHARES or len(numbers) < 2 else stdev(numbers)
+    return found.mean, deviation, found.low, found.high

@@ -8,16 +8,18 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.study.cells import Ran, look, run_all
 from netdfl.study.interrupt import StudyProgress as Far
-from netdfl.study.outcome import PERCENT, WARNED
+from netdfl.study.named_runs import link_runs
+from netdfl.study.outcome import WARNED
+from netdfl.study.places import places_of
 from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
-from netdfl.study.summary import Estimate, Point, estimates, markdown_table, points_of, write_cells, write_points
+from netdfl.study.summary import Point, points_of, write_cells, write_points
+from netdfl.study.tables import SweepTable
 
 SHOWN = (
     "test_accuracy",
@@ -30,6 +32,8 @@ SHOWN = (
     "lost",
     "late",
 )
+LEARNING = ("test_accuracy", "test_loss", "error", "consensus_distance")
+"""What is drawn by round, time and bytes where a sweep has no figures of its own."""
 LOGS = frozenset({"error", "consensus_distance"})
 
 
@@ -47,8 +51,9 @@ def sweep(
     """Run every grid of `file`; return how many cells failed. Raises InputError.
 
     A scenario is one grid, of `vary`; a study says what varies. `sets` override keys in all cells, before what a
-    cell overrides itself. Below `out` lie, for each grid, `cells/` with the
-    runs, `cells.csv` with a row for each, `table.csv` with means and intervals, `table.md`, and `figures/`.
+    cell overrides itself. Below `out` lie, for each grid, `cells/` with the runs and `runs/` with their names,
+    `cells.csv` with a row for each, means with intervals as `table.csv`, `table.md` and `table.tex`, `differences.csv`
+    with those that hold, and `figures/`.
     A cell that has finished is not run again. `far` is told how far it is.
     """
     file = find_scenario(file)
@@ -64,11 +69,12 @@ def sweep(
 
 def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
     varied = dict(map(parse_vary, vary))
-    numeric = next(iter(varied), "")
-    names = ("test_accuracy", "error", "consensus_distance", "stalled")
-    drawn = [Drawn(y=name, x=numeric, log=name in LOGS) for name in names if numeric]
+    ordered = (path for path, values in varied.items() if places_of(values).ordered)
+    across = next(ordered, next(iter(varied), ""))
+    names = ("test_accuracy", "error", "consensus_distance", "bytes_sent", "virtual_duration_s", "stalled")
+    drawn = [Drawn(y=name, x=across, log=name in LOGS) for name in names if across]
     overrides = {path: each_value(path, values) for path, values in varied.items()}
-    return Plan(load(file).name, file, {"": []}, overrides, 5, drawn)
+    return Plan(load(file).name, file, {"": []}, overrides, 5, drawn, LEARNING)
 
 
 def _cells(plan: Plan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
@@ -100,9 +106,9 @@ def _run(plan: Plan, cells: Sequence[Cell], out: Path, jobs: int, console: Conso
     write_cells(out / "cells.csv", ran)
     write_points(out / "table.csv", points, LOGS)
     names = _worth_showing(points, plan.figures)
-    (out / "table.md").write_text(_markdown(points, names), encoding="utf-8")
-    _show(points, names, plan.name, console)
-    _draw(ran, points, plan.figures, out / "figures")
+    _write_tables(SweepTable(points, names, LOGS), plan.name, out, console)
+    link_runs(ran, out / "runs")
+    _draw(ran, points, plan, out / "figures")
     for kind in WARNED:
         if of := sum(bool(value) for point in points for value in point.figures.get(kind, ())):
             console.print(f"{of} of {len(ran)} cells {kind}: see {kind} in {out / 'cells.csv'}", markup=False)
@@ -111,55 +117,34 @@ def _run(plan: Plan, cells: Sequence[Cell], out: Path, jobs: int, console: Conso
     return num_failed
 
 
-def _draw(ran: Sequence[Ran], points: Sequence[Point], figures: Sequence[Drawn], folder: Path) -> None:
+def _write_tables(table: SweepTable, title: str, out: Path, console: Console) -> None:
+    (out / "table.md").write_text(table.markdown(), encoding="utf-8")
+    (out / "table.tex").write_text(table.latex(title), encoding="utf-8")
+    table.write_differences(out / "differences.csv")
+    table.show(title, console)
+
+
+def _draw(ran: Sequence[Ran], points: Sequence[Point], plan: Plan, folder: Path) -> None:
     from netdfl.study.curves import draw_curves, draw_points, draw_sent
+    from netdfl.study.learning import draw_learning
     from netdfl.study.plots import draw
 
-    labels = {drawn.y: drawn.label for drawn in figures if drawn.label}
-    for drawn in figures:
+    for metric in plan.learning:
+        draw_learning(ran, metric, folder, log=metric in LOGS)
+    labels = {drawn.y: drawn.label for drawn in plan.figures if drawn.label}
+    for drawn in plan.figures:
         if drawn.x == "round":
             draw_curves(ran, drawn, folder / f"{drawn.y}_by_round.png")
         elif drawn.x == "bytes_sent":
             draw_sent(ran, drawn, folder / f"{drawn.y}_by_bytes_sent.png")
         elif "@" in drawn.x:
             draw_points(ran, drawn, folder / f"{drawn.y}_by_{drawn.x.partition('@')[0]}.png", labels)
-        elif any(drawn.y in point.figures for point in points):
+        elif drawn.y in _worth_showing(points, [drawn]):
             draw(points, drawn, folder / f"{drawn.y}.png")
 
 
 def _worth_showing(points: Sequence[Point], figures: Sequence[Drawn]) -> list[str]:
+    """The figures of tables: those that are drawn, or the usual ones, but for what is 0 in every run."""
     asked = dict.fromkeys(drawn.y for drawn in figures)
-    known = {name for point in points for name in point.figures}
+    known = {name for point in points for name, values in point.figures.items() if any(values)}
     return [name for name in (asked or SHOWN) if name in known]
-
-
-def _show(points: Sequence[Point], names: Sequence[str], title: str, console: Console) -> None:
-    table = Table(title=title)
-    for heading in _headings(points, names):
-        table.add_column(heading)
-    for point in points:
-        table.add_row(*_row(point, names))
-    console.print(table)
-
-
-def _markdown(points: Sequence[Point], names: Sequence[str]) -> str:
-    return markdown_table(_headings(points, names), (_row(point, names) for point in points))
-
-
-def _headings(points: Sequence[Point], names: Sequence[str]) -> list[str]:
-    varied = [name for name, _ in points[0].values] if points else []
-    return ["case", *varied, "cells", *names]
-
-
-def _row(point: Point, names: Sequence[str]) -> list[str]:
-    found = [estimates(point, name, log=name in LOGS) for name in names]
-    count = max((e.cells for e in found if e is not None), default=0)
-    cells = f"{count}" if not point.num_failed else f"{count} ({point.num_failed} failed)"
-    return [point.case or "-", *(value for _, value in point.values), cells, *map(_words, names, found)]
-
-
-def _words(name: str, found: Estimate | None) -> str:
-    if found is None:
-        return "-"
-    mean, low, high = (f"{100 * x:.3g}%" if name in PERCENT else f"{x:.3g}" for x in found[1:])
-    return f"{mean} ({low} to {high})"

@@ -67,7 +67,7 @@ def test_a_sweep_resumes_and_names_what_fails(scenario: Path, tmp_path: Path) ->
     assert {(row["links.default.loss"], row["seed"]) for row in ran} == {(p, s) for p in ("0", "0.3") for s in "01"}
     assert all(float(row["error"]) < 1e-12 for row in ran if row["links.default.loss"] == "0")
     assert (out / "swept" / "figures" / "error.png").stat().st_size > 0
-    assert (out / "swept" / "table.md").read_text().startswith("| case | links.default.loss | algorithm.name |")
+    assert (out / "swept" / "table.md").read_text().startswith("| links.default.loss | algorithm.name | runs |")
 
     kept, lost = (out / "swept" / "cells" / row["run"] for row in ran[:2])
     before = (kept / "result.json").stat().st_mtime_ns

@@ -1,0 +1,104 @@
+"""Learning curves of a sweep: a mean over seeds, its 95 % interval as a band, by round, time and bytes sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from netdfl.study.cells import Ran
+from netdfl.study.curves import STROKES, by_line, sent
+from netdfl.study.outcome import rows
+from netdfl.study.plan import Drawn
+from netdfl.study.plots import COLORS, name_y, open_frame
+from netdfl.study.summary import Estimate, estimate, estimate_log
+
+GRID = 60
+"""Points of a band by time or bytes, where runs have no abscissa in common."""
+Trace = tuple[Sequence[float], Sequence[float]]
+"""One run: where it was (round, seconds, bytes), and its metric there."""
+
+
+class Band(NamedTuple):
+    """A mean curve over seeds with its interval."""
+
+    at: tuple[float, ...]
+    found: tuple[Estimate, ...]
+
+
+def by_round(ran: Ran, metric: str) -> Trace:
+    """The fleet's metric by round, counted from 1."""
+    found = sorted((row["round"] + 1.0, row["value"]) for row in _of_fleet(ran.path, metric))
+    return [x for x, _ in found], [y for _, y in found]
+
+
+def by_time(ran: Ran, metric: str) -> Trace:
+    """The fleet's metric by the seconds of the fleet's clock."""
+    found = sorted((row["at_s"], row["round"], row["value"]) for row in _of_fleet(ran.path, metric))
+    return [x for x, _, _ in found], [y for _, _, y in found]
+
+
+ABSCISSAS = {"round": by_round, "time (s)": by_time, "bytes sent by all nodes": sent}
+
+
+def band(traces: Sequence[Trace], *, log: bool = False) -> Band:
+    """The mean of several runs where all have been: at common points where they are the same, else interpolated."""
+    usable = [(list(at), list(values)) for at, values in traces if at]
+    if not usable:
+        return Band((), ())
+    same = all(at == usable[0][0] for at, _ in usable)
+    start, end = max(at[0] for at, _ in usable), min(at[-1] for at, _ in usable)
+    places = usable[0][0] if same else list(np.linspace(start, end, GRID)) if end > start else []
+    columns = [[float(np.interp(x, at, values)) for at, values in usable] for x in places]
+    found = tuple((estimate_log if log else estimate)(column) for column in columns)
+    return Band(tuple(map(float, places)), found)
+
+
+def draw_learning(ran: Sequence[Ran], metric: str, folder: Path, *, log: bool = False) -> None:
+    """Draw `metric` over rounds, time and bytes to `folder`, as PNG and PDF; none where no run recorded it."""
+    lines = by_line(ran)
+    panels = {
+        name: bands
+        for name, trace in ABSCISSAS.items()
+        if _moves(
+            bands := {line: band([trace(each, metric) for each in cells], log=log) for line, cells in lines.items()}
+        )
+    }
+    if not panels:
+        return
+    figure = Figure(figsize=(1 + 3.6 * len(panels), 3.6 + 0.16 * len(lines)), dpi=130, layout="constrained")
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (name, bands) in zip(row, panels.items(), strict=True):
+        _draw_bands(axes, bands)
+        axes.set_xlabel(name)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=name == "round"))
+        if "bytes" in name:
+            axes.xaxis.set_major_formatter(EngFormatter("B"))
+    name_y(row[0], Drawn(y=metric, x="round", log=log, label=metric.replace("_", " ")))
+    figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    folder.mkdir(parents=True, exist_ok=True)
+    for ending in ("png", "pdf"):
+        figure.savefig(folder / f"{metric}_learning.{ending}")
+
+
+def _draw_bands(axes: Axes, bands: Mapping[str, Band]) -> None:
+    for (name, (at, found)), color, stroke in zip(bands.items(), cycle(COLORS), cycle(STROKES), strict=False):
+        axes.fill_between(at, [e.low for e in found], [e.high for e in found], color=color, alpha=0.18, lw=0)
+        axes.plot(at, [e.mean for e in found], label=name, lw=1.6, color=color, linestyle=stroke)
+    open_frame(axes)
+
+
+def _moves(bands: Mapping[str, Band]) -> bool:
+    """Whether anything was recorded at more than one place: over perfect links, a simulated fleet takes no time."""
+    return any(len(each.at) > 1 and each.at[-1] > each.at[0] for each in bands.values())
+
+
+def _of_fleet(path: Path, metric: str) -> list[Mapping[str, float]]:
+    found = (row for row in rows(path, "metrics") if row["name"] == metric and row["node"] is None)
+    return [row for row in found if row["value"] is not None]

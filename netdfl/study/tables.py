@@ -1,0 +1,223 @@
+"""A sweep's table: on the terminal, in Markdown, CSV and LaTeX, with mean, deviation, interval and differences."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import stdev
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from netdfl.core.units import format_bytes
+from netdfl.study.differences import LEVEL, Difference, differences
+from netdfl.study.outcome import PERCENT, SHARES
+from netdfl.study.plots import name_of
+from netdfl.study.summary import Estimate, Point, estimates, markdown_table
+
+MORE = frozenset({"test_accuracy", "mean_local_accuracy", "mean_personal_accuracy", "rounds_per_s", "rounds"})
+LESS = frozenset(
+    {"test_loss", "train_loss", "error", "consensus_distance", "bytes_sent", "virtual_duration_s", "duration_s"}
+)
+"""Figures of which more, or less, is better: a table marks the best. Of others it marks none."""
+_SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
+_SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
+TEST = (
+    "Pairs that differ in one respect, by a paired two-sided t-test over the seeds that both have, corrected by Holm "
+    f"over all pairs of a figure; a difference holds below {LEVEL:g}"
+)
+LEGEND = (
+    "Mean ± standard deviation over runs with different seeds, and the 95 % confidence interval of the mean (Student's "
+    "t; of shares of runs Wilson's, without a deviation). Bold: the best, and what does not differ from it."
+)
+
+
+@dataclass(frozen=True)
+class SweepTable:
+    """What a sweep came to: its points, the figures that are shown, and which are averaged by their logarithm."""
+
+    points: Sequence[Point]
+    names: Sequence[str]
+    logs: frozenset[str]
+
+    def found(self, name: str) -> list[Difference]:
+        """The differences in one figure."""
+        return differences(self.points, name, log=name in self.logs)
+
+    def best(self, name: str) -> set[int]:
+        """The points that are best in a figure, or from which the best does not differ so that it holds.
+
+        None where that would be all of them.
+        """
+        means = {index: each.mean for index, each in enumerate(self._estimates(name)) if each is not None}
+        if len(means) < 2 or name not in MORE | LESS:
+            return set()
+        leader = (max if name in MORE else min)(means, key=lambda index: means[index])
+        held = [{id(each.first), id(each.second)} for each in self.found(name) if each.holds]
+        known = [{id(each.first), id(each.second)} for each in self.found(name)]
+        pairs = {index: {id(self.points[index]), id(self.points[leader])} for index in means}
+        found = {index for index, pair in pairs.items() if index == leader or (pair in known and pair not in held)}
+        return found if len(found) < len(means) else set()
+
+    def markdown(self) -> str:
+        """The table in Markdown, its legend, and the differences."""
+        table = markdown_table(self._headings(), map(self._row, range(len(self.points))))
+        lines = [self._sentence(each) for name in self.names for each in self.found(name)]
+        pairs = "\n".join(f"- {line}" for line in lines) or "No two points share two seeds, so nothing is compared."
+        return f"{table}\n{LEGEND}\n{self._log_words()}\n## Which differences hold\n\n{TEST}.\n\n{pairs}\n"
+
+    def latex(self, title: str) -> str:
+        r"""The table in LaTeX, with `booktabs`; bold where `best` says so."""
+        rows = [
+            " & ".join(map(tex, self._label(point))) + "".join(self._tex_cells(i))
+            for i, point in enumerate(self.points)
+        ]
+        heading = " & ".join([*map(tex, self._varied()), "runs", *(tex(words(name)) for name in self.names)])
+        columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
+        caption = f"{tex(title)}: mean $\\pm$ standard deviation over seeds. Bold: the best, and what does not differ "
+        caption += f"from it (paired t-test, Holm-corrected, {tex(f'{LEVEL:.0%}')})."
+        body = "".join(f"  {row} \\\\\n" for row in rows)
+        return (
+            "% \\usepackage{booktabs}\n\\begin{table}\n  \\centering\n"
+            f"  \\caption{{{caption}}}\n  \\begin{{tabular}}{{{columns}}}\n  \\toprule\n  {heading} \\\\\n  \\midrule\n"
+            f"{body}  \\bottomrule\n  \\end{{tabular}}\n\\end{{table}}\n"
+        )
+
+    def write_differences(self, path: Path) -> None:
+        """One row for each pair and figure."""
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            head = ["figure", "first", "second", "seeds", "difference", "low", "high", "p", "p_holm", "holds"]
+            writer.writerow(head)
+            for each in (each for name in self.names for each in self.found(name)):
+                ends = [called(each.first), called(each.second)]
+                numbers = [each.mean, each.low, each.high, each.p, each.p_holm]
+                writer.writerow([each.figure, *ends, each.seeds, *numbers, each.holds])
+
+    def show(self, title: str, console: Console) -> None:
+        """Print a table for each figure, so that nothing is cut on a narrow terminal."""
+        for name in self.names:
+            table = Table(title=f"{title}: {words(name)}", title_justify="left", box=box.SIMPLE_HEAD)
+            for heading in ("", "runs", "mean", "deviation", "95 % interval"):
+                table.add_column(heading, overflow="fold", justify="left" if not heading else "right")
+            for point, found in zip(self.points, self._estimates(name), strict=True):
+                table.add_row(called(point), runs(point, [found]), *self._parts(point, name, found))
+            console.print(table)
+        held = [each for name in self.names for each in self.found(name) if each.holds]
+        for each in held:
+            console.print(f"holds: {self._sentence(each)}", markup=False, highlight=False)
+
+    def _estimates(self, name: str) -> list[Estimate | None]:
+        return [estimates(point, name, log=name in self.logs) for point in self.points]
+
+    def _varied(self) -> list[str]:
+        """What the first columns are of."""
+        names = [name for name, _ in self.points[0].values] if self.points else []
+        return [*(["case"] if any(point.case for point in self.points) or not names else []), *names]
+
+    def _label(self, point: Point) -> list[str]:
+        values = [value for _, value in point.values]
+        return [point.case or "-", *values] if "case" in self._varied() else values
+
+    def _headings(self) -> list[str]:
+        return [*self._varied(), "runs", *map(words, self.names)]
+
+    def _row(self, index: int) -> list[str]:
+        point = self.points[index]
+        found = [self._estimates(name)[index] for name in self.names]
+        cells = [self._cell(point, name, each) for name, each in zip(self.names, found, strict=True)]
+        marked = [
+            f"**{cell}**" if index in self.best(name) else cell for name, cell in zip(self.names, cells, strict=True)
+        ]
+        return [*self._label(point), runs(point, found), *marked]
+
+    def _cell(self, point: Point, name: str, found: Estimate | None) -> str:
+        if found is None:
+            return "-"
+        mean, deviation, interval = self._parts(point, name, found)
+        return f"{mean}{f' ± {deviation}' if deviation else ''} ({interval})"
+
+    def _parts(self, point: Point, name: str, found: Estimate | None) -> tuple[str, str, str]:
+        """Mean, deviation and interval as text."""
+        if found is None:
+            return "-", "", ""
+        spread = deviation_of(point, name)
+        deviation = "" if spread is None or name in self.logs else number(name, spread)
+        return number(name, found.mean), deviation, f"{number(name, found.low)} to {number(name, found.high)}"
+
+    def _tex_cells(self, index: int) -> list[str]:
+        point = self.points[index]
+        found = [self._estimates(name)[index] for name in self.names]
+        cells = [f" & {runs(point, found)}"]
+        for name, each in zip(self.names, found, strict=True):
+            mean, deviation, _ = self._parts(point, name, each)
+            text = tex(mean) + (f" $\\pm$ {tex(deviation)}" if deviation else "")
+            cells.append(f" & \\textbf{{{text}}}" if index in self.best(name) else f" & {text}")
+        return cells
+
+    def _log_words(self) -> str:
+        logs = [words(name) for name in self.names if name in self.logs]
+        return f"Of {' and '.join(logs)} the geometric mean, without a deviation.\n" if logs else ""
+
+    def _sentence(self, each: Difference) -> str:
+        """A difference in words."""
+        is_log = each.figure in self.logs
+        mean, low, high = (f"{x:.4g}" if is_log else _signed(each.figure, x) for x in (each.mean, each.low, each.high))
+        unit = " times as much" if is_log else " points" if each.figure in PERCENT else ""
+        what = (
+            f"{words(each.figure)}, {called(each.second)} against {called(each.first)}: {mean}{unit} ({low} to {high})"
+        )
+        return f"{what}, p {each.p:.2g}, corrected {each.p_holm:.2g}: {'holds' if each.holds else 'does not hold'}"
+
+
+def deviation_of(point: Point, name: str) -> float | None:
+    """The standard deviation over runs; None of a share of runs, and of a single run."""
+    numbers = point.figures.get(name, ())
+    return None if name in SHARES or len(numbers) < 2 else stdev(numbers)
+
+
+def called(point: Point) -> str:
+    """A point by its case and values."""
+    return name_of(point.case, point.values) or "all"
+
+
+def runs(point: Point, found: Sequence[Estimate | None]) -> str:
+    """How many runs count at a point, and how many failed."""
+    count = max((each.cells for each in found if each is not None), default=0)
+    return f"{count} ({point.num_failed} failed)" if point.num_failed else f"{count}"
+
+
+def words(name: str) -> str:
+    """A figure's name as a person reads it."""
+    return _WORDS.get(name, name.replace("_", " "))
+
+
+def number(name: str, value: float) -> str:
+    """A figure's value as a person reads it."""
+    if name in PERCENT:
+        return f"{100 * value:.1f}%"
+    return format_bytes(round(value)) if name == "bytes_sent" else f"{value:.3g}"
+
+
+def _signed(name: str, value: float) -> str:
+    if name in PERCENT:
+        return f"{100 * value:+.1f}"
+    return ("-" if value < 0 else "+") + number(name, abs(value))
+
+
+def tex(text: str) -> str:
+    """`text` for LaTeX, its special characters escaped."""
+    return "".join(_SPECIAL.get(char, char) for char in text)
+
+
+_WORDS: Mapping[str, str] = {
+    "error": "error (distance to the known answer)",
+    "virtual_duration_s": "virtual duration (s)",
+    "duration_s": "duration (s)",
+    "rounds_per_s": "rounds per s",
+    "stalled": "stalled (share of runs)",
+    "deadlock": "deadlock (share of runs)",
+}

@@ -1,0 +1,168 @@
+"""What a sweep says of its points: tables, differences that hold, learning curves, names of runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy.stats import ttest_rel
+
+from netdfl.study.differences import differences, paired_t
+from netdfl.study.learning import band
+from netdfl.study.named_runs import name_run
+from netdfl.study.plan import Cell
+from netdfl.study.summary import Point
+from netdfl.study.sweep import sweep
+from netdfl.study.tables import SweepTable
+
+SCENARIO = """
+schema: netdfl/1
+name: swept_50%_&_more
+nodes: 4
+rounds: 4
+world: simulated
+task: {kind: quadratic, dim: 2}
+algorithm: {name: dpsgd, lr: 0.1}
+topology: ring
+wait: {deadline: 30ms}
+links: {default: {latency: 5ms}}
+"""
+
+
+def point(name: str, accuracies: list[float]) -> Point:
+    by_seed = {seed: {"test_accuracy": value} for seed, value in enumerate(accuracies)}
+    return Point("", (("algorithm.name", name),), 0, {"test_accuracy": tuple(accuracies)}, by_seed)
+
+
+WORSE, BETTER, SAME = ([0.80, 0.82, 0.81, 0.79], [0.90, 0.93, 0.91, 0.90], [0.91, 0.92, 0.90, 0.91])
+POINTS = [point("plain", WORSE), point("new_method", BETTER), point("same_method", SAME)]
+TABLE = SweepTable(POINTS, ["test_accuracy"], frozenset())
+
+
+def parse_latex(text: str) -> list[list[str]]:
+    """The cells of a table's rows; asserts what LaTeX asks: pairs of braces and environments, rows of equal length."""
+    text = re.sub(r"(?<!\\)%.*", "", text)
+    depth = 0
+    for brace in re.findall(r"(?<!\\)[{}]", text):
+        depth += 1 if brace == "{" else -1
+        assert depth >= 0
+    assert depth == 0
+    open_ones: list[str] = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        assert kind == "begin" or open_ones.pop() == name
+        open_ones += [name] * (kind == "begin")
+    assert not open_ones
+    assert not re.search(r"(?<!\\)[_#^]", text)
+    (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", text)
+    rows = [re.split(r"(?<!\\)&", line.removesuffix("\\\\")) for line in text.splitlines() if line.endswith("\\\\")]
+    assert {len(row) for row in rows} == {len(columns)}
+    return rows
+
+
+def compile_latex(table: str, folder: Path) -> None:
+    """Have LaTeX itself read the table, where it is installed."""
+    if shutil.which("pdflatex") is None:
+        return
+    page = f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{table}\\end{{document}}\n"
+    (folder / "page.tex").write_text(page)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    done = subprocess.run(command, cwd=folder, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_t_test_is_the_paired_one() -> None:
+    apart = list(np.subtract(BETTER, WORSE))
+    assert paired_t(apart) == pytest.approx(ttest_rel(BETTER, WORSE).pvalue)
+    assert (paired_t([0.0, 0.0]), paired_t([0.5, 0.5])) == (1.0, 0.0)
+
+
+def test_differences_are_corrected_for_how_many_there_are() -> None:
+    found = {(each.first.values[0][1], each.second.values[0][1]): each for each in differences(POINTS, "test_accuracy")}
+    assert {pair: each.holds for pair, each in found.items()} == {
+        ("plain", "new_method"): True,
+        ("plain", "same_method"): True,
+        ("new_method", "same_method"): False,
+    }
+    raw = sorted(each.p for each in found.values())
+    assert sorted(each.p_holm for each in found.values()) == pytest.approx(
+        [3 * raw[0], max(3 * raw[0], 2 * raw[1]), raw[2]]
+    )
+
+
+def test_only_shared_seeds_are_compared_and_only_what_differs_in_one_respect() -> None:
+    alone = point("alone", [0.9])
+    assert differences([POINTS[0], alone], "test_accuracy") == []
+    two = [POINTS[0]._replace(values=(("a", x), ("b", y))) for x in "12" for y in "12"]
+    assert len(differences(two, "test_accuracy")) == 4
+
+
+def test_the_table_marks_the_best_and_what_does_not_differ_from_it(tmp_path: Path) -> None:
+    assert TABLE.best("test_accuracy") == {1, 2}
+    markdown = TABLE.markdown()
+    assert "| plain | 4 | 80.5% ± 1.3% (78.4% to 82.6%) |" in markdown
+    assert "| new_method | 4 | **91.0% ± 1.4% (88.7% to 93.3%)** |" in markdown
+    assert "test accuracy, new_method against plain: +10.5 points (+9.6 to +11.4)" in markdown
+    assert "paired two-sided t-test" in markdown
+    rows = parse_latex(TABLE.latex("accuracy_&_more 50%"))
+    assert rows[2][0].strip() == r"new\_method"
+    assert rows[2][2].strip() == r"\textbf{91.0\% $\pm$ 1.4\%}"
+    compile_latex(TABLE.latex("accuracy_&_more 50%"), tmp_path)
+
+
+def test_nothing_is_cut_on_a_narrow_terminal() -> None:
+    said = io.StringIO()
+    many = [
+        each._replace(figures=dict.fromkeys(["test_accuracy", "train_loss", "bytes_sent"], (0.5, 0.6)))
+        for each in POINTS
+    ]
+    SweepTable(many, ["test_accuracy", "train_loss", "bytes_sent"], frozenset()).show("a", Console(file=said, width=80))
+    assert "…" not in said.getvalue()
+    assert all(name in said.getvalue() for name in ("new_method", "same_method", "train loss", "bytes sent"))
+
+
+def test_a_band_is_the_interval_over_seeds() -> None:
+    same = band([([1, 2], [0.0, 1.0]), ([1, 2], [0.2, 0.8])])
+    assert same.at == (1, 2)
+    assert (same.found[0].mean, same.found[1].mean) == pytest.approx((0.1, 0.9))
+    assert same.found[0].low < 0.0 < 0.2 < same.found[0].high
+    between = band([([0, 4], [0.0, 4.0]), ([1, 3], [1.0, 3.0])])
+    assert (between.at[0], between.at[-1]) == (1, 3)
+    assert all(each.mean == pytest.approx(x) for x, each in zip(between.at, between.found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("case", "values", "name"),
+    [
+        ("", (("algorithm.name", "dfedavg"), ("links.default.loss", "10%")), "dfedavg_loss-10%_seed-3"),
+        (
+            "a case, in words",
+            (("algorithm", "{name: osgp, lr: 0.1}"),),
+            "a-case-in-words_algorithm-name-osgp-lr-0.1_seed-3",
+        ),
+    ],
+)
+def test_runs_have_names_that_a_person_reads(case: str, values: tuple[tuple[str, str], ...], name: str) -> None:
+    assert name_run(Cell(case, values, 3, ())) == name
+
+
+def test_a_sweep_leaves_all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "swept.yaml").write_text(SCENARIO.replace("_50%_&_more", ""))
+    vary = ["algorithm.name=dpsgd,dfedavg", "links.default.latency=5ms,20ms"]
+    assert sweep(tmp_path / "swept.yaml", vary, out=tmp_path, seeds=2, jobs=2, console=Console(file=io.StringIO())) == 0
+    out = tmp_path / "swept"
+    assert (out / "runs" / "dfedavg_latency-5ms_seed-1" / "result.json").is_file()
+    assert len(list((out / "runs").iterdir())) == 8
+    for name in ("error", "consensus_distance"):
+        assert {(out / "figures" / f"{name}_learning.{kind}").stat().st_size > 0 for kind in ("png", "pdf")} == {True}
+    assert len(parse_latex((out / "table.tex").read_text())) == 5
+    with (out / "differences.csv").open() as lines:
+        found = list(csv.DictReader(lines))
+    assert {row["figure"] for row in found} >= {"error", "consensus_distance"}
+    assert len([row for row in found if row["figure"] == "error"]) == 4
