@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from netdfl.cli import calibration, datasets, describing, exploring, fleets, new, replaying, results, running, studies
+from netdfl.cli import (
+    calibration,
+    datasets,
+    describing,
+    exploring,
+    fleets,
+    new,
+    replaying,
+    results,
+    running,
+    serving,
+    studies,
+)
 
 Commands = Mapping[str, Callable[..., None]]
 
@@ -28,6 +40,7 @@ COMMANDS: Mapping[str, Commands] = {
     },
     "Results": {
         "report": results.report,
+        "serve": serving.serve,
         "export": results.export,
         "replay": replaying.replay,
         "diff": replaying.diff,

@@ -9,6 +9,7 @@ import typer
 
 from netdfl.cli import completion
 from netdfl.cli.options import SCENARIO_HELP, NewRun, Page, Sets, World, load_scenario
+from netdfl.cli.serving import Web, beside
 from netdfl.cli.verdict import sum_up
 from netdfl.core.errors import InputError
 
@@ -24,6 +25,7 @@ def run(
         bool, typer.Option("--check-determinism", help="Simulate it twice, and name the first event that differs.")
     ] = False,
     page: Page = True,
+    web: Web = False,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -44,9 +46,13 @@ def run(
         netdfl run --resume runs/clinics/latest
     """
     if resume is not None:
+        if web:
+            raise InputError("--web is for a new run; for one that is resumed, `netdfl serve RUN` in another terminal")
         raise typer.Exit(_resume(resume, page, scenario is None and not sets and on is None and out is None))
     if scenario is None:
         raise InputError("which scenario? name its file, or a run to --resume")
+    if check_determinism and web:
+        raise InputError("--check-determinism runs a scenario twice, and has no page; leave --web out")
     if check_determinism:
         raise typer.Exit(_check_determinism(load_scenario(scenario, sets, on), out))
     from netdfl.worlds.fork_client import ForkServer
@@ -58,11 +64,16 @@ def run(
         from netdfl.running.run import run as run_scenario
 
         view = open_view()
-        finished = run_scenario(loaded, out=out, page=page, view=view, forkserver=forkserver)
+        with beside(web, view) as server:
+            made = server.begin if web else None
+            finished = run_scenario(loaded, out=out, page=page, view=view, forkserver=forkserver, made=made)
+            code = sum_up(view, finished)
+            if web:
+                server.stay(view.note)
     finally:
         if forkserver is not None:
             forkserver.close()
-    raise typer.Exit(sum_up(view, finished))
+    raise typer.Exit(code)
 
 
 def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +41,7 @@ def run(
     page: bool = True,
     view: AbstractContextManager[Display] | None = None,
     forkserver: ForkServer | None = None,
+    made: Callable[[Path], None] | None = None,
 ) -> Finished:
     """Run `scenario` in the world that it names, and judge it.
 
@@ -51,6 +52,7 @@ def run(
         page: Whether to write `report.html`.
         view: Shows the fleet while it runs.
         forkserver: One opened earlier, so that torch was imported meanwhile; it is closed here.
+        made: Called with the run directory as soon as there is one.
 
     Raises:
         InputError: nothing could be run, for a reason in the scenario, the data or the machine.
@@ -61,6 +63,8 @@ def run(
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
         try:
             with hold(directory.path):
+                if made is not None:
+                    made(directory.path)
                 return _run_in(scenario, replace(directory, page=page), view, forkserver)
         except InputError:
             if not directory.recorded:

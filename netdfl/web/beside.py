@@ -1,0 +1,84 @@
+"""A server beside a run: a process of its own, so that a page that is asked costs the run's own process nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from netdfl.core.errors import InputError
+from netdfl.web.serving import MISSING, has_desktop
+
+
+class Beside:
+    """Serves one run from when its directory is there; `note` is told the address."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        """Begin nothing yet. Raises InputError where what serving needs is not installed."""
+        if find_spec("uvicorn") is None or find_spec("starlette") is None:
+            raise InputError(MISSING)
+        self._note = note
+        self._process: subprocess.Popen[str] | None = None
+        self._told: threading.Thread | None = None
+        self.address = ""
+
+    def begin(self, run: Path) -> None:
+        """Start the server, and tell its address when it has one."""
+        # A session of its own: Ctrl-C is for the run, whose last words the page is to show.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "netdfl.web", str(run)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._told = threading.Thread(target=self._tell, args=(self._process,), daemon=True)
+        self._told.start()
+
+    def _tell(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
+        if line.startswith("http"):
+            self.address = line
+            self._note(f"page       {line}")
+            if has_desktop():
+                import webbrowser
+
+                webbrowser.open(line)
+        elif line:
+            self._note(f"there is no page: {line.removeprefix('! ')}")
+
+    def stay(self, say: Callable[[str], None]) -> None:
+        """Keep the page until Ctrl-C, where somebody sits at the terminal."""
+        if self.address and self._process is not None and sys.stdin.isatty() and sys.stdout.isatty():
+            say(f"  page       {self.address} (until Ctrl-C; report.html is the same page)")
+            try:
+                self._process.wait()
+            except KeyboardInterrupt:
+                return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the server when each page has got what it should."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            if self._told is not None:
+                self._told.join(1)
+            self._process.stdout.close()

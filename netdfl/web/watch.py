@@ -1,0 +1,148 @@
+"""What is new of a run: its state each second, its data as often as a small share of a processor allows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeAlias
+
+from pydantic_core import to_json
+
+from netdfl.core.errors import NetdflError
+from netdfl.core.files import read_plain
+from netdfl.record.forms import FLEET, read_form
+from netdfl.record.run import open_run
+from netdfl.record.run_lock import is_held
+from netdfl.report.data import page_data
+from netdfl.web.holder import find_holder
+
+TICK_S = 1.0
+SHARE = 0.01
+"""How much of one processor reading a run that goes on may take."""
+LEAST_S = 2.0
+Event: TypeAlias = bytes
+"""One server-sent event."""
+
+
+def event(name: str, data: bytes) -> Event:
+    """An event in the form that browsers read; JSON has no line breaks."""
+    return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+
+
+class Watched:
+    """One run, read once for all pages that show it, and only while there is one."""
+
+    def __init__(self, path: Path) -> None:
+        """Watch the run at `path`, which is read when the first page asks."""
+        self._path = path
+        self._parts: dict[str, bytes] = {}
+        self._status: bytes | None = None
+        self._trouble: bytes | None = None
+        self._over = False
+        self._seen: object = None
+        self._pages: set[asyncio.Queue[Event | None]] = set()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def events(self) -> AsyncIterator[Event]:
+        """All that is known, then all that is new, until the run is over and all of it was said."""
+        queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        for known in (self._status and event("status", self._status), self._parts and self._whole(), self._trouble):
+            if known:
+                queue.put_nowait(known)
+        if self._over and self._parts:
+            queue.put_nowait(None)
+        self._pages.add(queue)
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read())
+        try:
+            while (sent := await queue.get()) is not None:
+                yield sent
+            yield event("end", b"null")
+        finally:
+            self._pages.discard(queue)
+
+    async def _read(self) -> None:
+        again = 0.0
+        while self._pages and not self._over:
+            going_on = is_held(self._path)
+            if going_on:
+                self._tell_status()
+            if not going_on or time.monotonic() >= again:
+                began = time.process_time()
+                await self._tell_data()
+                again = time.monotonic() + max(LEAST_S, (time.process_time() - began) / SHARE)
+            if not going_on:
+                self._over = True
+                self._say(None)
+                return
+            await asyncio.sleep(TICK_S)
+
+    def _tell_status(self) -> None:
+        with suppress(NetdflError, ValueError):
+            found = read_form(self._path / "fleet.json", FLEET)
+            if found is None:
+                return
+            text = to_json({**found, "can_stop": find_holder(self._path) is not None}, inf_nan_mode="null")
+            if text != self._status:
+                self._status = text
+                self._say(event("status", text))
+
+    async def _tell_data(self) -> None:
+        """Say what differs from what was said before; a run that can't be read is said to be so."""
+        seen = _sizes(self._path)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            parts = await asyncio.to_thread(_parts, self._path)
+        except NetdflError as error:
+            self._trouble = event("trouble", to_json(str(error)))
+            self._say(self._trouble)
+            return
+        new = {name: text for name, text in parts.items() if self._parts.get(name) != text}
+        first, self._parts = not self._parts, parts
+        if new:
+            self._say(self._whole() if first else _joined(new, part=True))
+
+    def _whole(self) -> Event:
+        return _joined(self._parts, part=False)
+
+    def _say(self, what: Event | None) -> None:
+        for queue in self._pages:
+            queue.put_nowait(what)
+
+
+def _parts(path: Path) -> dict[str, bytes]:
+    return {name: to_json(part, inf_nan_mode="null") for name, part in page_data(open_run(path)).items()}
+
+
+def _joined(parts: dict[str, bytes], *, part: bool) -> Event:
+    inside = b",".join(b'"' + name.encode() + b'":' + text for name, text in parts.items())
+    return event("data", b"{" + inside + (b',"part":true}' if part else b"}"))
+
+
+def _sizes(path: Path) -> object:
+    """What changes when a run's files do."""
+    found = []
+    for file in sorted((*path.glob("*"), *path.glob("store/*"), *path.glob("stalls/*"))):
+        with suppress(OSError):
+            if file.name not in ("fleet.json", "report.html"):
+                state = file.lstat()
+                found.append((file.name, state.st_size, state.st_mtime_ns))
+    return sha256(repr(found).encode()).digest()
+
+
+MOST_LOG = 1 << 16
+
+
+def log_tail(run: Path, node: int) -> str | None:
+    """The end of a node's log; None where it has none, or none that is a plain file. Raises InputError."""
+    path = run / "logs" / f"{node:03d}.log"
+    try:
+        return read_plain(path)[-MOST_LOG:]
+    except FileNotFoundError:
+        return None
