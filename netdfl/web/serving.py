@@ -48,7 +48,7 @@ async def _serve(root: Path, port: int, say: Callable[[str], None], open_browser
     address = f"http://{HOST}:{port}/{token}/" + (f"run/{folder.only}/" if folder.only else "")
     app = Guard(make_app(folder, token), port, token)
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_level="error",
         access_log=False,
         lifespan="off",

@@ -13,7 +13,7 @@ export function lanes() {
   const section = el("section", { id: "lanes" }, el("h2", {}, "Who did what when"), tools,
     key([["of0", "training"], ["of1", "waiting"], ["of2", "mixing, sending, anything else"], ["of5", "paused"], ["ofbad", "down; a message that did not arrive"], ["ofsoft", "before its first round, after its last"]]),
     el("div", { class: "lanebox", tabindex: 0, role: "region", "aria-label": "lanes" }, canvas), said);
-  const draw = () => { if (!section.hidden) said.textContent = paint(canvas); };
+  const draw = () => { if (view.data && !section.hidden) said.textContent = paint(canvas); };
   let due = false;
   const soon = () => { if (!due) { due = true; requestAnimationFrame(() => { due = false; draw(); }); } };
   on(["data"], () => {
