@@ -88,6 +88,7 @@ def _bind(port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((HOST, port))
+        bound.listen()
     except OSError as error:
         bound.close()
         raise InputError(f"port {port} can't be had: {error.strerror}; name another with --port") from error

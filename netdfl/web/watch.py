@@ -117,7 +117,7 @@ class Watched:
 
 
 def _parts(path: Path) -> dict[str, bytes]:
-    return {name: to_json(part, inf_nan_mode="null") for name, part in page_data(open_run(path)).items()}
+    return {name: to_json(part, inf_nan_mode="null") for name, part in page_data(open_run(path), tolerant=True).items()}
 
 
 def _joined(parts: dict[str, bytes], *, part: bool) -> Event:

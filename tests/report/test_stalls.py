@@ -66,7 +66,7 @@ def test_no_stall_no_section(run: Run) -> None:
 
 def test_of_a_large_finding_the_roots_are_drawn_first(run: Run) -> None:
     finding, snapshot = stalled()
-    keep_stall(run.path, replace(finding, behind=tuple(range(4, 900))), snapshot)
+    keep_stall(RunDirectory(run.path), replace(finding, behind=tuple(range(4, 900))), snapshot)
     drawn = stalls_data(run)[1]
     assert (len(drawn["nodes"]), drawn["num_nodes"], drawn["nodes"][0]) == (MOST_NODES, 898, 3)
 

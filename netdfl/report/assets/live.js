@@ -9,10 +9,12 @@ export function follow(address) {
   document.getElementById("verdict")?.after(said, stop);
   const source = new EventSource(`${address}events`);
   source.addEventListener("data", (event) => {
-    const sent = JSON.parse(event.data), going = sent.head.state === "running";
-    if (!going) view.status = null;
+    const sent = JSON.parse(event.data);
+    if ((sent.head ?? view.data.head).state !== "running") view.status = null;
     take(view.data && sent.part ? { ...view.data, ...sent } : sent);
-    said.textContent = going ? "The page follows the run." : sent.head.state === "finished" ? "The run has ended; the page is complete." : "";
+    const state = view.data.head.state;
+    const troubles = view.data.troubles.length ? ` Not all could be read: ${view.data.troubles.join("; ")}` : "";
+    said.textContent = (state === "running" ? "The page follows the run." : state === "finished" ? "The run has ended; the page is complete." : "") + troubles;
   });
   source.addEventListener("status", (event) => {
     const status = JSON.parse(event.data);

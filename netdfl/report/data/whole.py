@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 
+from netdfl.core.errors import InputError
 from netdfl.record.forms import damaged
 from netdfl.record.run import Run
 from netdfl.report.data.by_node import node_matrices, time_by_node
@@ -11,7 +13,7 @@ from netdfl.report.data.columns import Made, shorten
 from netdfl.report.data.counted import count_by_moment
 from netdfl.report.data.curves import fleet_curves, spreads
 from netdfl.report.data.fleet import fleet
-from netdfl.report.data.frame import find_frame
+from netdfl.report.data.frame import Frame, find_frame
 from netdfl.report.data.happened import bands, event_counts, events, outages, waits
 from netdfl.report.data.head import head
 from netdfl.report.data.sections import SECTIONS
@@ -23,39 +25,71 @@ MOST_CLIENTS = 500
 MOST_CLASSES = 50
 
 
-def page_data(run: Run) -> Made:
+def page_data(run: Run, *, tolerant: bool = False) -> Made:
     """What the page shows of `run`, in plain JSON; what a run has not is empty or None.
 
+    Where `tolerant`, a part whose files are damaged is as if it were not there, and `troubles` says why.
+
     Raises:
-        InputError: the run's files are damaged.
+        InputError: the run's files are damaged; where `tolerant`, those that all else needs.
     """
     with damaged(run.path, "shown"), run.held():
         frame = find_frame(run)
-        traffic = links(run)
-        return {
-            "schema": SCHEMA,
-            "head": head(run),
-            "frame": frame.to_json(),
-            "counts": count_by_moment(run, frame),
-            "fleet": fleet(run, frame),
-            "curves": fleet_curves(run, frame),
-            "spreads": spreads(run),
-            "by_node": node_matrices(run, frame),
-            "time_by_node": time_by_node(run, frame),
-            "round_times": _round_times(run),
-            "links": traffic,
-            "rules": rules(run, traffic),
-            "messages": messages(run, frame),
-            "bands": bands(run),
-            "events": events(run),
-            "event_counts": event_counts(run),
-            "outages": outages(run),
-            "waits": waits(run, frame),
-            "stalls": stalls(run),
-            "partition": _partition(run),
-            "sections": [asdict(made) for section in SECTIONS if (made := section(run)) is not None],
-            "scenario": run.scenario_text,
-        }
+        parts, troubles = _parts(run, frame), []
+        made: Made = {"schema": SCHEMA, "frame": frame.to_json()}
+        for name, (make, empty) in parts.items():
+            try:
+                with damaged(run.path, "shown"):
+                    made[name] = make()
+            except InputError as error:
+                if not tolerant:
+                    raise
+                made[name] = empty
+                troubles.append(str(error))
+        return made | {"rules": _rules(run, made["links"], tolerant), "troubles": list(dict.fromkeys(troubles))}
+
+
+def _parts(run: Run, frame: Frame) -> dict[str, tuple[Callable[[], object], object]]:
+    """How each part is made, and what stands for it where that fails."""
+    unread = {"title": run.path.name, "verdict": "can't be read", "state": "ended", "subtitle": "", "footer": ""}
+    none: Made = {"src": [], "dst": []}
+    zeros, places = [0] * len(frame.moments), [0] * len(frame.nodes)
+    bare = none | {"x": places, "y": places, "server": None, "died": [], "words": "", "degrees": [], "varies": False}
+    return {
+        "head": (lambda: head(run), unread | {"reasons": [], "numbers": []}),
+        "counts": (lambda: count_by_moment(run, frame), {"sent": zeros, "nbytes": zeros}),
+        "fleet": (lambda: fleet(run, frame), bare),
+        "curves": (lambda: fleet_curves(run, frame), {}),
+        "spreads": (lambda: spreads(run), {}),
+        "by_node": (lambda: node_matrices(run, frame), {}),
+        "time_by_node": (lambda: time_by_node(run, frame), None),
+        "round_times": (lambda: _round_times(run), None),
+        "links": (lambda: links(run), none | {"sent": [], "nbytes": [], "total": 0}),
+        "messages": (lambda: messages(run, frame), none | {"every": 1, "total": 0}),
+        "bands": (lambda: bands(run), []),
+        "events": (lambda: events(run), []),
+        "event_counts": (lambda: event_counts(run), {}),
+        "outages": (lambda: outages(run), []),
+        "waits": (lambda: waits(run, frame), {"node": [], "all": True}),
+        "stalls": (lambda: stalls(run), []),
+        "partition": (lambda: _partition(run), None),
+        "sections": (lambda: _sections(run), []),
+        "scenario": (lambda: run.scenario_text, ""),
+    }
+
+
+def _sections(run: Run) -> list[Made]:
+    return [asdict(made) for section in SECTIONS if (made := section(run)) is not None]
+
+
+def _rules(run: Run, traffic: Made, tolerant: bool) -> list[Made]:
+    try:
+        with damaged(run.path, "shown"):
+            return rules(run, traffic)
+    except InputError:
+        if not tolerant:
+            raise
+        return []
 
 
 def _round_times(run: Run) -> Made | None:
