@@ -15,6 +15,7 @@ from netdfl.core.types import Edge, NodeId, View
 from netdfl.host.injection import by_node
 from netdfl.host.task_setup import Problem, make_problem
 from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.returns import keeps_state, returns_by_node
 from netdfl.links.spec import LinksSpec
 from netdfl.node.delivery import Resending
 from netdfl.node.ledger import NodeLedger
@@ -117,6 +118,14 @@ class Blueprint:
     def events_of(self, node: NodeId) -> list[CompiledEvent]:
         """What the schedule does to `node` where it lives; see `netdfl.host.injection`."""
         return self._by_node.get(node, [])
+
+    def keeps_state(self, node: NodeId) -> bool:
+        """Whether `node` may have to begin again with the state of its last round's end."""
+        return keeps_state(self._returns.get(node, ()), node)
+
+    @cached_property
+    def _returns(self) -> dict[NodeId, list[CompiledEvent]]:
+        return returns_by_node(self.schedule)
 
     @property
     def emulates_messages(self) -> bool:

@@ -25,7 +25,6 @@ from netdfl.host.models import OnDisk
 from netdfl.host.network import Endpoint, make_transport
 from netdfl.host.node import NodeHost, Parts, most_kept
 from netdfl.host.workers import SlowWorker
-from netdfl.links.schedule.returns import keeps_state
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.worker import Worker
 from netdfl.record.store import StoreWriter
@@ -95,7 +94,7 @@ class LivingNode:
         kept = CheckpointFile(
             birth.directory,
             birth.node,
-            returns=keeps_state(blueprint.schedule, birth.node),
+            returns=blueprint.keeps_state(birth.node),
             every=blueprint.scenario.checkpoint.every,
         )
         parts = Parts(

@@ -11,6 +11,7 @@ from netdfl.core.control import Gone, Hello, Progress
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
 from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.returns import returns_by_node
 from netdfl.record.base import Store
 from netdfl.record.run import RunDirectory
 from netdfl.record.status import ENDED, FleetStatus, Phase
@@ -43,6 +44,11 @@ class Fleet:
     def schedule(self) -> list[CompiledEvent]:
         """The flat, sorted list of scripted events."""
         return compile_schedule(self.scenario)
+
+    @cached_property
+    def returns(self) -> dict[NodeId, list[CompiledEvent]]:
+        """The scripted restarts of each node that has any."""
+        return returns_by_node(self.schedule)
 
     def now_ns(self) -> int:
         """The fleet's time; 0 before the start."""

@@ -48,7 +48,7 @@ class Restarts:
         fleet.store.event(event.at_ns, node, event.round, "crash", **event.details())
         fleet.note(f"node {node} crashed in round {event.round}, as scripted")
         fleet.tell_gone(node, "crashed")
-        back = find_return(fleet.schedule, node, event.at_ns, source=event.source, at_round=event.at_round)
+        back = find_return(fleet.returns.get(node, ()), node, event.at_ns, source=event.source, at_round=event.at_round)
         if back is not None:
             self.backs[node] = back
             name = (SCHEDULED, event.source, "restart", node)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -319,3 +321,37 @@ def test_repetition_without_measure_is_refused(action, monkeypatch):
     compiled({"from": "0s", "to": "20s", "up": "1s", "down": "1s", **action})
     with pytest.raises(ScheduleError, match="makes more than 50 events here; let it last less long"):
         compiled({"from": "0s", "to": "800000h", "up": "1s", "down": "1s", **action})
+
+
+def churned(tmp_path: Path, text: str, **more: object) -> list[tuple[str, int | None, tuple[int, ...]]]:
+    file = tmp_path / "churn.csv"
+    file.write_text(text)
+    entry = {"at": "1s", "churn": "*", "file": str(file), **more}
+    return [(e.action, e.at_ns, e.nodes) for e in compile_events([entry], Facts(4, Streams(0), end_ns=100 * 10**9))]
+
+
+def test_nodes_come_and_go_as_a_trace_says(tmp_path: Path) -> None:
+    text = "node,leave_s,join_s\n2,4,5.5\n0,0,2\n2,7,\n3,200,300\n"
+    assert churned(tmp_path, text) == [
+        ("crash", 10**9, (0,)),
+        ("restart", 3 * 10**9, (0,)),
+        ("crash", 5 * 10**9, (2,)),
+        ("restart", 65 * 10**8, (2,)),
+        ("crash", 8 * 10**9, (2,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "told"),
+    [
+        ("node,leave_s,join_s\n2,4,5\n2,4.5,6\n", {}, "node 2 leaves at 4.5 s, and is away then already"),
+        ("node,leave_s,join_s\n9,4,5\n", {}, "churn.csv:2: expected a node of 0 to 3"),
+        ("node,leave_s,join_s\n1,5,4\n", {}, "churn.csv:2: expected a node of 0 to 3 and 0 <= leave < join"),
+        ("node,at\n1,5\n", {}, "expected the columns node, leave_s, join_s"),
+        ("node,leave_s,join_s\n", {}, "is empty"),
+        ("node,leave_s,join_s\n1,4,5\n", {"up": "5s", "down": "1s"}, "by chance"),
+    ],
+)
+def test_a_churn_trace_that_cannot_be_is_refused(tmp_path: Path, text: str, more: dict[str, object], told: str) -> None:
+    with pytest.raises(ScheduleError, match=re.escape(told)):
+        churned(tmp_path, text, **more)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from netdfl.core.types import NodeId
 from netdfl.core.units import PositiveFloat, TimeNs
 from netdfl.links.schedule.compiling import Compiled, check_positive, named_nodes, outages
 from netdfl.links.schedule.events import CompiledEvent
+from netdfl.links.schedule.plans import absences_of
 from netdfl.links.schedule.when import Facts, Span
 from netdfl.links.selectors import NodesText
 
@@ -96,21 +97,31 @@ def churn(
     /,
     *,
     churn: NodesText,
-    up: TimeNs,
-    down: TimeNs,
+    up: TimeNs | None = None,
+    down: TimeNs | None = None,
+    file: str | None = None,
     state: StateAfterCrash = "kept",
     rejoin_weight: RejoinWeight | None = None,
     rejoin: Rejoin | None = None,
 ) -> Compiled:
-    """Let nodes crash and restart at random times, exponential with means `up` and `down`; they begin up.
+    """Let nodes crash and restart at random times, or as a file says; they begin up.
 
-    See `crash` for `state`, `rejoin_weight` and `rejoin`.
+    Random times are exponential with means `up` and `down`. A CSV `file` has a row for each absence: columns `node`,
+    `leave`, `join`, times with a unit, or headed `leave_s`, `join_s`, counted from when the event begins; without a
+    `join` the node stays away. See `crash` for `state`, `rejoin_weight` and `rejoin`.
     """
-    check_positive(up=up, down=down)
-    back = _return(state, rejoin_weight, rejoin)
-    for each in named_nodes(facts, churn):
-        for start, end in outages(facts, source, (each, each), when, up, down):
-            yield CompiledEvent("crash", source, at_ns=start, nodes=(each,), parameters={"state": state})
+    back, nodes = _return(state, rejoin_weight, rejoin), named_nodes(facts, churn)
+    absences: Iterable[tuple[NodeId, int, int | None]]
+    if file is not None and up is None and down is None:
+        absences = absences_of(file, facts, nodes, when)
+    elif file is None and up is not None and down is not None:
+        check_positive(up=up, down=down)
+        absences = ((n, *gone) for n in nodes for gone in outages(facts, source, (n, n), when, up, down))
+    else:
+        raise ValueError("churn goes by chance, with up: 60s and down: 10s, or by a file; give these or that")
+    for each, start, end in absences:
+        yield CompiledEvent("crash", source, at_ns=start, nodes=(each,), parameters={"state": state})
+        if end is not None:
             yield CompiledEvent("restart", source, at_ns=end, nodes=(each,), parameters=back)
 
 

@@ -1,9 +1,10 @@
-"""Scheduled events from files: contact plans, Mahimahi traces."""
+"""Scheduled events from files: contact plans, Mahimahi traces, absences of nodes."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from netdfl.core.types import Edge, NodeId
@@ -114,3 +115,45 @@ def _read_contacts(file: str, facts: Facts, directed: bool) -> dict[Edge, list[t
 
 def _contact_time(row: Mapping[str, str], name: str) -> int:
     return parse_time_ns(row[name]) if name in row else parse_time_ns(row[f"{name}_s"] + "s")
+
+
+def absences_of(
+    file: str, facts: Facts, nodes: Sequence[NodeId], when: Sequence[Span]
+) -> Iterator[tuple[NodeId, int, int | None]]:
+    """When which of `nodes` is away within the spans, as the rows of a CSV file say; no end: for good.
+
+    Raises ValueError where the file can't be read so, or a node would leave twice.
+    """
+    absences = _read_absences(file, facts.num_nodes)
+    for span in when:
+        if span.by_round:
+            raise ValueError("absences in a file are in time and can't go by rounds; use at: 0s")
+        stop = span.end if span.end is not None else facts.end_ns
+        for node in nodes:
+            for leave, join in absences.get(node, ()):
+                start, end = span.start + leave, None if join is None else span.start + join
+                if stop is None or start < stop:
+                    yield node, start, end if span.end is None or (end is not None and end < span.end) else span.end
+
+
+def _read_absences(file: str, num_nodes: int) -> dict[NodeId, list[tuple[int, int | None]]]:
+    found: dict[NodeId, list[tuple[int, int | None]]] = {}
+    with Path(file).open(newline="", encoding="utf-8") as stream:
+        for number, row in enumerate(csv.DictReader(stream, skipinitialspace=True), start=2):
+            try:
+                node, leave = int(row["node"]), _contact_time(row, "leave")
+                stays = not (row.get("join") or row.get("join_s"))
+                join = None if stays else _contact_time(row, "join")
+            except (KeyError, TypeError, ValueError) as exc:
+                raise ValueError(f"{file}:{number}: {exc}; expected the columns node, leave_s, join_s") from exc
+            if not 0 <= node < num_nodes or not 0 <= leave or (join is not None and join <= leave):
+                raise ValueError(f"{file}:{number}: expected a node of 0 to {num_nodes - 1} and 0 <= leave < join")
+            found.setdefault(node, []).append((leave, join))
+    if not found:
+        raise ValueError(f"the churn trace {file} is empty; expected a row for each absence")
+    for node, absences in found.items():
+        absences.sort(key=lambda absence: absence[0])
+        for (_, join), (leave, _) in pairwise(absences):
+            if join is None or leave <= join:
+                raise ValueError(f"{file}: node {node} leaves at {leave / 1e9:g} s, and is away then already")
+    return found

@@ -29,6 +29,16 @@ class Return(NamedTuple):
         return cls(at_ns, keep, event.parameters.get("rejoin_weight", 0), replays)
 
 
+def returns_by_node(events: Iterable[CompiledEvent]) -> dict[NodeId, list[CompiledEvent]]:
+    """The restarts of each node that has any: a schedule may have very many of all nodes."""
+    found: dict[NodeId, list[CompiledEvent]] = {}
+    for event in events:
+        if event.action == "restart":
+            for node in event.nodes:
+                found.setdefault(node, []).append(event)
+    return found
+
+
 def find_return(
     events: Sequence[CompiledEvent], node: NodeId, at_ns: int, *, source: int, at_round: int | None
 ) -> Return | None:

@@ -15,7 +15,6 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.host.kept import InMemory
 from netdfl.host.models import InOneProcess, Snapshot
 from netdfl.host.node import NodeHost, Parts, most_kept
-from netdfl.links.schedule.returns import keeps_state
 from netdfl.record.base import Store
 from netdfl.record.event_log import LoggingRecorder
 from netdfl.record.run import CHECKPOINTS, RunDirectory
@@ -62,7 +61,7 @@ class Resident:
             worker=self._make_worker(),
             recorder=around.recorder,
             journal=around.store,
-            kept=InMemory(returns=keeps_state(around.blueprint.schedule, node)),
+            kept=InMemory(returns=around.blueprint.keeps_state(node)),
             models=InOneProcess(around.directory.path, node, around.models, self._report),
             report=self._report,
             elsewhere=around.fabric.change,
