@@ -12,6 +12,7 @@ from netdfl.cli import (
     calibration,
     datasets,
     describing,
+    doctor,
     exploring,
     fleets,
     new,
@@ -51,6 +52,7 @@ COMMANDS: Mapping[str, Commands] = {
         "collect": fleets.collect,
         "testbed": fleets.make_testbed,
         "sbatch": fleets.sbatch,
+        "doctor": doctor.doctor,
     },
     "Data and calibration": {
         "calibrate": calibration.calibrate,

@@ -52,6 +52,7 @@ class LinkTimes:
         """Mean delays in seconds; rates in bits per second from the first arrival to the last."""
         return {
             "messages": self.messages,
+            "mean_bytes": self.nbytes / self.messages,
             "scheduled_delay_s": self.scheduled_ns / self.messages / NS_PER_S,
             "achieved_delay_s": self.achieved_ns / self.messages / NS_PER_S,
             "median_error_s": median(self.errors_ns) / NS_PER_S,
@@ -109,21 +110,48 @@ class FidelityVerdict(NamedTuple):
     missed: str
 
 
-def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> FidelityVerdict:
+class Ways:
+    """What the real network between machines adds, as a world measured it and `links` of the result says."""
+
+    def __init__(self, links: Mapping[str, Any]) -> None:
+        """Nothing is added where `links` says nothing of machines."""
+        self._where = {node: name for name, nodes in links.get("machines", {}).items() for node in nodes}
+        self._told = {(way["src"], way["dst"]): way for way in links.get("network", ())}
+
+    def adds_s(self, src: NodeId, dst: NodeId, nbytes: float) -> float:
+        """How long a message takes by itself: half a round trip, and its bytes at the rate; 0: on one machine."""
+        told = self._told.get((self._where.get(src, ""), self._where.get(dst, "")), {})
+        trip, rate = told.get("round_trip_s"), told.get("rate_bps")
+        at_rate = 8 * nbytes / rate if isinstance(rate, float | int) and rate > 0 else 0.0
+        return trip / 2 + at_rate if isinstance(trip, float | int) else 0.0
+
+    def name(self, src: NodeId, dst: NodeId) -> str:
+        """The machines of a link, in words."""
+        return f"{self._where[src]} and {self._where[dst]}"
+
+
+_ON_ONE = Ways({})
+
+
+def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: Ways = _ON_ONE) -> FidelityVerdict:
     """Judge what the nodes of `run` measured.
 
     Half of a link's messages may come as much too late as they like (a first one opens a connection);
     the others by `relative` times the mean scheduled delay, or by `slack_ns`, whichever is more. A link of fewer than
     `FEWEST` messages is not judged: it was up while the fleet started, and not for long after.
 
-    The summary holds the bound, the worst links, and each node's loop lag; None without events.
+    What the network between machines adds counts as late, for the scenario does not have it; `ways` has how much that
+    is, and the sentence says where it is the cause. The summary holds the bound, the worst links, and each node's loop
+    lag; None without events.
     """
     rows = run.rows("SELECT node, details FROM events WHERE kind = ? ORDER BY at_s, node", [EVENT])
     nodes = {node: json.loads(details) for node, details in rows}
     if not nodes:
         return FidelityVerdict(None, "")
     links = [
-        {"src": int(src), "dst": dst, **times} for dst, found in nodes.items() for src, times in found["links"].items()
+        {"src": int(src), "dst": dst, **times, "network_s": ways.adds_s(int(src), dst, times.get("mean_bytes", 0))}
+        for dst, found in nodes.items()
+        for src, times in found["links"].items()
     ]
     links.sort(key=itemgetter("median_error_s"), reverse=True)
     bound = {"relative": relative, "slack_s": slack_ns / NS_PER_S}
@@ -138,15 +166,22 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int) -> FidelityVerdi
         "links": links[:_SHOWN],
         "loop_lag_s": {str(node): found["loop_lag_s"] for node, found in sorted(nodes.items())},
     }
-    return FidelityVerdict(summary, _sentence(missed, len(judged), bound) if missed else "")
+    return FidelityVerdict(summary, _sentence(missed, len(judged), bound, ways) if missed else "")
 
 
-def _sentence(missed: list[dict[str, Any]], judged: int, bound: Mapping[str, float]) -> str:
+def _sentence(missed: list[dict[str, Any]], judged: int, bound: Mapping[str, float], ways: Ways) -> str:
     worst = missed[0]
+    remedy = "use fewer nodes or more cores, or widen world.fidelity"
+    if worst["network_s"] > worst["median_error_s"] / 2:
+        remedy = (
+            f"the network between {ways.name(worst['src'], worst['dst'])} takes {worst['network_s'] * 1e3:.1f} ms of "
+            "it by itself: place these nodes on one machine (world.sites), schedule longer delays, or widen "
+            "world.fidelity"
+        )
     return (
         f"the emulation missed its bound on {len(missed)} of {judged} links: half of the messages of "
         f"{worst['src']}->{worst['dst']} came {worst['median_error_s'] * 1e3:.1f} ms late or more, with "
         f"{worst['scheduled_delay_s'] * 1e3:.1f} ms scheduled in the mean "
         f"(allowed: {bound['relative']:.0%} or {bound['slack_s'] * 1e3:g} ms); "
-        "use fewer nodes or more cores, or widen world.fidelity"
+        f"{remedy}"
     )

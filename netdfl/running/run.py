@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.interrupts import WRITING
-from netdfl.diagnosis.fidelity import judge_fidelity
+from netdfl.diagnosis.fidelity import Ways, judge_fidelity
 from netdfl.record.forms import damaged
 from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
 from netdfl.record.run_lock import LOCK, hold
@@ -153,7 +153,9 @@ def judge(
     figures, missed, fidelity = outcome.figures, outcome.figures.missed, None
     if isinstance(scenario.world, RealOptions):
         bound = scenario.world.fidelity
-        found = judge_fidelity(open_run(directory.path), relative=bound.relative, slack_ns=bound.slack)
+        found = judge_fidelity(
+            open_run(directory.path), relative=bound.relative, slack_ns=bound.slack, ways=Ways(figures.links)
+        )
         fidelity, missed = found.summary, missed or found.missed
     facts = facts_of(
         scenario,

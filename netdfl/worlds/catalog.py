@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.model.schema import Scenario
@@ -19,18 +20,23 @@ from netdfl.scenario.model.world import (
 )
 from netdfl.worlds.base import Setting, World
 
+if TYPE_CHECKING:
+    from netdfl.worlds.machines.machine import Engine
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorldEntry:
     """A world: `make` it, from a scenario that has written its `options`. A user's own is such an object of a module.
 
-    `repeatable`: the same scenario gives the same run, bit for bit. `resumable`: a killed run can go on.
+    `repeatable`: the same scenario gives the same run, bit for bit. `resumable`: a killed run can go on. `engine`: what
+    gives its machines, where there are such, for who looks at them without a run.
     """
 
     options: type[WorldOptions]
     make: Callable[[Setting], World]
     repeatable: bool = False
     resumable: bool = False
+    engine: Callable[[Scenario], Engine] | None = None
 
 
 def _simulated(setting: Setting) -> World:
@@ -64,18 +70,33 @@ def _containers(setting: Setting) -> World:
     return ContainersWorld(setting)
 
 
-def _slurm(setting: Setting) -> World:
+def _machines(setting: Setting, engine: Callable[[Scenario], Engine]) -> World:
     _quiet()
-    from netdfl.worlds.machines.slurm import make
+    from netdfl.worlds.machines.world import MachinesWorld
 
-    return make(setting)
+    return MachinesWorld(setting, engine(setting.scenario))
+
+
+def _slurm_machines(scenario: Scenario) -> Engine:
+    from netdfl.worlds.machines.slurm import Slurm
+
+    assert isinstance(scenario.world, SlurmOptions)
+    return Slurm(scenario.world)
+
+
+def _ray_machines(scenario: Scenario) -> Engine:
+    from netdfl.worlds.machines.ray import make
+
+    assert isinstance(scenario.world, RayOptions)
+    return make(scenario.world, scenario.num_nodes)
+
+
+def _slurm(setting: Setting) -> World:
+    return _machines(setting, _slurm_machines)
 
 
 def _ray(setting: Setting) -> World:
-    _quiet()
-    from netdfl.worlds.machines.ray import make
-
-    return make(setting)
+    return _machines(setting, _ray_machines)
 
 
 WORLDS = {
@@ -83,8 +104,8 @@ WORLDS = {
     "processes": WorldEntry(options=ProcessesOptions, make=_processes, resumable=True),
     "namespaces": WorldEntry(options=NamespacesOptions, make=_namespaces, resumable=True),
     "containers": WorldEntry(options=ContainersOptions, make=_containers),
-    "slurm": WorldEntry(options=SlurmOptions, make=_slurm),
-    "ray": WorldEntry(options=RayOptions, make=_ray),
+    "slurm": WorldEntry(options=SlurmOptions, make=_slurm, engine=_slurm_machines),
+    "ray": WorldEntry(options=RayOptions, make=_ray, engine=_ray_machines),
 }
 
 

@@ -85,6 +85,18 @@ class ForkServer:
         )
         return cls(process)
 
+    async def look(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """What is so on its machine; may come before the plan. Raises RunError."""
+        self._begin_to_read()
+        found: dict[str, Any] = (await self._ask({"look": question}))["looked"]
+        if "failed" in found:
+            raise RunError(found["failed"])
+        return found
+
+    def _begin_to_read(self) -> None:
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+
     async def plan(self, plan: Plan, on_exit: OnExit) -> Loaded:
         """Hand over the plan; return what was found. `on_exit` is called for every child that ends.
 
@@ -93,7 +105,7 @@ class ForkServer:
             RunError: the fork server broke.
         """
         self._on_exit = on_exit
-        self._reading = asyncio.create_task(self._read())
+        self._begin_to_read()
         answer = await self._ask({"plan": asdict(plan)})
         if "error" in answer:
             raise InputError(answer["error"])

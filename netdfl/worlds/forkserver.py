@@ -4,6 +4,7 @@
 
     {"plan": {...}}                      -> {"ready": {"gpus": 0, ...}} or {"error": "...", "code": 2}
     {"spawn": {"nodes": [3], ...}}       -> {"spawned": {"nodes": [3], "pid": 4711}}
+    {"look": {"facts": {}}}              -> {"looked": {...}}: what a child says that looks at this machine
     {"kill": pid}
     {"end": null}
     (a child ends)                       -> {"exited": {"pid": 4711, "code": 0, "signal": null, "words": "..."}}
@@ -96,6 +97,8 @@ class _Forks:
             self.make_plan(read(Plan, command["plan"]))
         elif "spawn" in command:
             self.spawn(read(Command, command["spawn"]))
+        elif "look" in command:
+            self.look(command["look"])
         elif "end" in command:
             self.ended = True
         elif "kill" in command and command["kill"] in self.children:
@@ -117,6 +120,27 @@ class _Forks:
         gc.freeze()
         problem = blueprint.problem
         say({"ready": {"gpus": count_gpus(), "dim": problem.dim, "partition": problem.partition()}})
+
+    def look(self, question: dict[str, Any]) -> None:
+        """Let a child answer, so that this process stays as it is."""
+        sys.stdout.flush()
+        me = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                die_with_parent(me)
+                os.setsid()
+                signal.set_wakeup_fd(-1)
+                from netdfl.host.looking import answer
+
+                answer(question, lambda found: say({"looked": found}))
+                code = 0
+            except BaseException as error:
+                say({"looked": {"failed": f"{type(error).__name__}: {error}"}})
+            finally:
+                os._exit(code)
+        self.children[pid] = Path(os.devnull)
 
     def spawn(self, command: Command) -> None:
         """Fork a process for the nodes of `command`."""

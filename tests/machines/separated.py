@@ -17,10 +17,12 @@ from functools import cache
 from pydantic import Field
 
 from netdfl.core.errors import MachineError
+from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Setting
 from netdfl.worlds.catalog import WorldEntry
 from netdfl.worlds.fork_client import ForkServer
+from netdfl.worlds.machines.machine import Offer
 from netdfl.worlds.machines.world import MachinesWorld
 
 HOUR_S = 3600
@@ -120,9 +122,9 @@ class Separated:
 
     # an engine
 
-    async def machines(self) -> Mapping[str, str]:
+    async def machines(self) -> Mapping[str, Offer]:
         """See `Engine`."""
-        return {name: self.address(number) for number, name in enumerate(self.names)}
+        return {name: Offer(self.address(number), (f"site={number}",)) for number, name in enumerate(self.names)}
 
     def start(self, machine: str) -> ForkServer:
         """See `Engine`."""
@@ -148,8 +150,12 @@ class SeparatedOptions(MachinesOptions):
 
 
 def _make(setting: Setting) -> MachinesWorld:
-    assert isinstance(setting.scenario.world, SeparatedOptions)
-    return MachinesWorld(setting, Separated.found(setting.scenario.world.machines))
+    return MachinesWorld(setting, _engine(setting.scenario))
 
 
-SEPARATED = WorldEntry(options=SeparatedOptions, make=_make)
+def _engine(scenario: Scenario) -> Separated:
+    assert isinstance(scenario.world, SeparatedOptions)
+    return Separated.found(scenario.world.machines)
+
+
+SEPARATED = WorldEntry(options=SeparatedOptions, make=_make, engine=_engine)

@@ -10,6 +10,7 @@ import pytest
 
 import netdfl
 from netdfl.record.judge import ExitCode
+from netdfl.report.html import write_report
 from netdfl.testing.world_bench import Bench, Keys, Options, events, nodes_of, until
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART
 from tests.machines.separated import Separated, ip, missing
@@ -41,7 +42,7 @@ def bench(machines: Separated) -> Iterator[Bench]:
         yield bench
 
 
-def test_the_numbers_are_those_of_every_world(bench: Bench) -> None:
+def test_the_numbers_are_those_of_every_world(bench: Bench, machines: Separated) -> None:
     play = QUICKSTART | {"rounds": 2}
     (ours,) = bench.fleets({"apart": play}).values()
     assert ours.result["verdict"] == "pass", ours.result["reasons"]
@@ -49,6 +50,10 @@ def test_the_numbers_are_those_of_every_world(bench: Bench) -> None:
     theirs = netdfl.run(local, out=bench.folder / "simulated", page=False)
     assert ours.run.rows(NUMBERS) == theirs.run.rows(NUMBERS)
     assert list(ours.result["links"]["machines"].values()) == [[0, 1], [2, 3]]
+    ways = ours.result["links"]["network"]
+    assert {(way["src"], way["dst"]) for way in ways} == {tuple(machines.names), tuple(reversed(machines.names))}
+    assert all(0 < way["round_trip_s"] < 1 and way["rate_bps"] > 1e6 for way in ways)
+    assert "The network between machines, measured before the run" in write_report(ours.run.path).read_text()
 
 
 def test_a_machine_that_dies_is_named_with_its_nodes(bench: Bench, machines: Separated) -> None:

@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import queue
+import threading
 from pathlib import Path
 
 import pytest
 
 from netdfl.core.errors import InputError, MachineError
+from netdfl.diagnosis.fidelity import Ways, _sentence
+from netdfl.host.looking import address_in
 from netdfl.host.luggage import pack, unpack
+from netdfl.host.measuring import Served, measured
 from netdfl.scenario.load import load
+from netdfl.scenario.model.world import Site
 from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines import world
+from netdfl.worlds.machines.machine import Offer
 from netdfl.worlds.machines.relay import Relayed
-from netdfl.worlds.machines.world import packed, shared_out
+from netdfl.worlds.machines.sites import shared_out, shares_of
+from netdfl.worlds.machines.world import packed
 
 
 def _scenario(folder: Path) -> Path:
@@ -63,7 +70,7 @@ def test_too_much_to_send_is_refused_and_the_largest_named(tmp_path: Path, monke
     [(3, 10, [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]), (2, 4, [[0, 1], [2, 3]]), (4, 2, [[0], [1]]), (1, 3, [[0, 1, 2]])],
 )
 def test_nodes_are_shared_out_in_runs(machines: int, nodes: int, shares: list[list[int]]) -> None:
-    found = shared_out({f"m{i}": f"10.0.0.{i}" for i in range(machines)}, nodes)
+    found = shared_out({f"m{i}": Offer(f"10.0.0.{i}") for i in range(machines)}, nodes)
     assert [list(machine.nodes) for machine in found] == shares
     assert [machine.address for machine in found] == [f"10.0.0.{i}" for i in range(len(shares))]
 
@@ -71,6 +78,61 @@ def test_nodes_are_shared_out_in_runs(machines: int, nodes: int, shares: list[li
 def test_without_a_machine_there_is_nothing_to_share() -> None:
     with pytest.raises(MachineError, match="no machine"):
         shared_out({}, 3)
+
+
+OFFERS = {"a": Offer("10.0.0.1", ("eu",)), "b": Offer("10.0.0.2", ("eu",)), "c": Offer("10.0.0.3", ("us",))}
+
+
+@pytest.mark.parametrize(
+    ("sites", "shares"),
+    [
+        ([([0, 1, 2], "eu")], {"a": [0, 1], "b": [2], "c": [3, 4]}),
+        ([([4], "c")], {"a": [0, 1], "b": [2, 3], "c": [4]}),
+        ([([0], "10.0.0.1"), ([1], "b"), ([2], "us")], {"a": [0, 3], "b": [1, 4], "c": [2]}),
+    ],
+)
+def test_nodes_of_a_site_are_on_its_machines(sites: list[tuple[list[int], str]], shares: dict[str, list[int]]) -> None:
+    assert shares_of(OFFERS, 5, [Site(nodes=nodes, machines=which) for nodes, which in sites]) == shares
+
+
+def test_a_site_that_no_machine_has_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(MachineError, match=r"no machine is, or has, 'asia'; there are a: 10\.0\.0\.1, eu; b"):
+        shares_of(OFFERS, 5, [Site(nodes=[0], machines="asia")])
+
+
+def test_the_network_is_measured_from_one_who_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    with Served("127.0.0.1", "a" * 32) as served:
+        thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        here = {"here": ("127.0.0.1", served.port)}
+        trip = measured("round_trip_s", here, "a" * 32)["here"]
+        rate = measured("rate_bps", here, "a" * 32)["here"]
+        wrong = measured("round_trip_s", here, "b" * 32)["here"]
+        served.shutdown()
+        thread.join()
+    assert 0 < trip < 1
+    assert rate > 0
+    assert isinstance(wrong, str)
+    assert isinstance(measured("round_trip_s", here, "a" * 32)["here"], str)
+
+
+def test_an_address_is_found_by_its_interface_or_network() -> None:
+    assert address_in("lo") == address_in("127.0.0.0/8") == "127.0.0.1"
+    assert address_in("203.0.113.0/24") == address_in("no such") == ""
+
+
+def test_late_by_the_network_between_machines_is_said_to_be() -> None:
+    ways = Ways(
+        {
+            "machines": {"m0": [0], "m1": [1, 2]},
+            "network": [{"src": "m0", "dst": "m1", "round_trip_s": 0.04, "rate_bps": 8e6}],
+        }
+    )
+    assert ways.adds_s(0, 1, 1e4) == pytest.approx(0.03)
+    assert ways.adds_s(1, 2, 1e4) == 0
+    worst = {"src": 0, "dst": 1, "median_error_s": 0.035, "scheduled_delay_s": 0.01, "network_s": 0.03}
+    said = _sentence([worst], 1, {"relative": 0.25, "slack_s": 0.01}, ways)
+    assert "the network between m0 and m1 takes 30.0 ms of it by itself: place these nodes on one machine" in said
 
 
 async def test_lines_of_a_relayed_fork_server_go_both_ways_and_its_end_is_seen() -> None:

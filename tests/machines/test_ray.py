@@ -21,7 +21,7 @@ SCENARIO = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Separated(2) as machines, Cluster(machines) as cluster:
+    with Separated(3) as machines, Cluster(machines) as cluster:
         yield cluster
 
 
@@ -39,10 +39,11 @@ def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp
     ours = netdfl.open_run(tmp_path / "run")
     theirs = netdfl.run(SCENARIO | {"world": {"kind": "simulated"}}, out=tmp_path / "simulated", page=False)
     assert ours.rows(NUMBERS) == theirs.run.rows(NUMBERS)
-    assert sorted(ours.result["links"]["machines"].values()) == [[0, 1], [2, 3]]
+    assert sorted(ours.result["links"]["machines"].values()) == [[0, 1], [2], [3]]
+    assert len(ours.result["links"]["network"]) == 6
 
 
 def test_a_cluster_that_has_too_little_says_what_it_has(cluster: Cluster, tmp_path: Path) -> None:
     done = _run(cluster, tmp_path, cpus_per_node=8)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "2 machines are wanted with {'CPU': 16.0} each, and 0 have that" in done.stderr
+    assert "3 machines are wanted with {'CPU': 16.0} each, and 0 have that" in done.stderr

@@ -23,7 +23,7 @@ needs_slurm = pytest.mark.skipif(bool(missing()), reason=missing() or "it is her
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Separated(2) as machines, Cluster(machines) as cluster:
+    with Separated(3) as machines, Cluster(machines) as cluster:
         yield cluster
 
 
@@ -33,7 +33,7 @@ def test_within_an_allocation_the_numbers_are_those_of_every_world(cluster: Clus
     file.write_text(json.dumps(SCENARIO | {"world": {"kind": "slurm", **REAL}}), encoding="utf-8")
     run = [sys.executable, "-m", "netdfl", "run", str(file), "--no-page", "--out", str(tmp_path / "run")]
     done = subprocess.run(
-        ["salloc", "--quiet", "--nodes=2", *run], env=cluster.environment, capture_output=True, text=True, timeout=300
+        ["salloc", "--quiet", "--nodes=3", *run], env=cluster.environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
@@ -41,7 +41,7 @@ def test_within_an_allocation_the_numbers_are_those_of_every_world(cluster: Clus
     theirs = netdfl.run(SCENARIO | {"world": {"kind": "simulated"}}, out=tmp_path / "simulated", page=False)
     assert ours.rows(NUMBERS) == theirs.run.rows(NUMBERS)
     assert list(ours.result["links"]["machines"].items()) == [
-        (name, nodes) for name, nodes in zip(cluster.machines.names, ([0, 1], [2, 3]), strict=True)
+        (name, nodes) for name, nodes in zip(cluster.machines.names, ([0, 1], [2], [3]), strict=True)
     ]
 
 

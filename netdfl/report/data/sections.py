@@ -149,6 +149,9 @@ def graph_and_links(run: Run) -> Section | None:
     links = count_by_link(run)
     if links:
         tables = [_link_table(links), _fate_table(run)]
+    between = run.result.get("links", {}).get("network") if run.finished else None
+    if between:
+        tables.append(_network_table(between))
     rules = run.result.get("link_rules") if run.finished else None
     if rules:
         tables.append(_rule_table(rules))
@@ -175,6 +178,24 @@ def _link_table(links: Sequence[LinkTraffic]) -> Table:
 
 def _part(number: int, of: int) -> str:
     return f"{number:,} ({number / of:.1%})" if number else "0"
+
+
+def _network_table(ways: Sequence[Json]) -> Table:
+    """What the network between the fleet's machines did before the run."""
+    rows = [
+        [
+            f"{way.get('src')} → {way.get('dst')}",
+            _number(way.get("round_trip_s"), 1e3, "ms"),
+            _number(way.get("rate_bps"), 1e-6, "Mbit/s"),
+        ]
+        for way in ways[:MOST_ROWS]
+    ]
+    caption = "The network between machines, measured before the run; links' rules act on top of it."
+    return Table(("from → to", "round trip", "rate"), rows, caption)
+
+
+def _number(value: object, times: float, unit: str) -> str:
+    return f"{value * times:,.4g} {unit}" if isinstance(value, int | float) and value > 0 else "–"
 
 
 def _rule_table(rules: Sequence[Json]) -> Table:

@@ -61,6 +61,15 @@ class ProcessesOptions(LocalOptions):
     nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
 
 
+class Site(Strict):
+    """Nodes that have their place on certain machines."""
+
+    nodes: Nodes = Field(description="Which nodes.")
+    machines: str = Field(
+        description="Which machines: a host name, an address, a feature in Slurm, a resource or label=value in Ray."
+    )
+
+
 class MachinesOptions(RealOptions):
     """What worlds have in common whose nodes live on other machines; links emulated above gRPC."""
 
@@ -69,6 +78,11 @@ class MachinesOptions(RealOptions):
     rejoin: bool = Field(
         False, description="Whether nodes of a machine that died live again, from the others' state, once it is back."
     )
+    network: str = Field(
+        "",
+        description="Where nodes listen: an interface, like eth1, or addresses, like 10.0.0.0/8; empty: the engine's.",
+    )
+    sites: list[Site] = Field([], description="Which nodes have their place on which machines.")
     start_timeout: Duration = Field(120 * _S, description="How long the nodes may take to start.")
 
 

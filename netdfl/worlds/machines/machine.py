@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from netdfl.core.control import Exit, Life
-from netdfl.core.errors import NetdflError, RunError
+from netdfl.core.errors import MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.host.devices import spread
 from netdfl.host.plan import Command, Plan
@@ -19,11 +19,18 @@ from netdfl.worlds.fork_client import Forked, ForkServer
 LOST = -1
 
 
+class Offer(NamedTuple):
+    """A machine that an engine gives: the address at which its nodes listen, and what sites may choose it by."""
+
+    address: str
+    tags: Collection[str] = ()
+
+
 class Engine(Protocol):
     """Who gives machines. A new one is a class like this, and a row of the catalog of worlds."""
 
-    async def machines(self) -> Mapping[str, str]:
-        """The names of the machines, and the address of each at which its nodes listen. Raises MachineError."""
+    async def machines(self) -> Mapping[str, Offer]:
+        """The machines that there are, by their names. Raises MachineError."""
         ...
 
     def start(self, machine: str) -> ForkServer:
@@ -70,6 +77,29 @@ class Machine:
             self._forks.close()
         self.devices = {}
         self._forks = engine.start(self.name)
+
+    async def look(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """What is so there. Raises RunError, which names the machine."""
+        assert self._forks is not None
+        try:
+            return await self._forks.look(question)
+        except RunError as error:
+            raise RunError(f"machine {self.name}: {error}") from error
+
+    async def find_address(self, network: str) -> None:
+        """Listen in `network`, an interface or like 10.0.0.0/8. Raises MachineError where it has no address there."""
+        found = await self.look({"network": network})
+        if not found["address"]:
+            has = ", ".join(f"{name} {address}" for name, address in found["has"].items())
+            raise MachineError(
+                f"machine {self.name} has no address in world.network {network!r}; it has {has or 'none'}"
+            )
+        self.address = found["address"]
+
+    def stop(self, pid: int) -> None:
+        """End a process there."""
+        if self._forks is not None:
+            self._forks.kill(pid)
 
     async def settle(self, plan: Plan, device: str, exited: Callable[[NodeId, Exit], None]) -> None:
         """Let the fork server load the plan. `exited` hears of every process of a node that ends.

@@ -17,22 +17,21 @@ from typing import Any
 
 from netdfl.core.errors import MachineError
 from netdfl.scenario.model.world import RayOptions
-from netdfl.worlds.base import Setting
 from netdfl.worlds.fork_client import ENVIRONMENT, ONE_THREAD, ForkServer
+from netdfl.worlds.machines.machine import Offer
 from netdfl.worlds.machines.relay import Relayed
-from netdfl.worlds.machines.world import MachinesWorld
+from netdfl.worlds.machines.sites import shares_of
 
 READY_S = 60.0
 
 
-def make(setting: Setting) -> MachinesWorld:
-    """The `ray` world. Raises MachineError where Ray is not installed."""
+def make(options: RayOptions, num_nodes: int) -> Ray:
+    """The machines for so many nodes. Raises MachineError where Ray is not installed."""
     try:
         _module("")
     except ImportError as error:
         raise MachineError("world ray: Ray is not installed: pip install 'netdfl[ray]'") from error
-    assert isinstance(setting.scenario.world, RayOptions)
-    return MachinesWorld(setting, Ray(setting.scenario.world, setting.scenario.num_nodes))
+    return Ray(options, num_nodes)
 
 
 class Ray:
@@ -45,11 +44,11 @@ class Ray:
         self._group: Any = None
         self._bundles: dict[str, int] = {}
 
-    async def machines(self) -> Mapping[str, str]:
+    async def machines(self) -> Mapping[str, Offer]:
         """See `Engine`: a bundle a machine, each on another."""
         return await asyncio.to_thread(self._reserve)
 
-    def _reserve(self) -> Mapping[str, str]:
+    def _reserve(self) -> Mapping[str, Offer]:
         ray = _module("")
 
         if not ray.is_initialized():
@@ -62,8 +61,9 @@ class Ray:
         alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         count = max(1, min(self._options.machines or len(alive), self._num_nodes))
         share = ceil(self._num_nodes / count)
-        bundle = {"CPU": max(1.0, self._options.cpus_per_node * share), "GPU": self._options.gpus_per_node * share}
-        bundle = {name: amount for name, amount in bundle.items() if amount}
+        if self._options.sites:
+            return self._reserve_named(alive)
+        bundle = self._bundle(share)
         fit = [node for node in alive if all(node["Resources"].get(name, 0) >= bundle[name] for name in bundle)]
         if len(fit) < count:
             has = [f"{node['NodeManagerAddress']} with {node['Resources'].get('CPU', 0):g}" for node in alive]
@@ -71,18 +71,36 @@ class Ray:
                 f"world ray: {count} machines are wanted with {bundle} each, and {len(fit)} have that; cores: "
                 f"{', '.join(has)}. Ask for fewer machines, or for less a node (world.cpus_per_node, gpus_per_node)"
             )
-        self._group = _module(".util").placement_group([bundle] * count, strategy="STRICT_SPREAD")
-        if not self._group.wait(READY_S):
-            raise MachineError(f"world ray: others hold what the run needs, since {READY_S:g} s; see `ray status`")
+        self._place([bundle] * count)
         return self._placed(count)
 
-    def _placed(self, count: int) -> Mapping[str, str]:
+    def _reserve_named(self, alive: Sequence[Mapping[str, Any]]) -> Mapping[str, Offer]:
+        """Bundles on the machines that the scenario's sites choose."""
+        names = _names(alive)
+        offers = {name: _offer(node) for name, node in zip(names, alive, strict=True)}
+        shares = shares_of(offers, self._num_nodes, self._options.sites)
+        here = [{f"node:{offers[name].address}": 0.001} for name in shares]
+        self._place([self._bundle(len(nodes)) | at for nodes, at in zip(shares.values(), here, strict=True)])
+        self._bundles = {name: number for number, name in enumerate(shares)}
+        return {name: offers[name] for name in shares}
+
+    def _bundle(self, num_nodes: int) -> dict[str, float]:
+        options = self._options
+        bundle = {"CPU": max(1.0, options.cpus_per_node * num_nodes), "GPU": options.gpus_per_node * num_nodes}
+        return {name: amount for name, amount in bundle.items() if amount}
+
+    def _place(self, bundles: list[dict[str, float]]) -> None:
+        self._group = _module(".util").placement_group(bundles, strategy="STRICT_SPREAD")
+        if not self._group.wait(READY_S):
+            raise MachineError(f"world ray: others hold what the run needs, since {READY_S:g} s; see `ray status`")
+
+    def _placed(self, count: int) -> Mapping[str, Offer]:
         on = _module(".util").placement_group_table(self._group)["bundles_to_node_id"]
         nodes = {node["NodeID"]: node for node in _module("").nodes()}
         found = [nodes[on[number]] for number in range(count)]
         names = _names(found)
         self._bundles = {name: number for number, name in enumerate(names)}
-        return {name: node["NodeManagerAddress"] for name, node in zip(names, found, strict=True)}
+        return {name: _offer(node) for name, node in zip(names, found, strict=True)}
 
     def start(self, machine: str) -> ForkServer:
         """See `Engine`."""
@@ -144,6 +162,13 @@ class Host:
 def _module(name: str) -> Any:
     """A module of Ray's, which not every installation has."""
     return importlib.import_module(f"ray{name}")
+
+
+def _offer(node: Mapping[str, Any]) -> Offer:
+    """Sites may choose a machine by its host name, its resources and its labels."""
+    resources = (name for name in node["Resources"] if not name.startswith(("node:", "object_store")))
+    labels = (f"{name}={value}" for name, value in node.get("Labels", {}).items())
+    return Offer(node["NodeManagerAddress"], (node["NodeManagerHostname"], *resources, *labels))
 
 
 def _names(nodes: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -10,17 +10,10 @@ from collections.abc import Mapping
 
 from netdfl.core.errors import MachineError
 from netdfl.scenario.model.world import SlurmOptions
-from netdfl.worlds.base import Setting
 from netdfl.worlds.fork_client import ForkServer
-from netdfl.worlds.machines.world import MachinesWorld
+from netdfl.worlds.machines.machine import Offer
 
-_NODE = re.compile(r"NodeName=(\S+).*? NodeAddr=(\S+)")
-
-
-def make(setting: Setting) -> MachinesWorld:
-    """The `slurm` world."""
-    assert isinstance(setting.scenario.world, SlurmOptions)
-    return MachinesWorld(setting, Slurm(setting.scenario.world))
+_NODE, _FEATURES = re.compile(r"NodeName=(\S+).*? NodeAddr=(\S+)"), re.compile(r" ActiveFeatures=(\S+)")
 
 
 class Slurm:
@@ -30,7 +23,7 @@ class Slurm:
         """Nothing is asked of Slurm yet."""
         self._options = options
 
-    async def machines(self) -> Mapping[str, str]:
+    async def machines(self) -> Mapping[str, Offer]:
         """See `Engine`."""
         asked = os.environ.get("SLURM_JOB_NODELIST")
         if not asked:
@@ -39,8 +32,10 @@ class Slurm:
                 "submit what `netdfl sbatch` writes"
             )
         names = (await _call("scontrol", "show", "hostnames", asked)).split()
-        told = dict(_NODE.findall(await _call("scontrol", "--oneliner", "show", "node", asked)))
-        return {name: await _resolved(told.get(name, name)) for name in names}
+        lines = (await _call("scontrol", "--oneliner", "show", "node", asked)).splitlines()
+        told = {match[1]: (match[2], _features(line)) for line in lines if (match := _NODE.search(line))}
+        found = {name: told.get(name, (name, ())) for name in names}
+        return {name: Offer(await _resolved(address), tags) for name, (address, tags) in found.items()}
 
     def start(self, machine: str) -> ForkServer:
         """See `Engine`."""
@@ -49,6 +44,11 @@ class Slurm:
 
     async def aclose(self) -> None:
         """See `Engine`: the steps have ended with their fork servers."""
+
+
+def _features(line: str) -> tuple[str, ...]:
+    match = _FEATURES.search(line)
+    return tuple(match[1].split(",")) if match and match[1] != "(null)" else ()
 
 
 async def _resolved(address: str) -> str:

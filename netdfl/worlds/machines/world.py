@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, TypeVar
 
 from netdfl.core.control import Exit, Life, Order
@@ -24,6 +23,8 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
 from netdfl.worlds.machines.machine import LOST, Engine, Machine
+from netdfl.worlds.machines.network import Network, measure, unreached
+from netdfl.worlds.machines.sites import shared_out
 from netdfl.worlds.processes import ProcessesWorld
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class MachinesWorld:
         self.clock = self._processes.clock
         self._engine = engine
         self._machines: list[Machine] = []
+        self._network: Network = {}
         self._beside = Beside(lambda error: self._news.broke(error))
 
     def recorder(self, store: Store) -> Store:
@@ -55,16 +57,31 @@ class MachinesWorld:
     async def open(self, news: News) -> Found:
         """See `World`: start a fork server on every machine. Raises MachineError where one can't be had."""
         self._news = news
-        addresses = await self._engine.machines()
+        offers = await self._engine.machines()
         self._luggage = packed(self._scenario)
-        self._machines = shared_out(addresses, self._scenario.num_nodes)
+        self._machines = shared_out(offers, self._scenario.num_nodes, self._options.sites)
         for machine in self._machines:
             machine.start(self._engine)
         found = await self._processes.open(news)
         await asyncio.gather(*map(self._settle, self._machines))
+        self._network = await measure(self._machines)
+        self._check_network()
         return found
 
+    def _check_network(self) -> None:
+        """Raises MachineError where machines don't reach each other."""
+        apart = [(way, told["round_trip_s"]) for way, told in self._network.items() if unreached(told)]
+        if apart:
+            (src, dst), why = apart[0]
+            more = f" (and {len(apart) - 1} more ways)" if apart[1:] else ""
+            raise MachineError(
+                f"machine {src} does not reach machine {dst}: {why}{more}; nodes listen at ports that the system gives "
+                "them: open these between the machines, or name another network (world.network)"
+            )
+
     async def _settle(self, machine: Machine) -> None:
+        if self._options.network:
+            await machine.find_address(self._options.network)
         await machine.settle(self._plan_for(machine), self._scenario.device, self._news.exited)
         self._beside.do(self._watch(machine))
 
@@ -112,7 +129,9 @@ class MachinesWorld:
                 ending.create_task(machine.aclose(grace_s))
         figures = await self._processes.aclose(grace_s)
         await self._engine.aclose()
-        return replace(figures, links={**figures.links, "machines": {m.name: list(m.nodes) for m in self._machines}})
+        where = {machine.name: list(machine.nodes) for machine in self._machines}
+        network = [{"src": src, "dst": dst, **told} for (src, dst), told in sorted(self._network.items())]
+        return replace(figures, links={**figures.links, "machines": where, "network": network})
 
     # machines that go, and come back
 
@@ -138,16 +157,6 @@ class MachinesWorld:
         self._setting.note(f"machine {machine.name} is back")
         for node in lost:
             self._news.came_back(node, keeps=False)
-
-
-def shared_out(addresses: Mapping[str, str], num_nodes: int) -> list[Machine]:
-    """The machines that get nodes: each a run of the numbers, the first ones a node more where they don't divide."""
-    count = min(len(addresses), num_nodes)
-    if not count:
-        raise MachineError("no machine to place nodes on")
-    starts = [-(-number * num_nodes // count) for number in range(count + 1)]
-    named = list(addresses.items())[:count]
-    return [Machine(*each, range(*ends)) for each, ends in zip(named, pairwise(starts), strict=True)]
 
 
 def packed(scenario: Scenario) -> dict[str, str]:

@@ -1,0 +1,112 @@
+"""What is so on this machine: what a person who deploys a fleet would look up by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("netdfl", "torch", "numpy", "grpcio", "protobuf", "cryptography")
+"""Those whose versions have to be alike everywhere: numbers, and what is on the wire, depend on them."""
+COMMANDS = ("ip", "tc", "docker", "docker-compose", "srun", "nvidia-smi")
+
+
+def facts(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What there is; `wanted` may name a `listen` address that nodes would listen at, and `names` to look up."""
+    return {
+        "host": socket.gethostname(),
+        "time_s": time.time(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "versions": {name: _version(name) for name in PACKAGES},
+        "source": _source_hash(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "gpus": _gpus(),
+        "memory_bytes": _memory(),
+        "disk_free_bytes": shutil.disk_usage(tempfile.gettempdir()).free,
+        "temporary": tempfile.gettempdir(),
+        "open_files": _open_files(),
+        "listens": _listens(str(wanted.get("listen", "127.0.0.1"))),
+        "names": {name: _address(name) for name in wanted.get("names", ())},
+        "datasets": {name: _has_dataset(name) for name in wanted.get("datasets", ())},
+        "root": hasattr(os, "geteuid") and os.geteuid() == 0,
+        "tun": os.path.exists("/dev/net/tun"),
+        "commands": {name: shutil.which(name) is not None for name in COMMANDS},
+        "ray": importlib.util.find_spec("ray") is not None,
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name).partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _source_hash() -> str:
+    """What tells one state of netdfl's code from another, which may have the same version."""
+    import xxhash
+
+    from netdfl.core import errors
+
+    home, found = Path(errors.__file__).parents[1], xxhash.xxh64()
+    for file in sorted(home.rglob("*.py")):
+        found.update(str(file.relative_to(home)).encode() + file.read_bytes())
+    return found.hexdigest()
+
+
+def _memory() -> int:
+    with suppress(OSError, ValueError, AttributeError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 0
+
+
+def _open_files() -> int:
+    with suppress(ImportError):
+        import resource
+
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 0
+
+
+def _listens(address: str) -> str:
+    """Why nobody can listen at `address` here; empty: one can."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as tried:
+            tried.bind((address, 0))
+            tried.listen()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _address(name: str) -> str:
+    try:
+        return str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return ""
+
+
+def _has_dataset(name: str) -> bool:
+    """Whether the dataset is here: in a package, or fetched."""
+    from netdfl.training.data.dataset import data_root
+    from netdfl.training.data.fetch import RECIPES
+
+    recipe = RECIPES.get(name)  # others are in packages, or are a part of the user's own
+    return recipe is None or recipe.complete(data_root() / recipe.folder)
+
+
+def _gpus() -> int:
+    """Those that PyTorch can use; whoever asks is thrown away, or runs no nodes: a fork after this could use none."""
+    import torch
+
+    return torch.cuda.device_count() if torch.backends.cuda.is_built() else 0

@@ -1,0 +1,75 @@
+"""What the network between the machines of a fleet does, measured before any node lives there."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+from netdfl.worlds.machines.machine import Machine
+
+Way: TypeAlias = tuple[str, str]
+Network: TypeAlias = Mapping[Way, Mapping[str, Any]]
+MOST_RATES = 12
+"""With more machines, rates are measured to the next ones only: each takes a fifth of a second, one after the other."""
+
+
+async def measure(machines: Sequence[Machine]) -> dict[Way, dict[str, Any]]:
+    """The round trip and the rate from each machine to each other; in words, why one is not reached.
+
+    Round trips come first, while nothing is on the network; then every machine sends one stream at a time, and takes
+    one. Raises RunError where a machine goes.
+    """
+    if len(machines) < 2:
+        return {}
+    found: dict[Way, dict[str, Any]] = {}
+    async with _serving(machines) as (ports, token):
+        for what, rounds in (("round_trip_s", [_all_others(machines)]), ("rate_bps", list(_turns(machines)))):
+            for targets in rounds:
+                asked = [
+                    machine.look({"measure": {"what": what, "token": token, "targets": _named(targets[number], ports)}})
+                    for number, machine in enumerate(machines)
+                ]
+                for machine, told in zip(machines, await asyncio.gather(*asked), strict=True):
+                    for other, figure in told["measured"].items():
+                        found.setdefault((machine.name, other), {})[what] = figure
+    return found
+
+
+@asynccontextmanager
+async def _serving(machines: Sequence[Machine]) -> AsyncIterator[tuple[Mapping[str, tuple[str, int]], str]]:
+    """Have every machine answer measurements; where, and by which token."""
+    token = secrets.token_hex(16)
+    served: dict[str, tuple[str, int]] = {}
+    pids: list[tuple[Machine, int]] = []
+    try:
+        for machine in machines:
+            told = await machine.look({"serve": {"address": machine.address, "token": token}})
+            served[machine.name] = (machine.address, told["port"])
+            pids.append((machine, told["pid"]))
+        yield served, token
+    finally:
+        for machine, pid in pids:
+            machine.stop(pid)
+
+
+def unreached(told: Mapping[str, Any]) -> bool:
+    """Whether what was measured on a way says that nothing arrives."""
+    return isinstance(told.get("round_trip_s"), str)
+
+
+def _all_others(machines: Sequence[Machine]) -> list[list[str]]:
+    return [[other.name for other in machines if other is not machine] for machine in machines]
+
+
+def _turns(machines: Sequence[Machine]) -> Iterator[list[list[str]]]:
+    """Who sends to whom, at the same time: in each turn everybody to one, and nobody to the same."""
+    count = len(machines)
+    for step in range(1, min(count, MOST_RATES)):
+        yield [[machines[(number + step) % count].name] for number in range(count)]
+
+
+def _named(names: Sequence[str], ports: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
+    return {name: ports[name] for name in names}

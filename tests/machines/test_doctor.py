@@ -1,0 +1,87 @@
+"""What the doctor says of machines: by facts alone, and of this machine and separated ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from netdfl.doctor.checks import HERE, Gathered, State, judge
+from netdfl.doctor.words import lines
+from netdfl.host.facts import facts
+from tests.machines.separated import Separated, missing
+
+
+@pytest.fixture(scope="module")
+def here() -> dict[str, Any]:
+    return facts({"names": ["localhost"], "datasets": ["digits"]})
+
+
+def bad(known: Gathered, **how: Any) -> dict[tuple[str, str], str]:
+    return {(each.machine, each.what): each.remedy for each in judge(known, **how) if each.state is State.FAIL}
+
+
+def test_a_machine_like_this_one_is_fit(here: dict[str, Any]) -> None:
+    assert bad(Gathered({HERE: here, "m1": here}, {"m1": 0.2})) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "remedy"),
+    [
+        ({"python": "3.8.1"}, "python", "install Python"),
+        ({"source": "another"}, "code", "install netdfl anew"),
+        ({"versions": {"netdfl": "0.0.1"}}, "versions", "netdfl 0.0.1,"),
+        ({"listens": "Cannot assign requested address"}, "ports", "world.network"),
+        ({"names": {"node7": ""}}, "names", "/etc/hosts"),
+        ({"datasets": {"mnist": False}}, "data", "netdfl data get mnist"),
+        ({"gpus": 0}, "hardware", "CUDA"),
+    ],
+)
+def test_what_is_wrong_there_is_named_with_what_to_do(
+    here: dict[str, Any], change: dict[str, Any], what: str, remedy: str
+) -> None:
+    versions = here["versions"] | change.get("versions", {})
+    there = here | change | {"versions": versions}
+    found = bad(Gathered({HERE: here | {"gpus": 1}, "m1": there}), device="cuda" if "gpus" in change else "cpu")
+    assert list(found) == [("m1", what)]
+    assert remedy in found["m1", what]
+
+
+def test_clocks_silent_machines_and_ways_that_nothing_takes(here: dict[str, Any]) -> None:
+    way = {"src": "m1", "dst": "m2", "round_trip_s": "No route to host"}
+    known = Gathered({HERE: here, "m1": here}, {"m1": -100_000.0}, [way], {"m2": "it ended"})
+    assert set(bad(known)) == {("m1", "clock"), ("m1 → m2", "network"), ("m2", "start")}
+    text = "\n".join(lines(judge(known)))
+    assert "not reached: No route to host" in text
+    assert "3 must be mended before a fleet runs here" in text
+
+
+def test_a_world_that_cannot_run_here_is_bad_only_where_it_is_asked_for(here: dict[str, Any]) -> None:
+    known = Gathered({HERE: here}, worlds={"namespaces": "it needs root"})
+    assert bad(known) == {}
+    assert set(bad(known, wanted="namespaces")) == {(HERE, "world namespaces")}
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
+def test_separated_machines_are_looked_at_and_a_cut_cable_is_found() -> None:
+    from tests.machines.separated import ip
+
+    with Separated(2) as machines:
+        ip("-n", machines.names[1], "route", "add", "blackhole", f"{machines.address(0)}/32")
+        kind = "world.kind=tests.machines.separated:SEPARATED"
+        command = [sys.executable, "-m", "netdfl", "doctor", "--format=json", "--set", kind]
+        done = subprocess.run(
+            [*command, "--set", f"world.machines={machines.told}"], capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 1, done.stdout + done.stderr
+        found = json.loads(done.stdout)
+    first, second = machines.names
+    assert list(found["facts"]) == [HERE, first, second]
+    assert [found["facts"][name]["host"] for name in machines.names] == machines.names
+    failed = [(each["machine"], each["what"]) for each in found["findings"] if each["state"] == "fail"]
+    assert failed == [(f"{first} → {second}", "network"), (f"{second} → {first}", "network")]
+    reached = {(way["src"], way["dst"]) for way in found["ways"] if isinstance(way["round_trip_s"], float)}
+    assert reached == {(first, HERE), (second, HERE)}

@@ -1,0 +1,120 @@
+"""A machine of a real Slurm or Ray cluster dies, daemons and all: the run names it, or has its nodes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netdfl
+from netdfl.testing.world_bench import events, nodes_of
+from tests.machines import ray_cluster, slurm_cluster
+from tests.machines.separated import Separated
+
+pytestmark = pytest.mark.soak  # clusters, and a machine's time to be missed
+CLUSTERS = {"slurm": slurm_cluster, "ray": ray_cluster}
+SCENARIO = {
+    "schema": "netdfl/1",
+    "name": "dies",
+    "nodes": 6,
+    "task": {"kind": "consensus", "dim": 10},
+    "algorithm": "dpsgd",
+    "topology": "full",
+    "links": {"default": {"latency": "20ms"}},
+    "evaluation": {"every": 1000},
+    "wait": {"deadline": "none"},
+}
+PATIENCE_S = 120
+
+
+@pytest.fixture(scope="module", params=CLUSTERS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
+    kind = CLUSTERS[request.param]
+    if reason := kind.missing():
+        pytest.skip(reason)
+    with Separated(3) as machines, kind.Cluster(machines) as cluster:
+        cluster.kind = request.param
+        yield cluster
+
+
+class Running:
+    """A run on the cluster."""
+
+    def __init__(self, cluster: Any, folder: Path, rounds: int, **world: object) -> None:
+        self.path, environment, through = folder / "run", dict(os.environ), []
+        kind = {"kind": cluster.kind, "fidelity": {"relative": 100, "slack": "100s"}, **world}
+        if cluster.kind == "slurm":
+            environment, through = cluster.environment, ["salloc", "--quiet", "--no-kill", "--nodes=3"]
+        else:
+            kind["address"] = cluster.address
+        file = folder / "dies.json"
+        file.write_text(json.dumps(SCENARIO | {"rounds": rounds, "world": kind}), encoding="utf-8")
+        command = [*through, sys.executable, "-m", "netdfl", "run", str(file), "--no-page", "--out", str(self.path)]
+        self.log = (folder / "log").open("w+")
+        self.process = subprocess.Popen(command, env=environment, stdout=self.log, stderr=self.log)
+
+    def until(self, holds: Callable[[list[dict[str, Any]]], bool]) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not ((self.path / "fleet.json").exists() and holds(nodes_of(self.path))):
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < until, self.said()
+            time.sleep(0.1)
+
+    def interrupt(self) -> None:
+        """Ctrl-C to netdfl itself: salloc would give the machines back at once."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        os.kill(int(children[0]) if self.process.args[0] == "salloc" else pid, signal.SIGINT)  # type: ignore[index]
+
+    def ended(self) -> int:
+        return self.process.wait(PATIENCE_S)
+
+    def said(self) -> str:
+        self.log.seek(0)
+        return self.log.read()
+
+
+def in_round(number: int) -> Callable[[list[dict[str, Any]]], bool]:
+    return lambda nodes: all((each["round"] or 0) >= number for each in nodes)
+
+
+def test_it_is_named_with_its_nodes(cluster: Any, tmp_path: Path) -> None:
+    running = Running(cluster, tmp_path, rounds=200)
+    running.until(in_round(3))
+    name = cluster.machines.names[2]
+    cluster.machines.kill(name)
+    code = running.ended()
+    cluster.boot(name)
+    assert code == 1, running.said()
+    died = netdfl.open_run(running.path).result["died"]
+    (where,) = (nodes for machine, nodes in nodes_on(running.path).items() if nodes == [each["node"] for each in died])
+    assert len(where) == 2
+    assert " is gone, and node " in running.said()
+
+
+def nodes_on(path: Path) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = netdfl.open_run(path).result["links"]["machines"]
+    return found
+
+
+def test_its_nodes_rejoin_once_it_is_back(cluster: Any, tmp_path: Path) -> None:
+    running = Running(cluster, tmp_path, rounds=1_000_000, rejoin=True)
+    running.until(in_round(3))
+    name = cluster.machines.names[2]
+    cluster.machines.kill(name)
+    running.until(lambda nodes: sum(each["phase"] == "died" for each in nodes) == 2)
+    cluster.boot(name)
+    running.until(lambda nodes: all(each["phase"] == "running" for each in nodes))
+    running.interrupt()
+    running.ended()
+    assert " is back" in running.said()
+    restarts = sorted(node for _, node, _, _ in events(netdfl.open_run(running.path), "restart"))
+    assert len(restarts) == 2
