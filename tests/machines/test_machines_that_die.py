@@ -58,8 +58,9 @@ class Running:
         file = folder / "dies.json"
         file.write_text(json.dumps(SCENARIO | {"rounds": rounds, "world": kind}), encoding="utf-8")
         command = [*through, sys.executable, "-m", "netdfl", "run", str(file), "--no-page", "--out", str(self.path)]
-        self.log = (folder / "log").open("w+")
-        self.process = subprocess.Popen(command, env=environment, stdout=self.log, stderr=self.log)
+        self.log = folder / "log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
     def until(self, holds: Callable[[list[dict[str, Any]]], bool]) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -78,8 +79,7 @@ class Running:
         return self.process.wait(PATIENCE_S)
 
     def said(self) -> str:
-        self.log.seek(0)
-        return self.log.read()
+        return self.log.read_text(encoding="utf-8")
 
 
 def in_round(number: int) -> Callable[[list[dict[str, Any]]], bool]:
