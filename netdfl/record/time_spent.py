@@ -90,7 +90,7 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, obje
     holds, by round, its length at the median and at the slowest node, and the deadline in force (None: none).
     `links_parted_s` is the part of `links_s` in which a partition was in force.
     """
-    history, deadlines = _history(run)
+    history, deadlines = read_history(run)
     rounds = _rounds(history, deadlines, num_rounds)
     if not any(length is not None for length in rounds["median_s"]):
         return None
@@ -177,7 +177,7 @@ def _rounds(
 # what was recorded
 
 
-def _history(run: Run) -> tuple[History, dict[int, list[float]]]:
+def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
     """What the path is found in, and the deadlines of each round's waits."""
     waits: defaultdict[NodeId, list[Waiting]] = defaultdict(list)
     deadlines: defaultdict[int, list[float]] = defaultdict(list)

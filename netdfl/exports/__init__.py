@@ -1,0 +1,1 @@
+"""A run for the tools that people have: traces, trackers, graphs, tables."""

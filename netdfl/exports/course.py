@@ -1,0 +1,179 @@
+"""A run as spans, instants and counters on tracks: what every format of a trace is made from.
+
+The record says how long the training of a round took, and not when it began. It is drawn in the first time of the
+round in which the node did not wait and that holds it; what is left of such times is mixing and sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from netdfl.core.clock import NS_PER_S
+from netdfl.core.types import NodeId
+from netdfl.record.forms import read_details
+from netdfl.record.history import EndedRound, History, Waiting, Why
+from netdfl.record.run import Run
+from netdfl.record.time_spent import read_history
+
+LEAST_NS = 1000
+"""Times between two waits that are shorter are no span."""
+FIGURES = ("test_accuracy", "test_loss", "consensus_distance", "mean_local_accuracy", "weight_sum", "error")
+
+
+class Lane(IntEnum):
+    """The tracks of a node."""
+
+    DOES = 0
+    ROUNDS = 1
+    MESSAGES = 2
+
+
+LANES = {Lane.DOES: "does", Lane.ROUNDS: "rounds", Lane.MESSAGES: "messages"}
+
+
+class Track(NamedTuple):
+    """Where something is drawn; `node` None: the fleet."""
+
+    node: NodeId | None
+    lane: Lane
+
+
+FLEET = Track(None, Lane.DOES)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that lasts."""
+
+    track: Track
+    begin_ns: int
+    end_ns: int
+    name: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """Something that happens. `leaves` and `comes` are the number of the message whose arrow begins or ends here."""
+
+    track: Track
+    at_ns: int
+    name: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    leaves: int | None = None
+    comes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The value of a counter of the fleet from a moment on."""
+
+    at_ns: int
+    name: str
+    value: float
+
+
+def course(run: Run) -> Iterator[Span | Instant | Figure]:
+    """Everything that `run` recorded, in no particular order. Raises InputError where its record is damaged."""
+    history, _ = read_history(run)
+    yield from _rounds(history)
+    for node in sorted({*history.rounds, *history.waits}):
+        yield from _does(history, node)
+    yield from _outages(run, history)
+    yield from _messages(run)
+    yield from _events(run)
+    names = ", ".join(f"'{name}'" for name in FIGURES)
+    rows = run.rows(f"SELECT at_s, name, value FROM metrics WHERE node IS NULL AND name IN ({names}) ORDER BY at_s")
+    yield from (Figure(_ns(at_s), name, value) for at_s, name, value in rows if value is not None)
+
+
+def num_nodes(run: Run) -> int:
+    """How many nodes there are tracks for."""
+    if run.graph is not None:
+        return run.graph["num_nodes"]
+    ((most,),) = run.rows("SELECT max(node) FROM metrics")
+    return 0 if most is None else int(most) + 1
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * NS_PER_S)
+
+
+def _rounds(history: History) -> Iterator[Span]:
+    for node, rounds in history.rounds.items():
+        for each in rounds:
+            details = {"round": each.round, "train_s": each.train}
+            yield Span(Track(node, Lane.ROUNDS), _ns(each.begin), _ns(each.end), f"round {each.round}", details)
+
+
+def _does(history: History, node: NodeId) -> Iterator[Span]:
+    """What `node` did, one after the other: waiting as recorded, between it training and mixing."""
+    track, waits = Track(node, Lane.DOES), sorted(history.waits.get(node, ()), key=lambda wait: wait.since)
+    last = 0
+    for wait in waits:
+        begin = max(_ns(wait.since), last)
+        last = max(_ns(wait.until), begin)
+        yield Span(track, begin, last, _waits(wait), _wait_details(wait))
+    for round in history.rounds.get(node, ()):
+        yield from _works(track, round, [wait for wait in waits if wait.until > round.begin and wait.since < round.end])
+
+
+def _works(track: Track, round: EndedRound, waits: Sequence[Waiting]) -> Iterator[Span]:
+    begin, end, train = _ns(round.begin), _ns(round.end), _ns(round.train)
+    free, at = [], begin
+    for wait in waits:
+        free.append((at, min(_ns(wait.since), end)))
+        at = max(at, _ns(wait.until))
+    free.append((at, end))
+    details = {"round": round.round}
+    for first, last in free:
+        if train > 0 and last - first >= train - LEAST_NS:
+            until = min(first + train, last)
+            yield Span(track, first, until, "training", details)
+            first, train = until, 0
+        if last - first >= LEAST_NS:
+            yield Span(track, first, last, "mixing and sending", details)
+
+
+def _waits(wait: Waiting) -> str:
+    missing = f", without {', '.join(map(str, wait.missing[:8]))}" if wait.missing else ""
+    return f"waiting until node {wait.last_src} came" if wait.ended == "came" else f"waiting ({wait.ended}{missing})"
+
+
+def _wait_details(wait: Waiting) -> dict[str, Any]:
+    return {"round": wait.round, "kind": wait.kind, "ended": wait.ended, "missing": list(wait.missing)}
+
+
+def _outages(run: Run, history: History) -> Iterator[Span]:
+    ((end,),) = run.rows("SELECT max(at_s) FROM events")
+    for node, outages in history.outages.items():
+        for each in outages:
+            name = "paused" if each.why is Why.PAUSE else "down"
+            until = min(each.end, end if end is not None else each.begin)
+            yield Span(Track(node, Lane.ROUNDS), _ns(each.begin), max(_ns(until), _ns(each.begin)), name)
+
+
+def _messages(run: Run) -> Iterator[Instant]:
+    """Where each message leaves and comes, an arrow between; one that never came is an instant at its sender."""
+    rows = run.rows(
+        "SELECT src, dst, kind, round, step, attempt, nbytes, sent_s, arrived_s, fate FROM messages "
+        "ORDER BY sent_s, src, dst, round, step, attempt"
+    )
+    for number, (src, dst, kind, round, step, attempt, nbytes, sent_s, arrived_s, fate) in enumerate(rows, start=1):
+        details = {"round": round, "step": step, "attempt": attempt, "bytes": nbytes, "fate": fate}
+        name, there = f"{kind} {src}->{dst}", Track(src, Lane.MESSAGES)
+        if arrived_s is None:
+            yield Instant(there, _ns(sent_s), f"{name} {fate}", details)
+            continue
+        yield Instant(there, _ns(sent_s), f"{name} sent", details, leaves=number)
+        yield Instant(Track(dst, Lane.MESSAGES), _ns(arrived_s), f"{name} {fate}", details, comes=number)
+
+
+def _events(run: Run) -> Iterator[Instant]:
+    for at_s, node, kind, details in run.rows("SELECT at_s, node, kind, details::VARCHAR FROM events ORDER BY at_s"):
+        if at_s is not None:
+            track = FLEET if node is None else Track(node, Lane.ROUNDS)
+            yield Instant(track, _ns(at_s), kind, read_details(details))

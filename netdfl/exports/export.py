@@ -1,0 +1,101 @@
+"""What `netdfl export` writes: tables, traces, graphs to a file or to standard output, and runs to trackers."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from netdfl.core.errors import InputError
+from netdfl.record.database import TABLES
+from netdfl.record.export import export as export_table
+from netdfl.record.run import Run
+
+STDOUT = "-"
+OTHERS = {"trace": "pftrace", "graph": "graphml", "tensorboard": "", "mlflow": ""}
+_TRACES = {"pftrace": "pftrace", "json": "json"}
+_TABLES = ("csv", "jsonl", "parquet")
+
+
+def export(run: Run, what: str, format: str | None = None, out: str | None = None) -> str:
+    """Write `what` of a run, as `format`, to the file `out`; say where it is, or nothing for standard output (`-`).
+
+    A trace is `pftrace` (for Perfetto) or `json` (for chrome://tracing as well), a graph `graphml`. With `tensorboard`,
+    `out` is a folder, with `mlflow` a tracking URI or a folder.
+
+    Raises:
+        InputError: there is nothing of that name or format, or `out` can't be written.
+    """
+    if what in ("tensorboard", "mlflow"):
+        return _track(run, what, format, out)
+    formats = _formats(what)
+    chosen = format or formats[0]
+    if chosen not in formats:
+        raise InputError(f"{chosen!r} is no format of {what}; choose one of {', '.join(formats)}")
+    if out == STDOUT:
+        _print(run, what, chosen)
+        return ""
+    target = Path(out or (f"{what}.{chosen}" if what in TABLES else f"{run.path.name}.{chosen}"))
+    if what in TABLES:
+        return str(export_table(run, cast(Any, what), cast(Any, chosen), target))
+    try:
+        with target.open("wb") as file:
+            file.writelines(_pieces(run, what, chosen))
+    except OSError as error:
+        raise InputError(f"{target} can't be written: {error.strerror}") from error
+    return str(target)
+
+
+def _formats(what: str) -> tuple[str, ...]:
+    if what in TABLES:
+        return _TABLES
+    if what == "trace":
+        return tuple(_TRACES)
+    if what in ("graph", "graphml"):
+        return ("graphml",)
+    raise InputError(f"{what!r} is nothing that a run has; choose one of {', '.join((*TABLES, *OTHERS))}")
+
+
+def _pieces(run: Run, what: str, format: str) -> Iterable[bytes]:
+    from netdfl.exports.course import course, num_nodes
+
+    if what in ("graph", "graphml"):
+        from netdfl.exports.graph import graphml
+
+        return [graphml(run).encode()]
+    with run.held():
+        found, nodes = list(course(run)), num_nodes(run)
+    if format == "json":
+        from netdfl.exports.chrome import lines
+
+        return (line.encode() for line in lines(run.path.name, nodes, found))
+    from netdfl.exports.perfetto import packets
+
+    return packets(run.path.name, nodes, found)
+
+
+def _print(run: Run, what: str, format: str) -> None:
+    """Write to standard output, in bytes."""
+    if what in TABLES:
+        with tempfile.TemporaryDirectory(prefix="netdfl-export-") as folder:
+            file = export_table(run, cast(Any, what), cast(Any, format), Path(folder) / f"{what}.{format}")
+            sys.stdout.buffer.write(file.read_bytes())
+    else:
+        sys.stdout.buffer.writelines(_pieces(run, what, format))
+    sys.stdout.buffer.flush()
+
+
+def _track(run: Run, what: str, format: str | None, out: str | None) -> str:
+    if format is not None:
+        raise InputError(f"{what} has no formats; leave --format out")
+    if out == STDOUT:
+        raise InputError(f"{what} can't be written to standard output; name a folder")
+    if what == "tensorboard":
+        from netdfl.exports.tensorboard import FOLDER, write_tensorboard
+
+        return str(write_tensorboard(run, Path(out or run.path / FOLDER)))
+    from netdfl.exports.mlflow import write_mlflow
+
+    return write_mlflow(run, out)

@@ -1,0 +1,121 @@
+"""A trace as Perfetto's protobuf: a process a node, its tracks as threads, arrows as flows.
+
+Perfetto's schema is large and its own package needed for nothing else, so the few fields that are used are written here
+by their numbers; a test reads what is written with Perfetto's classes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator
+
+from netdfl.core.types import NodeId
+from netdfl.exports.course import FIGURES, FLEET, LANES, Figure, Instant, Lane, Span, Track
+
+_SEQUENCE = 1
+_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_COUNTERS = 1 << 40
+
+
+def packets(name: str, nodes: int, course: Iterable[Span | Instant | Figure]) -> Iterator[bytes]:
+    """The trace of the run `name`, packet by packet."""
+    for number, figure in enumerate(FIGURES):
+        track = _number(1, _COUNTERS + number) + _text(2, figure) + _bytes(8, b"")
+        yield _packet(_bytes(60, track))
+    yield from _described(None, f"fleet {name}")
+    for node in range(nodes):
+        yield from _described(node, f"node {node}")
+    for each in _in_order(course):
+        yield each
+
+
+def _in_order(course: Iterable[Span | Instant | Figure]) -> Iterator[bytes]:
+    """Events of one track must come in order: what ends before what begins, at one moment."""
+    made: list[tuple[int, int, int, bytes]] = []
+    for number, each in enumerate(course):
+        if isinstance(each, Span):
+            made.append((each.begin_ns, 1, number, _event(each.track, _BEGIN, each.begin_ns, each.name, each)))
+            order = 2 if each.end_ns == each.begin_ns else 0
+            made.append((each.end_ns, order, number, _event(each.track, _END, each.end_ns)))
+        elif isinstance(each, Instant):
+            made.append((each.at_ns, 1, number, _event(each.track, _INSTANT, each.at_ns, each.name, each)))
+        else:
+            value = _key(44, _FIXED64) + struct.pack("<d", each.value)
+            event = _number(9, _COUNTER) + _number(11, _COUNTERS + FIGURES.index(each.name)) + value
+            made.append((each.at_ns, 1, number, _packet(_number(8, each.at_ns) + _bytes(11, event))))
+    made.sort(key=lambda each: each[:3])
+    return (packet for *_, packet in made)
+
+
+def _event(track: Track, kind: int, at_ns: int, name: str = "", of: Span | Instant | None = None) -> bytes:
+    event = _number(9, kind) + _number(11, uuid(track))
+    if name:
+        event += _text(23, name)
+    if of is not None:
+        event += b"".join(_annotated(key, value) for key, value in of.details.items())
+    if isinstance(of, Instant):
+        for field, flow in ((47, of.leaves), (48, of.comes)):
+            event += b"" if flow is None else _key(field, _FIXED64) + struct.pack("<Q", flow)
+    return _packet(_number(8, max(0, at_ns)) + _bytes(11, event))
+
+
+def _annotated(key: str, value: object) -> bytes:
+    told = value if isinstance(value, str) else json.dumps(value)
+    return _bytes(4, _text(10, key) + _text(6, told))
+
+
+def _described(node: NodeId | None, name: str) -> Iterator[bytes]:
+    """A process, and its threads."""
+    pid = pid_of(node)
+    process = _number(1, pid) + _text(6, name)
+    yield _packet(_bytes(60, _number(1, pid) + _bytes(3, process)))
+    for lane in LANES if node is not None else (FLEET.lane,):
+        track = Track(node, lane)
+        thread = _number(1, pid) + _number(2, tid_of(track)) + _text(5, LANES[lane] if node is not None else "events")
+        yield _packet(_bytes(60, _number(1, uuid(track)) + _bytes(4, thread)))
+
+
+def pid_of(node: NodeId | None) -> int:
+    """The number of a node's process in a trace; 1 is the fleet's."""
+    return 1 if node is None else node + 2
+
+
+def tid_of(track: Track) -> int:
+    """The number of a track's thread in a trace, different from all others and from those of processes."""
+    return (1 << 24) + len(Lane) * pid_of(track.node) + track.lane
+
+
+def uuid(track: Track) -> int:
+    """The number of a track in a trace."""
+    return (1 << 32) + tid_of(track)
+
+
+def _packet(inner: bytes) -> bytes:
+    return _bytes(1, inner + _number(10, _SEQUENCE))
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _key(field: int, wire: int) -> bytes:
+    return _varint(field << 3 | wire)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _key(field, _VARINT) + _varint(value)
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _key(field, _BYTES) + _varint(len(value)) + value
+
+
+def _text(field: int, value: str) -> bytes:
+    return _bytes(field, value.encode())
