@@ -24,7 +24,12 @@ def replay(
         Path | None, typer.Option("--out", metavar="DIR", help="Keep what is played as a run of its own.")
     ] = None,
 ) -> None:
-    """Play a simulated run again, stop at a moment, and open a prompt: look, step, go back, change one thing."""
+    """Play a simulated run again, stop at a moment, and open a prompt: look, step, go back, change one thing.
+
+    Examples:
+        netdfl replay runs/quickstart/latest --until 12.3s
+        netdfl replay runs/quickstart/latest --until 'lost 2->3 #5'
+    """
     if until is not None and until_round is not None:
         raise InputError("--until and --until-round name two moments; give one of them")
     from netdfl.replaying.prompt import Prompt
@@ -43,7 +48,11 @@ def diff(
     second: Annotated[Path, typer.Argument(metavar="RUN", help="Another.")],
     format: OutputFormat = Format.TEXT,
 ) -> None:
-    """Name the first event in which two runs part, and what followed; the exit code is 1 where they part."""
+    """Name the first event in which two runs part, and what followed; the exit code is 1 where they part.
+
+    Examples:
+        netdfl diff runs/quickstart/latest runs/other/latest
+    """
     from netdfl.record.run import open_run
     from netdfl.replaying.diff import diff as compare
 

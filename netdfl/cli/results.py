@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,17 +22,35 @@ def report(run: RunPath) -> None:
 
 def export(
     run: RunPath,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="messages, metrics, events or waits.")],
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="csv, jsonl or parquet.")] = "csv",
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="By default TABLE.FORMAT here.")] = None,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help="messages, metrics, events or waits; trace, graph; or a tracker: tensorboard, mlflow."
+        ),
+    ],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="csv, jsonl, parquet; of a trace pftrace or json.",
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="FILE", help="By default named after it, here; - is the standard output."),
+    ] = None,
 ) -> None:
-    """Write a run's messages, metrics, events or waits as a file for other programs.
+    """Write a run's tables, trace or graph for other programs, or hand it to a tracker.
 
     Examples:
         netdfl export runs/quickstart/latest messages
         netdfl export runs/quickstart/latest metrics --format parquet --out metrics.parquet
+        netdfl export runs/quickstart/latest trace --out run.pftrace
+        netdfl export runs/quickstart/latest tensorboard
     """
-    from netdfl.record.export import export as export_table
+    from netdfl.exports.export import export as export_run
     from netdfl.record.run import open_run
 
-    print(export_table(open_run(run), table, format, out or Path(f"{table}.{format}")))  # type: ignore[arg-type]
+    if written := export_run(open_run(run), what, format, out):
+        print(written)

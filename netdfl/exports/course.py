@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
+from netdfl.diagnosis.keep import kept_stalls
 from netdfl.record.forms import read_details
 from netdfl.record.history import EndedRound, History, Waiting, Why
 from netdfl.record.run import Run
@@ -83,6 +84,7 @@ def course(run: Run) -> Iterator[Span | Instant | Figure]:
     for node in sorted({*history.rounds, *history.waits}):
         yield from _does(history, node)
     yield from _outages(run, history)
+    yield from _stalled(run, history)
     yield from _messages(run)
     yield from _events(run)
     names = ", ".join(f"'{name}'" for name in FIGURES)
@@ -154,6 +156,23 @@ def _outages(run: Run, history: History) -> Iterator[Span]:
             name = "paused" if each.why is Why.PAUSE else "down"
             until = min(each.end, end if end is not None else each.begin)
             yield Span(Track(node, Lane.ROUNDS), _ns(each.begin), max(_ns(until), _ns(each.begin)), name)
+
+
+def _stalled(run: Run, history: History) -> Iterator[Span]:
+    """Waits that never ended, as a stall that was found has them: the record's own are those that did."""
+    ((end_s,),) = run.rows("SELECT max(at_s) FROM events")
+    open_waits: dict[NodeId, Span] = {}
+    for kept in kept_stalls(run.path):
+        for now in kept["nodes"] if kept["finding"]["permanent"] else ():
+            wait = now["wait"]
+            since_ns = None if wait is None else wait.get("since_ns")
+            waits = history.waits.get(now["node"], ())
+            if wait is None or since_ns is None or any(_ns(each.until) > since_ns for each in waits):
+                continue
+            name = f"waiting for {', '.join(wait['awaited'])} to the end"
+            track, end = Track(now["node"], Lane.DOES), max(since_ns, _ns(end_s or 0.0))
+            open_waits[now["node"]] = Span(track, since_ns, end, name, {"stall": kept["finding"]["text"]})
+    yield from open_waits.values()
 
 
 def _messages(run: Run) -> Iterator[Instant]:

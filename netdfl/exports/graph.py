@@ -20,7 +20,8 @@ def graphml(run: Run) -> str:
     if server is not None:
         graph.nodes[server]["role"] = "server"
     graph.add_edges_from(((src, dst) for src, dst in written["edges"] if src != dst), planned=True)
-    for node, rounds in run.rows("SELECT node, count(*) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY node"):
+    ended = run.rows("SELECT node, count(*) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY node")
+    for node, rounds in ended:
         graph.nodes[node]["rounds"] = rounds
     for link in count_by_link(run):
         carried = {"messages": link.counts.sent, "delivered": link.counts.delivered, "lost": link.counts.lost}

@@ -1,4 +1,4 @@
-"""A trace as Perfetto's protobuf: a process a node, its tracks as threads, arrows as flows.
+"""A trace as Perfetto's protobuf: a track a node, with its rounds and messages below, arrows as flows.
 
 Perfetto's schema is large and its own package needed for nothing else, so the few fields that are used are written here
 by their numbers; a test reads what is written with Perfetto's classes.
@@ -16,19 +16,23 @@ from netdfl.exports.course import FIGURES, FLEET, LANES, Figure, Instant, Lane, 
 _SEQUENCE = 1
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
+_EXPLICIT = 3
 _COUNTERS = 1 << 40
 
 
 def packets(name: str, nodes: int, course: Iterable[Span | Instant | Figure]) -> Iterator[bytes]:
     """The trace of the run `name`, packet by packet."""
+    yield _described(FLEET, f"fleet {name}", _number(11, _EXPLICIT))
     for number, figure in enumerate(FIGURES):
         track = _number(1, _COUNTERS + number) + _text(2, figure) + _bytes(8, b"")
-        yield _packet(_bytes(60, track))
-    yield from _described(None, f"fleet {name}")
+        yield _packet(_bytes(60, track + _number(5, uuid(FLEET)) + _number(12, number)))
     for node in range(nodes):
-        yield from _described(node, f"node {node}")
-    for each in _in_order(course):
-        yield each
+        order = _number(5, uuid(FLEET)) + _number(12, len(FIGURES) + node) + _number(11, _EXPLICIT)
+        does = Track(node, Lane.DOES)
+        yield _described(does, f"node {node}", order)
+        for lane in (Lane.ROUNDS, Lane.MESSAGES):
+            yield _described(Track(node, lane), LANES[lane], _number(5, uuid(does)) + _number(12, lane))
+    yield from _in_order(course)
 
 
 def _in_order(course: Iterable[Span | Instant | Figure]) -> Iterator[bytes]:
@@ -66,15 +70,9 @@ def _annotated(key: str, value: object) -> bytes:
     return _bytes(4, _text(10, key) + _text(6, told))
 
 
-def _described(node: NodeId | None, name: str) -> Iterator[bytes]:
-    """A process, and its threads."""
-    pid = pid_of(node)
-    process = _number(1, pid) + _text(6, name)
-    yield _packet(_bytes(60, _number(1, pid) + _bytes(3, process)))
-    for lane in LANES if node is not None else (FLEET.lane,):
-        track = Track(node, lane)
-        thread = _number(1, pid) + _number(2, tid_of(track)) + _text(5, LANES[lane] if node is not None else "events")
-        yield _packet(_bytes(60, _number(1, uuid(track)) + _bytes(4, thread)))
+def _described(track: Track, name: str, more: bytes) -> bytes:
+    """What a track is called, and where it stands."""
+    return _packet(_bytes(60, _number(1, uuid(track)) + _text(2, name) + more))
 
 
 def pid_of(node: NodeId | None) -> int:

@@ -33,14 +33,14 @@ def points(run: Run, below: int | None = None) -> Iterator[Point]:
         f"WHERE node IS NOT NULL AND value IS NOT NULL {whole} GROUP BY round, name ORDER BY round, name"
     ):
         for what, value in (("mean", mean), ("lowest", low), ("highest", high)):
-            yield Point(f"{what} of nodes/{name}", round, at_s, value)
+            yield Point(f"nodes_{what}/{name}", round, at_s, value)
     if run.graph is not None and run.graph["num_nodes"] > MOST_NODES:
         return
     for at_s, node, round, name, value in run.rows(
         "SELECT at_s, node, round, name, value FROM metrics WHERE node IS NOT NULL AND value IS NOT NULL "
         "ORDER BY round, node, name"
     ):
-        yield Point(f"node {node:03d}/{name}", round, at_s, value)
+        yield Point(f"node_{node:03d}/{name}", round, at_s, value)
 
 
 def missing(package: str, extra: str) -> InputError:

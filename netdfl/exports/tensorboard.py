@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from netdfl.core.errors import InputError
 from netdfl.exports.scalars import missing, points
 from netdfl.record.run import Run
+from netdfl.record.status import FleetStatus
 
 FOLDER = "tensorboard"
 EVERY_S = 5.0
 SHARE = 0.02
 """How much of a run's time may go into following it."""
+
+
+class Display(Protocol):
+    """Something that shows a fleet while it runs, as `netdfl.running.display`."""
+
+    def update(self, status: FleetStatus) -> None:
+        """Show the fleet as it is now."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a piece of news."""
+        ...
 
 
 class TensorBoardWriter:
@@ -43,10 +56,11 @@ class TensorBoardWriter:
 
 
 class Following:
-    """A display that writes event files while the fleet runs, and shows nothing."""
+    """A display around another, which writes event files while the fleet runs."""
 
-    def __init__(self, run: Run, folder: Path) -> None:
-        """Follow `run`, whose record is being written."""
+    def __init__(self, run: Run, folder: Path, display: Display) -> None:
+        """Follow `run`, whose record is being written, into `folder`. Raises InputError; see `TensorBoardWriter`."""
+        self._display = display
         self._writer = TensorBoardWriter(run, folder)
         self._again_s = 0.0
 
@@ -60,14 +74,18 @@ class Following:
         finally:
             self._writer.close()
 
-    def look(self, rounds_done: int) -> None:
-        """Write what is new, a few times a minute at most."""
+    def update(self, status: FleetStatus) -> None:
+        """Show the fleet, and write what is new, a few times a minute at most."""
+        self._display.update(status)
         began_s = time.monotonic()
-        if began_s < self._again_s:
-            return
-        self._writer.catch_up(below=rounds_done)
-        took_s = time.monotonic() - began_s
-        self._again_s = began_s + max(EVERY_S, took_s / SHARE)
+        if began_s >= self._again_s:
+            self._writer.catch_up(below=status.rounds_done)
+            took_s = time.monotonic() - began_s
+            self._again_s = began_s + max(EVERY_S, took_s / SHARE)
+
+    def note(self, text: str) -> None:
+        """Show a piece of news."""
+        self._display.note(text)
 
 
 def write_tensorboard(run: Run, folder: Path) -> Path:

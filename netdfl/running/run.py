@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,8 +96,13 @@ def _supervised(
 ) -> Finished:
     from netdfl.running.supervise import supervise  # it loads torch, and the input is known to be sound by now
 
-    shown = announcing(display, scenario)
-    outcome = supervise(scenario, directory, shown, forkserver=forkserver, resumption=resumption)
+    with ExitStack() as stack:
+        if scenario.report.tensorboard:
+            from netdfl.exports.tensorboard import FOLDER, Following
+
+            display = stack.enter_context(Following(open_run(directory.path), directory.path / FOLDER, display))
+        shown = announcing(display, scenario)
+        outcome = supervise(scenario, directory, shown, forkserver=forkserver, resumption=resumption)
     if outcome.interrupted:
         shown.note(WRITING)
     return judge(scenario, directory, outcome, resumption)

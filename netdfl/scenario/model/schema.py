@@ -132,6 +132,9 @@ class Report(Strict):
     targets: list[Annotated[Share, Field(gt=0)]] = Field(
         [], description="Accuracies to which rounds, bytes and seconds are reported."
     )
+    tensorboard: bool = Field(
+        False, description="Write TensorBoard's event files into the run directory while the fleet runs."
+    )
 
 
 class Checkpoint(Strict):
