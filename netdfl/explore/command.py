@@ -12,10 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from netdfl.core.errors import InputError
 from netdfl.core.files import write_whole
 from netdfl.explore.cause import is_raised
-from netdfl.explore.explore import Budget, Exploration, Explored, Found, Show, by_rate
-from netdfl.explore.shrink import MOST_RUNS, Shrinker
-from netdfl.explore.trial import variant
-from netdfl.explore.written import write_finding
+from netdfl.explore.explore import Budget, Exploration, Explored, Show, by_rate
+from netdfl.explore.findings import shrink_found
+from netdfl.explore.shrink import MOST_RUNS
 
 FOUND, INTERRUPTED = 1, 130
 
@@ -63,8 +62,9 @@ def _write(exploration: Exploration, explored: Explored, console: Console, *, sh
                 continue
             status.update(f"shrinking {place} of {len(explored.findings)}: {found.cause.key}")
             path = folder / f"finding-{place:02d}.yaml"
+            most = MOST_RUNS if shrink else 1
             try:
-                write_whole(path, shrunk_text(exploration, explored, found, shrink=shrink).encode())
+                write_whole(path, shrink_found(exploration, explored, found, most).encode())
             except InputError as error:
                 console.print(f"not shrunk: {error}", markup=False)
                 continue
@@ -72,15 +72,6 @@ def _write(exploration: Exploration, explored: Explored, console: Console, *, sh
             if found.broke:
                 write_whole(path.with_suffix(".traceback.txt"), found.broke.encode())
     return files
-
-
-def shrunk_text(exploration: Exploration, explored: Explored, found: Found, *, shrink: bool = True) -> str:
-    """The finding as a scenario file."""
-    shrinker = Shrinker(exploration.predicates, exploration.executor, MOST_RUNS if shrink else 1)
-    shown = variant(exploration.scenario, found.trial.events, found.trial.luck)
-    shrunk = shrinker.shrink(shown, found.cause.key)
-    how = f"found by `netdfl explore` (seed {exploration.seed}, run {found.trial.number})"
-    return write_finding(shrunk, f"{how}: {explored.rate(found)} of the runs that were drawn by themselves.")
 
 
 @contextmanager

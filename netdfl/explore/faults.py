@@ -44,12 +44,14 @@ class Course:
 Draw: TypeAlias = Callable[["Course", Random], Event]
 
 
-def draw_faults(course: Course, rates: Mapping[FaultKind, float], most: int, rng: Random) -> list[Event]:
-    """From none to `most` faults of the kinds in `rates`."""
+def draw_faults(
+    course: Course, rates: Mapping[FaultKind, float], most: int, rng: Random, least: int = 0
+) -> list[Event]:
+    """From `least` to `most` faults of the kinds in `rates`."""
     kinds = list(rates)
     if not kinds:
         return []
-    chosen = rng.choices(kinds, [rates[kind] for kind in kinds], k=rng.randint(0, most))
+    chosen = rng.choices(kinds, [rates[kind] for kind in kinds], k=rng.randint(least, most))
     return [KINDS[kind](course, rng) for kind in chosen]
 
 

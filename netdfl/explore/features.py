@@ -1,14 +1,15 @@
 """What a run reached, as a set of numbers: two runs that reached the same have the same.
 
-Counted are, without the names of nodes: how waits ended, beside which kinds of faults of the same round; what became
-of messages, likewise; which messages came in which order at a node; what happened to nodes (`missing`, `gone`,
-`rejoin`, ...) in which step, beside which faults; and the kinds of stalls.
+Counted are, without the names of nodes: how waits ended, beside which kinds of faults of the same round, and after
+which wait; what became of messages, likewise; which messages came in which order at a node, and who came last in the
+rounds one after the other; what happened to nodes (`missing`, `gone`, `rejoin`, ...), beside which faults, after what
+else, and to how many of them in one round; and the kinds of stalls.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from xxhash import xxh32_intdigest
@@ -16,9 +17,11 @@ from xxhash import xxh32_intdigest
 from netdfl.explore.execute import ExploredRun
 from netdfl.explore.rows import Sent
 from netdfl.links.schedule.actions import ACTIONS
+from netdfl.record.base import Waited
 
 Faults = Mapping[int, tuple[str, ...]]
 """The kinds of faults by the rounds in which they act; by the clock: the round in which the fleet was then."""
+ROWS = (3, 4, 5, 6)
 NEAR = 1
 """So many rounds after a fault count as its own, too."""
 
@@ -26,7 +29,14 @@ NEAR = 1
 def features_of(run: ExploredRun) -> frozenset[int]:
     """The features of `run`."""
     faults = _faults(run)
-    found = {*_waits(run, faults), *_fates(run, faults), *_orders(run), *_happened(run, faults), *_stalls(run)}
+    found = {
+        *_waits(run, faults),
+        *_in_a_row(run),
+        *_fates(run, faults),
+        *_orders(run),
+        *_happened(run, faults),
+        *_stalls(run),
+    }
     return frozenset(xxh32_intdigest(repr(each).encode()) for each in found)
 
 
@@ -53,6 +63,26 @@ def _waits(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
         yield "wait", wait.kind.value, wait.step, wait.ended.value, missing, beside
 
 
+def _in_a_row(run: ExploredRun) -> Iterator[tuple[object, ...]]:
+    """At each node, each wait with the one before, and who came last in up to six of them, whoever that was."""
+    of_node: defaultdict[int, list[Waited]] = defaultdict(list)
+    for wait in run.rows.waits:
+        of_node[wait.node].append(wait)
+    for waits in of_node.values():
+        ways = [(wait.ended.value, min(2, len(wait.missing))) for wait in waits]
+        yield from (("then", *pair) for pair in pairwise(ways))
+        last = [wait.last_src for wait in waits]
+        for length in ROWS:
+            for start in range(len(last) - length + 1):
+                yield "last", renamed(last[start : start + length])
+
+
+def renamed(names: Sequence[object]) -> tuple[int, ...]:
+    """The same pattern with the names 0, 1, ... in the order of their first places."""
+    known: dict[object, int] = {}
+    return tuple(known.setdefault(name, len(known)) for name in names)
+
+
 def _fates(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
     for m in run.rows.messages:
         if m.fate != "delivered" or m.attempt or m.epoch:
@@ -74,9 +104,17 @@ def _orders(run: ExploredRun) -> Iterator[tuple[object, ...]]:
 
 
 def _happened(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
+    together: Counter[tuple[str, int]] = Counter()
+    before: dict[int | None, str] = {}
     for event in run.rows.events:
-        if event.kind not in ("start", "finish", "training", "stall"):
-            yield "event", event.kind, event.details.get("step", 0), faults.get(event.round, ())
+        if event.kind in ("start", "finish", "training", "stall"):
+            continue
+        yield "event", event.kind, event.details.get("step", 0), faults.get(event.round, ())
+        yield "after", before.get(event.node, ""), event.kind
+        before[event.node] = event.kind
+        together[event.kind, event.round] += 1
+    for (kind, _), many in together.items():
+        yield "together", kind, min(many, 6)
 
 
 def _stalls(run: ExploredRun) -> Iterator[tuple[object, ...]]:

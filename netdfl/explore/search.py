@@ -23,6 +23,7 @@ FRESH = 0.4
 """The share of trials that are drawn afresh, once there is something to change."""
 SCHEDULES = 0.5
 """The share of fresh trials with a schedule of priorities."""
+NODES = ("crash", "pause", "slow_down")
 MOST_LUCK = 1 << 31
 
 
@@ -94,16 +95,22 @@ class Search:
         faults = [event for event in events if not is_priority(event)]
         few = len(faults) < self.scenario.explore.faults
         if place is None or (how < 0.3 and few):
-            return [*events, *draw_faults(self.course, self.rates, 1, rng)]
+            return [*events, *self._drawn(faults, rng)]
         if how < 0.4:
             return [*events[:place], *events[place + 1 :]]
         if how < 0.8:
             return [*events[:place], self._moved(events[place], rng), *events[place + 1 :]]
         if how < 0.9 or not few:
-            drawn = draw_faults(self.course, self.rates, 1, rng)
-            return [*events[:place], *drawn, *events[place + 1 :]]
+            return [*events[:place], *self._drawn(faults, rng), *events[place + 1 :]]
         other = rng.choice(self._corpus)[0].events
         return [*events, *rng.sample(other, min(len(other), self.scenario.explore.faults - len(faults)))]
+
+    def _drawn(self, beside: Sequence[Event], rng: Random) -> list[Event]:
+        """A new fault, in half of the cases in the round, or to the node, of one that is there."""
+        drawn = draw_faults(self.course, self.rates, 1, rng, least=1)
+        if beside and rng.random() < 0.5:
+            return [aligned(event, rng.choice(beside), rng) for event in drawn]
+        return drawn
 
     def _moved(self, event: Event, rng: Random) -> Event:
         """The same a round earlier or later, or longer, or at a time close by."""
@@ -118,6 +125,19 @@ class Search:
         elif key:
             changed[key] = format_time(rounded(parse_time_ns(event[key]) * rng.choice((0.25, 0.5, 0.8, 1.25, 2, 4))))
         return changed
+
+
+def aligned(event: Event, other: Event, rng: Random) -> Event:
+    """`event` at the time of `other`, or to the same nodes, or both, where these have a common form."""
+    found = dict(event)
+    when = next((key for key in ("at_round", "at") if key in other), "")
+    if rng.random() < 0.7 and when in event:
+        found[when] = other[when]
+    nodes = next((other[key] for key in NODES if key in other), None)
+    mine = next((key for key in NODES if key in event), None)
+    if mine is not None and nodes is not None and rng.random() < 0.5:
+        found[mine] = nodes
+    return found
 
 
 def is_priority(event: Event) -> bool:

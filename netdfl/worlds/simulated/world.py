@@ -98,6 +98,7 @@ class SimulatedWorld:
         blueprint = Blueprint.of(self.scenario) if shared is None else replace(shared, scenario=self.scenario)
         self.blueprint = blueprint
         self.news = news
+        self.loop.set_exception_handler(self._on_exception)
         packets = self.scenario.world.loss_layer == "packet"
         compute = compute_time(blueprint, self.directory)
         luck = self.streams if self._luck is None else Streams(self._luck)
@@ -129,6 +130,14 @@ class SimulatedWorld:
         self.residents = {node: Resident(around, node) for node in blueprint.node_ids}
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
         return Found(partition=blueprint.problem.partition())
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What a callback raised breaks the run: asyncio would print it and go on."""
+        error = context.get("exception")
+        if isinstance(error, Exception) and "handle" in context:
+            self.news.broke(error)
+        else:
+            loop.default_exception_handler(context)
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
         """See `World`."""
