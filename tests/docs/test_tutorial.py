@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+import netdfl
+
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -50,6 +52,20 @@ def matches(line: str, printed: str) -> bool:
     """Whether a line of what was printed is `line`, in which three dots stand for anything."""
     pattern = "*".join(re.sub(r"([*?[])", r"[\1]", piece) for piece in line.split("..."))
     return any(fnmatch.fnmatchcase(got, pattern) for got in printed.splitlines())
+
+
+def test_the_page_on_exploring(tmp_path: Path) -> None:
+    page = blocks(ROOT / "docs" / "exploring.md")
+    for block in page:
+        if block.file and block.file != "block":
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+        elif block.kind == "console":
+            check_console(block.text, tmp_path)
+    (defaults,) = (block.text for block in page if block.file == "block")
+    scenario = netdfl.load(tmp_path / "explored.yaml")
+    said = tmp_path / "said.yaml"
+    said.write_text((tmp_path / "explored.yaml").read_text(encoding="utf-8") + defaults, encoding="utf-8")
+    assert netdfl.load(said).explore == scenario.explore
 
 
 @pytest.mark.parametrize("name", ["tutorial", "own_parts", "replay"])
