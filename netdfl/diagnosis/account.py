@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter
 
@@ -41,6 +41,14 @@ class WaitAccount:
     undecided: tuple[NodeId, ...] = ()
     essential: bool = False
     cumulative: bool = False
+
+
+class WaitInBrief(NamedTuple):
+    """A wait in few words: in which round, for whom (nobody, where that is not known), since when."""
+
+    round: int
+    awaited: tuple[NodeId, ...]
+    since_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +157,15 @@ def give_account(
         },
         stack=stack,
     )
+
+
+def wait_in_brief(node: Node) -> WaitInBrief | None:
+    """What `node` waits for now; None: for no message."""
+    wait = node.waits.current
+    if wait is None:
+        return None
+    missing = (wait.sources or frozenset()) - wait.have - node.waits.gone
+    return WaitInBrief(wait.round, tuple(sorted(missing)), wait.since_ns)
 
 
 def waits_in_vain(account: Account, server: NodeId) -> bool:

@@ -47,9 +47,22 @@ class EvaluationStatus:
     consensus_distance: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingStatus:
+    """A node that waits in `round` since `since_s` for those `awaited`; they are none where it can't know who sends."""
+
+    node: NodeId
+    round: int
+    awaited: tuple[NodeId, ...]
+    since_s: float
+
+
 @dataclass(slots=True)
 class FleetStatus:
-    """The whole fleet. The supervisor keeps it up to date; views and `fleet.json` read it."""
+    """The whole fleet. The supervisor keeps it up to date; views and `fleet.json` read it.
+
+    `waiting` are the few nodes that have waited longest, as far as that is known.
+    """
 
     scenario: str
     world: str
@@ -60,6 +73,7 @@ class FleetStatus:
     evaluation: EvaluationStatus | None = None
     bytes_sent: int = 0
     messages: MessageCounts = field(default_factory=MessageCounts)
+    waiting: list[WaitingStatus] = field(default_factory=list)
 
     @property
     def running(self) -> list[NodeStatus]:
@@ -113,6 +127,7 @@ class FleetStatus:
             "rounds_done": self.rounds_done,
             "slowest": None if slowest is None else slowest.node,
             "left_s": self.left_s,
+            "waiting": [asdict(each) for each in self.waiting],
         }
 
 

@@ -15,6 +15,7 @@ from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.finding import Finding
 from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.record.status import WaitingStatus
 from netdfl.replaying.changes import Change, CrashNow, DeliverNow, DropNow, PauseNow, RestartNow, ResumeNow
 from netdfl.replaying.checking import Parted, Record
 from netdfl.replaying.happenings import seconds
@@ -116,6 +117,11 @@ class Replay:
     def waits(self) -> Sequence[Edge]:
         """The wait-for graph: (who waits, for whom)."""
         return self.moment.waits
+
+    @property
+    def waiting(self) -> Sequence[WaitingStatus]:
+        """The waits that would be shown while the fleet runs: the longest of those that last for half a second."""
+        return self._playing.watch.waiting()
 
     @property
     def findings(self) -> Sequence[Finding]:

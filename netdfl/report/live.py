@@ -8,16 +8,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts
 from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
 from netdfl.record.status import FleetStatus
+from netdfl.report.panel import Curves, panel
 from netdfl.report.times import round_words
 from netdfl.report.words import duration, figure, not_delivered, remarks, share, warnings
 
@@ -85,12 +84,15 @@ class PlainView:
 
 
 class LiveView(PlainView):
-    """A panel that is redrawn in place."""
+    """A panel that is redrawn in place, below the news."""
 
     def __init__(self, console: Console) -> None:
         """Draw on `console`, a terminal."""
         super().__init__(console)
-        self._live = Live(console=console, transient=True, refresh_per_second=8)
+        self._live = Live(console=console, transient=True, auto_refresh=False)
+        self._curves = Curves()
+        self._width = console.width
+        self._lengths: list[int] = []
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -102,8 +104,21 @@ class LiveView(PlainView):
         self._live.stop()
 
     def update(self, status: FleetStatus) -> None:
-        """Redraw the panel (at most eight times a second)."""
-        self._live.update(panel(status))
+        """Redraw the panel."""
+        self._curves.add(status.evaluation)
+        drawn = panel(status, describe(status), self._curves)
+        self._fold()
+        lines = self.console.render_lines(drawn, self.console.options, pad=False)
+        self._lengths = [sum(segment.cell_length for segment in line) for line in lines]
+        self._live.update(drawn, refresh=True)
+
+    def _fold(self) -> None:
+        """A terminal that became narrower has folded the lines drawn before: they are to be erased as they are now."""
+        width = self.console.width
+        if width < self._width and self._lengths:
+            rows = sum(max(1, -(-length // width)) for length in self._lengths)
+            self._live._live_render._shape = (width, rows)
+        self._width = width
 
 
 def open_view(console: Console | None = None) -> RunView:
@@ -133,18 +148,6 @@ def _messages(counts: MessageCounts) -> str:
     """How many were sent and what did not come of them; what is on its way now is no news."""
     told = [f"{count:,} {name}" for name, count in asdict(counts).items() if name in MISHAPS and count]
     return ", ".join([f"{counts.sent:,} sent", *told])
-
-
-def panel(status: FleetStatus) -> RenderableType:
-    """Lay out a status for a terminal: a title, the bar of rounds, and what `describe` says."""
-    title = Text.assemble((status.scenario, "bold"), f"  {status.algorithm}, {len(status.nodes)} nodes, {status.world}")
-    bar = Table.grid(padding=(0, 1))
-    done = Text(f"{status.rounds_done} of {status.rounds} rounds  {duration(status.elapsed_s)}")
-    bar.add_row(ProgressBar(total=status.rounds, completed=status.rounds_done, width=40), done)
-    grid = Table.grid(padding=(0, 2))
-    for name, value in describe(status).items():
-        grid.add_row(Text(name, style="dim"), Text(value))
-    return Group(title, bar, grid)
 
 
 def _print_summary(console: Console, result: Json, run_path: Path, report: Path | None) -> None:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Probe, ProbeReply
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.account import Account
+from netdfl.diagnosis.account import Account, WaitInBrief
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up
 from netdfl.diagnosis.finding import Finding
-from netdfl.diagnosis.snapshot import Snapshot, State
+from netdfl.diagnosis.snapshot import Snapshot, State, What
 from netdfl.diagnosis.watch import LEAST_NS
 from netdfl.supervisor.fleet import Fleet
 from netdfl.supervisor.restarts import Restarts
-from netdfl.supervisor.stalls import StallWatch
+from netdfl.supervisor.stalls import MOST_SHOWN, SHOWN_NS, StallWatch
 
 LOOK_S = 0.2
 ANSWER_S = 1.0
 BETWEEN_S = 0.3
+ASK_AGAIN_NS = 7 * NS_PER_S // 10
+FOR_SHOW = 0
+"""The number of a probe that is no part of a snapshot."""
 
 
 class ProbingWatch(StallWatch):
@@ -40,6 +44,8 @@ class ProbingWatch(StallWatch):
         self._news = asyncio.Event()
         self._pause_ns = LEAST_NS
         self._looking: asyncio.Task[None] | None = None
+        self._slow: dict[NodeId, WaitInBrief] = {}
+        self._asked_ns: dict[NodeId, int] = {}
 
     def begin(self) -> None:
         """See `StallWatch`."""
@@ -53,15 +59,41 @@ class ProbingWatch(StallWatch):
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
         """`node` is in `round`, and its event loop is alive."""
         self.heard_ns[node] = now_ns
+        if node in self._slow and self._slow[node].round < round:
+            del self._slow[node]
         super().heard(node, round, now_ns)
 
     def answered(self, node: NodeId, reply: ProbeReply) -> None:
         """Take a node's account, if it answers the latest probe."""
-        if reply.id == self._probe:
-            self.accounts[node] = Account.from_json(reply.account)
+        account = Account.from_json(reply.account)
+        self._note(account)
+        if reply.id == self._probe and reply.id != FOR_SHOW:
+            self.accounts[node] = account
             self._answered.add(node)
             self.heard_ns[node] = self.fleet.now_ns()
             self._news.set()
+
+    def waits(self) -> Mapping[NodeId, WaitInBrief]:
+        """See `StallWatch`: what they said last."""
+        running = set(self.fleet.running)
+        return {node: wait for node, wait in self._slow.items() if node in running}
+
+    def _note(self, account: Account) -> None:
+        """Remember what a node waits for, to be shown."""
+        self._slow.pop(account.node, None)
+        wait = account.wait
+        if wait is not None and wait.what is not What.ROOM:
+            awaited = set(wait.sources or ()) - set(wait.have) - set(wait.left_out)
+            self._slow[account.node] = WaitInBrief(wait.round, tuple(sorted(awaited)), wait.since_ns)
+
+    def _ask_slow(self, now_ns: int) -> None:
+        """Ask the few nodes that have been longest in their round what they wait for, each about once a second."""
+        rounds = self.pace.rounds
+        slow = sorted((rounds[node][1], node) for node in self.fleet.running if rounds[node][1] <= now_ns - SHOWN_NS)
+        for _, node in slow[:MOST_SHOWN]:
+            if now_ns - self._asked_ns.get(node, -ASK_AGAIN_NS) >= ASK_AGAIN_NS:
+                self._asked_ns[node] = now_ns
+                self.fleet.world.order(node, Probe(FOR_SHOW))
 
     def server_done(self) -> None:
         """See `StallWatch`."""
@@ -80,6 +112,7 @@ class ProbingWatch(StallWatch):
         while not self.over:
             await asyncio.sleep(LOOK_S)
             now, done_ns = self.fleet.now_ns(), self._server_done_ns
+            self._ask_slow(now)
             if done_ns is not None:
                 if now - max(looked_ns, done_ns) >= AFTER_SERVER_NS:
                     found = await self.look()

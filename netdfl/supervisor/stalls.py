@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Again, ProbeReply, Recover
 from netdfl.core.types import NodeId
 from netdfl.diagnosis import words
-from netdfl.diagnosis.account import Account
+from netdfl.diagnosis.account import Account, WaitInBrief
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up, unfinished
@@ -23,12 +24,17 @@ from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.recover import Recovery, RecoveryStep, Resend, Skip
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace, Watch, Window
-from netdfl.record.status import Phase
+from netdfl.record.status import Phase, WaitingStatus
 from netdfl.scenario.build import build_links
 from netdfl.supervisor.advice import nothing, settings_of
 from netdfl.supervisor.fleet import Fleet
 from netdfl.supervisor.restarts import Restarts
 from netdfl.worlds.base import VirtualWorld
+
+SHOWN_NS = NS_PER_S // 2
+"""Shorter waits are not shown while a fleet runs."""
+MOST_SHOWN = 6
+"""So many of them are shown at a time."""
 
 
 class StallWatch:
@@ -59,6 +65,20 @@ class StallWatch:
     def heard(self, node: NodeId, round: int, now_ns: int) -> None:
         """`node` is in `round`."""
         self.pace.at(node, round, now_ns)
+
+    def waits(self) -> Mapping[NodeId, WaitInBrief]:
+        """What slow nodes wait for, as far as it is known now."""
+        return {}
+
+    def waiting(self) -> list[WaitingStatus]:
+        """The nodes that have waited longest, if for longer than nothing."""
+        least_ns = self.fleet.now_ns() - SHOWN_NS
+        waits = self.waits()
+        longest = sorted((wait.since_ns, node) for node, wait in waits.items() if wait.since_ns <= least_ns)
+        return [
+            WaitingStatus(node, waits[node].round, waits[node].awaited, since_ns / NS_PER_S)
+            for since_ns, node in longest[:MOST_SHOWN]
+        ]
 
     def server_done(self) -> None:
         """The server has finished: its clients end once they have nothing to do, or had their time."""
@@ -179,6 +199,10 @@ class ExactWatch(StallWatch):
     def server_done(self) -> None:
         """See `StallWatch`."""
         self._after_server(self.fleet.now_ns())
+
+    def waits(self) -> Mapping[NodeId, WaitInBrief]:
+        """See `StallWatch`."""
+        return self.world.waits()
 
     def _look(self, now_ns: int) -> None:
         snapshot = self._snapshot(now_ns, idle=False)

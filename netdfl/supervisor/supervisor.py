@@ -382,6 +382,7 @@ class Supervisor:
         """Show the fleet, and every other time write `fleet.json` and flush the record."""
         for turn in count():
             self.fleet.add_up()
+            self.fleet.status.waiting = self.stalls.waiting()
             self._show(self.fleet.status)
             await asyncio.sleep(SHOW_S)
             try:
@@ -407,4 +408,5 @@ class Supervisor:
     def _write_status(self) -> None:
         """What `fleet.json` shows while the run goes on, and at its end."""
         self.fleet.add_up()
+        self.fleet.status.waiting = self.stalls.waiting()
         self.fleet.directory.write("fleet.json", self.fleet.status.to_text())

@@ -25,7 +25,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.fork_client import ForkServer
 
 if TYPE_CHECKING:
-    from netdfl.diagnosis.account import Account
+    from netdfl.diagnosis.account import Account, WaitInBrief
     from netdfl.diagnosis.outgoing import SentKey
     from netdfl.host.blueprint import Blueprint
 
@@ -138,6 +138,10 @@ class VirtualWorld(Protocol):
 
     def accounts(self) -> dict[NodeId, Account]:
         """What every node does at this moment, its last life's where it is down."""
+        ...
+
+    def waits(self) -> dict[NodeId, WaitInBrief]:
+        """What the nodes wait for that wait for messages now."""
         ...
 
     def stack(self, node: NodeId) -> str:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from netdfl.record import Run
-from netdfl.record.status import EvaluationStatus, FleetStatus, Phase
+from netdfl.record.status import EvaluationStatus, FleetStatus, Phase, WaitingStatus
 from netdfl.report.live import LiveView, PlainView, describe, open_view
+from netdfl.report.panel import KEYS, panel, sparkline
 from netdfl.report.words import duration
 
 
@@ -81,6 +83,69 @@ def test_a_terminal_gets_a_panel(status: FleetStatus) -> None:
         "node 5 died",
     ):
         assert part in text
+
+
+def test_accuracy_and_loss_are_curves(status: FleetStatus) -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with LiveView(console) as view:
+        for round in range(40):
+            evaluation = EvaluationStatus(round, test_accuracy=round / 50, test_loss=2 - round / 50)
+            view.update(replace(status, evaluation=evaluation))
+    text = "\n".join(printed(console))
+    assert "78.0%   ▁▁" in text
+    assert "██ from 0.0%" in text
+    assert "▁ from 2" in text
+
+
+def test_a_curve_has_blanks_where_nothing_is_known() -> None:
+    assert sparkline([0.0, float("nan"), 7.0]) == "▁ █"
+    assert sparkline([1.0, 1.0]) == "▁▁"
+    assert sparkline([float("inf")]) == " "
+    assert len(sparkline(range(1000), 32)) == 32
+
+
+def test_who_waits_is_named_with_whom_it_waits_for(status: FleetStatus) -> None:
+    waiting = [
+        WaitingStatus(3, 20, (2, 5), 7.0),
+        WaitingStatus(4, 19, tuple(range(12)), 6.5),
+        WaitingStatus(5, 1, (), 0),
+    ]
+    status = replace(status, elapsed_s=8.2, waiting=waiting)
+    console = Console(file=io.StringIO(), width=80)
+    console.print(panel(status, describe(status)))
+    lines = printed(console)
+    assert any("node 3" in line and "waits in round 20 for 2, 5, since 7.0 s (1.2 s)" in line for line in lines)
+    assert any("for 0, 1, 2, 3, 4, 5 and 6 more" in line for line in lines)
+    assert any("for whoever sends" in line for line in lines)
+    assert KEYS in lines[-1]
+
+
+@pytest.mark.parametrize("width", [80, 60, 50])
+def test_no_line_is_wider_than_the_terminal(status: FleetStatus, width: int) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    status = replace(status, scenario="x" * 70, waiting=[WaitingStatus(3, 20, tuple(range(12)), 7.0)])
+    console.print(panel(status, describe(status)))
+    assert len(printed(console)) == 2 + len(describe(status)) + 2
+    assert max(map(len, printed(console))) <= width
+
+
+def test_a_terminal_that_became_narrower_is_erased_as_it_is_now(status: FleetStatus) -> None:
+    """A line of 60 cells takes two rows of 40: as many are erased, so that no second title stays."""
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with LiveView(console) as view:
+        view.update(status)
+        lengths = [line.__len__() for line in Text.from_ansi(_last_frame(console)).plain.splitlines()]
+        console.width = 40
+        console.file = io.StringIO()
+        view.update(status)
+    erased = console.file.getvalue().count("\x1b[2K")
+    assert sum(length > 40 for length in lengths) > 2
+    assert erased >= sum(max(1, -(-length // 40)) for length in lengths)
+
+
+def _last_frame(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().rpartition("\x1b[2K")[2]
 
 
 def test_the_summary_names_verdict_figures_and_places(run: Run, console: Console) -> None:

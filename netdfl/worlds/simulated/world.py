@@ -19,7 +19,7 @@ from netdfl.core.loops import outside_loops
 from netdfl.core.malloc import freed_kept
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.account import Account, stack_of
+from netdfl.diagnosis.account import Account, WaitInBrief, stack_of, wait_in_brief
 from netdfl.diagnosis.outgoing import SentKey
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.devices import spread
@@ -193,6 +193,11 @@ class SimulatedWorld:
             node: resident.host.account(ended=resident.ended, flying=flying[node])
             for node, resident in self.residents.items()
         }
+
+    def waits(self) -> dict[NodeId, WaitInBrief]:
+        """See `VirtualWorld`."""
+        found = {i: wait_in_brief(each.host.node) for i, each in self.residents.items() if not each.ended}
+        return {node: wait for node, wait in found.items() if wait is not None}
 
     def stack(self, node: NodeId) -> str:
         """See `VirtualWorld`."""

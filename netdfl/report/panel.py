@@ -1,0 +1,91 @@
+"""What the terminal shows of a running fleet: bars, curves of a few characters, who waits for whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from netdfl.record.status import EvaluationStatus, FleetStatus, WaitingStatus
+from netdfl.report.words import duration, figure, share
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+MOST_POINTS = 32
+MOST_NAMED = 6
+KEYS = "Ctrl-C ends the run, judges and keeps it; a second one leaves at once"
+
+
+@dataclass
+class Curves:
+    """The evaluations that were shown so far."""
+
+    seen: list[EvaluationStatus] = field(default_factory=list)
+
+    def add(self, evaluation: EvaluationStatus | None) -> None:
+        """Remember an evaluation once."""
+        if evaluation is not None and (not self.seen or self.seen[-1].round != evaluation.round):
+            self.seen.append(evaluation)
+
+    def beside(self, told: dict[str, str]) -> dict[str, str]:
+        """`told` with the curves of accuracy and loss; of what was judged once there is none."""
+        accuracy = [each.test_accuracy for each in self.seen if each.test_accuracy is not None]
+        loss = [each.test_loss for each in self.seen if each.test_loss is not None]
+        found = [("accuracy", accuracy, share), ("loss", loss, figure)]
+        drawn = {
+            name: f"{words(values[-1]):<7} {sparkline(values)} from {words(values[0])}"
+            for name, values, words in found
+            if len(values) > 1
+        }
+        return drawn | {name: value for name, value in told.items() if name not in drawn}
+
+
+def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
+    """A curve of at most `width` characters, from the lowest to the highest value; a blank where one is not finite."""
+    shown = values if len(values) <= width else [_of(values, width, place) for place in range(width)]
+    finite = [value for value in shown if math.isfinite(value)]
+    if not finite:
+        return " " * len(shown)
+    low, span = min(finite), max(finite) - min(finite)
+    top = len(BLOCKS) - 1
+    return "".join(
+        " " if not math.isfinite(value) else BLOCKS[round(top * (value - low) / span) if span else 0] for value in shown
+    )
+
+
+def _of(values: Sequence[float], width: int, place: int) -> float:
+    """The last of the values that fall on one of `width` places."""
+    return values[(place + 1) * len(values) // width - 1]
+
+
+def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = None) -> RenderableType:
+    """Lay out a status for a terminal: a title, the bar of rounds, what is `told`, curves, waits, keys.
+
+    Each is one line, cut where the terminal ends.
+    """
+    title = Text.assemble((status.scenario, "bold"), f"  {status.algorithm}, {len(status.nodes)} nodes, {status.world}")
+    bar = Table.grid(padding=(0, 1))
+    done = Text(f"{status.rounds_done} of {status.rounds} rounds  {duration(status.elapsed_s)}")
+    done.no_wrap, done.overflow = True, "ellipsis"
+    bar.add_row(ProgressBar(total=status.rounds, completed=status.rounds_done, width=40), done)
+    rows = list((told if curves is None else curves.beside(told)).items())
+    rows += [(f"node {wait.node}", waits(wait, status.elapsed_s)) for wait in status.waiting]
+    width = max((len(name) for name, _ in rows), default=0)
+    lines = [Text.assemble((name.ljust(width), "dim"), "  ", value) for name, value in rows]
+    lines.append(Text(KEYS, style="dim"))
+    for line in (title, *lines):
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return Group(title, bar, *lines)
+
+
+def waits(wait: WaitingStatus, now_s: float) -> str:
+    """`waits in round 7 for 2 and 5 since 4.2 s (1.3 s)`."""
+    named = ", ".join(map(str, wait.awaited[:MOST_NAMED])) or "whoever sends"
+    more = len(wait.awaited) - MOST_NAMED
+    others = f" and {more} more" if more > 0 else ""
+    lasts = duration(max(0.0, now_s - wait.since_s))
+    return f"waits in round {wait.round} for {named}{others}, since {duration(wait.since_s)} ({lasts})"
