@@ -33,7 +33,8 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.testing.models import of_torch_alone
 from netdfl.training.base import Received
-from netdfl.training.classification import Classification, Samples
+from netdfl.training.classification import Classification
+from netdfl.training.data.examples import Samples, in_memory
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build
 from netdfl.training.service import Service, one_by_one
@@ -81,7 +82,8 @@ class Setting(NamedTuple):
 
     def computed(self, client: Classification) -> int:
         """Operations of matrix products and convolutions in the gradients of a round, as they are computed."""
-        x, y, at = client.samples.x[: self.batch], client.samples.y[: self.batch], client.initial()
+        x, y = client.samples.take(torch.arange(self.batch))
+        at = client.initial()
         with FlopCounterMode(display=False) as counter:
             client.model.slope(at, x, y, torch.empty_like(at))
         return int(counter.get_total_flops()) * self.samples * self.epochs // len(y)
@@ -145,11 +147,12 @@ def plain_seconds(
 
     def loop() -> None:
         for module, client in zip(modules, clients, strict=True):
+            samples = in_memory(client.samples)
             optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9)
             for _ in range(setting.epochs):
                 for chosen in torch.randperm(setting.samples, device=device).split(setting.batch):
                     optimizer.zero_grad()
-                    cross_entropy(module(client.samples.x[chosen]), client.samples.y[chosen]).backward()
+                    cross_entropy(module(samples.x[chosen]), samples.y[chosen]).backward()
                     optimizer.step()
 
     return timed(loop)

@@ -14,18 +14,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from netdfl.record.run import open_run
     from netdfl.replaying.diff import diff
     from netdfl.replaying.replay import replay
+    from netdfl.running.models import open_run
     from netdfl.running.run import run
     from netdfl.scenario.load import load
+    from netdfl.training.data.own import Datasets
+    from netdfl.training.tasks.task import Task
 
-__all__ = ["diff", "load", "open_run", "replay", "run"]
+__all__ = ["Datasets", "Task", "diff", "load", "open_run", "replay", "run"]
 
 _HOMES = {
+    "Datasets": "netdfl.training.data.own",
+    "Task": "netdfl.training.tasks.task",
     "diff": "netdfl.replaying.diff",
     "load": "netdfl.scenario.load",
-    "open_run": "netdfl.record.run",
+    "open_run": "netdfl.running.models",
     "replay": "netdfl.replaying.replay",
     "run": "netdfl.running.run",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.errors import NotFiniteError
@@ -49,7 +49,8 @@ class NodeState(NamedTuple):
 
     `round` is the next one to begin. `x` has shape (d,). `received` is what the last exchange handed
     to the local solver. `z`, shape (d,), is the model of a node without mass: one that lost its state and
-    rejoined with push-sum weight 0, until its first share comes.
+    rejoined with push-sum weight 0, until its first share comes. `statistics`, shape (b,), are the running statistics
+    of a model whose nodes keep their own.
     """
 
     round: int
@@ -59,6 +60,7 @@ class NodeState(NamedTuple):
     mixing: object
     received: Received
     z: Tensor | None = None
+    statistics: Tensor | None = None
 
     def model(self, alg: Algorithm) -> Tensor:
         """z = x / w for push-sum, `z` where w is 0, x for every other method; shape (d,)."""
@@ -77,13 +79,21 @@ class NodeState(NamedTuple):
         z = None if weight else self.z
         x, weight = (self.x, weight) if z is None else (z, 1.0)
         start, y = alg.start.begin(self.start, x, view)
+        statistics = data if isinstance(data, KeepsStatistics) else None
+        if statistics is not None:
+            statistics.begin(y if weight == 1.0 else y / weight, self.statistics)
         local, update = yield from requested(alg.local, self.local, y, self.received, weight, data, view)
         if not isfinite(float(update.x.sum())):
             raise NotFiniteError("a parameter became infinite or NaN", -1)
+        kept = None
+        if statistics is not None:
+            trained, kept = statistics.ended(update.x, weight)
+            update = update._replace(x=trained)
         start = alg.start.trained(start, update, view)
         if z is not None:
             update = update._replace(x=self.x + (update.x - z))
-        return self._replace(start=start, local=local), update._replace(before=self.x)
+        state = self._replace(start=start, local=local, statistics=kept)
+        return state, update._replace(before=self.x)
 
     def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
         """What the mixing sends in `step`."""
@@ -107,6 +117,19 @@ class NodeState(NamedTuple):
         local = alg.local.after_mix(self.local, self.x, update.x, self.received, view)
         massless = self.z is not None and alg.mixing.weight(self.mixing) == 0.0
         return self._replace(round=view.round + 1, x=update.x, local=local, z=self.z if massless else None)
+
+
+@runtime_checkable
+class KeepsStatistics(Protocol):
+    """A node's data whose model has running statistics, which local steps change by themselves."""
+
+    def begin(self, z: Tensor, kept: Tensor | None) -> None:
+        """Local steps begin at the model `z`; `kept` are the statistics that the node keeps for itself."""
+        ...
+
+    def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Tensor | None]:
+        """`x`, where they led, with the statistics that they left; and those that the node keeps for itself."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -215,6 +238,7 @@ class Entry:
         tells: The server sends another vector down with the model.
         remembers: The server adds up what clients keep: control variates, drifts, duals.
         augments: Its parameter `augment` changes pictures.
+        extrapolates: It moves a vector beyond what was averaged: running statistics must not be in that vector.
     """
 
     build: Callable[..., Algorithm]
@@ -233,6 +257,7 @@ class Entry:
     tells: bool = False
     remembers: bool = False
     augments: bool = False
+    extrapolates: bool = False
 
 
 Catalog = Mapping[str, Entry]

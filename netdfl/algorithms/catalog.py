@@ -26,7 +26,9 @@ from netdfl.algorithms.parameters import flat
 DOUBLY = frozenset({"doubly", "row"})
 COLUMN = frozenset({"doubly", "column"})
 SERVER = frozenset({"server"})
-_distilling = partial(Entry, family="server", needs=SERVER, fits=fitness.distils, warns=fitness.never_distils)
+_distilling = partial(
+    Entry, family="server", needs=SERVER, fits=fitness.distils, warns=fitness.never_distils, extrapolates=True
+)
 
 
 ALGORITHMS: Catalog = {
@@ -36,8 +38,12 @@ ALGORITHMS: Catalog = {
     "dfedavgm": Entry(flat(undirected.dfedavgm), "gossip", DOUBLY, "Sun, Li, Wang 2022"),
     "dfedsam": Entry(flat(undirected.dfedsam), "gossip", DOUBLY, "DFedSAM"),
     "dfedsam_mgs": Entry(flat(undirected.dfedsam_mgs), "gossip", DOUBLY, "DFedSAM"),
-    "oledfl_sgd": Entry(flat(undirected.oledfl_sgd), "gossip", DOUBLY, "OledFL", fits=fitness.ole_is_stable),
-    "oledfl_sam": Entry(flat(undirected.oledfl_sam), "gossip", DOUBLY, "OledFL", fits=fitness.ole_is_stable),
+    "oledfl_sgd": Entry(
+        flat(undirected.oledfl_sgd), "gossip", DOUBLY, "OledFL", fits=fitness.ole_is_stable, extrapolates=True
+    ),
+    "oledfl_sam": Entry(
+        flat(undirected.oledfl_sam), "gossip", DOUBLY, "OledFL", fits=fitness.ole_is_stable, extrapolates=True
+    ),
     "qg_dsgdm": Entry(flat(undirected.qg_dsgdm), "gossip", DOUBLY, "Lin et al. 2021"),
     "choco_sgd": Entry(flat(compressed.choco_sgd), "gossip", DOUBLY, "Koloskova et al. 2019", scheme="choco"),
     "deepsqueeze": Entry(flat(compressed.deepsqueeze), "gossip", DOUBLY, "Tang et al. 2019", scheme="deepsqueeze"),
@@ -60,6 +66,7 @@ ALGORITHMS: Catalog = {
         "Wang et al. 2020",
         fits=fitness.averages_exactly,
         warns=fitness.slow_rounds,
+        extrapolates=True,
     ),
     "ad_psgd": Entry(
         flat(bilateral.ad_psgd),
@@ -75,11 +82,15 @@ ALGORITHMS: Catalog = {
         flat(central.scaffold), "server", SERVER, "Karimireddy et al. 2020", adds_up=True, remembers=True
     ),
     "fedgamma": Entry(flat(central.fedgamma), "server", SERVER, "Dai et al. 2023", adds_up=True, remembers=True),
-    "feddyn": Entry(flat(corrected.feddyn), "server", SERVER, "Acar et al. 2021", remembers=True),
-    "fedsmoo": Entry(flat(corrected.fedsmoo), "server", SERVER, "Sun et al. 2023", adds_up=True, remembers=True),
+    "feddyn": Entry(flat(corrected.feddyn), "server", SERVER, "Acar et al. 2021", remembers=True, extrapolates=True),
+    "fedsmoo": Entry(
+        flat(corrected.fedsmoo), "server", SERVER, "Sun et al. 2023", adds_up=True, remembers=True, extrapolates=True
+    ),
     "fedlesam": Entry(flat(corrected.fedlesam), "server", SERVER, "Fan et al. 2024"),
     "fedlesam_s": Entry(flat(corrected.fedlesam_s), "server", SERVER, "Fan et al. 2024", adds_up=True, remembers=True),
-    "fedlesam_d": Entry(flat(corrected.fedlesam_d), "server", SERVER, "Fan et al. 2024", remembers=True),
+    "fedlesam_d": Entry(
+        flat(corrected.fedlesam_d), "server", SERVER, "Fan et al. 2024", remembers=True, extrapolates=True
+    ),
     "dynafed": _distilling(flat(synthetic.dynafed), source="Pi et al. 2023", augments=True),
     "dynafed_synonly": _distilling(flat(synthetic.dynafed_synonly), source="Pi et al. 2023; FedSynSAM", augments=True),
     "fedsynsam": _distilling(flat(synthetic.fedsynsam), source="FedSynSAM"),

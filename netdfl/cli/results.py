@@ -25,7 +25,8 @@ def export(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="WHAT", help="messages, metrics, events or waits; trace, graph; or a tracker: tensorboard, mlflow."
+            metavar="WHAT",
+            help="messages, metrics, events or waits; trace, graph; model; or a tracker: tensorboard, mlflow.",
         ),
     ],
     format: Annotated[
@@ -40,15 +41,26 @@ def export(
         str | None,
         typer.Option("--out", metavar="FILE", help="By default named after it, here; - is the standard output."),
     ] = None,
+    node: Annotated[int | None, typer.Option("--node", help="Whose model; by default the average.")] = None,
 ) -> None:
-    """Write a run's tables, trace or graph for other programs, or hand it to a tracker.
+    """Write a run's tables, trace, graph or trained model for other programs, or hand it to a tracker.
+
+    A model is a folder with model.safetensors and a state_dict, model.pt. To build it, modules of your own that the
+    run's scenario names are imported, and its data are read.
 
     Examples:
         netdfl export runs/quickstart/latest messages
         netdfl export runs/quickstart/latest metrics --format parquet --out metrics.parquet
         netdfl export runs/quickstart/latest trace --out run.pftrace
         netdfl export runs/quickstart/latest tensorboard
+        netdfl export runs/quickstart/latest model --out model
     """
+    if what == "model":
+        from netdfl.running.models import export_model
+        from netdfl.running.models import open_run as open_trained
+
+        print(export_model(open_trained(run), Path(out or "model"), node))
+        return
     from netdfl.exports.export import export as export_run
     from netdfl.record.run import open_run
 

@@ -13,7 +13,8 @@ from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId, View
 from netdfl.host.injection import by_node
-from netdfl.host.task_setup import Problem, make_problem
+from netdfl.host.problem import Problem
+from netdfl.host.task_setup import make_problem
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import keeps_state, returns_by_node
 from netdfl.links.spec import LinksSpec
@@ -26,7 +27,8 @@ from netdfl.record.base import Recorder
 from netdfl.scenario.build import build_links, build_network, compile_schedule, used_links
 from netdfl.scenario.explain.link_rules import keep_order
 from netdfl.scenario.model.delivery import AcknowledgedDelivery
-from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.schema import KEPT_BYTES, Scenario
+from netdfl.scenario.model.task import Training
 from netdfl.scenario.schemes import delivery_of, scheme_of
 from netdfl.topology.network import Network, without
 from netdfl.transport.base import Transport
@@ -51,7 +53,7 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
         wait=policy,
         on_missing=wait.on_missing,
         delivery=delivery,
-        common_start=scenario.task.kind == "train",
+        common_start=isinstance(scenario.task, Training),
         streams=Streams(scenario.seed),
     )
     compression = scenario.compression
@@ -179,8 +181,16 @@ class Blueprint:
         return (round + 1) % every == 0 or round + 1 == self.scenario.rounds
 
     def keeps_models(self, round: int) -> bool:
-        """Whether every node's model is kept at the end of `round`: the last, where the scenario wants it."""
-        return self.scenario.evaluation.keep_models and round + 1 == self.scenario.rounds
+        """Whether every node's model is kept at the end of `round`: the last, where wanted or all are small."""
+        return round + 1 == self.scenario.rounds and self._keeps_last_models
+
+    @cached_property
+    def _keeps_last_models(self) -> bool:
+        wanted = self.scenario.evaluation.keep_models
+        if wanted != "auto":
+            return wanted
+        nbytes = 4 * self.problem.dim * self.network.num_nodes
+        return isinstance(self.scenario.task, Training) and nbytes <= KEPT_BYTES
 
     def node(
         self,

@@ -6,7 +6,7 @@ Never more than two models are in memory beside the average.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,13 +20,13 @@ from netdfl.host.models import Snapshot, read_snapshot
 Judge = Callable[[Tensor], Mapping[str, float]]
 JudgeLocal = Callable[[NodeId, Tensor], Mapping[str, float]]
 Read = Callable[[], Snapshot]
-ACCURACIES = {"test_accuracy": "mean_local_accuracy", "personal_accuracy": "mean_personal_accuracy"}
-"""Figures of a local model, and what their means over the nodes are called."""
+MEANS = {"test_": "mean_local_", "personal_": "mean_personal_"}
+"""How figures of a local model begin, and how their means over the nodes do."""
 
 
 def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
     """Figures of the average of the models in `paths`. Raises InputError where one is damaged."""
-    dim = blueprint.problem.dim
+    dim = blueprint.problem.judged_dim
     return judge(blueprint, {node: partial(read_snapshot, path, dim) for node, path in paths.items()})
 
 
@@ -48,20 +48,25 @@ def judge_average(
     `local` models at most are judged alone.
     `weight_sum`, the sum of w over n, is a figure of push-sum (`push`) alone.
     """
-    total, weights = None, 0.0
-    for snapshot in (take() for take in read.values()):
-        total = snapshot.x.to(torch.float64, copy=True) if total is None else total.add_(snapshot.x)
-        weights += snapshot.weight
-    assert total is not None
-    if not weights:
+    average, weights = averaged(list(read.values()))
+    if average is None:
         return {"weight_sum": 0.0}
-    dtype = next(iter(read.values()))().x.dtype
-    average = (total / weights).to(dtype)
     figures = dict(judge(average))
     figures |= _spread(read, average, judge_local, local)
     if push:
         figures["weight_sum"] = weights / len(read)
     return figures
+
+
+def averaged(read: Sequence[Read]) -> tuple[Tensor | None, float]:
+    """The sum of x over the sum of w, None where nobody has mass; and that sum of w."""
+    total, weights, dtype = None, 0.0, None
+    for snapshot in (take() for take in read):
+        total = snapshot.x.to(torch.float64, copy=True) if total is None else total.add_(snapshot.x)
+        dtype = dtype or snapshot.x.dtype
+        weights += snapshot.weight
+    assert total is not None
+    return (total / weights).to(dtype) if weights else None, weights
 
 
 def _spread(read: Mapping[NodeId, Read], average: Tensor, judge_local: JudgeLocal, local: int) -> dict[str, float]:
@@ -76,7 +81,9 @@ def _spread(read: Mapping[NodeId, Read], average: Tensor, judge_local: JudgeLoca
         if len(alone) < local:
             alone.append(judge_local(node, z))
     figures = {"consensus_distance": (sum(squares) / len(squares)) ** 0.5}
-    for name, mean in ACCURACIES.items():
-        if found := [each[name] for each in alone if name in each]:
-            figures[mean] = sum(found) / len(found)
+    for name in dict.fromkeys(name for each in alone for name in each):
+        start = next((start for start in MEANS if name.startswith(start)), None)
+        if start is not None:
+            found = [each[name] for each in alone if name in each]
+            figures[MEANS[start] + name.removeprefix(start)] = sum(found) / len(found)
     return figures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -34,6 +35,21 @@ FIGURES = (
     "timeouts",
 )
 """What an `expect` entry may bound with `at_least` and `at_most`."""
+
+_MEASURED = re.compile(r"(test|mean_local|mean_personal)_[A-Za-z]\w*")
+"""Names of figures that a task has of its own: `test_mae`, `mean_personal_mae`."""
+
+
+def is_measured(name: str) -> bool:
+    """Whether `name` can be a figure of a model that a task defines."""
+    return _MEASURED.fullmatch(name) is not None
+
+
+def own_figure(name: str) -> str:
+    """What of a model `name` is a figure of, where a task defines it: `mae` of `test_mae`; else nothing."""
+    found = None if name in FIGURES else _MEASURED.fullmatch(name)
+    return "" if found is None else name.removeprefix(f"{found[1]}_")
+
 
 SHARES = frozenset({"test_accuracy", "mean_local", "mean_personal", "timeouts", *NOT_DELIVERED})
 """Those that people read in percent: shares of tests, of messages sent, of waits."""
@@ -153,7 +169,8 @@ def _deaths(died: Mapping[NodeId, str], expected: object, excused: Collection[No
 
 
 def _bounds(name: str, figures: Mapping[str, float | None], bounds: object) -> list[str]:
-    if name not in FIGURES or not isinstance(bounds, Mapping) or not set(bounds) <= {"at_least", "at_most"}:
+    known = name in FIGURES or is_measured(name)
+    if not known or not isinstance(bounds, Mapping) or not set(bounds) <= {"at_least", "at_most"}:
         raise InputError(
             f"expect.{name}: {bounds!r} can't be judged; bound one of {', '.join(FIGURES)} "
             "with {at_least: x} or {at_most: x}"

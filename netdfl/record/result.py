@@ -14,7 +14,7 @@ from netdfl.core.types import Json, NodeId
 from netdfl.record.cautions import Caution, Course, find_cautions
 from netdfl.record.forms import read_details
 from netdfl.record.given_up import count_given_up
-from netdfl.record.judge import Findings, Judgement, judge
+from netdfl.record.judge import FIGURES, Findings, Judgement, is_measured, judge
 from netdfl.record.messages import count_messages, count_timeouts, shares
 from netdfl.record.restarts import find_restarts
 from netdfl.record.run import Run
@@ -151,6 +151,7 @@ def _summarize(run: Run, facts: RunFacts) -> Summary:
             "mean_local": figures["mean_local"],
             "mean_personal": figures["mean_personal"],
         },
+        "metrics": {name: _course(found) for name, found in series.items() if is_measured(name)},
         "test_loss": figures["test_loss"],
         "error": figures["error"],
         "train_loss": figures["train_loss"],
@@ -272,6 +273,13 @@ def _digest(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
     return {"last": values[-1], "best": max(values), "mean_last_5": math.fsum(tail) / len(tail)}
 
 
+def _course(found: Sequence[EvaluatedValue]) -> dict[str, float | None]:
+    """The last value of a figure, its least and most, and the mean of the last five."""
+    digest = _digest(found)
+    least = min((each.value for each in found if each.value is not None), default=None)
+    return {"last": digest["last"], "least": least, "most": digest["best"], "mean_last_5": digest["mean_last_5"]}
+
+
 def _reach(run: Run, accuracy: Sequence[EvaluatedValue], target: float) -> dict[str, float | int | None]:
     """Rounds, bytes and seconds until the average model first had the accuracy `target`."""
     for evaluation in accuracy:
@@ -300,7 +308,7 @@ def _figures(run: Run, facts: RunFacts, series: Mapping[str, Sequence[EvaluatedV
         "bytes_sent": _scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM messages"),
         "duration_s": facts.duration_s,
         "virtual_duration_s": facts.virtual_duration_s,
-    }
+    } | {name: _last(series, name) for name in series if is_measured(name) and name not in FIGURES}
 
 
 def _last(series: Mapping[str, Sequence[EvaluatedValue]], name: str) -> float | None:

@@ -18,7 +18,7 @@ from netdfl.core.units import format_bytes
 from netdfl.record.status import FleetStatus
 from netdfl.report.panel import Curves, panel
 from netdfl.report.times import round_words
-from netdfl.report.words import duration, figure, not_delivered, remarks, share, warnings
+from netdfl.report.words import duration, figure, not_delivered, own_figures, remarks, share, warnings
 
 COLORS = {"pass": "bold green", "done": "bold blue", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
@@ -161,6 +161,8 @@ def _print_summary(console: Console, result: Json, run_path: Path, report: Path 
         "accuracy": f"{share(average['last'])} average model (best {share(average['best'])}), "
         f"{share(local)} mean of local models"
     }
+    if own := own_figures(result):
+        judged = {name: f"{figure(value)} average model{more}" for name, value, more in own}
     if result.get("error") is not None:
         judged = {"error": f"{figure(result['error'])} from the average model to the answer, per coordinate"}
     rows = judged | {

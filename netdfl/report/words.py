@@ -125,3 +125,18 @@ def _lost_state(restart: Mapping[str, object]) -> str:
         f"node {node} lost its state in round {restart['round']}{mass}; "
         f"it rejoined in round {restart['rejoined_in']} with {whose}{weight}"
     )
+
+
+def own_figures(result: Json) -> list[tuple[str, float, str]]:
+    """What a task that measures no accuracy is judged by: the figure, its last value, and those of local models."""
+    metrics = result.get("metrics") or {}
+    if not isinstance(metrics, dict) or "test_accuracy" in metrics:
+        return []
+    found = []
+    for name, course in metrics.items():
+        stem = name.removeprefix("test_")
+        if stem != name and course["last"] is not None:
+            means = [(what, metrics.get(f"mean_{what}_{stem}", {}).get("last")) for what in ("local", "personal")]
+            more = "".join(f", {figure(value)} mean of {what} models" for what, value in means if value is not None)
+            found.append((name.replace("_", " "), course["last"], more))
+    return found

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.diagnosis.messages import with_messages
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
-from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.record.run import RunDirectory
+from netdfl.running.models import TrainedRun, open_run
 from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.model.schema import Scenario
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
 class Finished:
     """A run that ended: where it lies, and what it is judged to be."""
 
-    run: Run
+    run: TrainedRun
     exit_code: ExitCode
 
     @property
     def result(self) -> dict[str, Any]:
         """The contents of `result.json`."""
         return self.run.result
+
+    def model(self, node: int | None = None) -> nn.Module:
+        """The trained model, the average or that of `node`, as PyTorch has it; see `TrainedRun.model`."""
+        return self.run.model(node)
 
     @property
     def path(self) -> Path:

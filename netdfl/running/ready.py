@@ -9,7 +9,7 @@ from netdfl.core.errors import DatasetError, InputError, MachineError, Problem, 
 from netdfl.host.devices import spread
 from netdfl.scenario.loading.document import Document, parse
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Train
+from netdfl.scenario.model.task import Training
 from netdfl.worlds.catalog import entry_of
 from netdfl.worlds.forkserver import count_gpus
 
@@ -33,7 +33,7 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
         entry_of(scenario)
     except InputError as error:
         yield document.problem(("world", "kind"), str(error))
-    if not isinstance(scenario.task, Train):
+    if not isinstance(scenario.task, Training):
         return
     try:
         _share_out(scenario)

@@ -1,28 +1,27 @@
-"""How many parameters a scenario's model has on its data."""
+"""What a scenario's model and data come to: how many parameters, and which data."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netdfl.scenario.model.task import Train
+from netdfl.core.rng import Streams
+from netdfl.scenario.model.task import Training
 
 if TYPE_CHECKING:
-    from netdfl.training.data.dataset import Dataset
+    from netdfl.training.data.own import SharedData
 
 
-def num_parameters(task: Train) -> int:
-    """Parameters of the model on the task's data; imports torch. Raises ValueError where they do not fit."""
-    from netdfl.training.models.build import build
+def num_parameters(task: Training) -> int:
+    """Numbers of the model's vector on the task's data; imports torch. Raises ValueError where they do not fit."""
+    from netdfl.training.tasks.recipe import made, one_form, recipe_of
 
-    data = load_dataset(task)
-    function = type(task.model).__dict__["function"]
-    module = build(function, data.shape, data.num_classes, 0, **task.model.params)
-    return sum(parameter.numel() for parameter in module.parameters())
+    recipe = recipe_of(task)
+    model, _ = made(recipe, one_form(recipe.data, task.split.test, Streams(0)), task.settings, 0)
+    return model.dim
 
 
-def load_dataset(task: Train) -> Dataset:
-    """The task's dataset from the data root. Raises DatasetError."""
-    from netdfl.training.data.dataset import data_root
+def load_data(task: Training, streams: Streams) -> SharedData:
+    """The task's data in one form. Raises DatasetError."""
+    from netdfl.training.tasks.recipe import one_form, recipe_of
 
-    data: Dataset = task.dataset.build(data_root())
-    return data
+    return one_form(recipe_of(task).data, task.split.test, streams)

@@ -1,10 +1,10 @@
-"""The training task of one client: a model, its part of a dataset, cross-entropy."""
+"""The training task of one client: a model, its part of the data, a loss."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,20 +18,13 @@ from netdfl.core.errors import NotFiniteError, TrainingError
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
 from netdfl.training.base import Gradient, LocalData
+from netdfl.training.data.examples import Examples, Samples, in_batches
+from netdfl.training.data.trees import Tree, joined, leaves, mapped, shape_of
+from netdfl.training.drawing import seeded
 from netdfl.training.flat import FlatModel
+from netdfl.training.models.buffers import applied
 
 Augment = Callable[[Tensor, np.random.Generator], Tensor]
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Standardised inputs, shape (N, ...), and integer labels, shape (N,), on one device."""
-
-    x: Tensor
-    y: Tensor
-
-    def __len__(self) -> int:
-        return len(self.y)
 
 
 @dataclass(frozen=True)
@@ -44,8 +37,8 @@ class CrossEntropy:
     streams: Streams
 
     def loss(self, at: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Mean cross-entropy."""
-        return cross_entropy(self.model.scores(at, x), y)
+        """The mean loss, cross-entropy where nothing else was asked for."""
+        return self.model.loss(self.model.scores(at, x), y)
 
     def drawing(self, *key: Key) -> AbstractContextManager[None]:
         """Dropout's masks within are those of the stream `key`."""
@@ -59,17 +52,19 @@ class Classification:
         self,
         model: FlatModel,
         start: Tensor,
-        samples: Samples,
+        samples: Examples,
         *,
         node: NodeId,
         streams: Streams,
         batch_size: int,
         num_labels: int = 0,
         augment: Augment | None = None,
+        drop_last: bool = False,
     ) -> None:
         """Train `model` from `start`, shape (d,), on `samples` in batches of `batch_size`.
 
-        `num_labels` is what is known of the data elsewhere; 0: as many as the samples show.
+        `num_labels` is what is known of the data elsewhere; 0: as many as the samples show. `drop_last` leaves out
+        the last minibatch of an epoch where it is short, and not the only one.
         """
         self.model = model
         self.samples = samples
@@ -78,8 +73,12 @@ class Classification:
         self.batch_size = batch_size
         self.augment = augment
         self.last_loss = float("nan")
-        shown = int(samples.y.max()) + 1 if len(samples) else 0
-        self.objective = CrossEntropy(model, tuple(samples.x.shape[1:]), num_labels or shown, streams)
+        self.drop_last = drop_last and len(samples) > batch_size
+        self.device = start.device
+        shown = num_labels or (int(samples.y.max()) + 1 if isinstance(samples, Samples) and len(samples) else 0)
+        shape = shape_of(samples.take(torch.arange(1))[0]) if len(samples) else ()
+        self.objective = CrossEntropy(model, shape, shown, streams)
+        self.kept: Tensor | None = None
         self._start = start
         self._grad = torch.empty_like(start)
 
@@ -93,9 +92,31 @@ class Classification:
         """Size of the client's training set."""
         return len(self.samples)
 
+    @property
+    def steps_per_epoch(self) -> int:
+        """Minibatches of a pass over the data."""
+        size = len(self.samples)
+        return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
+
+    @property
+    def in_rows(self) -> bool:
+        """Whether its steps can be computed beside other nodes', as rows: examples in memory, one tensor each."""
+        plain = isinstance(self.samples, Samples) and isinstance(self.samples.x, Tensor)
+        return plain and self.model.stackable and not self.drop_last
+
+    def first(self) -> tuple[Tree, Tree]:
+        """A minibatch to try things on."""
+        return self.samples.take(torch.arange(min(self.batch_size, len(self.samples))))
+
     def initial(self) -> Tensor:
         """A fresh copy of the common start."""
         return self._start.clone()
+
+    def whole(self, x: Tensor, kept: Tensor | None, weight: float) -> Tensor:
+        """`x`, and the statistics that the node keeps for itself, as numerators: what it is judged by."""
+        if self.model.policy != "local" or not self.model.buffers.size:
+            return x
+        return torch.cat([x, (self.model.buffers.start if kept is None else kept).to(x) * weight])
 
     def data(self, round: int) -> LocalData:
         """The client's data, shuffled by the stream of (node, round)."""
@@ -119,27 +140,36 @@ class RoundPass:
         self.objective = task.objective
         self.num_samples = task.num_samples
         self.shapes = task.model.shapes
+        self.still = task.model.still
+        self.statistics: Tensor | None = None
         self.round = round
         self.rng = task.streams.rng("batches", task.node, round)
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """One gradient per minibatch; the last batch of an epoch may be short. No samples: no steps."""
         losses: list[Tensor] = []
+        model = self.task.model
+        if model.buffers.size:
+            begun = model.buffers.start if self.statistics is None else self.statistics
+            model.buffers.write(model.bind(self.task._start, training=True), begun)
         for step, (x, y) in enumerate(self._batches(epochs, steps)):
             yield self._gradient(step, x, y, losses)
+        if model.buffers.size:
+            self.statistics = model.buffers.read(model.bind(self.task._start, training=True)).to(self.task._start)
         self.finish(torch.stack(losses) if losses else None)
 
     def num_steps(self, *, epochs: int | None = None, steps: int | None = None) -> int:
         """How many gradients `steps` gives."""
         if not len(self.task.samples):
             return 0
-        passes = math.inf if epochs is None else epochs * -(-len(self.task.samples) // self.task.batch_size)
+        passes = math.inf if epochs is None else epochs * self.task.steps_per_epoch
         return int(min(passes, math.inf if steps is None else steps))
 
     def drawn(self, *, epochs: int | None = None, steps: int | None = None) -> DrawnBatches:
         """The minibatches of `steps`, drawn in the same order; at least one."""
         task, num = self.task, self.num_steps(epochs=epochs, steps=steps)
         samples, size = task.samples, task.batch_size
+        assert isinstance(samples, Samples), "what is read when it is asked for is not laid out in rows"
         if task.augment is not None:
             x, y = zip(*self._batches(epochs, steps), strict=True)
             counts = np.array([len(labels) for labels in y])
@@ -154,23 +184,32 @@ class RoundPass:
         counts[-1] = len(samples) - (per_pass - 1) * size
         return DrawnBatches(samples.x, samples.y, index.reshape(-1, size)[:num], np.tile(counts, len(index))[:num])
 
-    def _batches(self, epochs: int | None, steps: int | None) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self, epochs: int | None, steps: int | None) -> Iterator[tuple[Tree, Tree]]:
         task, samples = self.task, self.task.samples
         left = self.num_steps(epochs=epochs, steps=steps)
+        drawn, taken = isinstance(samples, Samples), 0
         while left:
-            order = torch.from_numpy(self.rng.permutation(len(samples))).to(samples.y.device)
-            for indices in order.split(task.batch_size)[:left]:
-                x, y = samples.x.index_select(0, indices), samples.y.index_select(0, indices)
+            order = torch.from_numpy(self.rng.permutation(len(samples)))
+            if drawn:
+                order = order.to(task.device)
+            for indices in order.split(task.batch_size)[: min(left, task.steps_per_epoch)]:
+                x, y = samples.take(indices) if drawn else self._read(indices, taken)
                 yield (x if task.augment is None else task.augment(x, self.rng)), y
-                left -= 1
+                left, taken = left - 1, taken + 1
 
-    def _gradient(self, step: int, x: Tensor, y: Tensor, losses: list[Tensor]) -> Gradient:
+    def _read(self, indices: Tensor, step: int) -> tuple[Tree, Tree]:
+        """Examples that may be drawn at random as they are read: by the named stream of the step."""
+        task = self.task
+        with seeded(task.streams.integer("reading", task.node, self.round, step), torch.device("cpu")):
+            return task.samples.take(indices)
+
+    def _gradient(self, step: int, x: Tree, y: Tree, losses: list[Tensor]) -> Gradient:
         task, first = self.task, True
         masks = task.node, self.round, step
 
         def gradient(at: Tensor) -> Tensor:
             nonlocal first
-            with task.objective.drawing(*masks):
+            with task.objective.drawing(*masks), nullcontext() if first else task.model.statistics():
                 loss = task.model.slope(at, x, y, task._grad)
             if first:
                 losses.append(loss)
@@ -192,7 +231,35 @@ class RoundPass:
 
     def loss(self, at: Tensor) -> float:
         """Mean loss over the client's whole training set at `at`, in evaluation mode."""
-        return evaluate(self.task.model, at, self.task.samples)[1]
+        task, model = self.task, self.task.model
+        if model.buffers.size and len(at) == model.num_trained:
+            if model.policy == "local":
+                at = task.whole(at, task.kept, 1.0)
+            else:
+                at = model.settled(at, (x for x, _ in in_batches(task.samples, 256)))
+        samples = task.samples
+        if isinstance(samples, Samples) and task.in_rows:
+            return evaluate(model, at, samples)[1]
+        return outcome(model, at, samples).loss
+
+    # running statistics
+
+    def begin(self, z: Tensor, kept: Tensor | None) -> None:
+        """Local steps begin at the model `z`, shape (d,), with its running statistics, or with those `kept`."""
+        model = self.task.model
+        if model.buffers.size and model.policy != "reset":
+            self.statistics = z[model.num_trained :].clone() if model.still else kept
+            self.task.kept = kept
+
+    def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Tensor | None]:
+        """`x`, where the local steps have led, with the statistics of x / w; or these, where the node keeps them."""
+        model = self.task.model
+        if not model.buffers.size or self.statistics is None or model.policy == "reset":
+            return x, None
+        if model.policy == "local":
+            self.task.kept = self.statistics
+            return x, self.statistics
+        return torch.cat([x[: model.num_trained], self.statistics * weight]), None
 
 
 class Answers(NamedTuple):
@@ -236,3 +303,25 @@ def evaluate(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) 
     """Accuracy and mean cross-entropy of the model at the flat vector `at` over `samples`, in evaluation mode."""
     found = answers(model, at, samples, batch)
     return found.accuracy, found.loss
+
+
+class Outcome(NamedTuple):
+    """What a model gives for all of N examples, and its mean loss over them."""
+
+    outputs: Tree
+    targets: Tree
+    loss: float
+
+
+@torch.no_grad()
+def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024) -> Outcome:
+    """What the model at the flat vector `at` makes of `examples`, in evaluation mode, on the CPU."""
+    if not len(examples):
+        raise TrainingError("can't evaluate on an empty set")
+    module, found, loss = model.bind(at, training=False), list[Tree](), 0.0
+    for x, y in in_batches(examples, batch):
+        outputs = applied(module, x)
+        loss += float(model.loss(outputs, y)) * len(next(leaves(y)))
+        found.append(mapped((outputs, y), lambda tensor: tensor.cpu()))
+    outputs, targets = joined(found)
+    return Outcome(outputs, targets, loss / len(examples))

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from netdfl.training.data.trees import Tree
 from netdfl.training.drawing import seeded
+from netdfl.training.models.buffers import BufferPolicy, Buffers, applied, estimate
 from netdfl.training.perceptron import Perceptron
+
+Loss: TypeAlias = Callable[[Any, Any], Tensor]
+"""The mean over a minibatch, of outputs and targets."""
 
 _COPYING = threading.Lock()
 
@@ -44,30 +50,82 @@ class FlatModel:
     so can threads: each that comes after the first points the parameters of a copy of the module.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        """Take over `module`; its parameters must all share one dtype and device."""
-        self.module = module
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss | None = None,
+        *,
+        buffers: Iterable[str] = (),
+        policy: BufferPolicy = "average",
+    ) -> None:
+        """Take over `module`, on one device. `loss` is cross-entropy of single labels where none is given.
+
+        `buffers` are its running statistics, with which `policy` deals: averaged, they are the vector's last
+        coordinates. Parameters that are not trained are as they are; where types differ the vector has the widest.
+        """
+        self.module, self.policy = module, policy
         named = {name: p for name, p in module.named_parameters() if p.requires_grad}
         self.names, self.parameters = list(named), list(named.values())
-        self.dim = sum(p.numel() for p in self.parameters)
-        self.shapes = tuple(tuple(p.shape) for p in self.parameters)
+        self.buffers = Buffers(module, buffers)
+        self.num_trained = sum(p.numel() for p in self.parameters)
+        self.still = self.buffers.size if policy == "average" else 0
+        self.dim = self.num_trained + self.still
+        self.shapes = tuple(tuple(p.shape) for p in self.parameters) + ((self.still,),) * bool(self.still)
+        self.dtype = _widest(p.dtype for p in self.parameters)
+        self._views = all(p.dtype == self.dtype for p in self.parameters)
         self._sizes = [p.numel() for p in self.parameters]
-        self.perceptron = Perceptron.of(module)
+        self._loss = loss
+        plain = loss is None and not self.buffers.size and self._views
+        self.perceptron = Perceptron.of(module) if plain else None
         self._draws = None if self.perceptron is None else False
         self._bound: dict[int, BoundModule] = {}
 
+    @property
+    def stackable(self) -> bool:
+        """Whether many nodes' gradients may be one computation: with the usual loss, and no statistics."""
+        return self._loss is None and not self.buffers.size and self._views
+
+    @property
+    def uses_cross_entropy(self) -> bool:
+        """Whether its loss is that of one class each."""
+        return self._loss is None
+
     def flat(self) -> Tensor:
-        """The current parameters as one fresh vector of shape (d,)."""
-        return torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        """The current parameters as one fresh vector of shape (d,), with the statistics that are averaged."""
+        found = torch.cat([p.detach().reshape(-1).to(self.dtype) for p in self.parameters])
+        return torch.cat([found, self.buffers.start.to(found)]) if self.still else found
 
     def bind(self, at: Tensor, *, training: bool) -> nn.Module:
-        """Point the parameters at views of `at`, shape (d,), and return the module in that mode: this thread's own."""
+        """Point the parameters at views of `at`, shape (d,), and return the module in that mode: this thread's own.
+
+        For evaluation, what `at` has beyond the parameters are the running statistics.
+        """
+        if len(at) not in (self.num_trained, self.num_trained + self.buffers.size):
+            raise RuntimeError(f"a vector of {len(at)} numbers for a model of {self.num_trained}")
         bound = self._of_this_thread()
-        if bound.at is not at:
-            for parameter, piece, shape in zip(bound.parameters, at.split(self._sizes), self.shapes, strict=True):
-                parameter.data = piece.view(shape)
+        if bound.at is not at or not self._views:
+            pieces = at[: self.num_trained].split(self._sizes)
+            for parameter, piece, shape in zip(bound.parameters, pieces, self.shapes, strict=False):
+                parameter.data = piece.view(shape).to(parameter.dtype)
             bound.at = at
+        if not training and len(at) > self.num_trained:
+            self.buffers.write(bound.module, at[self.num_trained :])
         return bound.turn(training=training)
+
+    def settled(self, at: Tensor, batches: Iterable[Tree]) -> Tensor:
+        """`at`, shape (d,), followed by the statistics that the model at `at` has on `batches` of inputs."""
+        module = self.bind(at, training=False)
+        self.buffers.write(module, self.buffers.start)
+        estimate(module, batches)
+        return torch.cat([at, self.buffers.read(module).to(at)])
+
+    @contextmanager
+    def statistics(self) -> Iterator[nn.Module]:
+        """This thread's module, whose running statistics are as they were when the block ends."""
+        module = self._of_this_thread().module
+        before = self.buffers.read(module)
+        yield module
+        self.buffers.write(module, before)
 
     def _of_this_thread(self) -> BoundModule:
         bound = self._bound.get(threading.get_ident())
@@ -77,23 +135,35 @@ class FlatModel:
                 self._bound[threading.get_ident()] = bound
         return bound
 
-    def scores(self, at: Tensor, x: Tensor) -> Tensor:
+    def scores(self, at: Tensor, x: Tree) -> Tensor:
         """What the module gives in training for inputs `x` at `at`; differentiable by both, any number of times."""
-        pieces = zip(self.names, at.split(self._sizes), self.shapes, strict=True)
-        vectors = {name: piece.view(shape) for name, piece, shape in pieces}
-        scores: Tensor = functional_call(self._of_this_thread().turn(training=True), vectors, (x,))
+        pieces = zip(self.names, at[: self.num_trained].split(self._sizes), self.parameters, strict=True)
+        vectors = {name: piece.view(p.shape).to(p.dtype) for name, piece, p in pieces}
+        module = self._of_this_thread().turn(training=True)
+        args = (x,) if isinstance(x, Tensor) else () if isinstance(x, dict) else tuple(x)
+        scores: Tensor = functional_call(module, vectors, args, x if isinstance(x, dict) else None)
         return scores
 
-    def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
-        """Write the gradient of `loss` by the bound vector into `out`, shape (d,)."""
-        grads = torch.autograd.grad(loss, self._of_this_thread().parameters)
-        return torch.cat([g.reshape(-1) for g in grads], out=out)
+    def loss(self, outputs: Any, y: Tree) -> Tensor:
+        """The mean loss of outputs: cross-entropy, or what was given."""
+        return cross_entropy(outputs, y) if self._loss is None else self._loss(outputs, y)
 
-    def slope(self, at: Tensor, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
-        """Write the gradient of the mean cross-entropy at `at` into `out`, shape (d,); return the loss."""
+    def gradient(self, loss: Tensor, out: Tensor) -> Tensor:
+        """Write the gradient of `loss` by the bound vector into `out`, shape (d,); what is not used has none."""
+        parameters = self._of_this_thread().parameters
+        grads = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        pieces = [g.reshape(-1).to(self.dtype) for g in grads]
+        if not self.still:
+            return torch.cat(pieces, out=out)
+        out[: self.num_trained] = torch.cat(pieces)
+        out[self.num_trained :] = 0
+        return out
+
+    def slope(self, at: Tensor, x: Tree, y: Tree, out: Tensor) -> Tensor:
+        """Write the gradient of the mean loss at `at` into `out`, shape (d,); return the loss."""
         if self.perceptron is not None:
             return self.perceptron.slope(at, x, y, out)
-        loss = cross_entropy(self.bind(at, training=True)(x), y)
+        loss = self.loss(applied(self.bind(at, training=True), x), y)
         self.gradient(loss, out)
         return loss.detach()
 
@@ -107,9 +177,20 @@ class FlatModel:
             yield
             self._draws = self._draws or drawn()
 
-    def draws(self, at: Tensor, x: Tensor) -> bool:
+    def draws(self, at: Tensor, x: Tree) -> bool:
         """Whether the module in training takes numbers from torch's streams, as dropout does; tried once, on `x`."""
         if self._draws is None:
             with self.drawing(0), torch.no_grad():
-                self.bind(at, training=True)(x)
+                applied(self.bind(at, training=True), x)
         return bool(self._draws)
+
+
+def _widest(dtypes: Iterable[torch.dtype]) -> torch.dtype:
+    """The type that holds all of some: the one that they have in common, or else float32 at least."""
+    different = set(dtypes)
+    if len(different) == 1 and (only := next(iter(different))) in (torch.float32, torch.float64):
+        return only
+    widest = torch.float32
+    for dtype in different:
+        widest = torch.promote_types(widest, dtype)
+    return widest

@@ -25,6 +25,7 @@ import torch
 from netdfl.core.types import Scalar
 from netdfl.training.base import LocalData
 from netdfl.training.classification import Classification, RoundPass
+from netdfl.training.data.examples import Samples
 from netdfl.training.sgd import LocalSteps
 from netdfl.training.stacked import likeness, run_stacked, split
 from netdfl.training.stacked_model import StackedModel
@@ -128,7 +129,7 @@ class Service:
         data = call.data if _is_divisible(call) else None
         if not isinstance(data, RoundPass) or not len(data.task.samples):
             return "alone"
-        task, on_cpu = data.task, data.task.samples.x.device.type == "cpu"
+        task, on_cpu = data.task, data.task.device.type == "cpu"
         if self.batching == "auto" and self._rows(task) is not None:
             return "stacked"
         large = task.model.dim * task.batch_size >= WORTH_A_THREAD
@@ -137,8 +138,10 @@ class Service:
     def _rows(self, task: Classification) -> StackedModel | None:
         """The task's model, stacked; None where it can't be, or where that would not pay."""
         model = task.model
+        if not task.in_rows or not isinstance(task.samples, Samples):
+            return None
         small = model.perceptron is not None and model.dim * task.batch_size <= WORTH_A_ROW
-        if task.samples.x.device.type == "cpu" and not small:
+        if task.device.type == "cpu" and not small:
             return None
         if id(model) not in self._stacked:
             stacked = StackedModel(model)
@@ -187,7 +190,7 @@ def _is_divisible(call: Callable[[], object]) -> TypeGuard[Divisible]:
 
 
 def _draws(task: Classification) -> bool:
-    return task.model.draws(task.initial(), task.samples.x[: task.batch_size])
+    return task.model.draws(task.initial(), task.first()[0])
 
 
 def _outcome(call: Callable[[], object]) -> CallOutcome:

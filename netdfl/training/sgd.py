@@ -143,9 +143,12 @@ class LocalSteps:
     def __call__(self) -> StepResult:
         """The vector after the steps, and how many there were."""
         sgd, y, velocity, count = self.sgd, self.y, self.velocity, 0
+        still = getattr(self.data, "still", 0)  # coordinates at the end that steps leave alone: running statistics
         for gradient in self.data.steps(epochs=sgd.epochs, steps=sgd.steps):
             z = y if self.weight == 1.0 else y / self.weight
             step = sgd.descent(gradient, z, self.scale, self.correction)
+            if still:
+                step[-still:] = 0
             if sgd.momentum:
                 velocity = step.clone() if velocity is None else velocity.mul_(sgd.momentum).add_(step)
                 step = step.add(velocity, alpha=sgd.momentum) if sgd.nesterov else velocity

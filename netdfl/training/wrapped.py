@@ -75,6 +75,11 @@ class Wrapped:
         """The data's own."""
         return self.data.shapes
 
+    @property
+    def still(self) -> int:
+        """The data's own."""
+        return int(getattr(self.data, "still", 0))
+
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """The data's steps, wrapped."""
         return map(self.wrap, self.data.steps(epochs=epochs, steps=steps))

@@ -12,7 +12,8 @@ from torch import Tensor
 from netdfl.core.rng import Streams
 from netdfl.host.judging import judge_average
 from netdfl.host.models import Snapshot, read_snapshot
-from netdfl.host.task_setup import ClassificationProblem, make_problem
+from netdfl.host.task_setup import make_problem
+from netdfl.host.training_problem import TrainingProblem
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 
@@ -88,7 +89,7 @@ def test_a_model_is_judged_by_what_its_own_node_sees(tmp_path: Path, monkeypatch
     scenario = loads(SKEWED, [])
     finished = run(scenario, out=tmp_path / "run")
     problem = make_problem(scenario, Streams(scenario.seed))
-    assert isinstance(problem, ClassificationProblem)
+    assert isinstance(problem, TrainingProblem)
     alone, personal = [], []
     for node in range(4):
         at = read_snapshot(tmp_path / "run" / "models" / f"{node:03d}.safetensors").x

@@ -31,6 +31,8 @@ PLACES = {
     "partition": "topology: ring\ntask: {dataset: {name: digits, partition: {kind: P}}}",
     "augmentation": "topology: ring\ntask: {dataset: {name: digits, augment: {kind: P}}}",
     "model": "topology: ring\ntask: {model: {name: P}}",
+    "training loss": "topology: ring\ntask: {loss: {name: P}}",
+    "metric": "topology: ring\ntask: {metrics: [{name: P}]}",
     "task": "topology: ring\ntask: {kind: P}",
     "compression": "topology: ring\ncompression: {kind: P}",
     "loss": "topology: ring\nlinks: {default: {loss: {model: P}}}",
@@ -92,8 +94,8 @@ def test_an_exception_is_named_with_its_place_and_the_signature(tmp_path: Path, 
 
 @pytest.mark.parametrize("what", sorted(CONTRACTS))
 def test_another_type_is_refused(tmp_path: Path, what: str) -> None:
-    said = refused(tmp_path, what, definition(what, "return 7"))
-    assert f"returned int, expected {CONTRACTS[what].result} ({tmp_path / 'parts.py'}:2)" in said
+    said = refused(tmp_path, what, definition(what, "return 7j"))
+    assert f"returned complex, expected {CONTRACTS[what].result} ({tmp_path / 'parts.py'}:2)" in said
 
 
 @pytest.mark.parametrize("what", sorted(CONTRACTS))
@@ -115,9 +117,9 @@ def test_a_part_that_refuses_its_parameters_says_the_remedy_itself(tmp_path: Pat
 
 
 def test_context_that_does_not_end_with_a_slash_is_explained(tmp_path: Path) -> None:
-    said = refused(tmp_path, "model", "def mine(shape, classes): ...\n")
-    assert "it takes no arguments before `/`, and netdfl gives shape, num_classes" in said
-    assert "def mine(shape, num_classes, /, *, ...) -> Module: context ends with `/`" in said
+    said = refused(tmp_path, "topology", "def mine(num_nodes, streams): ...\n")
+    assert "it takes no arguments before `/`, and netdfl gives num_nodes, streams" in said
+    assert "def mine(num_nodes, streams, /, *, ...) -> Topology: context ends with `/`" in said
 
 
 NET = "return nn.Sequential(nn.Flatten(), nn.Linear(64, {}))"
@@ -127,8 +129,12 @@ NET = "return nn.Sequential(nn.Flatten(), nn.Linear(64, {}))"
     ("what", "body", "said"),
     [
         ("model", NET.format(3), "gives outputs of shape (2, 3) for 2 inputs and 10 classes, expected (2, 10)"),
-        ("model", NET.format("10, dtype=torch.float64"), "raised RuntimeError on inputs of shape (1, 8, 8)"),
-        ("model", "return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))", "running statistics"),
+        (
+            "model",
+            NET.format("10, dtype=torch.float64"),
+            "does not take the data, inputs of float32 (2, 1, 8, 8)",
+        ),
+        ("model", NET.format(10) + ".requires_grad_(False)", "has no parameter that is trained"),
         ("partition", "return [labels[:0]] * num_clients", "gave client 0 no list of sample numbers"),
         ("partition", "return [[0]]", "made 1 parts for 4 clients"),
         ("partition", "return [[len(labels)]] * num_clients", "a sample that is not among the"),

@@ -15,7 +15,8 @@ from torch.nn.functional import cross_entropy
 
 from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
-from netdfl.training.classification import Classification, Samples, evaluate
+from netdfl.training.classification import Classification, evaluate
+from netdfl.training.data.examples import Samples
 from netdfl.training.flat import FlatModel
 
 

@@ -14,7 +14,8 @@ from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Role, View
 from netdfl.training.base import Objective
-from netdfl.training.classification import Classification, Samples
+from netdfl.training.classification import Classification
+from netdfl.training.data.examples import Samples
 from netdfl.training.distill import Distiller, Examples, Tuning
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from netdfl.training.models.build import build, refuse_running_statistics
+from netdfl.training.models.buffers import Buffers, changing
+from netdfl.training.models.build import build
 from netdfl.training.models.catalog import MODELS
 
 SMALL, MEDIUM, COLOR = (1, 8, 8), (1, 28, 28), (3, 32, 32)
@@ -68,29 +69,23 @@ def test_global_random_state_is_untouched() -> None:
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-def test_running_statistics_are_refused_with_place_reason_and_remedy() -> None:
-    def batch_normed(shape: tuple[int, ...], num_classes: int, /) -> nn.Module:
-        return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.LazyLinear(num_classes))
-
-    with pytest.raises(ValueError, match=r"batch norm\) in '1'.*use group norm"):
-        build(batch_normed, SMALL, 10, 0)
-    with pytest.raises(ValueError, match="'BatchNorm1d'"):
-        refuse_running_statistics(nn.BatchNorm1d(3))
-    with pytest.raises(ValueError, match="running statistics"):
-        refuse_running_statistics(nn.InstanceNorm2d(3, track_running_stats=True))
-
-
-def test_norms_without_running_statistics_pass() -> None:
-    refuse_running_statistics(nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4), nn.LayerNorm(3)))
-    refuse_running_statistics(nn.BatchNorm2d(4, track_running_stats=False))
+def test_running_statistics_are_what_a_pass_in_training_changes() -> None:
+    x = torch.randn(4, 4, 2, 2)
+    assert changing(nn.BatchNorm2d(4), x) == ["running_mean", "running_var", "num_batches_tracked"]
+    kept = nn.InstanceNorm2d(4, track_running_stats=True)
+    before = {name: buffer.clone() for name, buffer in kept.named_buffers()}
+    assert {"running_mean", "running_var"} <= set(changing(kept, x))
+    assert all(torch.equal(buffer, before[name]) for name, buffer in kept.named_buffers())
+    plain = nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4), nn.BatchNorm2d(4, track_running_stats=False))
+    plain.register_buffer("constant", torch.ones(3))
+    assert changing(plain, x) == []
 
 
-def test_a_function_that_returns_no_module_is_refused() -> None:
-    def forgetful(shape: tuple[int, ...], num_classes: int, /) -> None:
-        return None
-
-    with pytest.raises(ValueError, match=r"forgetful returned NoneType: return a torch\.nn\.Module"):
-        build(forgetful, SMALL, 10, 0)
+def test_statistics_are_written_as_they_were_read_and_no_variance_is_below_zero() -> None:
+    layer = nn.BatchNorm1d(2)
+    buffers = Buffers(layer, ["running_mean", "running_var", "num_batches_tracked"])
+    buffers.write(layer, torch.tensor([1.0, -2.0, 0.5, -0.1, 6.6]))
+    assert buffers.read(layer).tolist() == [1.0, -2.0, 0.5, 0.0, 7.0]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from netdfl.host.judging import judge_files
 from netdfl.running.run import resume, run
 from netdfl.scenario.load import load
 from netdfl.training.base import Received
-from netdfl.training.classification import Classification, Samples, evaluate
+from netdfl.training.classification import Classification, evaluate
+from netdfl.training.data.examples import Samples
 from netdfl.training.distill import Examples, Tuning
 from netdfl.training.flat import FlatModel
 from netdfl.training.service import Service

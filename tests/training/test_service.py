@@ -15,8 +15,9 @@ from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.base import Gradient, LocalData, Received, Update
-from netdfl.training.classification import Classification, RoundPass, Samples
+from netdfl.training.classification import Classification, RoundPass
 from netdfl.training.control import CONTROL, MOMENTUM, Blended, Controlled
+from netdfl.training.data.examples import Samples
 from netdfl.training.dynamic import Dynamic
 from netdfl.training.fixed_point import FixedPoint
 from netdfl.training.flat import FlatModel

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from netdfl.core.errors import InputError, Problem
 from netdfl.core.rng import Streams
-from netdfl.record.judge import FIGURES
+from netdfl.record.judge import own_figure
 from netdfl.scenario.checks.compression import compression_fits
 from netdfl.scenario.checks.finding import Check, Finding
 from netdfl.scenario.checks.graph import graph_fits, selection_chooses, server_and_star, somebody_to_talk_to
@@ -23,8 +23,9 @@ from netdfl.scenario.checks.plugins import with_data, without_data
 from netdfl.scenario.checks.survival import rejoins, survives
 from netdfl.scenario.checks.waiting import missing_is_treated, quorum_can_come, stale_acts, waits_can_end
 from netdfl.scenario.loading.document import Document
+from netdfl.scenario.model.choices import nearest
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Train
+from netdfl.scenario.model.task import METRICS, Train, Training
 from netdfl.scenario.model.world import SimulatedOptions
 
 _GROUP = re.compile(r"[A-Za-z][\w-]*")
@@ -65,16 +66,31 @@ def groups_are_apart(scenario: Scenario) -> Iterator[Finding]:
 def figures_come(scenario: Scenario) -> Iterator[Finding]:
     """What `expect` bounds is measured on this task, in this world."""
     kind = scenario.task.kind
-    for name in (name for name in FIGURES if getattr(scenario.expect, name) is not None):
+    task = scenario.task
+    for name in scenario.expect.bounded:
         if kind in ("consensus", "quadratic", "sized") and name in _OF_A_TEST_SET:
             what, remedy = f"{name} is never measured: task {kind} has no test set", "bound error, or use task: train"
-        elif isinstance(scenario.task, Train) and name == "error":
+        elif (stem := own_figure(name)) and not _has_figure(task, stem):
+            what = f"{name} is never measured: models are not judged by {stem!r}"
+            remedy = nearest(stem, _figures(task)) if isinstance(task, Train) else "bound error, or train a model"
+        elif isinstance(task, Training) and name == "error":
             what, remedy = "error is never measured: it is the distance to the answer of a toy task", "bound test_loss"
         elif name == "virtual_duration_s" and scenario.world.kind != "simulated":
             what, remedy = f"{name} is never measured: {scenario.world.kind} runs on the real clock", "bound duration_s"
         else:
             continue
         yield Finding(("expect", name), what, remedy, key=True)
+
+
+def _has_figure(task: object, stem: str) -> bool:
+    """Whether a task may measure it: what an own task measures shows when it runs."""
+    return isinstance(task, Training) and (not isinstance(task, Train) or stem in _figures(task))
+
+
+def _figures(task: Train) -> list[str]:
+    """What models are judged by: the metrics that are named, or all that may be the usual ones."""
+    named = [part.kind.rpartition(":")[2].rpartition(".")[2] for part in task.metrics]
+    return ["loss", *(named or METRICS.names())]
 
 
 def local_sample(scenario: Scenario) -> Iterator[Finding]:

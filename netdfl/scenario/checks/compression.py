@@ -11,7 +11,7 @@ from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.model.algorithm import algorithms
 from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Train
+from netdfl.scenario.model.task import Training
 from netdfl.scenario.model_size import num_parameters
 from netdfl.scenario.schemes import GOSSIP, PUSH, SERVER, is_literal, is_push, is_static, scheme_of
 
@@ -130,13 +130,13 @@ def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, floa
 
     compressor: Compressor = compression.build()
     enough = sample_size(compressor, _ANY_SIZE)
-    dim = _parameters(scenario) if enough == _ANY_SIZE or not isinstance(scenario.task, Train) else enough
+    dim = _parameters(scenario) if enough == _ANY_SIZE or not isinstance(scenario.task, Training) else enough
     return 1.0 - trial(compressor, dim).kept, Steady(compressor).part(dim)
 
 
 def _parameters(scenario: Scenario) -> int:
     """Numbers of the scenario's model; 65536 where the task does not say, or its data is not there to tell."""
-    if not isinstance(scenario.task, Train):
+    if not isinstance(scenario.task, Training):
         return int(scenario.task.params.get("dim", _IF_UNKNOWN))
     try:
         return num_parameters(scenario.task)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Train
+from netdfl.scenario.model.task import Training
 
 
 def task_has_pictures(scenario: Scenario) -> Iterator[Finding]:
     """A toy problem's examples are vectors."""
-    if _augments(scenario) and not isinstance(scenario.task, Train):
+    if _augments(scenario) and not isinstance(scenario.task, Training):
         yield _no_pictures(scenario, f"the examples of task {scenario.task.kind} are vectors")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -20,27 +21,30 @@ from netdfl.scenario.checks.pictures import data_are_pictures
 from netdfl.scenario.model.contracts import OwnPartError, broken, misfit
 from netdfl.scenario.model.fields import Function
 from netdfl.scenario.model.parts import Part
+from netdfl.scenario.model.plugins import written_at
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Train
+from netdfl.scenario.model.task import Train, Training
+from netdfl.scenario.model_size import load_data
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from netdfl.compression.base import Compressor
-    from netdfl.training.data.dataset import Dataset
+    from netdfl.training.data.own import SharedData
 
 T = TypeVar("T")
-WithData: TypeAlias = "tuple[Scenario, Dataset]"
+WithData: TypeAlias = "tuple[Scenario, SharedData]"
 _DIM = 64
-_BATCH = 2
 _ROUNDS = 3
 
 
-def own_parts(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Part]]:
+def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Part]]:
     """Every own part below `value`, with the path of the key that names it."""
     if isinstance(value, Part) and type(value).own:
         yield (*path, type(value).key), value
-    children: Mapping[str, object] = value if isinstance(value, Mapping) else {}
+    children: Mapping[str | int, object] = value if isinstance(value, Mapping) else {}
+    if isinstance(value, list):
+        children = dict(enumerate(value))
     if isinstance(value, BaseModel):
         children = {field.alias or name: getattr(value, name) for name, field in type(value).model_fields.items()}
     for key, child in children.items():
@@ -55,19 +59,22 @@ def without_data(scenario: Scenario) -> Iterator[Finding]:
 def with_data(scenario: Scenario) -> Iterator[Finding]:
     """What is wrong with own datasets, partitions, models and augmentations; nothing where there are no data."""
     task = scenario.task
-    if not isinstance(task, Train) or not any(part.own in _DATA_TRIALS for _, part in own_parts(task)):
+    if not isinstance(task, Training) or not any(part.own in _DATA_TRIALS for _, part in own_parts(task)):
         return
-    from netdfl.training.data.dataset import data_root
+    from netdfl.training.data.trees import shape_of
 
+    place = ("task", "dataset", "name") if isinstance(task, Train) else ("task", "kind")
     try:
-        data = task.dataset.build(data_root())
-    except DatasetError:  # the run says so, or `netdfl data get` was not called yet
-        return
+        data = load_data(task, Streams(scenario.seed))
     except OwnPartError as exc:
-        yield Finding(("task", "dataset", "name"), exc.what, exc.remedy)
+        yield Finding(place, exc.what, exc.remedy)
         return
+    except DatasetError as exc:
+        if any(part.own in ("dataset", "task") for _, part in own_parts(task)):
+            yield Finding(place, f"the {'dataset' if isinstance(task, Train) else 'task'} {exc}")
+        return  # else the run says so, or `netdfl data get` was not called yet
     yield from _tried(scenario, _DATA_TRIALS, (scenario, data))
-    yield from data_are_pictures(scenario, data.shape)
+    yield from data_are_pictures(scenario, shape_of(data.first()[0]))
 
 
 def _tried(scenario: Scenario, trials: Mapping[str, Callable[[Part, T], None]], context: T) -> Iterator[Finding]:
@@ -130,7 +137,7 @@ def _selection(part: Part, scenario: Scenario) -> None:
 
 
 def _algorithm(part: Part, scenario: Scenario) -> None:
-    algorithm = part.build(Exchange(common_start=isinstance(scenario.task, Train), streams=Streams(scenario.seed)))
+    algorithm = part.build(Exchange(common_start=isinstance(scenario.task, Training), streams=Streams(scenario.seed)))
     family = scenario.algorithm.traits.family
     did = f"made an algorithm of the family {algorithm.family!r}, and is listed under {family!r}"
     _require(algorithm.family == family, part, did, f"name an Entry with family={algorithm.family!r}")
@@ -178,7 +185,7 @@ def _compute(part: Part, scenario: Scenario) -> None:
 
 
 def _task(part: Part, scenario: Scenario) -> None:
-    part.build(0, Streams(scenario.seed))
+    part.build(0, Streams(scenario.seed))  # one that is given no context ignores it
 
 
 def _plain(part: Part, scenario: Scenario) -> None:
@@ -187,41 +194,52 @@ def _plain(part: Part, scenario: Scenario) -> None:
 
 def _partition(part: Part, context: WithData) -> None:
     scenario, data = context
-    parts = part.build(data.train_y, scenario.nodes, Streams(scenario.seed))
+    labels = np.zeros(len(data.train), np.int64) if data.labels is None else data.labels
+    parts = part.build(labels, scenario.nodes, Streams(scenario.seed))
     _require(len(parts) == scenario.nodes, part, f"made {len(parts)} parts for {scenario.nodes} clients")
     for client, indices in enumerate(map(np.asarray, parts)):
         whole = indices.ndim == 1 and len(indices) > 0 and np.issubdtype(indices.dtype, np.integer)
         _require(whole, part, f"gave client {client} no list of sample numbers")
-        inside = 0 <= indices.min() and indices.max() < len(data.train_y)
-        _require(bool(inside), part, f"gave client {client} a sample that is not among the {len(data.train_y)}")
+        inside = 0 <= indices.min() and indices.max() < len(labels)
+        _require(bool(inside), part, f"gave client {client} a sample that is not among the {len(labels)}")
 
 
 def _model(part: Part, context: WithData) -> None:
-    import torch
+    from netdfl.training.tasks.recipe import made, recipe_of
 
-    from netdfl.training.drawing import aside
-    from netdfl.training.models.build import build
-
-    _, data = context
+    scenario, data = context
+    task = scenario.task
+    assert isinstance(task, Training)
     try:
-        module = build(_function(part), data.shape, data.num_classes, 0, **part.params)
+        made(recipe_of(task), data, task.settings, 0)
     except OwnPartError:
         raise
-    except ValueError as exc:  # it has running statistics
-        raise OwnPartError(f"the model {part.kind!r}: {exc}") from exc
-    x, _ = data.train(np.arange(min(_BATCH, len(data.train_y))))
-    with _using(part, f"on inputs of shape {data.shape}"), torch.no_grad(), aside():
-        out = module.eval()(torch.from_numpy(x))
-    shape, wanted = tuple(getattr(out, "shape", ())), (len(x), data.num_classes)
-    did = f"gives outputs of shape {shape} for {len(x)} inputs and {data.num_classes} classes, expected {wanted}"
-    _require(shape == wanted, part, did, "let its last layer give num_classes numbers")
+    except ValueError as exc:
+        place = f" ({where})" if (where := written_at(inspect.unwrap(_function(part)))) else ""
+        raise OwnPartError(f"{part.own} {part.kind!r}: {exc}{place}") from exc
+
+
+def _judged(part: Part, context: WithData) -> None:
+    """What models are judged by works on what the model gives."""
+    from netdfl.training.classification import outcome
+    from netdfl.training.data.examples import Samples
+    from netdfl.training.tasks.recipe import made, recipe_of
+
+    _model(part, context)
+    scenario, data = context
+    assert isinstance(scenario.task, Training)
+    model, metrics = made(recipe_of(scenario.task), data, scenario.task.settings, 0)
+    found = outcome(model, model.flat(), Samples(*data.first()))
+    if metrics is not None:
+        with _using(part, "when a model was judged"):
+            figures = metrics(found.outputs, found.targets)
+            names = {name: float(value) for name, value in figures.items()}
+            _require(all(map(str.isidentifier, names)), part, f"named figures {', '.join(names)}", "use plain words")
 
 
 def _augmentation(part: Part, context: WithData) -> None:
-    import torch
-
     _, data = context
-    x = torch.from_numpy(data.train(np.arange(min(_BATCH, len(data.train_y))))[0])
+    x, _ = data.first()
     out = part.build(x, np.random.default_rng(0))
     _require(out.shape == x.shape, part, f"made {tuple(out.shape)} of a batch of shape {tuple(x.shape)}")
 
@@ -242,5 +260,8 @@ _DATA_TRIALS: Mapping[str, Callable[[Part, WithData], None]] = {
     "dataset": lambda part, context: None,
     "partition": _partition,
     "model": _model,
+    "task": _judged,
+    "training loss": _model,
+    "metric": _judged,
     "augmentation": _augmentation,
 }

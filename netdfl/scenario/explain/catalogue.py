@@ -16,7 +16,7 @@ from netdfl.scenario.model.links import link_choices
 from netdfl.scenario.model.network import COMPRESSION, SELECTIONS, TOPOLOGY, WEIGHTS
 from netdfl.scenario.model.parts import Part, builder
 from netdfl.scenario.model.signatures import about, summary
-from netdfl.scenario.model.task import AUGMENTATIONS, DATASETS, MODELS, PARTITIONS, TASK
+from netdfl.scenario.model.task import AUGMENTATIONS, DATASETS, LOSSES, METRICS, MODELS, PARTITIONS, TASK
 from netdfl.scenario.model.world import DETECTOR, WORLD
 
 CATALOGUE: Mapping[str, Choices] = {
@@ -29,6 +29,8 @@ CATALOGUE: Mapping[str, Choices] = {
     "partitions": PARTITIONS,
     "augmentations": AUGMENTATIONS,
     "models": MODELS,
+    "training_losses": LOSSES,
+    "metrics": METRICS,
     "compressors": COMPRESSION,
     "deliveries": DELIVERY,
     "losses": link_choices("loss"),

@@ -18,8 +18,8 @@ from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.explain.memory import counts_all, vectors_kept
 from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Train
-from netdfl.scenario.model_size import load_dataset, num_parameters
+from netdfl.scenario.model.task import Train, Training
+from netdfl.scenario.model_size import load_data, num_parameters
 from netdfl.scenario.schemes import is_push, scheme_of
 from netdfl.topology.network import Network
 from netdfl.topology.spectrum import psi, spectral_gap, stochasticity
@@ -224,6 +224,9 @@ def _task(scenario: Scenario) -> TaskFacts:
     task = scenario.task
     if not isinstance(task, Train) and task.kind == "sized":
         return TaskFacts(task.kind, task.params["bytes"] // 8, "float64")
+    if isinstance(task, Training) and not isinstance(task, Train):
+        partition = task.split.partition.kind
+        return TaskFacts("train", num_parameters(task), "float32", task.kind, partition, task.kind, task.batch_size)
     if not isinstance(task, Train):
         return TaskFacts(task.kind, task.params.get("dim") or 0, task.params.get("dtype", "float32"))
     data = task.dataset
@@ -284,8 +287,12 @@ def _labels(scenario: Scenario) -> LabelTable | None:
     from netdfl.training.data.partitions import label_counts
 
     task = scenario.task
-    if not isinstance(task, Train):
+    if not isinstance(task, Training):
         return None
-    data = load_dataset(task)
-    parts = task.dataset.partition.build(data.train_y, scenario.nodes, Streams(scenario.seed))
-    return LabelTable(task.dataset.kind, data.num_classes, label_counts(data.train_y, parts, data.num_classes).tolist())
+    streams = Streams(scenario.seed)
+    data = load_data(task, streams)
+    partition = task.split.partition
+    if data.labels is None or partition.params.get("column"):
+        return None
+    parts = data.parts or partition.build(data.labels, scenario.nodes, streams)
+    return LabelTable(task.split.kind, data.num_classes, label_counts(data.labels, parts, data.num_classes).tolist())

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
-from netdfl.scenario.model.contracts import CONTRACTS, check_signature, guarded
+from netdfl.scenario.model.contracts import CONTRACTS, check_signature, guarded, is_bare
 from netdfl.scenario.model.fields import Choice
 from netdfl.scenario.model.parts import Part, builder, model_of
 from netdfl.scenario.model.plugins import find_own, place_of, places, said
@@ -68,7 +68,7 @@ class Choices:
     `table` gives the parts: functions, catalog entries with a `build`, or ready models. `default` is
     the kind of a mapping that names none. `short` is the (kind, parameter) of a bare value, such as
     `loss: 5%`. Where the choice is `optional`, `none` leaves it out.
-    Text that matches the pattern `also` is kept as it is.
+    Text that matches the pattern `also` is kept as it is. `own` is the base of a user's part that is given no context.
     """
 
     what: str
@@ -79,6 +79,7 @@ class Choices:
     short: tuple[str, str] | None = None
     optional: bool = False
     also: str | None = None
+    own: type[Part] | None = None
 
     def passes(self, value: object) -> bool:
         """Whether `value` names no part: it says that none is chosen, or it matches `also`."""
@@ -134,11 +135,13 @@ class Choices:
         if not callable(function):
             raise refused(f"{self.what} {kind!r} is a {type(entry).__name__}", "a function or a class")
         name = kind.rpartition(":")[2]
+        bare = is_bare(function, contract)
+        base = self.own if bare and self.own is not None else self.base
         if wrong := check_signature(function, contract):
             remedy = f"write it as {contract.signature(name)}: context ends with `/`, parameters have types"
             raise refused(f"the {self.what} {kind!r} can't be used: {wrong}", "", remedy)
         try:
-            model = model_of(guarded(function, kind, self.what), kind, self.key, self.base)
+            model = model_of(guarded(function, kind, self.what), kind, self.key, base)
         except PydanticUserError as exc:
             what = f"the {self.what} {kind!r} has a parameter of a type that no scenario can write: {said(exc)}"
             raise refused(what.partition(". ")[0], "", "use numbers, text, lists, types of netdfl.core.units") from exc

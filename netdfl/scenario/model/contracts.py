@@ -12,6 +12,7 @@ from pathlib import Path
 from netdfl.core.errors import InputError
 from netdfl.scenario.model.fields import Function
 from netdfl.scenario.model.plugins import place_of, said, written_at
+from netdfl.scenario.model.signatures import plain_signature
 
 
 class OwnPartError(InputError, ValueError):
@@ -28,12 +29,16 @@ class Contract:
     """How a part of one kind is called, and the type of what it returns, as `module:name` or `module:name|name`.
 
     `context` are the names of the positional-only arguments that netdfl gives; what a scenario writes
-    comes by keyword. `help` says what the context is.
+    comes by keyword. `help` says what the context is. `bare`: a part may also take no context, as a plain class or
+    factory does. `adapt`, as `module:name`, makes what is expected of what was returned, and raises TypeError, with
+    what to return, for what it knows nothing of.
     """
 
     context: tuple[str, ...]
     returns: str
     help: str = ""
+    bare: bool = False
+    adapt: str = ""
 
     @property
     def result(self) -> str:
@@ -62,15 +67,35 @@ CONTRACTS: Mapping[str, Contract] = {
     "weights": Contract(("graph",), "netdfl.topology.weights:MixingMatrix", "the graph of one round"),
     "selection": Contract(("num_nodes", "streams"), "netdfl.topology.selection:Selection", _DRAWN),
     "compression": Contract((), "netdfl.compression.base:Compressor"),
-    "model": Contract(("shape", "num_classes"), "torch.nn:Module", "the shape of one input; how many classes"),
-    "dataset": Contract(("root",), "netdfl.training.data.dataset:Dataset", "the folder where datasets are kept"),
+    "model": Contract(
+        ("shape", "num_classes"), "torch.nn:Module", "the shape of one input; how many classes", bare=True
+    ),
+    "dataset": Contract(
+        ("root",),
+        "netdfl.training.data.own:Dataset|Datasets",
+        "the folder where datasets are kept",
+        bare=True,
+        adapt="netdfl.training.data.own:adapted",
+    ),
+    "training loss": Contract(("outputs", "targets"), "torch:Tensor", "what the model gave; what the data hold"),
+    "metric": Contract(
+        ("outputs", "targets"),
+        "builtins:float",
+        "what the model gave for all; what the data hold",
+        adapt="netdfl.training.tasks.task:as_number",
+    ),
     "partition": Contract(
         ("labels", "num_clients", "streams"),
         "builtins:list",
         "the labels of all training samples, (N,); how many clients; the random streams",
     ),
     "augmentation": Contract(("x", "rng"), "torch:Tensor", "a batch (N, *shape); a NumPy generator"),
-    "task": Contract(("node", "streams"), "netdfl.training.toy:Quadratic", "the client; the random streams"),
+    "task": Contract(
+        ("node", "streams"),
+        "netdfl.training.tasks.task:Quadratic|Task",
+        "nothing; or, for a toy problem, the client and the random streams",
+        bare=True,
+    ),
     "loss": Contract(("seed",), "netdfl.links.rules.loss:LossModel", "the seed of the link's luck"),
     "latency": Contract((), "netdfl.links.rules.latency:Delay"),
     "rate": _RATE,
@@ -93,29 +118,50 @@ def check_signature(function: Function, contract: Contract) -> str:
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return ""
     only = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
-    if len(only) == len(contract.context):
+    if len(only) == len(contract.context) or (contract.bare and not only):
         return ""
     given = ", ".join(contract.context) or "none"
     return f"it takes {', '.join(only) or 'no arguments'} before `/`, and netdfl gives {given}"
+
+
+def is_bare(function: Function, contract: Contract) -> bool:
+    """Whether `function` takes none of its contract's context, and need not."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    kinds = {parameter.kind for parameter in parameters}
+    positional = inspect.Parameter.POSITIONAL_ONLY in kinds
+    starred = inspect.Parameter.VAR_POSITIONAL in kinds and not inspect.isclass(function)
+    return contract.bare and not positional and not starred
 
 
 @cache
 def guarded(function: Function, path: str, what: str) -> Function:
     """`function`, of which every exception and every result of another type is an OwnPartError."""
     contract = CONTRACTS[what]
+    bare = is_bare(function, contract)
 
     @wraps(function, updated=())
     def calling(*context: object, **params: object) -> object:
         try:
-            result = function(*context, **params)
+            result = function(**params) if bare else function(*context, **params)
         except InputError:
             raise
         except Exception as exc:
             raise broken(what, path, exc, function) from exc
+        if contract.adapt:
+            try:
+                result = _named(contract.adapt)(result)
+            except TypeError as exc:
+                did = f"returned {type(result).__name__}, expected {contract.result}"
+                raise misfit(what, path, did, function, f"return {exc}") from exc
         if not any(_is(result, kind) for kind in contract.types()):
             raise misfit(what, path, f"returned {type(result).__name__}, expected {contract.result}", function)
         return result
 
+    if bare:
+        calling.__signature__ = plain_signature(function)  # type: ignore[attr-defined]
     return calling
 
 
@@ -139,6 +185,12 @@ def broken(what: str, path: str, exc: Exception, function: Function, doing: str 
 
 def _remedy(what: str, path: str) -> str:
     return f"write it as {CONTRACTS[what].signature(path.rpartition(':')[2].rpartition('.')[2])}"
+
+
+def _named(path: str) -> Function:
+    module, _, name = path.partition(":")
+    found: Function = getattr(importlib.import_module(module), name)
+    return found
 
 
 def _is(result: object, kind: type) -> bool:

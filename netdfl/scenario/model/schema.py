@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
+    ConfigDict,
     Field,
     PrivateAttr,
     SerializerFunctionWrapHandler,
+    ValidationError,
     model_serializer,
     model_validator,
 )
+from pydantic_core import InitErrorDetails
 
-from netdfl.record.judge import FIGURES, SHARES
+from netdfl.record.judge import FIGURES, SHARES, is_measured
 from netdfl.scenario.model.algorithm import ALGORITHMS, AlgorithmPart
 from netdfl.scenario.model.choices import refused
 from netdfl.scenario.model.delivery import DELIVERY, Delivery
@@ -24,11 +27,13 @@ from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.signatures import Record
-from netdfl.scenario.model.task import TASK, Train
+from netdfl.scenario.model.task import TASK, Train, Training
 from netdfl.scenario.model.world import DETECTOR, WORLD, FailureDetector, WorldOptions
 from netdfl.transport.options import GrpcOptions
 
 SCHEMA = "netdfl/1"
+KEPT_BYTES = 64 << 20
+"""What the last models of all nodes may take to be kept without being asked for."""
 PACKET_PATIENCE = "20s"
 """How long gRPC waits for a ping's answer where packets are lost: it comes after messages that are sent again."""
 
@@ -90,7 +95,14 @@ class Expectation(Strict):
     @model_serializer(mode="wrap")
     def _only_what_was_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Without defaults: whether anything is expected decides between `pass` and `done`."""
-        return {key: value for key, value in handler(self).items() if key in self.model_fields_set}
+        said = self.model_fields_set | set(self.model_extra or ())
+        return {key: value for key, value in handler(self).items() if key in said}
+
+    @property
+    def bounded(self) -> list[str]:
+        """The figures that are bounded, a task's own among them."""
+        known = [name for name in FIGURES if getattr(self, name, None) is not None]
+        return [*known, *(self.model_extra or ())]
 
     def entries(self) -> dict[str, object]:
         """What `record.judge` takes: what the scenario says."""
@@ -107,7 +119,23 @@ else:
         )
         for name in FIGURES
     }
-    Expect = make_model("Expect", Expectation, Expectation.__doc__, _figures)
+    _Known = make_model("Expect", Expectation, Expectation.__doc__, _figures)
+
+    class Expect(_Known):
+        """What a run is judged by; an entry replaces its default, so an expected deadlock passes."""
+
+        model_config = ConfigDict(extra="allow")
+        __pydantic_extra__: dict[str, Bounds]
+
+        @model_validator(mode="before")
+        @classmethod
+        def _measured(cls, data: object) -> object:
+            """A figure that a task has of its own may be bounded; no other key is unknown."""
+            for key in data if isinstance(data, dict) else ():
+                if key not in cls.model_fields and not (isinstance(key, str) and is_measured(key)):
+                    error = InitErrorDetails(type="extra_forbidden", loc=(key,), input=data[key])
+                    raise ValidationError.from_exception_data("Expect", [error])
+            return data
 
 
 class Evaluation(Strict):
@@ -121,8 +149,10 @@ class Evaluation(Strict):
         description="Local models that are tested too: all, none, or a sample of this size. Each on the whole "
         "test set (mean_local), and with its labels as frequent as in the node's own data (mean_personal).",
     )
-    keep_models: bool = Field(
-        False, description="Whether every node's final model is kept, as models/NODE.safetensors of the run."
+    keep_models: bool | Literal["auto"] = Field(
+        "auto",
+        description="Whether every node's final model is kept, as models/NODE.safetensors of the run; auto: where a "
+        f"model is trained and all nodes' together are no more than {KEPT_BYTES >> 20} MiB.",
     )
 
 
@@ -228,12 +258,12 @@ class Scenario(Strict):
     @property
     def device(self) -> str:
         """Where the nodes compute: auto, cpu, cuda or cuda:N."""
-        return self.task.device if isinstance(self.task, Train) else "cpu"
+        return self.task.device if isinstance(self.task, Training) else "cpu"
 
     @property
     def batching(self) -> Literal["exact", "auto"]:
         """How nodes that share a process train together."""
-        return self.task.batching if isinstance(self.task, Train) else "exact"
+        return self.task.batching if isinstance(self.task, Training) else "exact"
 
     @property
     def num_nodes(self) -> int:

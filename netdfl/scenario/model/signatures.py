@@ -11,7 +11,7 @@ from functools import cache, partial
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, Field, GetCoreSchemaHandler
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, PydanticUserError, TypeAdapter
 from pydantic import Strict as StrictMark
 from pydantic_core import core_schema
 
@@ -89,6 +89,37 @@ def field_of(
     name = parameter.name + "_" if hasattr(base, parameter.name) else parameter.name
     default = ... if parameter.default is parameter.empty else parameter.default
     return name, (readable(kind), Field(default, alias=written if written != name else None))
+
+
+def plain_signature(function: Function) -> inspect.Signature:
+    """The parameters of a class or factory that was not written for scenarios, as far as these can give them.
+
+    One without a type has that of its default, or any. One that nobody could write, a module say, stays at its default.
+    """
+    found: list[inspect.Parameter] = []
+    for parameter in signature_of(function):
+        kind, default = _plain_type(function, parameter), parameter.default
+        if default is parameter.empty or _writable(kind):
+            parts = {"annotation": kind, "default": default, "kind": inspect.Parameter.KEYWORD_ONLY}
+            found.append(parameter.replace(**parts))
+    return inspect.Signature(found)
+
+
+def _plain_type(function: Function, parameter: inspect.Parameter) -> object:
+    if parameter.annotation is not parameter.empty:
+        return _type_of(function, parameter)
+    default = parameter.default
+    known = default is not parameter.empty and isinstance(default, bool | int | float | str)
+    return type(default) if known else Any
+
+
+def _writable(kind: object) -> bool:
+    try:
+        annotation: Any = readable(kind)
+        TypeAdapter(annotation).json_schema()
+    except PydanticUserError:
+        return False
+    return True
 
 
 class Record:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
 from netdfl.scenario.model.choices import Choices, listed
-from netdfl.scenario.model.fields import Choice
+from netdfl.scenario.model.fields import InputFile, Share
 from netdfl.scenario.model.parts import Part
 
 
@@ -20,7 +20,25 @@ def _device(value: str) -> str:
 
 PARTITIONS = Choices("partition", listed("netdfl.training.data.partitions", "PARTITIONS"), default="iid")
 AUGMENTATIONS = Choices("augmentation", listed("netdfl.training.data.augmentations", "AUGMENTATIONS"), default="none")
-MODELS = Choices("model", listed("netdfl.training.models.catalog", "MODELS"), "name")
+LOSSES = Choices("training loss", listed("netdfl.training.tasks.losses", "LOSSES"), "name", also="auto")
+METRICS = Choices("metric", listed("netdfl.training.tasks.losses", "METRICS"), "name")
+
+
+class ModelPart(Part):
+    """A model, and what all nodes start from."""
+
+    key: ClassVar[str] = "name"
+    buffers: Literal["average", "local", "reset"] = Field(
+        "average",
+        description="Running statistics (batch norm): averaged with the model; kept by each node for itself, as in "
+        "FedBN; or taken anew from training examples when a model is judged.",
+    )
+    initial: InputFile | None = Field(
+        None, description="The weights to start from: a .safetensors file, or a state_dict (.pt, .pth)."
+    )
+
+
+MODELS = Choices("model", listed("netdfl.training.models.catalog", "MODELS"), "name", base=ModelPart)
 
 
 class DatasetPart(Part):
@@ -33,22 +51,24 @@ class DatasetPart(Part):
     augment: Annotated[Part, AUGMENTATIONS] = Field(
         {"kind": "none"}, validate_default=True, description="Random changes of a training batch."
     )
+    test: Annotated[Share, Field(gt=0, lt=1)] = Field(
+        0.2, description="The share that is held out as a test set, where the data bring none."
+    )
+    client_test: Annotated[Share, Field(ge=0, lt=1)] = Field(
+        0.0, description="The share of each client's samples that is held out to judge its own model by."
+    )
 
 
 DATASETS = Choices("dataset", listed("netdfl.training.data.datasets", "DATASETS"), "name", base=DatasetPart)
 
 
-class Train(Choice):
-    """Train a model on a dataset that is shared out over the clients."""
+class Training(Part):
+    """What every task has that trains a model on data."""
 
-    kind: Literal["train"] = "train"
-    dataset: Annotated[DatasetPart, DATASETS] = Field(
-        {"name": "digits"}, validate_default=True, description="The data; a name, or a mapping with a partition."
-    )
-    model: Annotated[Part, MODELS] = Field(
-        {"name": "mlp"}, validate_default=True, description="The model; all nodes start from the same parameters."
-    )
     batch_size: int = Field(32, ge=1, description="Samples in a minibatch; the last one of an epoch may be smaller.")
+    drop_last: bool = Field(
+        False, description="Whether the last minibatch of an epoch is left out where it is smaller."
+    )
     device: Annotated[str, AfterValidator(_device)] = Field(
         "auto", description="auto, cpu, cuda or cuda:N; nodes are spread over the GPUs that there are."
     )
@@ -59,9 +79,59 @@ class Train(Choice):
     )
     eval_batch: int = Field(1024, ge=1, description="Samples that evaluation takes at once.")
 
+    @property
+    def split(self) -> Any:
+        """Where it is said how the data are shared out: `partition`, `test`, `client_test`."""
+        return self
+
+    @property
+    def settings(self) -> Any:
+        """Where it is said what becomes of the model's `buffers`, and its `initial` weights."""
+        return self
+
+
+class Train(Training):
+    """Train a model on a dataset that is shared out over the clients."""
+
+    kind: Literal["train"] = "train"
+    dataset: Annotated[DatasetPart, DATASETS] = Field(
+        {"name": "digits"}, validate_default=True, description="The data; a name, or a mapping with a partition."
+    )
+    model: Annotated[ModelPart, MODELS] = Field(
+        {"name": "mlp"}, validate_default=True, description="The model; all nodes start from the same parameters."
+    )
+    loss: Annotated[Part | Literal["auto"], LOSSES] = Field(
+        "auto", description="What local steps bring down; auto goes by the targets: classes, numbers, several labels."
+    )
+    metrics: list[Annotated[Part, METRICS]] = Field(
+        [], description="What models are judged by beside the loss; by default what is usual for it."
+    )
+
+    @property
+    def split(self) -> DatasetPart:
+        """See `Training`."""
+        return self.dataset
+
+    @property
+    def settings(self) -> ModelPart:
+        """See `Training`."""
+        return self.model
+
+
+class OwnTask(Training):
+    """A task of one's own, and how its data are shared out."""
+
+    partition: Annotated[Part, PARTITIONS] = Field(
+        {"kind": "iid"}, validate_default=True, description="Which client gets which samples."
+    )
+    buffers: Literal["average", "local", "reset"] = Field("average", description="See `task.model.buffers`.")
+    initial: InputFile | None = Field(None, description="See `task.model.initial`.")
+    test: Annotated[Share, Field(gt=0, lt=1)] = Field(0.2, description="See `task.dataset.test`.")
+    client_test: Annotated[Share, Field(ge=0, lt=1)] = Field(0.0, description="See `task.dataset.client_test`.")
+
 
 def _tasks() -> dict[str, object]:
     return {"train": Train, **listed("netdfl.training.catalog", "TOYS")()}
 
 
-TASK = Choices("task", _tasks, default="train")
+TASK = Choices("task", _tasks, default="train", own=OwnTask)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import nn
 
+from netdfl.training.data.trees import Tree, form
 from netdfl.training.drawing import aside
+from netdfl.training.models.buffers import applied
 from netdfl.training.models.catalog import MODELS
-
-_RUNNING = frozenset({"running_mean", "running_var", "num_batches_tracked"})
 
 
 def build(
@@ -18,31 +19,78 @@ def build(
 ) -> nn.Module:
     """A model on the CPU, initialized by `seed` alone; `model` is a name in `MODELS` or a function like those.
 
-    torch's global random state is as it was before. Raises ValueError where the model does not fit
-    the data, or keeps running statistics.
+    torch's global random state is as it was before. Raises ValueError where the model does not fit the data.
     """
     make = MODELS[model] if isinstance(model, str) else model
+    return seeded_module(lambda: make(shape, num_classes, **params), seed, make.__name__)
+
+
+def seeded_module(make: Callable[[], nn.Module], seed: int, name: str = "the model") -> nn.Module:
+    """What `make` makes, with torch's stream at `seed`. Raises ValueError where that is no module."""
     with aside():
         torch.default_generator.manual_seed(seed)
-        module = make(shape, num_classes, **params)
+        module = make()
     if not isinstance(module, nn.Module):
-        raise ValueError(
-            f"the model function {make.__name__} returned {type(module).__name__}: return a torch.nn.Module"
-        )
-    refuse_running_statistics(module)
-    return module
+        raise ValueError(f"the model function {name} returned {type(module).__name__}: return a torch.nn.Module")
+    return module.to("cpu")
 
 
-def refuse_running_statistics(module: nn.Module) -> None:
-    """Raise ValueError if the module keeps running statistics (batch norm).
+def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
+    """Run the module once on `x`, so that lazy layers take their shapes, by `seed`; return what it gives.
 
-    They are buffers, not parameters: mixing would leave every node with its own, and the average
-    model with none that fit it.
+    Raises ValueError where the module does not take the data, or has nothing to train.
     """
-    kept = [name for name, _ in module.named_buffers() if name.rpartition(".")[2] in _RUNNING]
-    if kept:
-        layer = kept[0].rpartition(".")[0] or type(module).__name__
-        raise ValueError(
-            f"the model keeps running statistics (batch norm) in {layer!r}, which are no parameters and are neither "
-            "sent nor averaged: use group norm (torch.nn.GroupNorm), or track_running_stats=False"
-        )
+    with aside(), torch.no_grad():
+        torch.default_generator.manual_seed(seed)
+        try:
+            outputs = applied(module.eval(), x)
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+            said = str(error).strip().partition("\n")[0]
+            what = f"the model does not take the data, inputs of {form(x)}: {type(error).__name__}: {said}"
+            raise ValueError(f"{what}; let its first layer fit them") from error
+    trained = [p for p in module.parameters() if p.requires_grad]
+    if not trained:
+        raise ValueError("the model has no parameter that is trained: leave requires_grad on for one at least")
+    if odd := [p.dtype for p in trained if not p.is_floating_point()]:
+        raise ValueError(f"the model trains a parameter of {odd[0]}: only real numbers can be averaged")
+    return outputs
+
+
+def load_initial(module: nn.Module, path: str | Path) -> None:
+    """Give `module` the weights of a safetensors file, or of a state_dict that torch.save wrote.
+
+    Raises ValueError where the file is none of these, or is of another model.
+    """
+    try:
+        if Path(path).suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            found = load_file(path)
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        said = str(error).strip().partition("\n")[0][:200]
+        what = f"{path} holds no weights ({type(error).__name__}: {said})"
+        remedy = "give a .safetensors file, or what torch.save(model.state_dict(), file) wrote"
+        raise ValueError(f"{what}: {remedy}") from error
+    tied = {name for group in _tied(module) for name in group if name not in found and group & set(found)}
+    own = module.state_dict()
+    missing = [name for name in own if name not in found and name not in tied]
+    unknown = [name for name in found if name not in own]
+    odd = [name for name in found if name in own and found[name].shape != own[name].shape]
+    if odd:
+        shapes = f"{tuple(found[odd[0]].shape)}, and the model's has {tuple(own[odd[0]].shape)}"
+        raise ValueError(f"{path} is of another model: {odd[0]!r} has shape {shapes}")
+    if missing or unknown:
+        lacks = f"lacks {missing[0]!r}" if missing else f"has {unknown[0]!r}, which the model has not"
+        more = len(missing) + len(unknown) - 1
+        raise ValueError(f"{path} is of another model: it {lacks}" + (f" (and {more} more do not fit)" if more else ""))
+    module.load_state_dict(found, strict=False)
+
+
+def _tied(module: nn.Module) -> list[set[str]]:
+    """Names of parameters that are one and the same."""
+    groups: dict[int, set[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(parameter), set()).add(name)
+    return [group for group in groups.values() if len(group) > 1]

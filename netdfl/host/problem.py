@@ -1,0 +1,71 @@
+"""What a fleet's nodes are given to compute, and how a model is judged: the contract of a task in a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from netdfl.core.types import NodeId
+from netdfl.training.base import Objective, Task
+
+Figures = Mapping[str, float]
+
+
+class Problem(Protocol):
+    """Made once per process, before nodes are forked from it; what it loads they share."""
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        ...
+
+    @property
+    def judged_dim(self) -> int | None:
+        """Numbers of a model that is judged: `dim`, or more with what nodes keep for themselves; None: either."""
+        ...
+
+    def task(self, node: NodeId, device: str) -> Task:
+        """The training task of one client."""
+        ...
+
+    def idle(self) -> Task:
+        """The task of a node that holds no data: the server's."""
+        ...
+
+    def evaluate(self, x: Tensor) -> Figures:
+        """Figures of one model on the test set, by the names of the record's metrics."""
+        ...
+
+    def evaluate_local(self, node: NodeId, x: Tensor) -> Figures:
+        """Figures of the model of one node, by itself."""
+        ...
+
+    def partition(self) -> Mapping[str, Any] | None:
+        """Who holds which labels: `classes` and `counts` per client; None where there are none."""
+        ...
+
+
+class Idle:
+    """The task of a server: parameters to start from, and nothing to train."""
+
+    num_samples = 0
+    last_loss = float("nan")
+
+    def __init__(self, start: Tensor, objective: Objective) -> None:
+        """Start from `start`, shape (d,); `objective` is the clients' loss, for examples that are made."""
+        self._start, self.objective = start, objective
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return self._start.numel()
+
+    def initial(self) -> Tensor:
+        """A fresh copy of the common start."""
+        return self._start.clone()
+
+    def data(self, round: int) -> Any:
+        """There is none."""
+        raise AssertionError("a server does not train")

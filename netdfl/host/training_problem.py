@@ -1,0 +1,221 @@
+"""A model trained on data that are shared out over the clients: netdfl's own, or a user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from netdfl.core.errors import InputError
+from netdfl.core.rng import Streams
+from netdfl.core.types import NodeId
+from netdfl.host.problem import Figures, Idle
+from netdfl.scenario.model.schema import Scenario
+from netdfl.training.classification import Classification, CrossEntropy, answers, outcome
+from netdfl.training.data.augmentations import none as no_augmentation
+from netdfl.training.data.examples import Examples, Samples, in_batches, in_memory
+from netdfl.training.data.partitions import label_counts
+from netdfl.training.data.trees import leaves, shape_of
+from netdfl.training.tasks.recipe import made, one_form, recipe_of
+
+SETTLING = 1024
+"""Training examples from which running statistics are taken anew, at most."""
+
+
+class TrainingProblem:
+    """Data shared out over the clients, and one model that all start from."""
+
+    def __init__(self, scenario: Scenario, streams: Streams, num_clients: int) -> None:
+        """Load the data and share it out. Raises DatasetError, or InputError where they do not fit."""
+        spec: Any = scenario.task
+        self.spec, self.streams, self.num_clients = spec, streams, num_clients
+        self.split: Any = spec.split
+        recipe = recipe_of(spec)
+        self.data = recipe.data
+        self.shared = one_form(recipe.data, self.split.test, streams)
+        try:
+            self.parts, self.client_tests = self._share_out()
+            self.model, self.metrics = made(recipe, self.shared, spec.settings, streams.integer("model"))
+            self._check_batches()
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        if self.model.still and scenario.algorithm.traits.extrapolates:
+            what = f"{scenario.algorithm.kind} moves a model beyond what was averaged, and running statistics with it"
+            raise InputError(f"{what}: set buffers: local, or reset, for the model")
+        self.start = self.model.flat()
+
+    def _check_batches(self) -> None:
+        """A minibatch of one example has no statistics. Raises ValueError."""
+        size = self.spec.batch_size
+        if not self.model.buffers.size or (self.spec.drop_last and size > 1):
+            return
+        for client, part in enumerate(self.parts):
+            if size == 1 or len(part) % size == 1:
+                what = f"client {client} has {len(part)} examples, so with batch_size {size} a minibatch has one"
+                remedy = "a larger batch_size" if size == 1 else "drop_last: true"
+                raise ValueError(f"{what}, of which batch norm can't take statistics: set {remedy}")
+
+    def _share_out(self) -> tuple[list[NDArray[np.int64]], Sequence[Examples] | None]:
+        """Which client has which training examples, and what its model is judged by alone. Raises ValueError."""
+        data, num = self.shared, self.num_clients
+        if data.parts is not None:
+            if len(data.parts) != num:
+                raise ValueError(f"the data are of {len(data.parts)} clients, and nodes is {num}: set nodes to that")
+            parts = data.parts
+        else:
+            parts = self.split.partition.build(self._shared_by(), num, self.streams)
+        tests = data.client_tests
+        if tests is not None and len(tests) != num:
+            raise ValueError(f"the data have {len(tests)} client_tests, and nodes is {num}: give one for each client")
+        if self.split.client_test:
+            if tests is not None:
+                raise ValueError("the data bring each client's own test examples: leave client_test out")
+            parts, tests = self._held_out(parts)
+        return parts, tests
+
+    def _held_out(self, parts: list[NDArray[np.int64]]) -> tuple[list[NDArray[np.int64]], list[Examples]]:
+        kept, held = [], []
+        for client, part in enumerate(parts):
+            order = self.streams.rng("client_test", client).permutation(part)
+            cut = round(self.split.client_test * len(part))
+            if not 0 < cut < len(part):
+                raise ValueError(f"client {client} has {len(part)} examples: too few to hold a test set out of")
+            kept.append(np.sort(order[cut:]))
+            held.append(self.shared.train.only(np.sort(order[:cut])))
+        return kept, held
+
+    def _shared_by(self) -> NDArray[Any]:
+        """What a partition goes by: the labels, or the column that it names. Raises ValueError."""
+        data, partition = self.shared, self.split.partition
+        if column := partition.params.get("column"):
+            if column not in data.columns:
+                known = ", ".join(data.columns) or "none: give Datasets(columns={...})"
+                raise ValueError(f"partition: the data have no column {column!r}; there is {known}")
+            return data.columns[column]
+        if data.labels is not None:
+            return data.labels
+        if partition.kind in ("iid", "given") or partition.own:
+            return np.zeros(len(data.train), np.int64)
+        what = f"partition {partition.kind} shares out by the class of each example, and targets are no classes"
+        raise ValueError(f"{what}: use iid, given, or by_column")
+
+    # what the fleet asks for
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters, with the running statistics that are averaged."""
+        return self.model.dim
+
+    @property
+    def judged_dim(self) -> int | None:
+        """With the statistics that each client keeps; a server has none."""
+        own = self.model.policy == "local" and self.model.buffers.size > 0
+        return None if own else self.dim
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return shape_of(self.shared.first()[0])
+
+    def task(self, node: NodeId, device: str) -> Classification:
+        """The client's part of the training set, standardised, on its device."""
+        self.model.module.to(device)
+        augment = getattr(self.split, "augment", None)
+        chosen = None if augment is None or augment.kind == no_augmentation.__name__ else augment
+        return Classification(
+            self.model,
+            self.start.to(device),
+            self.shared.train.only(self.parts[node]).to(device),
+            node=node,
+            streams=self.streams,
+            batch_size=self.spec.batch_size,
+            num_labels=self.shared.num_classes,
+            augment=None if chosen is None else lambda batch, rng: chosen.build(batch, rng),
+            drop_last=self.spec.drop_last,
+        )
+
+    def idle(self) -> Idle:
+        """The server's task."""
+        return Idle(self.start, CrossEntropy(self.model, self.shape, self.shared.num_classes, self.streams))
+
+    @cached_property
+    def test(self) -> Samples:
+        """The test set, standardised."""
+        assert self.shared.test is not None
+        return in_memory(self.shared.test)
+
+    def evaluate(self, x: Tensor) -> Figures:
+        """Loss and figures on the whole test set."""
+        at = self._settled(x, self.shared.train)
+        assert self.shared.test is not None
+        if self.metrics is None:
+            found = answers(self.model, at, self.test, self.spec.eval_batch)
+            return {"test_accuracy": found.accuracy, "test_loss": found.loss}
+        return self._judged(at, self.shared.test, "test")
+
+    def evaluate_local(self, node: NodeId, x: Tensor) -> Figures:
+        """Figures on the whole test set, and `personal_...` on what stands for the client's own data.
+
+        That is the client's own test set where there is one, else the test set with labels as the client's data has
+        them.
+        """
+        is_client = node < self.num_clients
+        at = self._settled(x, self._examples_of(node))
+        own = self.client_tests[node] if self.client_tests is not None and is_client else None
+        personal = {} if own is None else self._judged(at, own, "personal")
+        if self.metrics is not None:
+            assert self.shared.test is not None
+            return self._judged(at, self.shared.test, "test") | personal
+        found = answers(self.model, at, self.test, self.spec.eval_batch)
+        if own is None and is_client:
+            share = found.accuracy_for(self.test.y, torch.from_numpy(self.counts[node]))
+            personal = {} if share is None else {"personal_accuracy": share}
+        return {"test_accuracy": found.accuracy} | personal
+
+    def _judged(self, at: Tensor, examples: Examples, where: str) -> dict[str, float]:
+        if self.metrics is None:
+            found = answers(self.model, at, in_memory(examples), self.spec.eval_batch)
+            return {f"{where}_accuracy": found.accuracy}
+        judged = outcome(self.model, at, examples, self.spec.eval_batch)
+        figures = {f"{where}_{name}": float(n) for name, n in self.metrics(judged.outputs, judged.targets).items()}
+        return figures | {f"{where}_loss": judged.loss}
+
+    def module(self, x: Tensor, node: NodeId | None = None) -> nn.Module:
+        """A module of its own, as `x` was judged, in evaluation mode: the model of `node`, or of all."""
+        at = self._settled(x, self._examples_of(node))
+        found = deepcopy(self.model.bind(at, training=False))
+        for parameter in found.parameters():
+            parameter.data = parameter.data.clone()
+        return found.eval()
+
+    def _examples_of(self, node: NodeId | None) -> Examples:
+        """The training examples of a client; of nobody, or of a server, all."""
+        if node is None or node >= self.num_clients:
+            return self.shared.train
+        return self.shared.train.only(self.parts[node])
+
+    def _settled(self, x: Tensor, examples: Examples) -> Tensor:
+        """A model with its running statistics; those that it comes without are taken from training examples."""
+        if not self.model.buffers.size or len(x) > self.model.num_trained:
+            return x
+        chosen = np.linspace(0, len(examples) - 1, min(SETTLING, len(examples))).astype(np.int64)
+        batches = (inputs for inputs, _ in in_batches(examples.only(chosen), max(2, self.spec.batch_size)))
+        return self.model.settled(x, (inputs for inputs in batches if len(next(leaves(inputs))) > 1))
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """Samples of each label at each client, shape (clients, labels)."""
+        assert self.shared.labels is not None
+        return label_counts(self.shared.labels, self.parts, self.shared.num_classes)
+
+    def partition(self) -> Mapping[str, Any] | None:
+        """Label counts per client; None where targets are no classes."""
+        if self.shared.labels is None:
+            return None
+        return {"classes": [str(c) for c in range(self.shared.num_classes)], "counts": self.counts.tolist()}

@@ -1,0 +1,115 @@
+"""The models that a run kept, as modules of PyTorch's and as files that need no netdfl."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netdfl.core.errors import InputError
+from netdfl.core.files import write_whole
+from netdfl.record.run import Run
+from netdfl.record.run import open_run as open_record
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from netdfl.host.blueprint import Blueprint
+    from netdfl.host.models import Snapshot
+
+
+class TrainedRun(Run):
+    """A run, and the models that it ended with, where it kept them."""
+
+    def model(self, node: int | None = None) -> nn.Module:
+        """The average of the nodes' last models, as the run judged it, or that of `node`; in evaluation mode.
+
+        A push-sum model is divided by its weight, a server's is the server's. The scenario's own modules are imported
+        and its data are read, to build the model.
+
+        Raises:
+            InputError: the run kept no models, `node` has none, or its scenario trains no model.
+        """
+        from netdfl.host.training_problem import TrainingProblem
+
+        problem = self._blueprint.problem
+        if not isinstance(problem, TrainingProblem):
+            raise InputError(f"{self.path} trains no model of PyTorch's: its task is a toy problem")
+        if node is not None:
+            last = self._last(node)
+            if not last.weight:
+                raise InputError(f"node {node} has no model: its push-sum weight is 0")
+            return problem.module(last.x / last.weight if last.weight != 1 else last.x, node)
+        return problem.module(self._average())
+
+    @cached_property
+    def _blueprint(self) -> Blueprint:
+        from netdfl.host.blueprint import Blueprint
+        from netdfl.scenario.load import load
+
+        try:
+            return Blueprint.of(load(self.path / "scenario.yaml"))
+        except InputError as error:
+            raise InputError(f"the model of {self.path} can't be built: {error}") from error
+
+    def _average(self) -> Tensor:
+        from netdfl.host.judging import averaged
+
+        nodes = [node for node in self._blueprint.evaluated if self._path(node).is_file()]
+        if not nodes:
+            self._last(self._blueprint.evaluated[0])
+        average, _ = averaged([lambda node=node: self._last(node) for node in nodes])  # type: ignore[misc]
+        if average is None:
+            raise InputError(f"{self.path} has no average model: no node has push-sum weight")
+        return average
+
+    def _path(self, node: int) -> Path:
+        from netdfl.host.models import model_path
+
+        return model_path(self.path, node)
+
+    def _last(self, node: int) -> Snapshot:
+        from netdfl.host.models import read_snapshot
+
+        path = self._path(node)
+        if path.is_file():
+            return read_snapshot(path, self._blueprint.problem.judged_dim)
+        kept = sorted(int(file.stem) for file in path.parent.glob("*.safetensors"))
+        if kept:
+            raise InputError(f"{self.path} has no model of node {node}: it kept those of {', '.join(map(str, kept))}")
+        remedy = "run it again with --set evaluation.keep_models=true"
+        raise InputError(f"{self.path} kept no models (by default small ones are kept, at the end of a run): {remedy}")
+
+
+def open_run(path: Path | str) -> TrainedRun:
+    """Open a run directory, finished or not.
+
+    Raises:
+        InputError: there is no run at `path`, or it holds what is no plain file.
+    """
+    return TrainedRun(open_record(path).path)
+
+
+def export_model(run: TrainedRun, folder: Path, node: int | None = None) -> str:
+    """Write the model as `model.safetensors` and as a `state_dict` (`model.pt`); return how to load them.
+
+    Raises:
+        InputError: see `TrainedRun.model`; or the files can't be written.
+    """
+    import io
+
+    import torch
+    from safetensors.torch import save
+
+    module = run.model(node)
+    state = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / "model.safetensors", save(state))
+        write_whole(folder / "model.pt", buffer.getvalue())
+    except OSError as error:
+        raise InputError(f"{folder} can't be written: {error.strerror}") from error
+    load = f"model.load_state_dict(torch.load('{folder / 'model.pt'}', weights_only=True)); model.eval()"
+    return f"{folder / 'model.safetensors'}\n{folder / 'model.pt'}\nload: {load}"

@@ -1,0 +1,140 @@
+"""Losses by name, and the figures that a model is judged by. The tables are read without importing torch.
+
+A loss is a function `(outputs, targets, /)` to the mean over the examples of a minibatch; a figure is one to a number,
+given the outputs for all examples that are tested at once. What a model gives and what the data hold must fit:
+
+    cross_entropy           (N, classes, ...) or (N, ..., classes)    whole numbers (N, ...)
+    mse, l1                 (N, ...)                                  real numbers (N, ...)
+    binary_cross_entropy    (N, labels), before the sigmoid           0 or 1 (N, labels)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netdfl.core.tables import by_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
+else:  # so that a scenario's schema can be made from the signatures without torch
+    Tensor = object
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
+    """Classes: of an input, of each token, of each pixel."""
+    from torch.nn.functional import cross_entropy as entropy
+
+    return entropy(_classes_second(outputs, targets), targets)
+
+
+def mse(outputs: Tensor, targets: Tensor, /) -> Tensor:
+    """Real numbers: the mean of the squared errors."""
+    return (_like(outputs, targets) - targets).square().mean()
+
+
+def l1(outputs: Tensor, targets: Tensor, /) -> Tensor:
+    """Real numbers: the mean of the absolute errors."""
+    return (_like(outputs, targets) - targets).abs().mean()
+
+
+def binary_cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
+    """Several labels at once, each there or not."""
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    return binary_cross_entropy_with_logits(_like(outputs, targets), targets)
+
+
+LOSSES = by_name(cross_entropy, mse, l1, binary_cross_entropy)
+"""Every loss by name."""
+
+
+def accuracy(outputs: Tensor, targets: Tensor, /) -> float:
+    """The share of classes that are right."""
+    return float((_classes_second(outputs, targets).argmax(1) == targets).double().mean())
+
+
+def mae(outputs: Tensor, targets: Tensor, /) -> float:
+    """The mean absolute error."""
+    return float((_like(outputs, targets) - targets).abs().double().mean())
+
+
+def rmse(outputs: Tensor, targets: Tensor, /) -> float:
+    """The root of the mean squared error."""
+    return float((_like(outputs, targets) - targets).square().double().mean().sqrt())
+
+
+def r2(outputs: Tensor, targets: Tensor, /) -> float:
+    """The share of the targets' variance that is explained; below 0 where their mean would do better."""
+    left = (_like(outputs, targets) - targets).square().double().sum()
+    return float(1 - left / (targets - targets.mean(0)).square().double().sum())
+
+
+def label_accuracy(outputs: Tensor, targets: Tensor, /) -> float:
+    """Of several labels: the share that is right, above one half or not."""
+    return float(((_like(outputs, targets) > 0) == (targets > 0.5)).double().mean())
+
+
+def f1(outputs: Tensor, targets: Tensor, /) -> float:
+    """Of several labels: the harmonic mean of precision and recall, over all labels and examples."""
+    said, true = _like(outputs, targets) > 0, targets > 0.5
+    return float(2 * (said & true).sum() / (said.sum() + true.sum()).clamp(min=1))
+
+
+def perplexity(outputs: Tensor, targets: Tensor, /) -> float:
+    """The exponential of the mean cross-entropy."""
+    return float(cross_entropy(outputs, targets).double().exp())
+
+
+def mean_iou(outputs: Tensor, targets: Tensor, /) -> float:
+    """Of each pixel's class: intersection over union, the mean over the classes that occur."""
+    said = _classes_second(outputs, targets).argmax(1)
+    shares = []
+    for label in range(_classes_second(outputs, targets).shape[1]):
+        ours, true = said == label, targets == label
+        if union := int((ours | true).sum()):
+            shares.append(int((ours & true).sum()) / union)
+    return sum(shares) / len(shares)
+
+
+METRICS = by_name(accuracy, mae, rmse, r2, label_accuracy, f1, perplexity, mean_iou)
+"""Every figure by name."""
+
+USUAL = {
+    "cross_entropy": ("accuracy",),
+    "mse": ("rmse", "mae"),
+    "l1": ("rmse", "mae"),
+    "binary_cross_entropy": ("label_accuracy", "f1"),
+}
+"""What a model is judged by beside its loss, where nothing is said."""
+
+
+def fitting_loss(targets: Tensor) -> str:
+    """The loss that goes with targets: by their type, and whether real ones are all 0 or 1, in several columns."""
+    if not targets.is_floating_point():
+        return "cross_entropy"
+    labels = targets.dim() > 1 and targets.shape[1] > 1 and bool(((targets == 0) | (targets == 1)).all())
+    return "binary_cross_entropy" if labels else "mse"
+
+
+def _like(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Outputs of the targets' shape: (N, 1) is (N,). Raises ValueError where they have another number."""
+    if outputs.shape == targets.shape:
+        return outputs
+    if outputs.numel() == targets.numel():
+        return outputs.reshape(targets.shape)
+    shapes = f"{tuple(outputs.shape)} for targets of shape {tuple(targets.shape)}"
+    raise ValueError(f"the model gives outputs of shape {shapes}: let it give as many numbers as there are targets")
+
+
+def _classes_second(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Scores with the axis of classes second, as torch has them. Raises ValueError where the shapes do not fit."""
+    shape, wanted = tuple(outputs.shape), tuple(targets.shape)
+    if len(shape) == len(wanted) + 1:
+        if shape[:1] + shape[2:] == wanted:
+            return outputs
+        if shape[:-1] == wanted:
+            return outputs.movedim(-1, 1)
+    raise ValueError(
+        f"the model gives outputs of shape {shape} for classes of shape {wanted}: "
+        "let it give one number for each class, (N, classes, ...) or (N, ..., classes)"
+    )

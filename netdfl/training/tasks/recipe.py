@@ -1,0 +1,147 @@
+"""What a task is trained by: data in one form, a model that fits them, a loss and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from netdfl.core.errors import InputError
+from netdfl.core.rng import Streams
+from netdfl.training.data.dataset import Dataset, data_root
+from netdfl.training.data.examples import Samples
+from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
+from netdfl.training.data.trees import form, shape_of
+from netdfl.training.flat import FlatModel, Loss
+from netdfl.training.models.buffers import changing
+from netdfl.training.models.build import load_initial, seeded_module, settle
+from netdfl.training.tasks.losses import LOSSES, METRICS, USUAL, fitting_loss
+from netdfl.training.tasks.task import Task
+
+Metrics = Callable[[Any, Any], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a scenario's task asks for. No loss stands for cross-entropy of one class each, no metrics for accuracy."""
+
+    data: Dataset | Datasets
+    model: Callable[[tuple[int, ...], int], nn.Module]
+    loss: Callable[[Any], Loss | None]
+    metrics: Callable[[Any], Metrics | None]
+
+
+def recipe_of(task: Any) -> Recipe:
+    """The recipe of a scenario's `task: train`, or of a task of one's own. Raises DatasetError, InputError."""
+    if not hasattr(task, "dataset"):
+        own: Task = task.build()
+        data = adapted(own.data())
+        return Recipe(data, lambda shape, classes: own.model(), lambda y: own.loss, lambda y: own.metrics)
+    return Recipe(task.dataset.build(data_root()), task.model.build, partial(_loss, task), partial(_metrics, task))
+
+
+def _loss(task: Any, y: Any) -> Loss | None:
+    if isinstance(task.loss, str):
+        name = fitting_loss(y)
+        return None if name == "cross_entropy" and y.dim() == 1 else LOSSES[name]
+    if task.loss.kind == "cross_entropy" and y.dim() == 1:
+        return None
+    chosen: Loss = task.loss.build
+    return chosen
+
+
+def _metrics(task: Any, y: Any) -> Metrics | None:
+    if not task.metrics and _loss(task, y) is None:
+        return None
+    if task.metrics:
+        chosen = {part.kind.rpartition(":")[2].rpartition(".")[2]: part.build for part in task.metrics}
+    else:
+        loss = fitting_loss(y) if isinstance(task.loss, str) else task.loss.kind
+        chosen = {name: METRICS[name] for name in USUAL.get(loss, ())}
+    return lambda outputs, targets: {name: judge(outputs, targets) for name, judge in chosen.items()}
+
+
+def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[FlatModel, Metrics | None]:
+    """The model, initialized by `seed`, and what it is judged by; `settings` are `buffers` and `initial`.
+
+    Raises ValueError where model, data and loss do not fit.
+    """
+    x, y = data.first()
+    module = seeded_module(lambda: recipe.model(shape_of(x), data.num_classes), seed)
+    outputs = settle(module, x, seed)
+    if settings.initial is not None:
+        load_initial(module, settings.initial)
+    model = FlatModel(module, recipe.loss(y), buffers=_changing(module, x), policy=settings.buffers)
+    _check_loss(model, outputs, y, data.num_classes)
+    return model, recipe.metrics(y)
+
+
+@dataclass(frozen=True)
+class _Standardized:
+    """One split of a `Dataset`, whose examples are standardized when they are asked for."""
+
+    data: Dataset
+    split: str
+
+    def __len__(self) -> int:
+        return len(self.data.train_y if self.split == "train" else self.data.test_y)
+
+    def only(self, indices: NDArray[np.int64] | None) -> Samples:
+        x, y = self.data.train(indices) if self.split == "train" else self.data.test(indices)
+        return Samples(torch.from_numpy(x), torch.from_numpy(y))
+
+    def take(self, indices: Tensor) -> tuple[Any, Any]:
+        found = self.only(indices.numpy())
+        return found.x, found.y
+
+    def to(self, device: str | torch.device) -> Samples:
+        return self.only(None).to(device)
+
+
+def one_form(data: Dataset | Datasets, share: float, streams: Streams) -> SharedData:
+    """Data as a fleet shares them out, with a test set: their own, or `share` of them. Raises DatasetError."""
+    if isinstance(data, Dataset):
+        return SharedData(
+            train=_Standardized(data, "train"),
+            test=_Standardized(data, "test"),
+            labels=data.train_y,
+            num_classes=data.num_classes,
+        )
+    return with_test(shared(data), share, streams.rng("test"))
+
+
+def _changing(module: nn.Module, x: Any) -> list[str]:
+    """The running statistics of the module. Raises ValueError where it can't be trained on `x`."""
+    if not any(True for _ in module.buffers()):
+        return []
+    try:
+        return changing(module, x)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ValueError(f"the model can't be run in training mode: {type(error).__name__}: {error}") from error
+
+
+def _check_loss(model: FlatModel, outputs: Any, y: Any, num_classes: int) -> None:
+    """What the model gives fits what the data hold. Raises ValueError."""
+    shape = tuple(getattr(outputs, "shape", ()))
+    plain = model.uses_cross_entropy
+    if plain and shape != (len(y), num_classes):
+        wanted = f"{len(y)} inputs and {num_classes} classes, expected {(len(y), num_classes)}"
+        raise ValueError(f"the model gives outputs of shape {shape} for {wanted}: let its last layer give num_classes")
+    try:
+        loss = model.loss(outputs, y)
+    except InputError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        said = str(error).strip().partition("\n")[0]
+        if isinstance(error, ValueError) and said.startswith("the model gives"):
+            raise
+        raise ValueError(f"the loss can't be taken of what the model gives: {type(error).__name__}: {said}") from error
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        gave = form(loss) if isinstance(loss, Tensor) else type(loss).__name__
+        raise ValueError(f"the loss gives {gave}: let it give one number, the mean over the minibatch")
