@@ -74,7 +74,7 @@ def install() -> None:
         or all(map(shutil.which, ("dockerd", "debootstrap")))
     ):
         return
-    apt = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
+    apt = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=240"]
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     wanted = [*apt, "install", "-y", "--no-install-recommends", *PACKAGES]
     quiet = {"env": environment, "stdout": subprocess.DEVNULL}

@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     if arguments:
         return pytest(arguments)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of a few hundred processes would compile netdfl anew
-    with docker(), ThreadPoolExecutor(1) as beside:
+    with chromium(), docker(), ThreadPoolExecutor(1) as beside:
         checks = beside.submit(run_checks)
         failed = first_command()
         code = everything()
@@ -81,6 +81,20 @@ def report(done: Done) -> list[str]:
             print(ended.stdout, flush=True)
             failed.append(name)
     return failed
+
+
+@contextmanager
+def chromium() -> Iterator[None]:
+    """Have a browser installed beside all else, where CI may; the tests in a browser wait for it, and not for long."""
+    with TemporaryDirectory() as directory:
+        os.environ["NETDFL_CHROMIUM_REPORT"] = file = f"{directory}/chromium"
+        installing = subprocess.Popen([PYTHON, "-m", "tests.chromium", file], cwd=ROOT)
+        try:
+            yield
+        finally:
+            with suppress(subprocess.TimeoutExpired):
+                installing.wait(10)
+            installing.kill()
 
 
 @contextmanager

@@ -1,0 +1,263 @@
+"""The page in a real browser: followed, asked, moved in time, by pointer and keyboard, and with hostile words."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from netdfl.record.run import Run, open_run
+from netdfl.report.html import write_report
+from netdfl.running.run import run
+from netdfl.scenario.load import load, loads
+from tests.chromium import find_chromium
+from tests.web.web_server import ask, started
+
+api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+LOSSY = """
+schema: netdfl/1
+name: lossy
+seed: 5
+nodes: 6
+rounds: 12
+world: {kind: simulated, compute: 10ms}
+task: {kind: consensus, dim: 2}
+algorithm: dpsgd
+topology: ring
+wait: {deadline: 60ms}
+delivery: plain
+links: {default: {latency: 5ms, loss: 15%}, "0->1": {loss: 50%}}
+events: [{at: 100ms, for: 100ms, partition: [[0..2], [3..5]]}]
+expect: {deadlock: none}
+"""
+SLOW = """
+schema: netdfl/1
+name: slow
+nodes: 3
+rounds: 30
+task: {kind: consensus, dim: 2}
+algorithm: dpsgd
+topology: ring
+links: {default: {latency: 150ms}}
+"""
+EVIL = "<img src=x onerror=window.hacked=1></script><script>window.hacked=2</script>"
+Open = Callable[[str], Any]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs: one under loss, one that stalled, one whose every word is markup."""
+    root = tmp_path_factory.mktemp("seen")
+    run(loads(LOSSY), out=root / "lossy")
+    run(load("scenarios/faults/lost_message.yaml", on="simulated"), out=root / "stalled")
+    evil = root / "evil"
+    shutil.copytree(root / "stalled", evil)
+    (evil / "logs").mkdir()
+    (evil / "logs/003.log").write_text(EVIL)
+    for name in ("result.json", "stalls/000.json", "fleet.json"):
+        text = (evil / name).read_text()
+        text = re.sub(
+            r'("(?:text|what|scenario|algorithm|world)": )"[^"]*"', lambda match: match[1] + json.dumps(EVIL), text
+        )
+        (evil / name).write_text(text)
+    (evil / "scenario.yaml").write_text(f"name: '{EVIL}'\n")
+    with (evil / "store/events-evil.jsonl").open("w") as file:
+        row = {"at_s": 0.1, "node": 3, "round": 1, "kind": "refused", "details": {"reason": EVIL}}
+        file.write(json.dumps(row) + "\n" + json.dumps(row | {"kind": EVIL}) + "\n")
+    write_report(evil)
+    return root
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = find_chromium()
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Open]:
+    """Opens pages; at the end none of them may have asked elsewhere, or gone wrong."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    wrong: list[str] = []
+    origins: set[str] = set()
+
+    def asked(request: Any) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme != "data" and f"{parts.scheme}://{parts.netloc}" not in origins:
+            wrong.append(f"it asked for {request.url}")
+
+    def make(address: str) -> Any:
+        parts = urlsplit(address)
+        origins.add(f"{parts.scheme}://{parts.netloc}")
+        page = context.new_page()
+        page.on("request", asked)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.goto(address)
+        return page
+
+    yield make
+    context.close()
+    assert wrong == []
+
+
+def file_of(folder: Path, name: str) -> str:
+    return (folder / name / "report.html").as_uri()
+
+
+def counts(found: Run, at_s: float) -> dict[str, int]:
+    """Messages that were sent and what became of them, up to a moment, as the store has it."""
+    rows = found.rows(
+        "SELECT CASE split_part(fate, ':', 1) WHEN 'dropped' THEN 'lost' WHEN 'failed' THEN 'undeliverable' "
+        "ELSE split_part(fate, ':', 1) END AS class, count(*) FILTER (coalesce(arrived_s, sent_s) <= $at) "
+        "FROM messages WHERE fate <> 'in_flight' GROUP BY 1",
+        {"at": at_s},
+    )
+    ((sent,),) = found.rows("SELECT count(*) FROM messages WHERE sent_s <= $at", {"at": at_s})
+    return {"sent": sent} | {name: number for name, number in rows if number}
+
+
+def told(text: str) -> dict[str, int]:
+    """What the page says was sent, and became of it."""
+    return {
+        name.removeprefix("messages "): int(number.replace(",", ""))
+        for number, name in re.findall(
+            r"([\d,]+) (messages sent|delivered|lost|undeliverable|late|duplicate|refused)", text
+        )
+    }
+
+
+def test_the_handle_sets_the_moment_and_the_counts_are_those_of_the_store(folder: Path, opened: Open) -> None:
+    page, found = opened(file_of(folder, "lossy")), open_run(folder / "lossy")
+    moments = page.evaluate("JSON.parse(document.getElementById('data').textContent).frame.moments")
+    for place in (0, 40, 155, 300):
+        page.locator("#handle").fill(str(place))
+        assert told(page.inner_text("#counts")) == counts(found, moments[place])
+    assert counts(found, moments[155])["lost"] > 0
+
+
+def test_a_link_that_is_clicked_says_what_it_lost(folder: Path, opened: Open) -> None:
+    page, found = opened(file_of(folder, "lossy")), open_run(folder / "lossy")
+    page.locator(".graph canvas").first.wait_for()
+    at = page.evaluate(
+        "(() => { const cy = document.querySelector('.graph').graph, box = cy.container().getBoundingClientRect();"
+        "const at = cy.getElementById('e0-1').renderedMidpoint(); return [box.x + at.x, box.y + at.y]; })()"
+    )
+    page.mouse.click(*at)
+    rows = found.rows("SELECT count(*), count(*) FILTER (fate LIKE 'dropped%') FROM messages WHERE src = 0 AND dst = 1")
+    ((sent, lost),) = rows
+    panel = page.inner_text("#panel")
+    assert "Link 0 → 1" in panel
+    assert f"{sent} messages" in panel
+    assert f"{lost} lost" in panel
+    assert re.search(rf"loss\s+50\.0%\s+{100 * lost / sent:.1f}%", panel)
+
+
+def test_the_wait_for_graph_of_a_stall_is_opened(folder: Path, opened: Open) -> None:
+    page = opened(file_of(folder, "stalled"))
+    page.locator("[data-stall='0']").click()
+    assert "node 3 waits in round 5 for node 2, whose message was lost on 2->3" in page.inner_text("#stall .sentence")
+    rows = page.locator("#stall tbody tr").all_inner_texts()
+    assert any(row.split()[:2] == ["3", "2"] and "root" in row for row in rows)
+    assert page.locator("#stall canvas").count() > 0
+    assert "150 ms" in page.inner_text("#moment")
+
+
+def test_names_and_reasons_that_are_markup_do_nothing(folder: Path, opened: Open) -> None:
+    with started("serve", folder, "--no-browser") as (address, _):
+        _, text = ask(address, f"{urlsplit(address).path}runs")
+        ids = {row["place"]: row["id"] for row in json.loads(text)["runs"]}
+        for place in (file_of(folder, "evil"), f"{address}run/{ids['evil']}/", address):
+            page = opened(place)
+            page.get_by_text("onerror=window.hacked").first.wait_for()
+            if page.locator("#find-node").count():
+                page.locator("#find-node").fill("3")
+                page.keyboard.press("Enter")
+                page.locator("#panel h3", has_text="Node 3").wait_for()
+                page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+                if page.get_by_role("button", name="show its log").count():
+                    page.get_by_role("button", name="show its log").click()
+                    page.locator("#panel pre", has_text="hacked").wait_for()
+                page.locator("[data-stall='0']").click()
+            assert page.evaluate("[window.hacked, document.images.length, document.scripts.length]") == [None, 0, 2]
+            page.close()
+
+
+def test_a_live_run_is_followed_to_its_end(tmp_path: Path, opened: Open) -> None:
+    (tmp_path / "slow.yaml").write_text(SLOW)
+    out = tmp_path / "run"
+    with started("run", tmp_path / "slow.yaml", "--web", "--out", out) as (address, process):
+        page = opened(address)
+        page.locator("#subtitle", has_text="of 30 rounds done").wait_for()
+        assert not (out / "result.json").exists()
+        page.locator("#live", has_text="has ended").wait_for(timeout=60_000)
+        ended = open_run(out)
+        assert told(page.inner_text("#counts"))["sent"] == ended.result["messages"]["sent"]
+        assert page.inner_text("#verdict strong").lower() == ended.result["verdict"]
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+
+
+def test_the_keyboard_alone_reaches_everything(folder: Path, opened: Open) -> None:
+    page = opened(file_of(folder, "stalled"))
+    wanted = page.evaluate(
+        "[...document.querySelectorAll('button, select, input, summary, a[href]')].filter((each) => each.offsetParent)"
+        ".map((each, i) => { each.dataset.seen = i; return String(i); })"
+    )
+    reached = set()
+    for _ in range(len(wanted) + 60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.dataset.seen ?? ''"))
+    assert set(wanted) <= reached
+    page.locator("#handle").focus()
+    before = page.inner_text("#moment")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("PageDown")
+    assert page.inner_text("#moment") != before
+    page.locator("#find-link").focus()
+    page.keyboard.type("2-3")
+    page.keyboard.press("Enter")
+    assert "Link 2 → 3" in page.inner_text("#panel")
+    page.locator("[data-stall='0']").focus()
+    page.keyboard.press("Enter")
+    assert "node 3 waits in round 5" in page.inner_text("#stall")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_axe_finds_no_serious_fault(folder: Path, browser: Any, width: int, scheme: str) -> None:
+    axe = Path(pytest.importorskip("axe_playwright_python").__file__).with_name("axe.min.js")
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.goto(file_of(folder, "stalled"))
+    page.locator("[data-stall='0']").click()
+    page.locator("#find-node").fill("3")
+    page.keyboard.press("Enter")
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    page.evaluate(axe.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")
+    grave = [each for each in found["violations"] if each["impact"] in ("serious", "critical")]
+    assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in grave] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_the_essentials_need_no_script(folder: Path, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(file_of(folder, "stalled"))
+    text = page.inner_text("body")
+    for words in ("node 3 waits in round 5 for node 2", "What became of the messages", "pass", "The scenario"):
+        assert words.lower() in text.lower()
+    context.close()
+    assert os.path.getsize(folder / "stalled/report.html") < 1_000_000
