@@ -1,4 +1,4 @@
-"""The `stalls` folder of a run: each finding with the whole snapshot and the stacks of the nodes in it."""
+"""The `stalls` folder of a run: each finding with the snapshot that proves it and the stacks of the nodes in it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot
 from netdfl.record.forms import OPEN, Count, Nanoseconds, NodeField, Pair, Seconds, read_form
@@ -18,6 +19,7 @@ from netdfl.record.run import RunDirectory
 
 FOLDER = "stalls"
 MOST_KEPT = 50
+SMALL_FLEET = 100
 
 
 @with_config(OPEN)
@@ -74,10 +76,21 @@ def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path 
     number = len(list(folder.glob("*.json")))
     if number >= MOST_KEPT:
         return None
-    edges = [{"src": src, "dst": dst} | asdict(edge) for (src, dst), edge in sorted(snapshot.edges.items())]
-    nodes = [asdict(node) for node in snapshot.nodes.values()]
+    shown = _shown(finding, snapshot)
+    kept = [edge for edge in sorted(snapshot.edges) if shown.issuperset(edge)]
+    edges = [{"src": src, "dst": dst} | asdict(snapshot.edges[src, dst]) for src, dst in kept]
+    nodes = [asdict(node) for node in snapshot.nodes.values() if node.node in shown]
     found = {"at_ns": snapshot.at_ns, "nodes": nodes, "edges": edges}
     return RunDirectory(folder).write_json(f"{number:03d}.json", plain({"finding": finding.to_json(), **found}))
+
+
+def _shown(finding: Finding, snapshot: Snapshot) -> set[NodeId]:
+    """The nodes that prove the finding: all of a small fleet, else those that it names and whom these await."""
+    if len(snapshot.nodes) <= SMALL_FLEET:
+        return set(snapshot.nodes)
+    named = {*finding.roots, *finding.culprits, *finding.behind, *(node for pair in finding.witness for node in pair)}
+    waits = [snapshot.nodes[node].wait for node in named & snapshot.nodes.keys()]
+    return named | {node for wait in waits if wait is not None for node in wait.awaited}
 
 
 def kept_stalls(run: Path) -> list[Kept]:

@@ -59,6 +59,11 @@ class Pace:
         """How long to wait between two looks at a fleet."""
         return FIRST_LOOK_NS if self.round_ns is None else self.patience_ns // 2
 
+    def next_look_ns(self, now_ns: int) -> int:
+        """When to look again: in a first round of hours less and less often, for a look goes by every node."""
+        wait_ns = self.look_ns
+        return now_ns + (wait_ns if self.round_ns is not None else max(wait_ns, (now_ns - FIRST_NS) // 2))
+
     @property
     def livelock_ns(self) -> int:
         """How long messages may pass without any node finishing a round."""

@@ -177,7 +177,7 @@ class ExactWatch(StallWatch):
 
     def look(self, now_ns: int) -> None:
         """Look where some node has been quiet for long."""
-        self.due_ns = now_ns + self.pace.look_ns
+        self.due_ns = self.pace.next_look_ns(now_ns)
         if self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
             self._look(now_ns)
         else:

@@ -174,6 +174,17 @@ def test_pace_follows_the_median_node() -> None:
     assert pace.quiet(11 * SECOND, [0], LEAST_NS)
 
 
+def test_in_a_first_round_of_hours_looks_become_rare() -> None:
+    pace, looks = Pace(range(2)), [pace_look := 0]
+    while pace_look < 5 * 3600 * SECOND:
+        pace_look = pace.next_look_ns(pace_look)
+        looks.append(pace_look)
+    assert looks[1:16] == [2 * SECOND * n for n in range(1, 16)]
+    assert len(looks) < 40
+    pace.at(0, 1, pace_look)
+    assert pace.next_look_ns(pace_look) == pace_look + pace.look_ns
+
+
 def test_one_long_stall_makes_nobody_patient() -> None:
     pace = Pace(range(2))
     for round in range(1, 6):

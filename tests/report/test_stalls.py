@@ -71,6 +71,14 @@ def test_of_a_large_finding_the_roots_are_drawn_first(run: Run) -> None:
     assert (len(drawn["nodes"]), drawn["num_nodes"], drawn["nodes"][0]) == (MOST_NODES, 898, 3)
 
 
+def test_of_a_large_fleet_a_stall_keeps_those_that_it_is_about(tmp_path: Path) -> None:
+    finding, small = stalled()
+    others = {node: NodeNow(node=node, state=State.RUNNING, round=6) for node in range(5, 2000)}
+    keep_stall(RunDirectory(tmp_path), finding, replace(small, nodes=small.nodes | others))
+    (kept,) = kept_stalls(tmp_path)
+    assert sorted(node["node"] for node in kept["nodes"]) == [2, 3, 4]
+
+
 def test_each_wait_begins_when_its_own_node_began_to_wait(run: Run) -> None:
     assert stalls_data(run)[0]["since"] == {"3": 0.08, "4": 0.095}
 
