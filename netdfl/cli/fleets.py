@@ -124,4 +124,5 @@ def sbatch(
     from netdfl.worlds.machines.sbatch import script
 
     loaded = load_scenario(scenario, sets, "slurm")
-    print(script(scenario, loaded.name, machines, sets=sets, options=options), end="")
+    saves = loaded.checkpoint.every is not None
+    print(script(scenario, loaded.name, machines, resumable=saves, sets=sets, options=options), end="")

@@ -15,6 +15,8 @@ from netdfl.core.control import AskClock, ClockReading, FilePart, Report
 
 ASKS = 8
 CHUNK_BYTES = 256 * 1024
+RECEIPTS = 1 << 20
+"""Numbers from here on ask for no time, but whether a file has arrived."""
 GROWING = ("store", "logs")
 """Folders of a run directory whose files are only added to."""
 
@@ -76,6 +78,23 @@ class Shipping:
         self._directory, self._stream = directory, stream
         self._shipped: dict[Path, int] = {}
         self._lock = asyncio.Lock()
+        self._arrived: dict[int, asyncio.Event] = {}
+
+    async def surely(self, path: Path) -> None:
+        """Ship the file at `path`, which is complete, and return once the supervisor has written it down.
+
+        It answers in order: what its clock says, asked for after the last part, says that too.
+        """
+        await self.whole(path)
+        number = RECEIPTS + len(self._arrived)
+        self._arrived[number] = asyncio.Event()
+        self._stream.report(AskClock(number))
+        await self._arrived[number].wait()
+
+    def told(self, reading: ClockReading) -> None:
+        """Take an answer, if it is one to `surely`."""
+        if reading.number in self._arrived:
+            self._arrived[reading.number].set()
 
     async def whole(self, path: Path) -> None:
         """Ship the file at `path`, which is complete."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -52,8 +53,20 @@ class InMemory:
 class CheckpointFile:
     """A `Kept` on disk, which outlives the node's process."""
 
-    def __init__(self, directory: Path, node: NodeId, *, returns: bool, every: int | None) -> None:
-        """Write below `directory`: each round where the node `returns`, else each `every` rounds and at the end."""
+    def __init__(
+        self,
+        directory: Path,
+        node: NodeId,
+        *,
+        returns: bool,
+        every: int | None,
+        ship: Callable[[Path], Awaitable[None]] | None = None,
+    ) -> None:
+        """Write below `directory`: each round where the node `returns`, else each `every` rounds and at the end.
+
+        With `ship`, what is written each `every` rounds has to be where that takes it before it counts as durable.
+        """
+        self._ship = ship
         self.path = directory / CHECKPOINTS / f"{node:03d}.safetensors"
         self.saves = returns or every is not None
         self._returns, self._every = returns, every
@@ -68,6 +81,8 @@ class CheckpointFile:
             await asyncio.to_thread(save_state, (state, memory), self.path)
         except OSError as error:
             raise RunError(f"{self.path} can't be written: {error.strerror}") from error
+        if self._ship is not None and self._is_asked_for(state.round, node.num_rounds):
+            await self._ship(self.path)
         durable(node, memory)
 
     def load(self, fresh: NodeState) -> tuple[NodeState, Remembered | None]:
@@ -77,5 +92,8 @@ class CheckpointFile:
         return load_state(self.path, (fresh, Remembered()))
 
     def _is_due(self, round: int, last: int) -> bool:
+        return self._returns or self._is_asked_for(round, last)
+
+    def _is_asked_for(self, round: int, last: int) -> bool:
         every = self._every
-        return self._returns or (every is not None and (round % every == 0 or round == last))
+        return every is not None and (round % every == 0 or round == last)

@@ -74,6 +74,11 @@ class Birth:
     monotonic_ns: Callable[[], int] = time.monotonic_ns
 
 
+def record_name(node: NodeId, epoch: int, shares_disk: bool) -> str:
+    """What a life's record is called: elsewhere, a later life may be on a disk that lacks the earlier ones."""
+    return f"{node:03d}" if shares_disk or not epoch else f"{node:03d}-{epoch}"
+
+
 class LivingNode:
     """Drives a `NodeHost` on the real clock."""
 
@@ -84,7 +89,7 @@ class LivingNode:
         self._offset = None if birth.shares_clock else ClockOffset(superior.report, birth.monotonic_ns)
         self._start: Start | None = None
         self._shipping = None if birth.shares_disk else Shipping(birth.directory, superior)
-        self.store = StoreWriter(birth.directory, f"{birth.node:03d}")
+        self.store = StoreWriter(birth.directory, record_name(birth.node, birth.life.epoch, birth.shares_disk))
         ledger = NodeLedger(birth.node, self.clock, self.store)
         self.transport, self.meter = make_transport(
             blueprint, birth.endpoint, birth.node, birth.life.epoch, self.clock, ledger, birth.services
@@ -96,6 +101,7 @@ class LivingNode:
             birth.node,
             returns=blueprint.keeps_state(birth.node),
             every=blueprint.scenario.checkpoint.every,
+            ship=None if self._shipping is None else self._shipping.surely,
         )
         parts = Parts(
             clock=self.clock,
@@ -121,6 +127,8 @@ class LivingNode:
             case ClockReading():
                 assert self._offset is not None
                 self._offset.told(order)
+                if self._shipping is not None:
+                    self._shipping.told(order)
             case Start():
                 self._start = order
             case _:

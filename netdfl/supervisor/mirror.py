@@ -8,8 +8,9 @@ from netdfl.core.control import FilePart
 from netdfl.core.errors import RunError
 from netdfl.core.files import PRIVATE
 from netdfl.core.types import NodeId
+from netdfl.record.run import CHECKPOINTS
 
-FOLDERS = ("store", "logs", "snapshots", "models")
+FOLDERS = ("store", "logs", "snapshots", "models", CHECKPOINTS)
 MOST_BYTES = 1 << 40
 
 

@@ -104,8 +104,8 @@ WORLDS = {
     "processes": WorldEntry(options=ProcessesOptions, make=_processes, resumable=True),
     "namespaces": WorldEntry(options=NamespacesOptions, make=_namespaces, resumable=True),
     "containers": WorldEntry(options=ContainersOptions, make=_containers),
-    "slurm": WorldEntry(options=SlurmOptions, make=_slurm, engine=_slurm_machines),
-    "ray": WorldEntry(options=RayOptions, make=_ray, engine=_ray_machines),
+    "slurm": WorldEntry(options=SlurmOptions, make=_slurm, resumable=True, engine=_slurm_machines),
+    "ray": WorldEntry(options=RayOptions, make=_ray, resumable=True, engine=_ray_machines),
 }
 
 

@@ -7,12 +7,15 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
 from netdfl.core.errors import InputError, RunError
+from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan
 
 ENVIRONMENT = {
@@ -21,6 +24,7 @@ ENVIRONMENT = {
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
 }
 """What a fork server finds in its environment, unless somebody has set it otherwise."""
+GIVEN_BYTES = 256 * 1024
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
@@ -115,6 +119,14 @@ class ForkServer:
         """Fork a process for the nodes of `command`; return its id. Raises RunError."""
         answer = await self._ask({"spawn": asdict(command)})
         return int(answer["spawned"]["pid"])
+
+    async def give(self, node: NodeId, checkpoint: Path) -> None:
+        """Let `node` find what an earlier life saved; in parts, each answered. Raises RunError."""
+        with checkpoint.open("rb") as file:
+            first = True
+            while data := file.read(GIVEN_BYTES):
+                await self._ask({"file": {"node": node, "data": b64encode(data).decode(), "first": first}})
+                first = False
 
     def kill(self, pid: int) -> None:
         """Kill one child."""

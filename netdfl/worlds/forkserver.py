@@ -5,6 +5,7 @@
     {"plan": {...}}                      -> {"ready": {"gpus": 0, ...}} or {"error": "...", "code": 2}
     {"spawn": {"nodes": [3], ...}}       -> {"spawned": {"nodes": [3], "pid": 4711}}
     {"look": {"facts": {}}}              -> {"looked": {...}}: what a child says that looks at this machine
+    {"file": {"node": 3, "data": "..."}} -> {"written": n}: a part of what the node saved in an earlier life
     {"kill": pid}
     {"end": null}
     (a child ends)                       -> {"exited": {"pid": 4711, "code": 0, "signal": null, "words": "..."}}
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import time
 import traceback
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -97,6 +99,8 @@ class _Forks:
             self.make_plan(read(Plan, command["plan"]))
         elif "spawn" in command:
             self.spawn(read(Command, command["spawn"]))
+        elif "file" in command:
+            self.take(**command["file"])
         elif "look" in command:
             self.look(command["look"])
         elif "end" in command:
@@ -110,6 +114,7 @@ class _Forks:
             if plan.luggage:
                 folder = tempfile.TemporaryDirectory(prefix="netdfl-", ignore_cleanup_errors=True)
                 plan = plan.settled(Path(self.folders.enter_context(folder)))
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the engine's: the supervisor gets it too, and decides
             blueprint = plan.blueprint()
         except InputError as error:
             return say({"error": str(error), "code": 2})
@@ -120,6 +125,17 @@ class _Forks:
         gc.freeze()
         problem = blueprint.problem
         say({"ready": {"gpus": count_gpus(), "dim": problem.dim, "partition": problem.partition()}})
+
+    def take(self, node: int, data: str, first: bool) -> None:
+        """Append a part of a node's checkpoint, or begin with it."""
+        from netdfl.record.run import CHECKPOINTS
+
+        assert self.loaded is not None
+        file = Path(self.loaded[1].directory) / CHECKPOINTS / f"{node:03d}.safetensors"
+        file.parent.mkdir(exist_ok=True)
+        with file.open("wb" if first else "ab") as opened:
+            written = opened.write(b64decode(data))
+        say({"written": written})
 
     def look(self, question: dict[str, Any]) -> None:
         """Let a child answer, so that this process stays as it is."""
@@ -156,7 +172,8 @@ class _Forks:
         """Where the process of `command` writes what it says."""
         assert self.loaded is not None
         name = "-".join(f"{n:03d}" if n >= 0 else "evaluator" for n in command.nodes[:2])
-        return Path(self.loaded[1].directory) / "logs" / f"{name}.log"
+        plan, epoch = self.loaded[1], command.life.epoch
+        return Path(plan.directory) / "logs" / f"{name}{f'-{epoch}' if epoch and not plan.shares_disk else ''}.log"
 
     def become(self, command: Command, parent: int) -> NoReturn:
         """In the child of `parent`: leave the fork server's terminal and pipes, run the nodes, exit."""

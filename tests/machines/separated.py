@@ -158,4 +158,4 @@ def _engine(scenario: Scenario) -> Separated:
     return Separated.found(scenario.world.machines)
 
 
-SEPARATED = WorldEntry(options=SeparatedOptions, make=_make, engine=_engine)
+SEPARATED = WorldEntry(options=SeparatedOptions, make=_make, resumable=True, engine=_engine)

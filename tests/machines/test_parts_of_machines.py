@@ -5,22 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import queue
+import shlex
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
+from netdfl.core.control import AskClock, ClockReading, FilePart, Report
 from netdfl.core.errors import InputError, MachineError
 from netdfl.diagnosis.fidelity import Ways, _sentence
+from netdfl.host.apart import Shipping
+from netdfl.host.living import record_name
 from netdfl.host.looking import address_in
 from netdfl.host.luggage import pack, unpack
 from netdfl.host.measuring import Served, measured
 from netdfl.scenario.load import load
 from netdfl.scenario.model.world import Site
+from netdfl.supervisor.mirror import mirror
 from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines import world
 from netdfl.worlds.machines.machine import Offer
 from netdfl.worlds.machines.relay import Relayed
+from netdfl.worlds.machines.sbatch import script
 from netdfl.worlds.machines.sites import shared_out, shares_of
 from netdfl.worlds.machines.world import packed
 
@@ -133,6 +140,55 @@ def test_late_by_the_network_between_machines_is_said_to_be() -> None:
     worst = {"src": 0, "dst": 1, "median_error_s": 0.035, "scheduled_delay_s": 0.01, "network_s": 0.03}
     said = _sentence([worst], 1, {"relative": 0.25, "slack_s": 0.01}, ways)
     assert "the network between m0 and m1 takes 30.0 ms of it by itself: place these nodes on one machine" in said
+
+
+class Supervised:
+    """A control stream, and a supervisor at its end that answers in order."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.shipping, self.parts = directory, Shipping(directory / "there", self), 0
+
+    def report(self, report: Report) -> None:
+        if isinstance(report, FilePart):
+            mirror(self.directory / "here", 3, report)
+            self.parts += 1
+        elif isinstance(report, AskClock):
+            asyncio.get_running_loop().call_soon(self.shipping.told, ClockReading(report.number, 0))
+
+    async def flushed(self) -> None:
+        await asyncio.sleep(0)
+
+
+async def test_a_checkpoint_has_arrived_when_the_node_goes_on(tmp_path: Path) -> None:
+    supervised = Supervised(tmp_path)
+    for name in ("here", "there/checkpoints"):
+        (tmp_path / name).mkdir(parents=True)
+    saved = tmp_path / "there" / "checkpoints" / "003.safetensors"
+    for content in (bytes(600_000), b"the next round's"):
+        saved.write_bytes(content)
+        await supervised.shipping.surely(saved)
+        assert (tmp_path / "here" / "checkpoints" / "003.safetensors").read_bytes() == content
+    assert supervised.parts == 3 + 1 + 2
+
+
+def test_later_lives_elsewhere_have_a_record_of_their_own() -> None:
+    assert record_name(3, 0, False) == record_name(3, 2, True) == "003"
+    assert record_name(3, 2, False) == "003-2"
+
+
+def test_a_script_goes_on_with_a_run_that_was_queued_again_only_where_it_can(tmp_path: Path) -> None:
+    file = tmp_path / "my scenario.yaml"
+    assert "--no-requeue" in script(file, "fleet", 3)
+    assert "--resume" not in script(file, "fleet", 3)
+    again = script(file, "fleet", 3, resumable=True)
+    assert "#SBATCH --requeue" in again
+    for restarts, told in ((0, "run "), (1, "run --resume ")):
+        play = again.replace("exec ", "echo ").replace(shlex.quote(str(Path("runs").resolve())), str(tmp_path))
+        (tmp_path / "fleet-7").mkdir(exist_ok=True)
+        (tmp_path / "fleet-7" / "scenario.yaml").touch()
+        environment = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": str(restarts), "PATH": "/usr/bin:/bin"}
+        said = subprocess.run(["sh", "-c", play], env=environment, capture_output=True, text=True, check=True).stdout
+        assert f"-m netdfl {told}{tmp_path}" in said.splitlines()[0]
 
 
 async def test_lines_of_a_relayed_fork_server_go_both_ways_and_its_end_is_seen() -> None:

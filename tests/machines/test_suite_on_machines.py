@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from netdfl.testing.world_bench import Bench, Options
-from netdfl.testing.world_ends import refuses_to_resume, resume_of_a_killed_run
-from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
+from netdfl.testing.worlds import WORLD_CHECKS, Check, TestedWorld, name_of
 from tests.machines.separated import Separated, missing
 from tests.warm import warm_fork_servers
 
@@ -16,11 +15,6 @@ pytestmark = [
     pytest.mark.soak,  # every machine is a process more that imports torch, in each of twenty runs
     pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here"),
 ]
-DIFFERS = {
-    resume_of_a_killed_run: Differs(
-        "checkpoints stay on their machines: a killed run says that it can't be resumed", refuses_to_resume
-    )
-}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +27,7 @@ def machines() -> Iterator[Separated]:
 def world(machines: Separated) -> TestedWorld:
     fidelity = {"relative": 100, "slack": "100s"}
     kind = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told}
-    return TestedWorld("machines", Options(world={**kind, "fidelity": fidelity}), DIFFERS)
+    return TestedWorld("machines", Options(world={**kind, "fidelity": fidelity}))
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from netdfl.core.control import Exit, Life
@@ -119,6 +120,13 @@ class Machine:
             self.devices = dict(zip(self.nodes, spread(device, loaded.gpus, len(self.nodes)), strict=True))
         except NetdflError as error:
             raise type(error)(f"machine {self.name}: {error}") from error
+
+    async def give(self, checkpoints: Callable[[NodeId], Path]) -> None:
+        """Carry there what earlier lives of its nodes saved. Raises RunError."""
+        assert self._forks is not None
+        for node in self.nodes:
+            if checkpoints(node).exists():
+                await self._forks.give(node, checkpoints(node))
 
     async def spawn(self, nodes: Sequence[NodeId], life: Life, credentials: Mapping[NodeId, Credentials]) -> None:
         """Start a process for `nodes`, which prove themselves by `credentials`. RunError: the machine is gone."""

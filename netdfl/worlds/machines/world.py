@@ -11,6 +11,7 @@ import socket
 from base64 import b64encode
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from netdfl.core.control import Exit, Life, Order
@@ -19,6 +20,7 @@ from netdfl.core.types import NodeId
 from netdfl.host.luggage import pack
 from netdfl.host.plan import Plan
 from netdfl.record.base import Store
+from netdfl.record.run import CHECKPOINTS
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
@@ -83,7 +85,11 @@ class MachinesWorld:
         if self._options.network:
             await machine.find_address(self._options.network)
         await machine.settle(self._plan_for(machine), self._scenario.device, self._news.exited)
+        await machine.give(self._checkpoint)
         self._beside.do(self._watch(machine))
+
+    def _checkpoint(self, node: NodeId) -> Path:
+        return self._setting.directory.path / CHECKPOINTS / f"{node:03d}.safetensors"
 
     def _plan_for(self, machine: Machine) -> Plan:
         plan = self._processes.plan
@@ -156,7 +162,7 @@ class MachinesWorld:
                 continue
         self._setting.note(f"machine {machine.name} is back")
         for node in lost:
-            self._news.came_back(node, keeps=False)
+            self._news.came_back(node, keeps=self._checkpoint(node).exists())
 
 
 def packed(scenario: Scenario) -> dict[str, str]:
