@@ -9,8 +9,8 @@ Machines are network namespaces of this one, with clocks and disks of their own,
 - `round`: a round of 16 nodes on two machines, beside the same fleet in `processes` on the same cores, by turns; with
   mutual TLS, as it is between machines, and without.
 - `start`: from the command to the common start of a fleet on three machines, beside `processes`.
-- `prediction`: eight nodes on two machines, between which packets take 20 ms at 20 Mbit/s (netem), beside what the
-  simulated world says with `compute: measured` and links as the run measured its network. Links that share the way
+- `prediction`: eight nodes on two machines, whose cable carries 20 Mbit/s either way (tbf), beside what the simulated
+  world says with `compute: measured` and links as the run measured its network. Links that share the way
   between the machines have an equal part of its rate. Exits 1 where the two differ by more than 10 %.
 
 Prints a JSON list of rows: name, value, unit, reference, reference_value, ratio.
@@ -52,7 +52,7 @@ START: dict[str, Any] = FLEET | {
     "rounds": 1,
     "world": {},
 }
-SHAPE = ("netem", "delay", "20ms", "rate", "20mbit", "limit", "2000")
+SHAPE = ("tbf", "rate", "20mbit", "burst", "32kb", "latency", "2s")
 
 
 def on(machines: Separated, **more: object) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import os
 import socket
 import ssl
 import stat
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -26,6 +27,8 @@ Options: TypeAlias = Sequence[tuple[str, int | str]]
 _Peer: TypeAlias = tuple[str, int]
 LOOK_S = 0.25
 """How long after a connection came it is asked whether it still is there, and again."""
+DEAR_S, SPARE = 0.005, 20
+"""A look at who is connected that costs more of a processor than the first keeps off others for so many times that."""
 _PROBE_S = 3.0
 _TCP = (socket.AF_INET, socket.AF_INET6)
 _FDS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
@@ -54,6 +57,8 @@ class Guard:
         """Tell `refused`, on the event loop on which the port is opened, of each stranger."""
         self._credentials, self._refused = credentials, refused
         self._coming: dict[_Peer, bool] = {}  # whether a call came over it
+        self._came = self._seen = 0  # connections that there were, and those of them whose other end is known
+        self._look_from = 0.0
         self._port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._look: asyncio.TimerHandle | None = None
@@ -90,35 +95,61 @@ class Guard:
 
     def _somebody_came(self) -> None:
         """Note who; called in a thread of gRPC's, before the handshake."""
-        came = _connected(self._port) if self._port else None
+        came = self._connected() if self._port and time.monotonic() >= self._look_from else set()
         with suppress(AttributeError, RuntimeError):  # closed in the meantime
             self._loop.call_soon_threadsafe(self._note, came)  # type: ignore[union-attr]
 
-    def _note(self, came: set[_Peer] | None) -> None:
-        if came is None or self._loop is None:
+    def _connected(self) -> set[_Peer]:
+        """Who is connected; to look costs time, by the number of open files."""
+        before = time.thread_time()
+        found = _connected(self._port)
+        took = time.thread_time() - before
+        self._look_from = time.monotonic() + (SPARE * took if took > DEAR_S else 0)
+        return found
+
+    def _note(self, came: set[_Peer]) -> None:
+        if not self._port or self._loop is None:
             return
-        for peer in came:
-            self._coming.setdefault(peer, False)
+        self._came += 1
+        self._see(came)
         if self._look is None:
-            self._look = self._loop.call_later(LOOK_S, self._look_again)
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if self._loop is not None:
+            wait_s = max(LOOK_S, self._look_from - time.monotonic())
+            self._look = self._loop.call_later(wait_s, self._look_again)
+
+    def _see(self, peers: Iterable[_Peer]) -> None:
+        for peer in peers:
+            if peer not in self._coming:
+                self._coming[peer] = False
+                self._seen += 1
 
     def _proved(self, peer: str) -> None:
         if self._port:
+            self._see([_read_peer(peer)])
             self._coming[_read_peer(peer)] = True
 
     def _look_again(self) -> None:
         """Tell of those that left without a call; look again while there are any that may."""
-        there = _connected(self._port)
+        there = self._connected()
+        self._see(there)
         for peer, proved in list(self._coming.items()):
             if peer not in there:
                 del self._coming[peer]
                 if not proved:
                     host, port = peer
-                    what = f"a connection from {host}, port {port}, ended before TLS knew it for this run's"
-                    self._refused(f"{what}: no certificate of the run was shown, or no TLS spoken")
+                    self._refused(f"a connection from {host}, port {port}, {_ENDED}")
+        while self._seen < self._came:  # between two looks
+            self._seen += 1
+            self._refused(f"a connection {_ENDED}")
         self._look = None
-        if self._loop is not None and not all(self._coming.values()):
-            self._look = self._loop.call_later(LOOK_S, self._look_again)
+        if not all(self._coming.values()):
+            self._look_later()
+
+
+_ENDED = "ended before TLS knew it for this run's: no certificate of the run was shown, or no TLS spoken"
 
 
 def _connected(port: int) -> set[_Peer]:

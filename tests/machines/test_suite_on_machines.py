@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from netdfl.testing.world_bench import Bench, Options
-from netdfl.testing.worlds import WORLD_CHECKS, Check, TestedWorld, name_of
+from netdfl.testing.world_ends import resume_of_a_killed_run, resume_without_the_last_rows
+from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
 from tests.machines.separated import Separated, missing
 from tests.warm import warm_fork_servers
 
@@ -15,6 +16,13 @@ pytestmark = [
     pytest.mark.soak,  # every machine is a process more that imports torch, in each of twenty runs
     pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here"),
 ]
+
+
+DIFFERS = {
+    resume_of_a_killed_run: Differs(
+        "what nodes record comes a few times a second: a kill takes the last of it", resume_without_the_last_rows
+    )
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,7 @@ def machines() -> Iterator[Separated]:
 def world(machines: Separated) -> TestedWorld:
     fidelity = {"relative": 100, "slack": "100s"}
     kind = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told}
-    return TestedWorld("machines", Options(world={**kind, "fidelity": fidelity}))
+    return TestedWorld("machines", Options(world={**kind, "fidelity": fidelity}), DIFFERS)
 
 
 @pytest.fixture(scope="module")
