@@ -4,64 +4,19 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NotRequired
-
-from pydantic import Field, TypeAdapter, with_config
-from typing_extensions import TypedDict
 
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot
-from netdfl.record.forms import OPEN, Count, Nanoseconds, NodeField, Pair, Seconds, read_form
+from netdfl.record.kept_stalls import FOLDER
+from netdfl.record.kept_stalls import MOST_KEPT as MOST_KEPT
+from netdfl.record.kept_stalls import Kept as Kept
+from netdfl.record.kept_stalls import kept_stalls as kept_stalls
 from netdfl.record.plain_json import plain
 from netdfl.record.run import RunDirectory
 
-FOLDER = "stalls"
-MOST_KEPT = 50
 SMALL_FLEET = 100
-
-
-@with_config(OPEN)
-class Told(TypedDict):
-    """A finding as it is kept, as far as the report reads it."""
-
-    text: str
-    round: Count
-    roots: list[NodeField]
-    culprits: list[NodeField]
-    behind: list[NodeField]
-    witness: list[Pair]
-    began_s: Seconds
-    found_s: Seconds
-    permanent: bool
-
-
-@with_config(OPEN)
-class WaitForm(TypedDict):
-    """What a node waits for, and since when: the awaited nodes are the keys."""
-
-    since_ns: NotRequired[Nanoseconds]
-    awaited: dict[Annotated[str, Field(pattern=r"^\d{1,7}$")], Any]
-
-
-@with_config(OPEN)
-class Now(TypedDict):
-    """One node of the snapshot."""
-
-    node: NodeField
-    wait: WaitForm | None
-
-
-@with_config(OPEN)
-class Kept(TypedDict):
-    """One file of the folder."""
-
-    finding: Told
-    nodes: list[Now]
-
-
-_KEPT: TypeAdapter[Kept] = TypeAdapter(Kept)
 
 
 def keep_stall(run: RunDirectory, finding: Finding, snapshot: Snapshot) -> Path | None:
@@ -91,14 +46,3 @@ def _shown(finding: Finding, snapshot: Snapshot) -> set[NodeId]:
     named = {*finding.roots, *finding.culprits, *finding.behind, *(node for pair in finding.witness for node in pair)}
     waits = [snapshot.nodes[node].wait for node in named & snapshot.nodes.keys()]
     return named | {node for wait in waits if wait is not None for node in wait.awaited}
-
-
-def kept_stalls(run: Path) -> list[Kept]:
-    """What `keep_stall` wrote, those that nothing ends first, then in the order in which they were found.
-
-    Raises:
-        InputError: one of them is damaged.
-    """
-    files = sorted((run / FOLDER).glob("*.json"))[:MOST_KEPT]
-    kept = [found for path in files if (found := read_form(path, _KEPT)) is not None]
-    return sorted(kept, key=lambda each: not each["finding"]["permanent"])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
     from numpy.typing import NDArray
+
+    from netdfl.record.plots import Plots
 
 CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
@@ -139,6 +142,20 @@ class Run:
     @cached_property
     def _connection(self) -> DuckDBPyConnection:
         return self._open()
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of matplotlib: `run.plot.accuracy()`, `.links()`, `.waits(at=3.2)`, `.timeline()`."""
+        from netdfl.record.plots import Plots
+
+        return Plots(self)
+
+    def _repr_html_(self) -> str:
+        """The run in a notebook: what it is, and what it came to."""
+        result = self.result if self.finished else {}
+        head = f"<b>{escape(str(result.get('scenario', self.path.name)))}</b> {escape(str(self.path))}"
+        told = [str(result.get("verdict", "no result yet")), *map(str, result.get("reasons", ()))]
+        return f"<p>{head}</p><p>{escape('; '.join(told))}</p>"
 
     @property
     def messages(self) -> DuckDBPyRelation:

@@ -151,12 +151,19 @@ def _messages(counts: MessageCounts) -> str:
 
 
 def _print_summary(console: Console, result: Json, run_path: Path, report: Path | None) -> None:
-    verdict, messages = result["verdict"], result["messages"]
+    head, lines, rows = summary(result, run_path, report)
+    _say(console, Text.assemble((result["verdict"], COLORS[result["verdict"]]), f"  {head}"))
+    for line in lines:
+        _say(console, f"  {line}")
+    for name, value in rows.items():
+        _say(console, f"  {name:<10} {value}")
+
+
+def summary(result: Json, run_path: Path, report: Path | None) -> tuple[str, list[str], dict[str, str]]:
+    """What a run was, why it is judged so and what is to be known of that, and its figures by name."""
+    messages = result["messages"]
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
     head = f"{result['scenario']}: {result['nodes']} nodes, {result['rounds']} rounds of {result['algorithm']}"
-    _say(console, Text.assemble((verdict, COLORS[verdict]), f"  {head}, {_took(result)}"))
-    for line in (*result["reasons"], *warnings(result), *remarks(result)):
-        _say(console, f"  {line}")
     judged = {
         "accuracy": f"{share(average['last'])} average model (best {share(average['best'])}), "
         f"{share(local)} mean of local models"
@@ -172,8 +179,8 @@ def _print_summary(console: Console, result: Json, run_path: Path, report: Path 
         **_times(result),
         "run": str(run_path),
     }
-    for name, value in (rows | ({"report": str(report)} if report else {})).items():
-        _say(console, f"  {name:<10} {value}")
+    lines = [*result["reasons"], *warnings(result), *remarks(result)]
+    return f"{head}, {_took(result)}", lines, rows | ({"report": str(report)} if report else {})
 
 
 def _times(result: Json) -> dict[str, str]:

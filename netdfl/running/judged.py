@@ -40,6 +40,12 @@ class Finished:
         """The run directory."""
         return self.run.path
 
+    def _repr_html_(self) -> str:
+        """What it came to, in a notebook."""
+        from netdfl.report.notebook import summary_html
+
+        return summary_html(self.result, self.path)
+
 
 def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
     """What the judge needs of the scenario, with `more` from the world."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
@@ -50,7 +51,7 @@ def run(
         out: The run directory; by default a new one below `root`.
         root: Where runs are kept.
         page: Whether to write `report.html`.
-        view: Shows the fleet while it runs.
+        view: Shows the fleet while it runs; by default the cell's output in a notebook, and nothing elsewhere.
         forkserver: One opened earlier, so that torch was imported meanwhile; it is closed here.
         made: Called with the run directory as soon as there is one.
 
@@ -82,9 +83,19 @@ def _run_in(
     forkserver: ForkServer | None = None,
 ) -> Finished:
     prepare(scenario, directory)
-    with view or nullcontext(Silent()) as display:
+    with view or _view_here() as display:
         say_layer(scenario, display)
         return _supervised(scenario, directory, display, forkserver)
+
+
+def _view_here() -> AbstractContextManager[Display]:
+    """Where nobody wants another: the output of the cell in a notebook, nothing elsewhere."""
+    if "IPython" in sys.modules:
+        from netdfl.report.notebook import NotebookView, in_notebook
+
+        if in_notebook():
+            return NotebookView()
+    return nullcontext(Silent())
 
 
 def _supervised(

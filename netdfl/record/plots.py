@@ -1,0 +1,255 @@
+"""`run.plot`: figures of matplotlib of what a run recorded, to look at in a notebook, to change, and to save."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from netdfl.core.errors import InputError
+from netdfl.core.types import Edge, NodeId
+from netdfl.record.forms import GraphForm, read_list
+from netdfl.record.kept_stalls import kept_stalls
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+WIDE = (8.0, 3.4)
+WAITING, DOWN, TRAINED, STALLED = "#e07b00", "#555555", "#2f7ed8", "#d33f3f"
+MOST_LABELS = 60
+ARROW = {"arrowstyle": "-|>", "color": STALLED, "shrinkA": 10, "shrinkB": 11, "connectionstyle": "arc3,rad=0.1"}
+ACCURACIES = {"test_accuracy": "average model", "mean_local_accuracy": "mean of local models"}
+ENDS = {"crash": ("restart",), "died": ("restart",), "pause": ("resume",)}
+
+
+class Recorded(Protocol):
+    """What is read of a run; see `netdfl.record.run.Run`."""
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        ...
+
+    @property
+    def graph(self) -> GraphForm | None:
+        """Its graph."""
+        ...
+
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Rows of its tables."""
+        ...
+
+
+class Plots:
+    """Figures of one run. Each method draws a new one; colors that a colour-blind reader tells apart."""
+
+    def __init__(self, run: Recorded) -> None:
+        """Draw `run`."""
+        self._run = run
+
+    def accuracy(self) -> Figure:
+        """Test accuracy by round, of the average model and at the mean of local models.
+
+        Raises:
+            InputError: no accuracy was measured.
+        """
+        curves = {name: self._of_fleet(name) for name in ACCURACIES}
+        if not any(curves.values()):
+            raise InputError(f"{self._run.path} has no accuracy: nothing was judged; .curve('error') may be there")
+        figure, axes = _canvas(WIDE)
+        for name, points in curves.items():
+            if points:
+                axes.plot(*zip(*points, strict=True), label=ACCURACIES[name], marker="." if len(points) < 30 else None)
+        axes.set(xlabel="round", ylabel="test accuracy", ylim=(0, 1))
+        _whole(axes.xaxis)
+        axes.legend()
+        return figure
+
+    def curve(self, name: str, *, log: bool = False) -> Figure:
+        """A figure of the fleet by round: `test_loss`, `consensus_distance`, `error`.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        points = self._of_fleet(name)
+        if not points:
+            known = [
+                row[0] for row in self._run.rows("SELECT DISTINCT name FROM metrics WHERE node IS NULL ORDER BY name")
+            ]
+            raise InputError(
+                f"{self._run.path} has no figure {name!r} of the fleet; there are {', '.join(known) or 'none'}"
+            )
+        figure, axes = _canvas(WIDE)
+        axes.plot(*zip(*points, strict=True), marker="." if len(points) < 30 else None)
+        axes.set(xlabel="round", ylabel=name.replace("_", " "))
+        _whole(axes.xaxis)
+        if log:
+            axes.set_yscale("log")
+        return figure
+
+    def links(self) -> Figure:
+        """What each link lost of what it was given, and its median delay: two maps, a row a sender."""
+        import numpy as np
+
+        num, size = self._num_nodes, (8.0, 4.0)
+        lost, delay = np.full((num, num), np.nan), np.full((num, num), np.nan)
+        for src, dst, share, seconds in self._run.rows(
+            "SELECT src, dst, avg((fate LIKE 'dropped%' OR fate LIKE 'failed%')::INT), median(arrived_s - sent_s) "
+            "FROM messages GROUP BY src, dst"
+        ):
+            if max(src, dst) < num:
+                lost[src, dst] = share
+                delay[src, dst] = np.nan if seconds is None else seconds
+        figure, _ = _canvas(size, axes=False)
+        parts = ((lost, "share of messages lost", 1), (delay, "median delay in ms", 1000))
+        for axes, (matrix, label, scale) in zip(figure.subplots(1, 2), parts, strict=True):
+            image = axes.imshow(scale * matrix, cmap="viridis", vmin=0, interpolation="nearest")
+            figure.colorbar(image, ax=axes, label=label, shrink=0.7)
+            axes.set(xlabel="to node", ylabel="from node")
+            _whole(axes.xaxis, axes.yaxis)
+        return figure
+
+    def waits(self, at: float) -> Figure:
+        """Who waits for whom at `at` seconds: an arrow from who waits to whom it waits for.
+
+        Of a wait that ended it is known who came last and who never came; a wait that never ended is drawn as the
+        stall has it that was found in it.
+        """
+        edges, waiting = self.waits_at(at)
+        num = self._num_nodes
+        figure, axes = _canvas((4.6, 4.6))
+        axes.set_axis_off()
+        axes.set_aspect("equal")
+        place = [
+            (math.cos(angle), math.sin(angle)) for angle in (2 * math.pi * node / max(1, num) for node in range(num))
+        ]
+        for tail, head in edges:
+            if max(tail, head) < num:
+                axes.annotate("", place[head], place[tail], arrowprops=ARROW)
+        labels = num <= MOST_LABELS
+        colors = [WAITING if node in waiting else TRAINED for node in range(num)]
+        axes.scatter(*zip(*place, strict=True), c=colors, s=320 if labels else 20, zorder=3, linewidth=0)
+        for node in range(num) if labels else ():
+            axes.annotate(str(node), place[node], ha="center", va="center", color="white", zorder=4)
+        axes.margins(0.12)
+        axes.set_title(f"waits at {at:g} s: {len(waiting)} of {num} nodes")
+        return figure
+
+    def timeline(self) -> Figure:
+        """A lane a node: its rounds, what of them it waited, when it was down or paused, and where it stalled."""
+        num = self._num_nodes
+        figure, axes = _canvas((9.0, min(12.0, 1.2 + 0.25 * num)))
+        ended = self._run.rows("SELECT node, at_s - value, value FROM metrics WHERE name = 'round_s' AND node >= 0")
+        waits = self._run.rows("SELECT node, since_s, until_s - since_s FROM waits")
+        _lanes(axes, ended, TRAINED, "in a round")
+        _lanes(axes, waits, WAITING, "waiting")
+        _lanes(axes, self._outages(), DOWN, "down or paused")
+        _lanes(axes, self._stalled(), STALLED, "waiting to the end")
+        axes.set(xlabel="seconds since the start", ylabel="node", ylim=(num - 0.4, -0.6))
+        _whole(axes.yaxis)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        return figure
+
+    def waits_at(self, at: float) -> tuple[list[Edge], set[NodeId]]:
+        """The edges of the wait-for graph at `at` seconds, and who waits, as far as it was recorded."""
+        edges: set[Edge] = set()
+        waiting: set[NodeId] = set()
+        for node, last, missing in self._run.rows(
+            "SELECT node, last_src, missing::VARCHAR FROM waits WHERE since_s <= ? AND until_s > ?", (at, at)
+        ):
+            waiting.add(node)
+            known = [*([] if last is None else [last]), *(each for each in read_list(missing) if isinstance(each, int))]
+            edges |= {(node, other) for other in known}
+        for node, since_s, awaited in self._open_waits():
+            if since_s <= at:
+                waiting.add(node)
+                edges |= {(node, other) for other in awaited}
+        return sorted(edges), waiting
+
+    def _of_fleet(self, name: str) -> list[tuple[int, float]]:
+        return self._run.rows(
+            "SELECT round, value FROM metrics WHERE node IS NULL AND name = ? AND value IS NOT NULL ORDER BY round",
+            (name,),
+        )
+
+    @property
+    def _num_nodes(self) -> int:
+        graph = self._run.graph
+        if graph is not None:
+            return graph["num_nodes"]
+        ((most,),) = self._run.rows("SELECT max(node) FROM metrics")
+        return 0 if most is None else int(most) + 1
+
+    @property
+    def _end_s(self) -> float:
+        ((end_s,),) = self._run.rows(
+            "SELECT max(at_s) FROM (SELECT at_s FROM events UNION ALL SELECT at_s FROM metrics)"
+        )
+        return float(end_s or 0.0)
+
+    def _outages(self) -> list[tuple[NodeId, float, float]]:
+        """When nodes were down or paused: node, since when, how long."""
+        kinds = ", ".join(f"'{kind}'" for kind in {*ENDS, *(end for ends in ENDS.values() for end in ends)})
+        began: dict[NodeId, tuple[str, float]] = {}
+        found = []
+        for node, kind, at_s in self._run.rows(
+            f"SELECT node, kind, at_s FROM events WHERE node IS NOT NULL AND kind IN ({kinds}) ORDER BY at_s"
+        ):
+            if kind in ENDS:
+                began.setdefault(node, (kind, at_s))
+            elif node in began and kind in ENDS[began[node][0]]:
+                found.append((node, began[node][1], at_s - began.pop(node)[1]))
+        return found + [(node, at_s, self._end_s - at_s) for node, (_, at_s) in began.items()]
+
+    def _open_waits(self) -> list[tuple[NodeId, float, tuple[NodeId, ...]]]:
+        """Waits that never ended: node, since when, for whom."""
+        last: Mapping[NodeId, float] = dict(self._run.rows("SELECT node, max(until_s) FROM waits GROUP BY node"))
+        found: dict[NodeId, tuple[NodeId, float, tuple[NodeId, ...]]] = {}
+        for kept in kept_stalls(self._run.path):
+            for now in kept["nodes"] if kept["finding"]["permanent"] else ():
+                wait = now["wait"]
+                since_ns = None if wait is None else wait.get("since_ns")
+                if wait is not None and since_ns is not None and last.get(now["node"], 0.0) <= since_ns / 1e9:
+                    found[now["node"]] = (now["node"], since_ns / 1e9, tuple(map(int, wait["awaited"])))
+        return list(found.values())
+
+    def _stalled(self) -> list[tuple[NodeId, float, float]]:
+        return [(node, since_s, max(0.0, self._end_s - since_s)) for node, since_s, _ in self._open_waits()]
+
+
+def _canvas(size: tuple[float, float], *, axes: bool = True) -> tuple[Figure, Any]:
+    """A figure of that size in inches, which shows itself in a notebook, and its axes."""
+    from matplotlib.figure import Figure as Canvas
+
+    class Shown(Canvas):
+        """A figure that a notebook shows by itself."""
+
+        def _repr_png_(self) -> bytes:
+            picture = io.BytesIO()
+            self.savefig(picture, format="png", dpi=100)
+            return picture.getvalue()
+
+    figure = Shown(figsize=size, layout="constrained")
+    return figure, figure.add_subplot() if axes else None
+
+
+def _whole(*along: Axis) -> None:
+    """Nodes and rounds are whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axis in along:
+        axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _lanes(axes: Axes, spans: Sequence[tuple[NodeId, float, float]], color: str, label: str) -> None:
+    """Bars in the lanes of their nodes."""
+    by_node: dict[NodeId, list[tuple[float, float]]] = {}
+    for node, since_s, lasts_s in spans:
+        by_node.setdefault(node, []).append((since_s, lasts_s))
+    for number, (node, bars) in enumerate(sorted(by_node.items())):
+        axes.broken_barh(bars, (node - 0.35, 0.7), color=color, linewidth=0, label=label if not number else None)
