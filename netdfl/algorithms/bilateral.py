@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from netdfl.algorithms.base import Algorithm, RoundContext
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import PeerChoice, Sgd
+from netdfl.algorithms.parameters import AnySgd, PeerChoice
 from netdfl.core.types import Message, NodeId, Payload, View
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def ad_psgd(
     exchange: Exchange,
     /,
     *,
-    sgd: Sgd = Sgd(local_epochs=1),
+    sgd: AnySgd = AnySgd(local_epochs=1),
     order: PeerChoice = "random",
     bipartite: bool = True,
     leave_out: bool = False,

@@ -32,7 +32,14 @@ _distilling = partial(
 
 
 ALGORITHMS: Catalog = {
-    "dpsgd": Entry(flat(undirected.dpsgd), "gossip", DOUBLY, "Lian et al. 2017; DFedSAM", warns=fitness.nesterov_acts),
+    "dpsgd": Entry(
+        flat(undirected.dpsgd),
+        "gossip",
+        DOUBLY,
+        "Lian et al. 2017; DFedSAM",
+        fits=fitness.one_optimizer,
+        warns=fitness.nesterov_acts,
+    ),
     "lian_dpsgd": Entry(flat(undirected.lian_dpsgd), "gossip", DOUBLY, "Lian et al. 2017", counterpart="choco_sgd"),
     "dfedavg": Entry(flat(undirected.dfedavg), "gossip", DOUBLY, "Sun, Li, Wang 2022"),
     "dfedavgm": Entry(flat(undirected.dfedavgm), "gossip", DOUBLY, "Sun, Li, Wang 2022"),
@@ -51,7 +58,14 @@ ALGORITHMS: Catalog = {
     "qdfedavgm": Entry(
         flat(compressed.qdfedavgm), "gossip", DOUBLY, "Sun, Li, Wang 2022", scheme="choco", literal=("form", "literal")
     ),
-    "sgp": Entry(flat(directed.sgp), "gossip", COLUMN, "Assran et al. 2019; DFedSGPSM", warns=fitness.nesterov_acts),
+    "sgp": Entry(
+        flat(directed.sgp),
+        "gossip",
+        COLUMN,
+        "Assran et al. 2019; DFedSGPSM",
+        fits=fitness.one_optimizer,
+        warns=fitness.nesterov_acts,
+    ),
     "osgp": Entry(flat(directed.osgp), "gossip", COLUMN, "DFedSGPSM"),
     "dfedsgpm": Entry(flat(directed.dfedsgpm), "gossip", COLUMN, "DFedSGPSM"),
     "dfedsgpsm": Entry(flat(directed.dfedsgpsm), "gossip", COLUMN, "DFedSGPSM"),

@@ -8,12 +8,12 @@ from __future__ import annotations
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import Fraction, Radius, Sgd, Weighting
+from netdfl.algorithms.parameters import AnySgd, Fraction, Radius, Sgd, Weighting
 from netdfl.core.units import PositiveFloat
 
 
 def fedavg(
-    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, weighting: Weighting = "uniform", sgd: Sgd = Sgd()
+    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, weighting: Weighting = "uniform", sgd: AnySgd = AnySgd()
 ) -> Algorithm:
     """FedAvg: the server averages what the round's participants made of its model.
 
@@ -32,7 +32,7 @@ def fedsam(
     server_lr: PositiveFloat = 1.0,
     rho: Radius = 0.05,
     weighting: Weighting = "uniform",
-    sgd: Sgd = Sgd(),
+    sgd: AnySgd = AnySgd(),
 ) -> Algorithm:
     """FedSAM: FedAvg with SAM's gradient, taken `rho` uphill on the same minibatch.
 

@@ -12,11 +12,11 @@ from typing import Literal
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import Momentum, Sgd
+from netdfl.algorithms.parameters import AnySgd, Momentum, Sgd
 from netdfl.core.units import PositiveInt
 
 
-def choco_sgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)) -> Algorithm:
+def choco_sgd(exchange: Exchange, /, *, sgd: AnySgd = AnySgd(local_epochs=1, local_steps=1)) -> Algorithm:
     """CHOCO-SGD: one step of SGD, then x^ <- x^ + C(x - x^) and x <- x + gamma sum_j W_ij (x^_j - x^_i).
 
     The step is x <- x - lr g(x). Static undirected graphs. Sends one compressed vector to each neighbor, keeps
@@ -25,7 +25,7 @@ def choco_sgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_ste
     return parts.gossip(exchange, parts.local_sgd(sgd), mixing=parts.choco(exchange))
 
 
-def deepsqueeze(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)) -> Algorithm:
+def deepsqueeze(exchange: Exchange, /, *, sgd: AnySgd = AnySgd(local_epochs=1, local_steps=1)) -> Algorithm:
     """DeepSqueeze: one step of SGD, then c = C(x + e), e <- x + e - c, x <- x + gamma (sum_j W_ij c_j - c).
 
     The step is x <- x - lr g(x). Graphs may change every round. Sends one compressed vector to each neighbor,
@@ -36,7 +36,7 @@ def deepsqueeze(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1, local_s
 
 
 def delicoco(
-    exchange: Exchange, /, *, gossip_steps: PositiveInt = 4, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)
+    exchange: Exchange, /, *, gossip_steps: PositiveInt = 4, sgd: AnySgd = AnySgd(local_epochs=1, local_steps=1)
 ) -> Algorithm:
     """DeLi-CoCo: one step of SGD, then Q exchanges of CHOCO.
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import Momentum, Radius, Sgd
+from netdfl.algorithms.parameters import AnySgd, Momentum, Radius, Sgd
 from netdfl.core.units import NonNegativeInt, PositiveFloat, PositiveInt
 
 
 def sgp(
-    exchange: Exchange, /, *, momentum: Momentum = 0.0, nesterov: bool = False, sgd: Sgd = Sgd(local_epochs=1)
+    exchange: Exchange, /, *, momentum: Momentum = 0.0, nesterov: bool = False, sgd: AnySgd = AnySgd(local_epochs=1)
 ) -> Algorithm:
     """SGP as DFedSGPSM's experiments run it: one local epoch at z = x / w, then push-sum.
 
@@ -29,7 +29,7 @@ def sgp(
     return parts.push_sum(exchange, parts.keeping_momentum(local))
 
 
-def osgp(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:
+def osgp(exchange: Exchange, /, *, sgd: AnySgd = AnySgd()) -> Algorithm:
     """OSGP as DFedSGPSM's experiments run it: several local epochs at z = x / w, then push-sum.
 
     x <- x - lr g(x / w) at every step, w as it is, then x_i+ = sum_j P_ij x_j and w_i+ = sum_j P_ij w_j.

@@ -24,7 +24,7 @@ class Exchange:
     `delivery` is what becomes of a message that is lost: nothing, or it is sent again until it is
     answered, or push-sum sends running sums that make up for it. `extras` says how what a method reports to
     its server beside the model travels. `common_start` says that all nodes
-    start from the same parameters. `streams` is where compressors draw from.
+    start from the same parameters, `num_rounds` how many rounds there are. `streams` is where compressors draw from.
     """
 
     wait: WaitPolicy = field(default_factory=WaitPolicy)
@@ -35,4 +35,5 @@ class Exchange:
     gamma: float | Literal["auto"] = "auto"
     extras: ExtrasTravel = "exact"
     common_start: bool = False
+    num_rounds: int | None = None
     streams: Streams = field(default_factory=lambda: Streams(0))

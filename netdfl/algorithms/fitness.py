@@ -72,6 +72,13 @@ def averages_exactly(params: Mapping[str, Any], network: Network, num_rounds: in
             return
 
 
+def one_optimizer(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
+    """Momentum is plain SGD's."""
+    if params["momentum"] and params["optimizer"].name != "sgd":
+        other = params["optimizer"].name
+        yield Misfit("momentum", f"momentum is plain SGD's, and optimizer is {other}", "leave one of them out")
+
+
 def nesterov_acts(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
     """Nesterov's form is asked for together with momentum."""
     if params["nesterov"] and not params["momentum"]:

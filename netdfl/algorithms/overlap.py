@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from netdfl.algorithms.base import Algorithm, NodeState, RoundContext
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import Sgd
+from netdfl.algorithms.parameters import AnySgd, Sgd
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.core.units import PositiveInt
 
@@ -51,7 +51,7 @@ def taken(alg: Algorithm, s: NodeState, inbox: Inbox) -> NodeState:
 
 
 def overlap_sgp(
-    exchange: Exchange, /, *, tau: PositiveInt = 1, sgd: Sgd = Sgd(local_epochs=1, local_steps=1)
+    exchange: Exchange, /, *, tau: PositiveInt = 1, sgd: AnySgd = AnySgd(local_epochs=1, local_steps=1)
 ) -> Algorithm:
     """Overlap-SGP: shares leave before the gradient step and travel during it.
 

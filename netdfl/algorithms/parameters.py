@@ -9,6 +9,8 @@ from functools import wraps
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
 
 from netdfl.core.units import Bound, NonNegativeFloat, PositiveFloat, PositiveInt
+from netdfl.training.stepping.choice import PLAIN_SGD, OptimizerChoice
+from netdfl.training.stepping.schedule import CONSTANT, Schedule
 
 Decay: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
 Momentum: TypeAlias = Annotated[float, Bound(ge=0, lt=1)]
@@ -26,6 +28,7 @@ Optimizer: TypeAlias = Literal["sgd", "adam"]
 DistilLoss: TypeAlias = Literal["normalised", "raw"]
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Sgd")
 FIRST = ("lr", "lr_decay", "local_epochs", "local_steps")
 """What a list of parameters begins with: how far a step goes, and how many there are."""
 REPLACES = {"local_epochs": "local_steps"}
@@ -45,6 +48,19 @@ class Sgd:
     local_steps: PositiveInt | None = None
     weight_decay: NonNegativeFloat = 0.0
     clip_norm: PositiveFloat | None = None
+    schedule: Schedule = CONSTANT
+
+    def within(self: S, exchange: object) -> S:
+        """The same, whose schedule goes by the scenario's rounds where it names none."""
+        rounds = self.schedule.rounds or getattr(exchange, "num_rounds", None)
+        return replace(self, schedule=replace(self.schedule, rounds=rounds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnySgd(Sgd):
+    """Local SGD of a method that corrects nothing in its steps: another optimizer may make them."""
+
+    optimizer: OptimizerChoice = PLAIN_SGD
 
 
 def flat(function: Callable[..., T]) -> Callable[..., T]:
@@ -62,10 +78,12 @@ def flat(function: Callable[..., T]) -> Callable[..., T]:
     records: dict[str, Any] = {name: p.default for name, p in signature.parameters.items() if is_dataclass(p.default)}
 
     @wraps(function)
-    def build(*context: object, **given: object) -> T:
+    def build(*context: object, **given: Any) -> T:
         for name, record in records.items():
             own = {field.name: given.pop(field.name) for field in fields(record) if field.name in given}
             given[name] = replace(record, **replaced(own))
+            if context and isinstance(given[name], Sgd):
+                given[name] = given[name].within(context[0])
         return function(*context, **given)
 
     parameters: list[inspect.Parameter] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.compressed_parts import choco, deepsqueeze, directed, literal, reports, undirected
 from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.parameters import Sgd, Weighting
+from netdfl.algorithms.parameters import AnySgd, Sgd, Weighting
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Mixing, Refinement
 from netdfl.mixing.by_loss import ByLoss
@@ -34,21 +34,30 @@ from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.rollback import Rollback
 from netdfl.training.sgd import LocalSgd, PlainStart
 from netdfl.training.smoo import Smoo
+from netdfl.training.stepping.optimizer import OptimizedSgd
 
 
 def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: float = 0.0) -> LocalSgd:
-    """Local SGD as the catalog's parameters describe it."""
-    return LocalSgd(
+    """Local SGD as the catalog's parameters describe it, or another optimizer where they name one.
+
+    Raises ValueError where both that and momentum are asked for.
+    """
+    other = sgd.optimizer if isinstance(sgd, AnySgd) and sgd.optimizer.name != "sgd" else None
+    if other and momentum:
+        raise ValueError(f"momentum is plain SGD's, and optimizer is {other.name}: leave one of them out")
+    plain = LocalSgd(
         lr=sgd.lr,
         lr_decay=sgd.lr_decay,
         epochs=sgd.local_epochs if sgd.local_steps is None else None,
         steps=sgd.local_steps,
-        weight_decay=sgd.weight_decay,
+        weight_decay=0.0 if other else sgd.weight_decay,
         clip_norm=sgd.clip_norm,
         momentum=momentum,
         nesterov=nesterov,
         rho=rho,
+        schedule=sgd.schedule,
     )
+    return OptimizedSgd(**vars(plain), optimizer=other, decay=sgd.weight_decay) if other else plain
 
 
 def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> LocalSolver:

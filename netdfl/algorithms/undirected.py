@@ -8,12 +8,12 @@ from __future__ import annotations
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import Interpolation, Momentum, Radius, Sgd
+from netdfl.algorithms.parameters import AnySgd, Interpolation, Momentum, Radius, Sgd
 from netdfl.core.units import PositiveInt
 
 
 def dpsgd(
-    exchange: Exchange, /, *, momentum: Momentum = 0.0, nesterov: bool = False, sgd: Sgd = Sgd(local_epochs=1)
+    exchange: Exchange, /, *, momentum: Momentum = 0.0, nesterov: bool = False, sgd: AnySgd = AnySgd(local_epochs=1)
 ) -> Algorithm:
     """D-PSGD as the papers run it: one local epoch of SGD, then gossip, X+ = W Z.
 
@@ -28,7 +28,7 @@ def dpsgd(
     return parts.gossip(exchange, parts.keeping_momentum(local))
 
 
-def lian_dpsgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algorithm:
+def lian_dpsgd(exchange: Exchange, /, *, sgd: AnySgd = AnySgd(local_epochs=1)) -> Algorithm:
     """D-PSGD as first written: X+ = W X - lr grad F(X), one step, the gradient taken before mixing.
 
     That is `local_steps: 1`. In general y <- y - lr g(y) at every step, from x_i to z_i, and
@@ -44,7 +44,7 @@ def lian_dpsgd(exchange: Exchange, /, *, sgd: Sgd = Sgd(local_epochs=1)) -> Algo
     return parts.gossip(exchange, parts.local_sgd(sgd), mixing=mixing)
 
 
-def dfedavg(exchange: Exchange, /, *, sgd: Sgd = Sgd()) -> Algorithm:
+def dfedavg(exchange: Exchange, /, *, sgd: AnySgd = AnySgd()) -> Algorithm:
     """DFedAvg: several local epochs of SGD, then gossip, X+ = W Z.
 
     y <- y - lr g(y) at every step, from x_i to z_i; then x_i+ = sum_j W_ij z_j. Sends d numbers to each
@@ -63,7 +63,7 @@ def dfedavgm(exchange: Exchange, /, *, momentum: Momentum = 0.9, sgd: Sgd = Sgd(
     return parts.gossip(exchange, parts.local_sgd(sgd, momentum=momentum))
 
 
-def dfedsam(exchange: Exchange, /, *, rho: Radius = 0.01, sgd: Sgd = Sgd()) -> Algorithm:
+def dfedsam(exchange: Exchange, /, *, rho: Radius = 0.01, sgd: AnySgd = AnySgd()) -> Algorithm:
     """DFedSAM: DFedAvg with SAM's gradient, taken `rho` uphill on the same minibatch.
 
     y~ = y + rho g(y) / |g(y)|, y <- y - lr g(y~) at every step, from x_i to z_i; then x_i+ = sum_j W_ij z_j
@@ -73,7 +73,7 @@ def dfedsam(exchange: Exchange, /, *, rho: Radius = 0.01, sgd: Sgd = Sgd()) -> A
 
 
 def dfedsam_mgs(
-    exchange: Exchange, /, *, rho: Radius = 0.01, gossip_steps: PositiveInt = 4, sgd: Sgd = Sgd()
+    exchange: Exchange, /, *, rho: Radius = 0.01, gossip_steps: PositiveInt = 4, sgd: AnySgd = AnySgd()
 ) -> Algorithm:
     """DFedSAM-MGS: DFedSAM with several gossip steps a round, X+ = W^Q Z.
 
@@ -85,7 +85,7 @@ def dfedsam_mgs(
     return parts.gossip(exchange, parts.local_sgd(sgd, rho=rho), mixing=mixing)
 
 
-def oledfl_sgd(exchange: Exchange, /, *, beta: Interpolation = 0.8, sgd: Sgd = Sgd()) -> Algorithm:
+def oledfl_sgd(exchange: Exchange, /, *, beta: Interpolation = 0.8, sgd: AnySgd = AnySgd()) -> Algorithm:
     """OledFL-SGD: DFedAvg begun past the mixed vector, y_0 = x + beta (x - z_prev).
 
     Then y <- y - lr g(y) at every step, from y_0 to z_i, and x_i+ = sum_j W_ij z_j (X+ = W Z). Sends d numbers
@@ -95,7 +95,9 @@ def oledfl_sgd(exchange: Exchange, /, *, beta: Interpolation = 0.8, sgd: Sgd = S
     return parts.gossip(exchange, parts.local_sgd(sgd), start=parts.Ole(beta))
 
 
-def oledfl_sam(exchange: Exchange, /, *, beta: Interpolation = 0.8, rho: Radius = 0.1, sgd: Sgd = Sgd()) -> Algorithm:
+def oledfl_sam(
+    exchange: Exchange, /, *, beta: Interpolation = 0.8, rho: Radius = 0.1, sgd: AnySgd = AnySgd()
+) -> Algorithm:
     """OledFL-SAM: OledFL with SAM's gradient, taken `rho` uphill on the same minibatch.
 
     y_0 = x + beta (x - z_prev), then y~ = y + rho g(y) / |g(y)|, y <- y - lr g(y~) at every step, from y_0 to

@@ -54,6 +54,7 @@ def make_algorithm(scenario: Scenario) -> Algorithm:
         on_missing=wait.on_missing,
         delivery=delivery,
         common_start=isinstance(scenario.task, Training),
+        num_rounds=scenario.rounds,
         streams=Streams(scenario.seed),
     )
     compression = scenario.compression

@@ -7,7 +7,9 @@ With g the minibatch gradient and z = y / w (w = 1 but for push-sum):
     clipping    g~ <- g~ min(1, clip / |g~|)
     decay       g~ <- g~ + weight_decay z
     momentum    v <- momentum v + g~,  v = 0 at the start of every round unless another solver keeps it
-    step        y <- y - lr lr_decay^t v             (Nesterov: g~ + momentum v in place of v)
+    step        y <- y - lr lr_decay^t s_t v         (Nesterov: g~ + momentum v in place of v)
+
+s_t is the schedule's factor in round t, 1 where nothing else is said.
 
 Both gradients of SAM use the same minibatch, norms are over all parameters, and the ascent never
 sees weight decay or the correction. A correction is clipped together with the gradient, because the
@@ -26,6 +28,7 @@ from torch import Tensor
 from netdfl.core.types import View
 from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
 from netdfl.training.step_requests import Solving, StepRequests, StepResult
+from netdfl.training.stepping.schedule import CONSTANT, Schedule
 
 TINY = 1e-12
 
@@ -81,10 +84,11 @@ class LocalSgd(Solving, Memoryless):
     rho: float = 0.0
     weight_decay: float = 0.0
     clip_norm: float | None = None
+    schedule: Schedule = CONSTANT
 
     def rate(self, view: View) -> float:
         """The step size of the view's round."""
-        return self.lr * self.lr_decay**view.round
+        return self.lr * self.lr_decay**view.round * self.schedule.factor(view.round)
 
     def slope(self, gradient: Gradient, z: Tensor) -> Tensor:
         """The gradient that one step at `z` goes by, shape (d,) or (n, d): SAM's, or the plain one."""

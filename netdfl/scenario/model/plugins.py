@@ -45,6 +45,9 @@ def find_own(path: str, directory: str) -> object:
     Raises whatever the import raises.
     """
     module, _, attribute = path.partition(":")
+    if module == "torchvision":  # a model by its name, built by torchvision's own function
+        build: object = importlib.import_module("netdfl.training.models.catalog").from_torchvision(attribute)
+        return build
     found: object = _module(module, directory)
     for name in attribute.split("."):
         found = getattr(found, name)

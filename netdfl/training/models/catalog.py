@@ -6,7 +6,7 @@ without. Parameter counts in the help texts are for the data that the papers use
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Literal
@@ -124,6 +124,14 @@ def resnet18_gn(
     return resnet18(channels, num_classes, small_stem=stem == "cifar", groups=groups)
 
 
+def resnet18(shape: tuple[int, ...], num_classes: int, /, *, stem: Literal["cifar", "torchvision"] = "cifar") -> Module:
+    """ResNet-18 with batch norm: 11,173,962 parameters on CIFAR-10, and 9,620 running statistics."""
+    from netdfl.training.models.residual import resnet18 as residual
+
+    channels, _, _ = _picture("resnet18", shape, smallest=8)
+    return residual(channels, num_classes, small_stem=stem == "cifar", groups=None)
+
+
 def _picture(model: str, shape: tuple[int, ...], *, smallest: int) -> tuple[int, int, int]:
     if len(shape) != 3 or min(shape[1:]) < smallest:
         raise ValueError(
@@ -138,5 +146,29 @@ def _check_groups(model: str, groups: int) -> None:
         raise ValueError(f"{model} can't put 64 channels into {groups} groups: use a power of two up to 64")
 
 
-MODELS = by_name(mlp, mnist_2nn, fashion_mlp, cifar_cnn, convnet, vgg11_gn, resnet18_gn)
+MODELS = by_name(mlp, mnist_2nn, fashion_mlp, cifar_cnn, convnet, vgg11_gn, resnet18_gn, resnet18)
 """Every model by name: a function `(shape, num_classes, /, *, ...)`."""
+
+
+def from_torchvision(name: str) -> Callable[..., Module]:
+    """The model `name` of torchvision's, without its weights: what `torchvision:NAME` stands for in a scenario.
+
+    Raises AttributeError, with names that are near, where torchvision has no such model.
+    """
+    from difflib import get_close_matches
+
+    from torchvision import models
+
+    known = models.list_models(module=models)
+    if name not in known:
+        near = get_close_matches(name, known, n=3)
+        raise AttributeError(f"torchvision has no model {name!r}, try {', '.join(near or known[:5])}")
+
+    def build(shape: tuple[int, ...], num_classes: int, /) -> Module:
+        _picture(name, shape, smallest=1)
+        if shape[0] != 3:
+            raise ValueError(f"{name} takes pictures of 3 channels, the data has shape {shape}: repeat the channel")
+        made: Module = models.get_model(name, weights=None, num_classes=num_classes)
+        return made
+
+    return build

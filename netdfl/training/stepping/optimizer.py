@@ -1,0 +1,100 @@
+"""Local steps by an optimizer of `torch.optim`, on the flat vector.
+
+With g~ the gradient as `netdfl.training.sgd` has it (SAM's, clipped), z = y / w and w = 1 but for push-sum:
+
+    z' = optimizer(z, g~);   y <- y + z' - z
+
+What the optimizer remembers (Adam's means) begins anew every round, or is kept by the node, unmixed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import View
+from netdfl.training.base import LocalData, Received, Update
+from netdfl.training.sgd import LocalSgd
+from netdfl.training.step_requests import StepRequests, StepResult
+from netdfl.training.stepping.choice import OptimizerChoice
+
+_CLASSES = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "adamax": torch.optim.Adamax,
+    "adagrad": torch.optim.Adagrad,
+    "adadelta": torch.optim.Adadelta,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+
+class OptimizerState(NamedTuple):
+    """What the optimizer remembers, by its own names; nothing before the first step."""
+
+    remembered: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizedSgd(LocalSgd):
+    """Local steps by an optimizer of torch's; `decay` is its own weight decay. See `LocalSolver`."""
+
+    optimizer: OptimizerChoice
+    decay: float = 0.0
+
+    def init(self, x: Tensor, view: View) -> OptimizerState:  # type: ignore[override]
+        """Nothing is remembered yet."""
+        return OptimizerState({})
+
+    def solve(  # type: ignore[override]
+        self, state: OptimizerState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> StepRequests[tuple[OptimizerState, Update]]:
+        """Ask for the local steps."""
+        steps = _OptimizedSteps(self, y, weight, data, self.rate(view), dict(state.remembered))
+        x, _ = yield steps
+        return OptimizerState(steps.remembered if self.optimizer.state == "kept" else {}), Update(y, x)
+
+    def made(self, vector: Tensor, lr: float) -> torch.optim.Optimizer:
+        """The optimizer of `vector`, with those of its options that it has."""
+        kind = _CLASSES[self.optimizer.name]
+        options = {"lr": lr, "weight_decay": self.decay, "betas": self.optimizer.betas, "eps": self.optimizer.eps}
+        known = inspect.signature(kind).parameters
+        made: torch.optim.Optimizer = kind(
+            [vector], **{name: value for name, value in options.items() if name in known}
+        )
+        return made
+
+
+@dataclass(eq=False)
+class _OptimizedSteps:
+    sgd: OptimizedSgd
+    y: Tensor
+    weight: float
+    data: LocalData
+    lr: float
+    remembered: dict[str, Tensor] = field(default_factory=dict)
+
+    def __call__(self) -> StepResult:
+        """The vector after the steps, and how many there were."""
+        still = getattr(self.data, "still", 0)
+        y, z, count = self.y.clone(), self.y.clone(), 0
+        optimizer = self.sgd.made(z, self.lr)
+        if self.remembered:
+            optimizer.state[z] = {name: value.clone() for name, value in self.remembered.items()}
+        for gradient in self.data.steps(epochs=self.sgd.epochs, steps=self.sgd.steps):
+            z.copy_(y if self.weight == 1.0 else y / self.weight)
+            z.grad = self.sgd.descent(gradient, z)
+            before = z.clone()
+            optimizer.step()
+            y = z.clone() if self.weight == 1.0 else y.add_(z - before)
+            if still:
+                y[-still:] = self.y[-still:]
+            count += 1
+        self.remembered = {name: value for name, value in optimizer.state[z].items() if isinstance(value, Tensor)}
+        return y, count
