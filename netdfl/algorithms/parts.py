@@ -30,11 +30,11 @@ from netdfl.training.kept_momentum import KeptMomentum
 from netdfl.training.lesam import Lesam
 from netdfl.training.masked import Masked
 from netdfl.training.ole import Ole
+from netdfl.training.optimized import OptimizedSgd
 from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.rollback import Rollback
 from netdfl.training.sgd import LocalSgd, PlainStart
 from netdfl.training.smoo import Smoo
-from netdfl.training.stepping.optimizer import OptimizedSgd
 
 
 def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: float = 0.0) -> LocalSgd:

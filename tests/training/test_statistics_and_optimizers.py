@@ -18,8 +18,8 @@ from netdfl.core.types import View
 from netdfl.host.models import read_snapshot
 from netdfl.running.judged import Finished
 from netdfl.training.base import Gradient, Received
+from netdfl.training.optimized import OptimizedSgd
 from netdfl.training.stepping.choice import OptimizerChoice
-from netdfl.training.stepping.optimizer import OptimizedSgd
 from netdfl.training.stepping.schedule import Schedule
 
 NORMED = """

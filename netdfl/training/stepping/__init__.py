@@ -1,1 +1,1 @@
-"""How far a local step goes: schedules of the rate, and torch's optimizers."""
+"""How far a local step goes: schedules of the rate, and which optimizer."""
