@@ -28,7 +28,7 @@ export function fleet() {
   const paint = () => requestAnimationFrame(() => { if (cy) restyle(legend); });
   on(["data"], () => {
     const known = NODES.filter(([name]) => name === "round" || (name === "phase" ? !view.data.frame.by_round : view.data.by_node[name]));
-    if (!known.some(([name]) => name === chosen.node)) chosen.node = known[0][0];
+    if (!known.some(([name]) => name === chosen.node)) chosen.node = (known.find(([name]) => new Set(view.data.by_node[name] ?? []).size > 2) ?? known[0])[0];
     if (!chosen.which) chosen.which = view.data.fleet.varies && view.data.messages.every === 1 ? "round" : "all";
     const links = LINKS.filter(([name]) => name !== "delay" || view.data.links.median);
     tools.replaceChildren(
@@ -107,7 +107,7 @@ function build(place) {
 
 /** How wide the picture is, so that nodes keep apart. @param {number} count */
 function spread(count) {
-  return Math.max(120, SIZE * Math.sqrt(count / 60));
+  return count > 200 ? 15 * Math.sqrt(count) : Math.max(120, SIZE * Math.sqrt(count / 60));
 }
 
 /** @param {number} count */

@@ -15,12 +15,14 @@ from netdfl.core.fates import MEANINGS, NOT_DELIVERED, FateClass
 from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
 from netdfl.links.rules.figures import say
-from netdfl.record.messages import LinkTraffic, count_by_link, count_messages
+from netdfl.record.messages import count_messages
 from netdfl.record.result import evaluations, find_deaths
 from netdfl.record.run import Run
 from netdfl.report.bands import find_bands
+from netdfl.report.data.columns import Made
 from netdfl.report.data.fleet import graph_words
 from netdfl.report.data.happened import event_counts, events
+from netdfl.report.data.traffic import links
 from netdfl.report.node_times import NodeTime, say_rounds
 from netdfl.report.times import part_rows
 from netdfl.report.words import WHY, figure, share
@@ -146,9 +148,9 @@ def graph_and_links(run: Run) -> Section | None:
     if (graph := run.graph) is not None:
         died = sorted({death["node"] for death in find_deaths(run)})
         lede = graph_words(graph) + (f" Died: {_some(died)}." if died else "")
-    links = count_by_link(run)
-    if links:
-        tables = [_link_table(links), _fate_table(run)]
+    traffic = links(run, MOST_ROWS)
+    if traffic["total"]:
+        tables = [_link_table(traffic), _fate_table(run)]
     between = run.result.get("links", {}).get("network") if run.finished else None
     if between:
         tables.append(_network_table(between))
@@ -158,21 +160,22 @@ def graph_and_links(run: Run) -> Section | None:
     return Section("Graph and links", lede, tables) if lede or tables else None
 
 
-def _link_table(links: Sequence[LinkTraffic]) -> Table:
+def _link_table(traffic: Made) -> Table:
     """The links, with a column for each class of messages that there is."""
-    classes = [name for name in NOT_DELIVERED if any(getattr(link.counts, name) for link in links)]
+    classes, total = [name for name in NOT_DELIVERED if name in traffic], traffic["total"]
+    delays = traffic.get("median") or [None] * len(traffic["src"])
     rows = [
         [
-            f"{link.edge[0]} → {link.edge[1]}",
-            f"{link.counts.sent:,}",
-            format_bytes(link.nbytes),
-            *(_part(getattr(link.counts, name), link.counts.sent) for name in classes),
-            "–" if link.delay_s is None else f"{link.delay_s * 1e3:.3g} ms",
+            f"{src} → {traffic['dst'][place]}",
+            f"{traffic['sent'][place]:,}",
+            format_bytes(traffic["nbytes"][place]),
+            *(_part(traffic[name][place], traffic["sent"][place]) for name in classes),
+            "–" if delays[place] is None else f"{delays[place] * 1e3:.3g} ms",
         ]
-        for link in links[:MOST_ROWS]
+        for place, src in enumerate(traffic["src"])
     ]
-    which = "Every link" if len(links) <= MOST_ROWS else f"{MOST_ROWS} of {len(links)} links"
-    order = "those that lost most first, then those that carried most" if links[0].counts.lost else "by bytes"
+    which = "Every link" if total <= MOST_ROWS else f"{MOST_ROWS} of {total:,} links"
+    order = "those that lost most first, then those that carried most" if "lost" in traffic else "by bytes"
     return Table(("link", "messages", "bytes", *classes, "median delay"), rows, f"{which}, {order}.")
 
 

@@ -22,8 +22,8 @@ MOST_NAMED = 200_000
 _ORDER = "sent_s, src, dst, kind, round, step, attempt, epoch"
 
 
-def links(run: Run) -> Made:
-    """Of each link: messages by class, bytes, delays of what arrived; those that lost most first."""
+def links(run: Run, most: int | None = None) -> Made:
+    """Of each link: messages by class, bytes, delays of what arrived; those that lost most first, at most `most`, by default `MOST_LINKS`."""
     classes = ", ".join(
         f"count(*) FILTER (class = {number})::INTEGER AS {name.value}" for name, number in NUMBERS.items()
     )
@@ -36,7 +36,7 @@ def links(run: Run) -> Made:
         f"ORDER BY {FateClass.LOST} DESC, nbytes DESC, src, dst",
     )
     total = len(table["src"])
-    cut: dict[str, Floats] = {name: column[:MOST_LINKS] for name, column in table.items()}
+    cut: dict[str, Floats] = {name: column[: most or MOST_LINKS] for name, column in table.items()}
     found: Made = {name: whole(cut[name]) for name in ("src", "dst", "sent", "nbytes")}
     found |= {name.value: whole(cut[name.value]) for name in FateClass if table[name.value].any()}
     if np.nansum(table["slow"]) > 0:
