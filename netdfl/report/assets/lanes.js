@@ -11,7 +11,7 @@ export function lanes() {
   const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "lanes", role: "img", "aria-label": "a lane for each node: when it trained, waited, mixed, was down; its waits are in the panel of each node" }));
   const said = el("p", { class: "hint" }), tools = el("div", { class: "tools" });
   const section = el("section", { id: "lanes" }, el("h2", {}, "Who did what when"), tools,
-    key([["of0", "training"], ["of1", "waiting"], ["of2", "mixing, sending, anything else"], ["of5", "paused"], ["ofbad", "down; a message that did not arrive"], ["ofsoft", "before its first round, after its last"]]),
+    key([["of0", "training"], ["of1", "waiting"], ["of2", "mixing, sending, anything else"], ["of5", "paused"], ["ofbad", "down; a message that did not arrive"], ["ofsoft", "in no round that it ended"]]),
     el("div", { class: "lanebox", tabindex: 0, role: "region", "aria-label": "lanes" }, canvas), said);
   const draw = () => { if (view.data && !section.hidden) said.textContent = paint(canvas); };
   let due = false;

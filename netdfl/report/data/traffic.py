@@ -23,7 +23,7 @@ _ORDER = "sent_s, src, dst, kind, round, step, attempt, epoch"
 
 
 def links(run: Run, most: int | None = None) -> Made:
-    """Of each link: messages by class, bytes, delays of what arrived; those that lost most first, at most `most`, by default `MOST_LINKS`."""
+    """Of each link: messages by class, bytes, delays of what arrived; those that lost most first, at most `most`."""
     classes = ", ".join(
         f"count(*) FILTER (class = {number})::INTEGER AS {name.value}" for name, number in NUMBERS.items()
     )
