@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from netdfl.core.errors import Problem, ScenarioError
+from netdfl.scenario.build import build_topology, used_links
 from netdfl.scenario.checks.catalog import find_problems, find_problems_with_data
 from netdfl.scenario.checks.compression import warnings
 from netdfl.scenario.checks.no_effect import hardly_meant, weights_stay_one
@@ -113,6 +114,9 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
     problems += find_problems(scenario, document, wrong)
     if problems:
         raise ScenarioError(problems)
+    if scenario.links_from is not None:
+        scenario, understood = _with_links(scenario, document)
+        notices += understood
     if scenario.delivery.kind == "auto":
         delivery, notice = automatic(scenario)
         scenario = scenario.model_copy(update={"delivery": delivery})
@@ -120,6 +124,16 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
     found = (hardly_meant, weights_stay_one, warnings, waiting_notices, resent_too_late)
     scenario._notices = (*notices, *(notice for each in found for notice in each(scenario)))
     return scenario
+
+
+def _with_links(scenario: Scenario, document: Document) -> tuple[Scenario, list[str]]:
+    """The scenario with the links of its file, and what was understood of it. Raises ScenarioError."""
+    from netdfl.scenario.measured.apply import with_links
+
+    try:
+        return with_links(scenario, used_links(scenario, build_topology(scenario)))
+    except ValueError as exc:
+        raise ScenarioError([document.problem(("links_from", "file"), str(exc))]) from exc
 
 
 def _without(data: dict[str, object], wrong: frozenset[str], directory: str) -> Scenario:

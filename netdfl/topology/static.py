@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable
 from math import isqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from netdfl.core.lazy import lazy_module
 from netdfl.core.rng import Streams
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
 from netdfl.topology.base import Topology, draw_connected, static
+from netdfl.topology.files import read_graph
 from netdfl.topology.graph import Graph
 
 if TYPE_CHECKING:
@@ -123,15 +124,19 @@ def edge_list(
 
 def graphml(num_nodes: int, streams: Streams, /, *, file: str) -> Topology:
     """Take the graph from a GraphML file; nodes not named 0 to n - 1 are numbered in the file's order."""
-    try:
-        drawn = nx.read_graphml(file)
-    except OSError as exc:
-        raise ValueError(f"can't read {file}: {exc.strerror}; give the path of a GraphML file") from exc
-    except (SyntaxError, nx.NetworkXError) as exc:  # xml's ParseError is a SyntaxError
-        raise ValueError(f"{file} is not GraphML: {exc}") from exc
+    return _from_file(num_nodes, file)
+
+
+def gml(num_nodes: int, streams: Streams, /, *, file: str) -> Topology:
+    """Take the graph from a GML file; nodes not named 0 to n - 1 are numbered in the file's order."""
+    return _from_file(num_nodes, file)
+
+
+def _from_file(num_nodes: int, file: str) -> Topology:
+    drawn = read_graph(file)
     if drawn.number_of_nodes() != num_nodes:
         raise ValueError(f"{file} has {drawn.number_of_nodes()} nodes, expected the scenario's {num_nodes}")
-    return static(Graph.from_networkx(_numbered(drawn)))
+    return static(Graph.from_networkx(drawn))
 
 
 def hops(num_nodes: int) -> list[int]:
@@ -183,10 +188,3 @@ def _read_csv(path: Path) -> list[list[int]]:
             if number > 1:
                 raise ValueError(f"{path}:{number}: {','.join(row)!r} is not an edge; write src,dst") from exc
     return edges
-
-
-def _numbered(graph: Any) -> Any:
-    names = {str(node): node for node in graph}
-    if set(names) == {str(i) for i in range(len(names))}:
-        return nx.relabel_nodes(graph, {node: int(name) for name, node in names.items()})
-    return nx.convert_node_labels_to_integers(graph)

@@ -20,7 +20,7 @@ from netdfl.topology.static import edge_list, erdos_renyi, graphml, grid, hops, 
 from netdfl.topology.varying import by_round, one_peer_exponential, random_pull, random_push, random_sym
 
 STREAMS = Streams(7)
-BARE = sorted(set(TOPOLOGIES) - {"edge_list", "graphml", "by_round"})
+BARE = sorted(set(TOPOLOGIES) - {"edge_list", "graphml", "gml", "by_round"})
 
 
 @st.composite

@@ -20,7 +20,7 @@ from netdfl.topology.varying import by_round
 from netdfl.topology.weights import column, metropolis, uniform
 
 STREAMS = Streams(23)
-BARE = sorted(set(TOPOLOGIES) - {"edge_list", "graphml", "by_round"})
+BARE = sorted(set(TOPOLOGIES) - {"edge_list", "graphml", "gml", "by_round"})
 
 
 def network(name: str, n: int = 16, **options: object) -> Network:

@@ -10,7 +10,7 @@ from netdfl.algorithms.exchange import ExtrasTravel, Scheme
 from netdfl.algorithms.wait import OnNotFinite
 from netdfl.core.types import OnMissing
 from netdfl.scenario.model.choices import Choices, listed
-from netdfl.scenario.model.fields import Strict, parse_nodes, parse_time_or, plain, written_time
+from netdfl.scenario.model.fields import InputFile, Strict, parse_nodes, parse_time_or, plain, written_time
 from netdfl.scenario.model.parts import Part
 
 WEIGHTS = Choices("weights", listed("netdfl.topology.catalog", "WEIGHTS"), default="auto")
@@ -120,3 +120,17 @@ class Wait(Strict):
 
 
 Nodes = Annotated[list[int], BeforeValidator(parse_nodes), WithJsonSchema({"examples": [3, "0..7", [0, "4..7"]]})]
+
+
+class LinksFrom(Strict):
+    """Link rules from a file: a network's GraphML or GML, or a CSV file of measured latencies, rates or losses."""
+
+    file: InputFile = Field(description="A .graphml, .xml or .gml file; anything else is read as CSV.")
+    by_distance: bool = Field(
+        False, description="Where the file has places or lengths and no delay: light in a fibre, 5 us a kilometre."
+    )
+    values: Literal["rtt", "latency", "rate"] = Field(
+        "rtt", description="What the cells of a matrix are; a round trip counts half each way."
+    )
+    delay_unit: Literal["s", "ms", "us"] = Field("ms", description="Of delays without a unit.")
+    rate_unit: Literal["bit", "kbit", "Mbit", "Gbit"] = Field("Mbit", description="Of rates without a unit.")

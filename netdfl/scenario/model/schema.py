@@ -24,7 +24,7 @@ from netdfl.scenario.model.events import EVENT
 from netdfl.scenario.model.explore import Explore
 from netdfl.scenario.model.fields import Share, Strict, make_model
 from netdfl.scenario.model.links import LinkEntry
-from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY, CompressionPart, Nodes, TopologyPart, Wait
+from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY, CompressionPart, LinksFrom, Nodes, TopologyPart, Wait
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.signatures import Record
 from netdfl.scenario.model.task import TASK, Train, Training
@@ -201,6 +201,9 @@ class Scenario(Strict):
     wait: Wait = Field({}, validate_default=True, description="What a node waits for in a round.")
     links: dict[str, LinkEntry] = Field(
         {}, description="Rules by selector: default, `3->5` (directed), `0--1` (both ways), a node, groups, ranges."
+    )
+    links_from: LinksFrom | None = Field(
+        None, description="A file with rules for links; what `links` says of the same link goes before."
     )
     events: list[Annotated[dict[str, object], EVENT]] = Field(
         [], description="What happens when: faults, partitions, changes."

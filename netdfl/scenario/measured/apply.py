@@ -1,0 +1,60 @@
+"""`links_from`: the rules of a scenario's links, completed by what a file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from netdfl.core.types import Edge
+from netdfl.scenario.measured.graph_file import Understood, read_graph_file
+from netdfl.scenario.measured.table_file import read_table_file
+from netdfl.scenario.model.links import LinkEntry
+from netdfl.scenario.model.network import LinksFrom
+from netdfl.scenario.model.schema import Scenario
+from netdfl.topology.files import ENDINGS
+
+SAID = ("latency", "rate", "loss")
+
+
+def understood(asked: LinksFrom) -> Understood:
+    """What the file says. Raises ValueError."""
+    units = {"delay_unit": asked.delay_unit, "rate_unit": asked.rate_unit}
+    if Path(asked.file).suffix.lower() in ENDINGS:
+        return read_graph_file(asked.file, by_distance=asked.by_distance, **units)
+    if asked.by_distance:
+        raise ValueError(f"{asked.file} is a table, which has no places; by_distance is for GraphML and GML")
+    return read_table_file(asked.file, values=asked.values, **units)
+
+
+def with_links(scenario: Scenario, used: frozenset[Edge] | None) -> tuple[Scenario, list[str]]:
+    """The scenario with the links of `links_from`, and what was read as what. What it says itself goes before.
+
+    Of links that the graphs never have (`used`) nothing is taken. Raises ValueError where the file can't be used.
+    """
+    asked = scenario.links_from
+    assert asked is not None
+    found = understood(asked)
+    if found.num_nodes < scenario.num_nodes:
+        raise ValueError(f"{asked.file} has {found.num_nodes} nodes, and the scenario {scenario.num_nodes}")
+    entries: dict[str, LinkEntry] = {}
+    for (src, dst), facts in sorted(found.facts.items()):
+        edges = {(src, dst)} if found.directed else {(src, dst), (dst, src)}
+        inside = max(src, dst) < scenario.num_nodes
+        if inside and (used is None or edges & used) and (rules := facts.rules()):
+            selector = f"{src}->{dst}" if found.directed else f"{src}--{dst}"
+            written = scenario.links[selector].written() if selector in scenario.links else {}
+            entries[selector] = LinkEntry.model_validate(rules | written)
+    links = {**{key: entry for key, entry in scenario.links.items() if key not in entries}, **entries}
+    changed = scenario.model_copy(update={"links": links, "links_from": None})
+    return changed, [*_words(Path(asked.file).name, found, entries, scenario.num_nodes)]
+
+
+def _words(name: str, found: Understood, entries: dict[str, LinkEntry], num_nodes: int) -> list[str]:
+    """What was understood of the file, and what it did not say."""
+    read = ", ".join(f"{what} ({count})" for what, count in sorted(found.read_as.items())) or "nothing"
+    counts = {key: sum(key in entry.model_fields_set for entry in entries.values()) for key in SAID}
+    missing = [f"{key} of {len(entries) - count} of them" for key, count in counts.items() if count < len(entries)]
+    told = f"links_from {name}: rules of {len(entries)} links, by {read}"
+    silent = f"; it says no {', no '.join(missing)}" if missing else ""
+    unknown = f"; not understood: {', '.join(sorted(found.unknown))}" if found.unknown else ""
+    first = f"; it has {found.num_nodes} nodes, the first {num_nodes} are taken" if found.num_nodes > num_nodes else ""
+    return [told + silent + unknown + first]
