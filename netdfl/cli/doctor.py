@@ -20,7 +20,12 @@ def doctor(
     ] = None,
     format: OutputFormat = Format.TEXT,
 ) -> None:
-    """Check this machine, or with --on all machines of an engine, and say what to do; exit code 1 where it must be."""
+    """Check this machine, or with --on all machines of an engine, and say what to do; exit code 1 where it must be.
+
+    Examples:
+        netdfl doctor
+        netdfl doctor quickstart --on namespaces
+    """
     from netdfl.doctor.checks import State, judge
     from netdfl.doctor.gather import DOCUMENT, gather
     from netdfl.doctor.words import lines

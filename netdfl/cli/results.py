@@ -42,7 +42,9 @@ def export(
         str | None,
         typer.Option("--out", metavar="FILE", help="By default named after it, here; - is the standard output."),
     ] = None,
-    node: Annotated[int | None, typer.Option("--node", help="Whose model; by default the average.")] = None,
+    node: Annotated[
+        int | None, typer.Option("--node", metavar="N", help="Whose model; by default the average.")
+    ] = None,
 ) -> None:
     """Write a run's tables, trace, graph or trained model for other programs, or hand it to a tracker.
 
