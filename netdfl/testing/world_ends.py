@@ -65,7 +65,7 @@ def same_numbers_as_simulated(bench: Bench) -> None:
         assert len(ours) > 10
         other = sorted(set(ours) ^ set(theirs), key=str)
         assert ours == theirs, f"{name}: the figures differ, and first these: {other[:6]}"
-        assert _models(path) == _models(expected), f"{name}: the models differ"
+        assert kept_models(path) == kept_models(expected), f"{name}: the models differ"
 
 
 def repeats_itself(bench: Bench) -> None:
@@ -199,7 +199,7 @@ def _look_for_what_is_left(bench: Bench, but_for: frozenset[str]) -> None:
     assert not [path for run in ended for path in run.rglob("*") if path.is_socket()]
 
 
-def _models(path: Path) -> dict[str, tuple[float, list[float]]]:
+def kept_models(path: Path) -> dict[str, tuple[float, list[float]]]:
     """Every model that was kept: its weight and its numbers."""
     read = {file.name: read_snapshot(file) for file in sorted((path / "models").iterdir())}
     assert len(read) >= 4

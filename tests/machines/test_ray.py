@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import netdfl
-from netdfl.testing.world_ends import NUMBERS, QUICKSTART
+from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
 from tests.machines.ray_cluster import Cluster, missing
 from tests.machines.separated import Separated
 
@@ -39,6 +39,7 @@ def test_on_a_cluster_the_numbers_are_those_of_every_world(cluster: Cluster, tmp
     ours = netdfl.open_run(tmp_path / "run")
     theirs = netdfl.run(SCENARIO | {"world": {"kind": "simulated"}}, out=tmp_path / "simulated", page=False)
     assert ours.rows(NUMBERS) == theirs.run.rows(NUMBERS)
+    assert kept_models(tmp_path / "run") == kept_models(tmp_path / "simulated")
     assert sorted(ours.result["links"]["machines"].values()) == [[0, 1], [2], [3]]
     assert len(ours.result["links"]["network"]) == 6
 

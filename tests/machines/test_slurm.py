@@ -12,7 +12,9 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import MachineError
-from netdfl.testing.world_ends import NUMBERS, QUICKSTART
+from netdfl.record.export import export
+from netdfl.report.html import write_report
+from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
 from tests.machines.separated import Separated
 from tests.machines.slurm_cluster import Cluster, missing
 
@@ -40,6 +42,9 @@ def test_within_an_allocation_the_numbers_are_those_of_every_world(cluster: Clus
     ours = netdfl.open_run(tmp_path / "run")
     theirs = netdfl.run(SCENARIO | {"world": {"kind": "simulated"}}, out=tmp_path / "simulated", page=False)
     assert ours.rows(NUMBERS) == theirs.run.rows(NUMBERS)
+    assert kept_models(tmp_path / "run") == kept_models(tmp_path / "simulated")
+    assert "The network between machines" in write_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert export(ours, "metrics", "csv", tmp_path / "metrics.csv").stat().st_size > 1000
     assert list(ours.result["links"]["machines"].items()) == [
         (name, nodes) for name, nodes in zip(cluster.machines.names, ([0, 1], [2], [3]), strict=True)
     ]
