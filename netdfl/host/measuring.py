@@ -126,9 +126,14 @@ def rate_bps(target: Target, token: str) -> float:
         return float(line.makefile("rb").readline() or 0)
 
 
+def best_rate_bps(target: Target, token: str) -> float:
+    """The higher of two rates: whatever else keeps a busy machine from sending makes one too low. Raises OSError."""
+    return max(rate_bps(target, token) for _ in range(2))
+
+
 def measured(what: str, targets: Mapping[str, Target], token: str) -> dict[str, Any]:
     """The `round_trip_s` or the `rate_bps` to each of `targets`; in words, why one can't be reached."""
-    measure = {"round_trip_s": round_trip_s, "rate_bps": rate_bps}[what]
+    measure = {"round_trip_s": round_trip_s, "rate_bps": best_rate_bps}[what]
     found: dict[str, Any] = {}
     for name, (host, port) in targets.items():
         try:
