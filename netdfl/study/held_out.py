@@ -6,13 +6,13 @@ from pathlib import Path
 
 from netdfl.core.units import PositiveFloat
 from netdfl.training.data.dataset import Dataset
-from netdfl.training.data.datasets import DATASETS
+from netdfl.training.data.datasets import FETCHED
 
 HELD_OUT = 10_000
 
 
 def fashion_mnist(root: Path, /, *, mean: float = 0.2860, std: PositiveFloat = 0.3530) -> Dataset:
     """Fashion-MNIST's 60,000 training pictures alone: the last 10,000 are the test set."""
-    whole = DATASETS["fashion_mnist"](root, mean=mean, std=std)
+    whole = FETCHED["fashion_mnist"](root, mean=mean, std=std)
     x, y = whole.train_x, whole.train_y
     return Dataset(x[:-HELD_OUT], y[:-HELD_OUT], x[-HELD_OUT:], y[-HELD_OUT:], whole.num_classes, whole.mean, whole.std)

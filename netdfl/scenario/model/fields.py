@@ -161,6 +161,20 @@ InputFile: TypeAlias = Annotated[str, AfterValidator(_existing_file)]
 """A file named by the scenario; relative to the scenario's own directory, absolute once loaded."""
 
 
+def _existing_folder(value: str, info: ValidationInfo) -> str:
+    directory = Path((info.context or {}).get("directory", "."))
+    path = directory / value
+    if not path.is_dir():
+        raise ValueError(
+            f"folder {value!r} not found in {directory}; relative paths are relative to the scenario's file"
+        )
+    return str(path.resolve())
+
+
+InputFolder: TypeAlias = Annotated[str, AfterValidator(_existing_folder)]
+"""A folder named by the scenario; likewise."""
+
+
 _NODES = re.compile(r"^\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?$")
 
 

@@ -16,9 +16,19 @@ from pydantic import Strict as StrictMark
 from pydantic_core import core_schema
 
 from netdfl.core.units import Quantity
-from netdfl.scenario.model.fields import QUANTITIES, Choice, Definition, Function, InputFile, Strict, make_model
+from netdfl.scenario.model.fields import (
+    QUANTITIES,
+    Choice,
+    Definition,
+    Function,
+    InputFile,
+    InputFolder,
+    Strict,
+    make_model,
+)
 
 _FILES = ("path", "file")
+_FOLDER = "folder"
 
 
 def about(thing: object) -> str:
@@ -79,12 +89,14 @@ def field_of(
 ) -> tuple[str, Definition]:
     """The model's field for one parameter: its attribute's name, and (type, Field).
 
-    A parameter named `path` or `file` is a file, relative to the scenario's. A trailing underscore
-    that avoids a keyword of Python (`from_`) is not written in the scenario.
+    A parameter named `path` or `file` is a file, one named `folder` a folder, relative to the scenario's. A
+    trailing underscore that avoids a keyword of Python (`from_`) is not written in the scenario.
     """
     kind = _type_of(function, parameter)
     if parameter.name in _FILES:
         kind = InputFile if kind is str else InputFile | None if kind == str | None else kind
+    if parameter.name == _FOLDER:
+        kind = InputFolder if kind is str else kind
     written = parameter.name.rstrip("_") if keyword.iskeyword(parameter.name.rstrip("_")) else parameter.name
     name = parameter.name + "_" if hasattr(base, parameter.name) else parameter.name
     default = ... if parameter.default is parameter.empty else parameter.default

@@ -15,6 +15,7 @@ from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveFloat
 from netdfl.training.data.dataset import Dataset
 from netdfl.training.data.files import read_idx, read_records
+from netdfl.training.data.on_disk import arrays, hugging_face, image_folder, table
 
 _DIGITS_TEST_FRACTION = 0.2
 _DIGITS_SPLIT_SEED = 0
@@ -131,5 +132,7 @@ def _missing(name: str, folder: Path) -> DatasetError:
     return DatasetError(f"dataset {name} is not in {folder}: run `netdfl data get {name}`, or point NETDFL_DATA at it")
 
 
-DATASETS = by_name(digits, mnist, fashion_mnist, cifar10, cifar100)
-"""Every dataset by name: a function `(root: Path, /, *, ...) -> Dataset`."""
+FETCHED = by_name(digits, mnist, fashion_mnist, cifar10, cifar100)
+"""Every dataset that can be fetched, by name: a function `(root: Path, /, *, ...) -> Dataset`."""
+DATASETS = {**FETCHED, **by_name(image_folder, table, arrays, hugging_face)}
+"""Those, and what lies in files of a user's."""

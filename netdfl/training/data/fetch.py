@@ -68,7 +68,7 @@ def get(
             datasets.from_torchvision("cifar100", root, download=True)
             return root / "cifar-100-python"
         if name not in RECIPES:
-            raise DatasetError(f"no dataset is called {name!r}: expected one of {', '.join(datasets.DATASETS)}")
+            raise DatasetError(f"no dataset is called {name!r}: expected one of {', '.join(datasets.FETCHED)}")
         return _get(name, RECIPES[name], root, source, progress)
     except OSError as exc:
         raise DatasetError(f"dataset {name} can't be written to {root}: {exc}") from exc

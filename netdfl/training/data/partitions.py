@@ -6,7 +6,9 @@ sorted array of indices per client.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -100,7 +102,39 @@ def shards(labels: Labels, num_clients: int, streams: Streams, /, *, shards_per_
     return _sorted([np.concatenate([pieces[shard] for shard in row]) for row in given])
 
 
-PARTITIONS = by_name(iid, dirichlet, dirichlet_per_class, pathological, shards)
+def by_column(labels: Labels, num_clients: int, streams: Streams, /, *, column: str) -> Partition:
+    """Each value of a column of the data (who wrote it, which hospital) goes to one client as a whole.
+
+    Values are dealt largest first, each to the client that has fewest examples; `labels` are the column's values.
+    """
+    values, value_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if len(values) < num_clients:
+        what = f"column {column!r} has {len(values)} values for {num_clients} clients"
+        raise ValueError(f"{what}: use at most {len(values)} clients, or another column")
+    held = np.zeros(num_clients, np.int64)
+    client_of = np.empty(len(values), np.int64)
+    for value in np.lexsort((streams.rng("partition").random(len(values)), -counts)):
+        client_of[value] = held.argmin()
+        held[client_of[value]] += counts[value]
+    return _sorted([np.flatnonzero(client_of[value_of] == client) for client in range(num_clients)])
+
+
+def given(labels: Labels, num_clients: int, streams: Streams, /, *, file: str) -> Partition:
+    """As a JSON file says: a list for each client of the numbers of its training examples."""
+    try:
+        parts = [np.asarray(part) for part in json.loads(Path(file).read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{file} is no list of lists of numbers: {error}") from error
+    if len(parts) != num_clients:
+        raise ValueError(f"{file} has {len(parts)} lists for {num_clients} clients: give one for each")
+    for client, part in enumerate(parts):
+        whole = part.ndim == 1 and len(part) > 0 and np.issubdtype(part.dtype, np.integer)
+        if not whole or part.min() < 0 or part.max() >= len(labels):
+            raise ValueError(f"{file}: the list of client {client} is none of numbers from 0 to {len(labels) - 1}")
+    return _sorted(parts)
+
+
+PARTITIONS = by_name(iid, dirichlet, dirichlet_per_class, pathological, shards, by_column, given)
 """Every partition by name: a function `(labels, num_clients, streams, /, *, ...)`."""
 
 

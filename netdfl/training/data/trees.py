@@ -54,7 +54,7 @@ def tensors(value: Any) -> Tree:
         raise TypeError(f"{value!r:.40} is no number")
     if hasattr(value, "getbands"):  # a PIL image
         value = _picture(value)
-    found = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    found = value if isinstance(value, Tensor) else torch.as_tensor(np.require(value, requirements="W"))
     if found.dtype in (torch.float64, torch.float16, torch.bfloat16):
         return found.float()
     return found.long() if found.dtype in (torch.int8, torch.int16, torch.int32, torch.bool) else found

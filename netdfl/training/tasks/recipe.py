@@ -73,7 +73,8 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
     Raises ValueError where model, data and loss do not fit.
     """
     x, y = data.first()
-    module = seeded_module(lambda: recipe.model(shape_of(x), data.num_classes), seed)
+    wanted = data.num_classes or (shape_of(y) or (1,))[0]  # real targets: as many numbers
+    module = seeded_module(lambda: recipe.model(shape_of(x), wanted), seed)
     outputs = settle(module, x, seed)
     if settings.initial is not None:
         load_initial(module, settings.initial)

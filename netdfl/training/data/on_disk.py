@@ -1,0 +1,151 @@
+"""Data that lie in files of a user's: pictures in folders, a table, arrays, a dataset of Hugging Face's on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netdfl.core.errors import DatasetError
+from netdfl.core.units import PositiveInt
+
+if TYPE_CHECKING:
+    from netdfl.training.data.own import Datasets
+else:  # so that a scenario's schema can be made from the signatures without torch
+    Datasets = object
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+
+
+def image_folder(root: Path, /, *, folder: str, size: PositiveInt | None = None) -> Datasets:
+    """Pictures in a folder for each class, FOLDER/CLASS/*.png, or FOLDER/train/CLASS/ and FOLDER/test/CLASS/.
+
+    They are read when they are needed; `size` makes all of them as many pixels wide and high.
+    """
+    from netdfl.training.data.own import Datasets as Given
+
+    top = Path(folder)
+    splits = {name: top / name for name in ("train", "test") if (top / name).is_dir()}
+    train = splits.get("train", top)
+    classes = sorted(each.name for each in train.iterdir() if each.is_dir() and each.name not in splits)
+    found = _pictures(train, classes, size)
+    test = _pictures(splits["test"], classes, size) if "test" in splits else None
+    return Given(train=found, test=test, num_classes=len(classes))
+
+
+@dataclass(frozen=True)
+class _Pictures:
+    """Pictures as (channels, height, width) from 0 to 1, with their class."""
+
+    files: Sequence[tuple[Path, int]]
+    size: int | None
+    mode: str
+    pixels: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, place: int) -> tuple[Any, int]:
+        from PIL import Image
+
+        path, label = self.files[place]
+        try:
+            with Image.open(path) as opened:
+                image = opened.convert(self.mode)
+        except OSError as error:
+            raise DatasetError(f"{path} is no picture that can be read: {error}") from error
+        if self.size is not None:
+            image = image.resize((self.size, self.size))
+        if image.size != self.pixels:
+            there = "{}x{}".format(*image.size)
+            raise DatasetError(f"{path} has {there} pixels and the first {self.pixels[0]}x{self.pixels[1]}: set size")
+        return image, label
+
+
+def _pictures(folder: Path, classes: Sequence[str], size: int | None) -> _Pictures:
+    from PIL import Image
+
+    files = [
+        (file, label)
+        for label, name in enumerate(classes)
+        for file in sorted((folder / name).rglob("*"))
+        if file.suffix.lower() in PICTURES
+    ]
+    if not files:
+        raise DatasetError(f"{folder} has no pictures in folders of classes: lay them out as {folder}/CLASS/NAME.png")
+    with Image.open(files[0][0]) as first:
+        mode = "L" if first.mode in ("1", "L", "I", "I;16") else "RGB"
+        pixels = first.size if size is None else (size, size)
+    return _Pictures(files, size, mode, pixels)
+
+
+def table(root: Path, /, *, file: str, target: str, inputs: list[str] = []) -> Datasets:  # noqa: B006 - only read
+    """Rows of a CSV or Parquet file: the column `target`, from all others that hold numbers, or from `inputs`."""
+    import duckdb
+
+    from netdfl.training.data.own import Datasets as Given
+
+    try:
+        relation = duckdb.read_parquet(file) if file.endswith(".parquet") else duckdb.read_csv(file)
+        columns = {name: np.asarray(values) for name, values in relation.fetchnumpy().items()}
+    except duckdb.Error as error:
+        raise DatasetError(f"{file} can't be read as a table: {str(error).splitlines()[0]}") from error
+    return Given(train=Columns(columns), target=target, inputs=inputs or None)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table as its columns, which is a data frame as far as data are concerned."""
+
+    by_name: dict[str, Any]
+
+    @property
+    def columns(self) -> list[str]:
+        """Their names."""
+        return list(self.by_name)
+
+    @property
+    def dtypes(self) -> list[Any]:
+        """Their types."""
+        return [values.dtype for values in self.by_name.values()]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.by_name[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.by_name.values())))
+
+
+def arrays(root: Path, /, *, file: str) -> Datasets:
+    """An .npz file with `x` and `y`, and `test_x` and `test_y` where it has a test set."""
+    from netdfl.training.data.own import Datasets as Given
+
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            parts = {name: found[name] for name in found.files}
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{file} can't be read as arrays: {error}; write it by numpy.savez") from error
+    if not {"x", "y"} <= set(parts):
+        raise DatasetError(f"{file} holds {', '.join(parts)}: expected x and y, and perhaps test_x and test_y")
+    test = (parts["test_x"], parts["test_y"]) if {"test_x", "test_y"} <= set(parts) else None
+    return Given(train=(parts["x"], parts["y"]), test=test)
+
+
+def hugging_face(root: Path, /, *, folder: str, target: str, inputs: list[str] = []) -> Datasets:  # noqa: B006
+    """What `datasets` of Hugging Face wrote by `save_to_disk`, one split or several; needs that package."""
+    from netdfl.training.data.own import Datasets as Given
+
+    try:
+        import datasets
+    except ImportError as error:
+        raise DatasetError("dataset hugging_face needs the package datasets: run `pip install datasets`") from error
+    try:
+        found = datasets.load_from_disk(folder)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{folder} holds no dataset that save_to_disk wrote: {error}") from error
+    splits = found if isinstance(found, dict) else {"train": found}
+    test = splits.get("test", splits.get("validation"))
+    return Given(train=splits["train"], test=test, target=target, inputs=inputs or None)

@@ -1,0 +1,113 @@
+"""Data in files of one's own: pictures, tables, arrays; shared out by a column, or as given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import netdfl
+from netdfl.core.errors import DatasetError, InputError, ScenarioError
+from netdfl.core.rng import Streams
+from netdfl.host.training_problem import TrainingProblem
+from netdfl.training.data.examples import ReadSamples
+from netdfl.training.data.own import Datasets, adapted, shared
+
+
+def problem(folder: Path, task: dict[str, Any], nodes: int = 3) -> TrainingProblem:
+    scenario: dict[str, Any] = {"schema": "netdfl/1", "name": "files", "nodes": nodes, "rounds": 1, "task": task}
+    file = folder / "s.yaml"
+    file.write_text(json.dumps(scenario | {"algorithm": "dfedavg", "topology": "ring"}))
+    loaded = netdfl.load(file)
+    return TrainingProblem(loaded, Streams(1), nodes)
+
+
+def test_a_folder_of_images(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for label, name in enumerate(("cats", "dogs")):
+        (tmp_path / "pics" / name).mkdir(parents=True)
+        for k in range(8):
+            Image.new("RGB", (6, 6), (label * 255, k, 0)).save(tmp_path / "pics" / name / f"{k}.png")
+    task = {"dataset": {"name": "image_folder", "folder": "pics", "partition": "dirichlet"}, "model": "mlp"}
+    found = problem(tmp_path, task, nodes=2)
+    assert found.shape == (3, 6, 6)
+    assert found.shared.num_classes == 2
+    x, y = found.shared.train.take(torch.arange(len(found.shared.train)))
+    assert torch.equal(x[:, 0, 0, 0].long(), y)
+    assert len(found.test) == 3
+    Image.new("RGB", (7, 6)).save(tmp_path / "pics" / "dogs" / "other.png")
+    with pytest.raises(InputError, match=r"other.png has 7x6 pixels and the first 6x6: set size"):
+        problem(tmp_path, task, nodes=2)
+    with pytest.raises(ScenarioError, match="folder 'gone' not found"):
+        problem(tmp_path, {"dataset": {"name": "image_folder", "folder": "gone"}, "model": "mlp"})
+
+
+TABLE = "rooms,price,city\n" + "".join(f"{k % 5},{3.5 * (k % 5)},{'abc'[k % 3]}\n" for k in range(30))
+
+
+def test_a_table_is_shared_out_by_its_column(tmp_path: Path) -> None:
+    (tmp_path / "houses.csv").write_text(TABLE)
+    data = {
+        "name": "table",
+        "file": "houses.csv",
+        "target": "price",
+        "partition": {"kind": "by_column", "column": "city"},
+    }
+    found = problem(tmp_path, {"dataset": data, "model": {"name": "mlp", "hidden": [4]}, "loss": "mse"})
+    assert found.shape == (1,)
+    cities = found.shared.columns["city"]
+    assert [set(cities[part]) for part in found.parts] in ([{"a"}, {"b"}, {"c"}], [{"a"}, {"c"}, {"b"}]) or all(
+        len(set(cities[part])) == 1 for part in found.parts
+    )
+    with pytest.raises(InputError, match="has no column 'town'; there is rooms, price, city"):
+        problem(tmp_path, {"dataset": data | {"partition": {"kind": "by_column", "column": "town"}}, "model": "mlp"})
+
+
+def test_arrays_are_shared_out_as_a_file_says(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(
+        tmp_path / "a.npz",
+        x=rng.random((12, 4)),
+        y=np.arange(12) % 2,
+        test_x=rng.random((4, 4)),
+        test_y=np.arange(4) % 2,
+    )
+    (tmp_path / "parts.json").write_text("[[0, 1, 2], [3], [4, 5, 6, 7]]")
+    data = {"name": "arrays", "file": "a.npz", "partition": {"kind": "given", "file": "parts.json"}}
+    assert [list(part) for part in problem(tmp_path, {"dataset": data, "model": "mlp"}).parts] == [
+        [0, 1, 2],
+        [3],
+        [4, 5, 6, 7],
+    ]
+    with pytest.raises(InputError, match="has 3 lists for 4 clients"):
+        problem(tmp_path, {"dataset": data, "model": "mlp"}, nodes=4)
+
+
+def test_data_frames_and_datasets_that_draw_at_random() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1.0, 2.0], "b": [0, 1], "name": ["x", "y"], "y": [0.5, 1.5]})
+    found = shared(Datasets(train=frame, target="y"))
+    assert found.train.take(torch.arange(2))[0].tolist() == [[1.0, 0.0], [2.0, 1.0]]
+    assert list(found.columns) == ["a", "b", "name", "y"]
+    with pytest.raises(DatasetError, match="train names no column to predict: set target to one of a, b, name, y"):
+        shared(Datasets(train=frame))
+
+    class Noisy:
+        def __len__(self) -> int:
+            return 5
+
+        def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
+            return torch.rand(3), k % 2
+
+    assert isinstance(shared(Datasets(train=Noisy())).train, ReadSamples)
+
+
+@pytest.mark.parametrize("given", [7, "text", {"text": 1}])
+def test_what_is_no_data_is_refused(given: object) -> None:
+    with pytest.raises((TypeError, DatasetError)):
+        shared(adapted(given))  # type: ignore[arg-type]
