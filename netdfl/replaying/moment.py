@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from netdfl.core.clock import SCHEDULED
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import NodeNow, State
@@ -170,8 +171,11 @@ def _words(name: Sequence[object]) -> str:
     match name:
         case ("train", node, _, *_):
             return f"node {node} ends its local round"
-        case ("scheduled", source, action, *nodes):
-            return f"the scenario's event {source}: {action} {', '.join(map(str, nodes))}".rstrip()
+        case (kind, source, action, *nodes) if kind == SCHEDULED:
+            what = {"set": "begins on links", "unset": "ends on links"}.get(str(action), action)
+            return f"the scenario's events[{source}]: {what} {', '.join(map(str, nodes))}".rstrip()
+        case ("wait", node, round, *_):
+            return f"node {node}'s wait of round {round} comes to its deadline"
         case ("again", node, *_):
             return f"node {node} sends again what was not acknowledged"
         case ("ask", node, *_):
