@@ -82,7 +82,7 @@ function more(words, number, made) {
 /** The node's log: inside the page where it was written there, else asked for where the page is served. @param {number} node */
 function log(node) {
   const text = view.data.logs?.[node], live = document.getElementById("app")?.dataset.live;
-  if (text !== undefined) return [more("Its log, the end of it", text.split("\n").length, () => el("pre", { tabindex: 0 }, text))];
+  if (text !== undefined && !live) return [more("Its log, the end of it", text.split("\n").length, () => el("pre", { tabindex: 0 }, text))];
   if (!live) return [];
   const place = el("pre", { tabindex: 0, hidden: true });
   return [el("button", { click: async () => { const answer = await fetch(`${live}log/${node}`); place.hidden = false; place.textContent = answer.ok ? await answer.text() || "its log is empty" : "it has no log"; } }, "show its log"), place];

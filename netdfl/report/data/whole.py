@@ -16,6 +16,7 @@ from netdfl.report.data.fleet import fleet
 from netdfl.report.data.frame import Frame, find_frame
 from netdfl.report.data.happened import bands, event_counts, events, outages, waits
 from netdfl.report.data.head import head
+from netdfl.report.data.logs import logs
 from netdfl.report.data.sections import SECTIONS
 from netdfl.report.data.stalled import stalls
 from netdfl.report.data.traffic import links, messages, rules
@@ -73,6 +74,7 @@ def _parts(run: Run, frame: Frame) -> dict[str, tuple[Callable[[], object], obje
         "waits": (lambda: waits(run, frame), {"node": [], "all": True}),
         "stalls": (lambda: stalls(run), []),
         "partition": (lambda: _partition(run), None),
+        "logs": (lambda: logs(run, frame), {}),
         "sections": (lambda: _sections(run), []),
         "scenario": (lambda: run.scenario_text, ""),
     }
