@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from netdfl.running.models import open_run
     from netdfl.running.run import run
     from netdfl.scenario.load import load
+    from netdfl.study.compare_runs import compare
     from netdfl.training.data.own import Datasets
     from netdfl.training.tasks.task import Task
 
-__all__ = ["Datasets", "Task", "diff", "load", "open_run", "replay", "run"]
+__all__ = ["Datasets", "Task", "compare", "diff", "load", "open_run", "replay", "run"]
 
 _HOMES = {
     "Datasets": "netdfl.training.data.own",
     "Task": "netdfl.training.tasks.task",
+    "compare": "netdfl.study.compare_runs",
     "diff": "netdfl.replaying.diff",
     "load": "netdfl.scenario.load",
     "open_run": "netdfl.running.models",
