@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -36,11 +37,16 @@ class Outages:
         self._on_links = [e for e in events if e.acts_on_links and e.blocks]
         self._events = [e for e in self._on_links if e.at_ns is not None]
         self._base = base
-        self._crashes = [e for e in events if e.at_ns is not None and e.action == "crash"]
+        self._crashes: dict[NodeId, list[int]] = {}
+        for at_ns, nodes in sorted((e.at_ns, e.nodes) for e in events if e.at_ns is not None and e.action == "crash"):
+            for node in nodes:
+                self._crashes.setdefault(node, []).append(at_ns)
 
     def ends_ns(self, node: NodeId, now_ns: int) -> int | None:
         """When `node` will crash next, by the clock; None where that is not scripted."""
-        return min((e.at_ns or 0 for e in self._crashes if node in e.nodes and (e.at_ns or 0) > now_ns), default=None)
+        times = self._crashes.get(node, [])
+        after = bisect_right(times, now_ns)
+        return times[after] if after < len(times) else None
 
     def edge(self, edge: Edge, now_ns: int) -> EdgeOutage:
         """The outage of `edge` at `now_ns`."""
