@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from netdfl.core.types import Edge
 from netdfl.core.units import format_time, parse_time_ns
+from netdfl.explore.rows import Sent
 
 Plain: TypeAlias = dict[str, Any]
 """A scenario as plain values, in its normal form."""
@@ -160,21 +161,33 @@ def _with(plain: Plain, place: int, event: Mapping[str, Any]) -> Plain:
     return with_events(plain, [*plain["events"][:place], event, *plain["events"][place + 1 :]])
 
 
+def single_delays(event: Mapping[str, Any], messages: Sequence[Sent]) -> Iterator[Plain]:
+    """A delay for each round and link of a node's messages, in the place of one of all of them."""
+    node, first = int(str(event["delay"]).partition("->")[0]), event.get("at_round", 0)
+    sent = {(m.round, m.dst) for m in messages if m.src == node and m.round >= max(first, 0)}
+    for round, to in sorted(sent):
+        yield {"at_round": round, "delay": f"{node}->{to}", "by": event["by"]}
+
+
 # keys
 
 Path: TypeAlias = tuple[str, ...]
 _NEEDED = ("schema", "name", "nodes", "rounds", "algorithm", "topology", "task", "world", "events", "expect")
 _CHOICES = ("kind", "name", "dist", "model")
+STUDIED = ("algorithm", "wait", "delivery", "compression", "failure_detector", "expect")
+"""What a finding is about: another one would be another finding, whatever shows in it."""
 
 
-def keys_of(plain: Plain, path: Path = ()) -> Iterator[Path]:
-    """The keys that might be left out, at any depth, outer ones first."""
+def keys_of(plain: Plain, but: Sequence[str] = (), path: Path = ()) -> Iterator[Path]:
+    """The keys that might be left out, at any depth, outer ones first; none of `but`."""
     here = _at(plain, path)
     for key, value in here.items():
+        if not path and key in but:
+            continue
         if key not in (_CHOICES if path else _NEEDED):
             yield (*path, key)
         if isinstance(value, dict) and (*path, key) != ("expect",):
-            yield from keys_of(plain, (*path, key))
+            yield from keys_of(plain, but, (*path, key))
 
 
 def without_key(plain: Plain, path: Path) -> Plain | None:

@@ -44,5 +44,10 @@ def bound(nodes: int, rounds: int, depth: int) -> float:
     return 1 / float(nodes * (nodes * rounds) ** (depth - 1))
 
 
+def is_priority(event: Event) -> bool:
+    """Whether an event is of a schedule of priorities, and no fault."""
+    return str(event.get("delay", "")).endswith("->*")
+
+
 def _delay(node: int, ns: float, when: Event) -> Event:
     return {**when, "delay": f"{node}->*", "by": format_time(rounded(ns))}

@@ -14,7 +14,7 @@ from random import Random
 from netdfl.core.rng import Streams
 from netdfl.core.units import format_time, parse_time_ns
 from netdfl.explore.faults import Course, draw_faults, rounded
-from netdfl.explore.priorities import draw_schedule
+from netdfl.explore.priorities import draw_schedule, is_priority
 from netdfl.explore.trial import Event, Trial, possible
 from netdfl.scenario.model.explore import Rates
 from netdfl.scenario.model.schema import Scenario
@@ -138,11 +138,6 @@ def aligned(event: Event, other: Event, rng: Random) -> Event:
     if mine is not None and nodes is not None and rng.random() < 0.5:
         found[mine] = nodes
     return found
-
-
-def is_priority(event: Event) -> bool:
-    """Whether an event is of a schedule of priorities, and no fault."""
-    return str(event.get("delay", "")).endswith("->*")
 
 
 def count_faults(events: Sequence[Event]) -> int:

@@ -20,6 +20,7 @@ from netdfl.explore.edits import Plain
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.faults import name_message
 from netdfl.explore.predicates import VERDICT, Predicate
+from netdfl.explore.priorities import is_priority
 from netdfl.scenario.build import build_network
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_plain
@@ -27,6 +28,8 @@ from netdfl.scenario.model.schema import Scenario
 
 T = TypeVar("T")
 MOST_RUNS = 600
+MOST_SINGLE = 300
+"""More single delays than these are not tried in the place of a schedule."""
 _RANDOM = ("loss", "duplicate", "corrupt", "reorder")
 
 
@@ -123,9 +126,10 @@ class Shrinker:
             before = plain
             plain = self._fewer_events(plain)
             plain = self._fewer_rounds(plain)
+            plain = self._single_delays(plain)
             plain = self._greedily(edits.earlier, plain)
             plain = self._greedily(edits.fewer_nodes, plain)
-            plain = _fewer_keys(plain, self._shows)
+            plain = _fewer_keys(plain, self._shows, edits.STUDIED)
             plain = self._smaller_graph(plain)
             plain = self._greedily(edits.shorter, plain)
         return plain
@@ -150,6 +154,19 @@ class Shrinker:
     def _fewer_events(self, plain: Plain) -> Plain:
         events = minimize(plain.get("events", []), lambda kept: self._shows(edits.with_events(plain, kept)))
         return edits.with_events(plain, events) if len(events) < len(plain.get("events", [])) else plain
+
+    def _single_delays(self, plain: Plain) -> Plain:
+        """Delays of single messages in the place of those of all that a node sends, where fewer of them do."""
+        wide = [event for event in plain.get("events", []) if is_priority(event)]
+        if not wide or not self._shows(plain):  # the run that is looked at is that of `plain`
+            return plain
+        others = [event for event in plain["events"] if not is_priority(event)]
+        single = [each for event in wide for each in edits.single_delays(event, self._run.rows.messages)]
+        written = edits.with_events(plain, [*others, *single])
+        if len(single) > MOST_SINGLE or not self._shows(written):
+            return plain
+        fewer = self._fewer_events(written)
+        return fewer if len(fewer["events"]) < len(plain["events"]) else plain
 
     def _fewer_rounds(self, plain: Plain) -> Plain:
         last = max((event.get("at_round", 0) + event.get("for_rounds", 1) for event in plain["events"]), default=1)
@@ -185,9 +202,9 @@ class Shrinker:
         return same
 
 
-def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool]) -> Plain:
-    """Without each key that can be left out while `holds`."""
-    for path in list(edits.keys_of(plain)):
+def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool], but: Sequence[str] = ()) -> Plain:
+    """Without each key that can be left out while `holds`; those of `but` stay."""
+    for path in list(edits.keys_of(plain, but)):
         without = edits.without_key(plain, path)
         if without is not None and holds(without):
             plain = without

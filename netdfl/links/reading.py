@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -26,10 +27,7 @@ def read_parameters(function: Callable[..., object], written: Mapping[str, objec
     A quantity is read from its string; a bare number is taken to be in base units already. Raises
     ValueError for a key that is unknown or missing, and for a value of the wrong type or range.
     """
-    owner = function.__init__ if inspect.isclass(function) and not dataclasses.is_dataclass(function) else function
-    hints = get_type_hints(owner, include_extras=True)
-    hidden = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_KEYWORD)
-    parameters = {n: p for n, p in inspect.signature(function).parameters.items() if p.kind not in hidden}
+    hints, parameters = _signature(function)
     for name in written:
         if name not in parameters:
             raise ValueError(f"{what} has no key {name!r}; {nearest(name, list(parameters))}")
@@ -37,6 +35,15 @@ def read_parameters(function: Callable[..., object], written: Mapping[str, objec
         if parameter.default is parameter.empty and name not in written:
             raise ValueError(f"{what} lacks {name!r}; add it")
     return {name: read_value(hints[name], value, f"{what} {name.rstrip('_')}") for name, value in written.items()}
+
+
+@cache
+def _signature(function: Callable[..., object]) -> tuple[Mapping[str, Any], Mapping[str, inspect.Parameter]]:
+    """The types of its parameters, and those that a scenario can write."""
+    owner = function.__init__ if inspect.isclass(function) and not dataclasses.is_dataclass(function) else function
+    hidden = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_KEYWORD)
+    written = {n: p for n, p in inspect.signature(function).parameters.items() if p.kind not in hidden}
+    return get_type_hints(owner, include_extras=True), written
 
 
 def read_value(annotation: object, value: object, what: str) -> object:
