@@ -151,7 +151,7 @@ function over(place) {
   place.setAttribute("aria-label", `${shown.curve.replaceAll("_", " ")} of ${groups.size} groups of runs; the last values are in the table above`);
   const ink = color("soft"), grid = { stroke: color("line"), width: 1 };
   plot = new uPlot({ width: place.clientWidth || 600, height: 320, scales: { x: { time: false }, y: shown.log ? { distr: 3 } : {} }, bands,
-    axes: [{ stroke: ink, grid, ticks: grid }, { stroke: ink, grid, ticks: grid, size: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => v === null ? null : words(v)) }],
+    axes: [{ stroke: ink, grid, ticks: grid, incrs: shown.x === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => v === null ? null : words(v)) }],
     series: [{ label: shown.x === "round" ? "round" : "time", value: (/** @type {any} */ _, /** @type {any} */ v) => v === null ? "–" : shown.x === "round" ? String(v) : seconds(v) }, ...series] }, uPlot.join(tables), place);
 }
 
