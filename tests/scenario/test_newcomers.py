@@ -64,7 +64,7 @@ MISTAKES = [
     ("topology: [ring]", 8, "['ring'] is no topology, expected a name, or a mapping with 'kind'"),
     ("task: {dataset: MNIST}", 6, "did you mean 'mnist'?"),
     ("task: {dataset: digits, model: CNN}", 6, "did you mean"),
-    ("task: digits", 6, "unknown task 'digits', use one of consensus, quadratic, train"),
+    ("task: digits", 6, "unknown task 'digits', use one of consensus, quadratic, sized, train"),
     # types and units
     ("rounds: '10'", 4, "rounds is '10', expected a whole number, remove the quotes"),
     ("rounds: ten", 4, "rounds is 'ten', expected a whole number"),
