@@ -30,7 +30,7 @@ SCENARIO = {
     "topology": "full",
     "links": {"default": {"latency": "20ms"}},
     "evaluation": {"every": 1000},
-    "wait": {"deadline": "none"},
+    "wait": {"deadline": "500ms"},
 }
 PATIENCE_S = 120
 
