@@ -1,10 +1,9 @@
-"""A machine of a real Slurm or Ray cluster dies, daemons and all: the run names it, or has its nodes back."""
+"""A machine of a real Slurm or Ray cluster dies, daemons and all: the run ends by itself, and names it."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 import netdfl
-from netdfl.testing.world_bench import events, nodes_of
+from netdfl.testing.world_bench import nodes_of
 from tests.machines import ray_cluster, slurm_cluster
 from tests.machines.separated import Separated
 
@@ -69,12 +68,6 @@ class Running:
             assert time.monotonic() < until, self.said()
             time.sleep(0.1)
 
-    def interrupt(self) -> None:
-        """Ctrl-C to netdfl itself: salloc would give the machines back at once."""
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-        os.kill(int(children[0]) if self.process.args[0] == "salloc" else pid, signal.SIGINT)  # type: ignore[index]
-
     def ended(self) -> int:
         return self.process.wait(PATIENCE_S)
 
@@ -86,7 +79,7 @@ def in_round(number: int) -> Callable[[list[dict[str, Any]]], bool]:
     return lambda nodes: all((each["round"] or 0) >= number for each in nodes)
 
 
-def test_it_is_named_with_its_nodes(cluster: Any, tmp_path: Path) -> None:
+def test_a_machine_that_dies_is_named_with_its_nodes(cluster: Any, tmp_path: Path) -> None:
     running = Running(cluster, tmp_path, rounds=200)
     running.until(in_round(3))
     name = cluster.machines.names[2]
@@ -103,18 +96,3 @@ def test_it_is_named_with_its_nodes(cluster: Any, tmp_path: Path) -> None:
 def nodes_on(path: Path) -> dict[str, list[int]]:
     found: dict[str, list[int]] = netdfl.open_run(path).result["links"]["machines"]
     return found
-
-
-def test_its_nodes_rejoin_once_it_is_back(cluster: Any, tmp_path: Path) -> None:
-    running = Running(cluster, tmp_path, rounds=1_000_000, rejoin=True)
-    running.until(in_round(3))
-    name = cluster.machines.names[2]
-    cluster.machines.kill(name)
-    running.until(lambda nodes: sum(each["phase"] == "died" for each in nodes) == 2)
-    cluster.boot(name)
-    running.until(lambda nodes: all(each["phase"] == "running" for each in nodes))
-    running.interrupt()
-    running.ended()
-    assert " is back" in running.said()
-    restarts = sorted(node for _, node, _, _ in events(netdfl.open_run(running.path), "restart"))
-    assert len(restarts) == 2
