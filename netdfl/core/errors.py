@@ -59,6 +59,10 @@ class DatasetError(InputError):
     """Data that is missing, damaged, or not to be had."""
 
 
+class NotFetchedError(DatasetError):
+    """Data that `netdfl data get` has not fetched yet."""
+
+
 class MachineError(InputError):
     """This machine lacks what the scenario asks for."""
 

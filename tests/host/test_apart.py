@@ -101,7 +101,7 @@ async def test_a_model_appears_whole_and_a_newer_one_takes_its_place(
 
 FOREIGN = """
 ../003.safetensors /etc/003 models/../../003.safetensors models/004.safetensors models/sub/003.safetensors
-checkpoints/003.safetensors store/messages-13.jsonl scenario.yaml
+checkpoints/004.safetensors store/messages-13.jsonl scenario.yaml
 """.split()
 
 

@@ -30,8 +30,9 @@ def mistakes(text: str, *sets: str) -> list[str]:
 def test_shipped_scenarios_are_valid_and_name_their_schema(file: Path) -> None:
     scenario = load(file)
     beside = [notice for notice in scenario.notices if not notice.startswith("delivery: auto is acknowledged here")]
-    assert beside == []
-    assert len(scenario.notices) == (file.stem == "under_loss")
+    if file.parent.name != "found":  # those hold what was searched, default by default
+        assert beside == []
+        assert len(scenario.notices) == (file.stem == "under_loss")
     first = file.read_text().splitlines()[0]
     schema = first.removeprefix("# yaml-language-server: $schema=")
     assert (file.parent / schema).resolve() == ROOT / "netdfl" / "scenario" / "netdfl-1.schema.json"

@@ -32,6 +32,7 @@ ROWS, PAGE, FOUND = (
     ROOT / each for each in ("docs/studies/hunting.json", "docs/studies/hunting.md", "scenarios/found")
 )
 SEED = 23
+SCHEMA = "# yaml-language-server: $schema=../../netdfl/scenario/netdfl-1.schema.json\n"
 STYLES: Mapping[str, dict[str, Any]] = {
     "synchronous": {"wait": {"deadline": "none"}, "delivery": "plain"},
     "deadline": {"wait": {"deadline": "40ms"}, "delivery": "plain"},
@@ -140,7 +141,7 @@ def shrink_all() -> None:
         shrunk.plain["name"] = f"found-{file.replace('_', '-')}"
         shrunk.plain["expect"] = expected(kind_of(cause["key"]), cause["key"])
         note = f"Found in {row['algorithm']} ({row['style']}): {wilson(cause['count'], row['runs'])} of the runs."
-        path.write_text(write_finding(shrunk, note))
+        path.write_text(SCHEMA + write_finding(shrunk, note))
         print(file, shrunk.runs, shrunk.cause.text, flush=True)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from netdfl.algorithms.exchange import Exchange
-from netdfl.core.errors import DatasetError
+from netdfl.core.errors import DatasetError, NotFetchedError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message
 from netdfl.links.rules.base import Transit
@@ -69,10 +69,12 @@ def with_data(scenario: Scenario) -> Iterator[Finding]:
     except OwnPartError as exc:
         yield Finding(place, exc.what, exc.remedy)
         return
+    except NotFetchedError:
+        return  # the run says so
     except DatasetError as exc:
         if any(part.own in ("dataset", "task") for _, part in own_parts(task)):
             yield Finding(place, f"the {'dataset' if isinstance(task, Train) else 'task'} {exc}")
-        return  # else the run says so, or `netdfl data get` was not called yet
+        return
     yield from _tried(scenario, _DATA_TRIALS, (scenario, data))
     yield from data_are_pictures(scenario, shape_of(data.first()[0]))
 

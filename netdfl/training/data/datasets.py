@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netdfl.core.errors import DatasetError
+from netdfl.core.errors import DatasetError, NotFetchedError
 from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveFloat
 from netdfl.training.data.dataset import Dataset
@@ -128,8 +128,9 @@ def _first_line(exc: BaseException) -> str:
     return (str(exc).strip() or type(exc).__name__).splitlines()[0]
 
 
-def _missing(name: str, folder: Path) -> DatasetError:
-    return DatasetError(f"dataset {name} is not in {folder}: run `netdfl data get {name}`, or point NETDFL_DATA at it")
+def _missing(name: str, folder: Path) -> NotFetchedError:
+    said = f"dataset {name} is not in {folder}: run `netdfl data get {name}`, or point NETDFL_DATA at it"
+    return NotFetchedError(said)
 
 
 FETCHED = by_name(digits, mnist, fashion_mnist, cifar10, cifar100)
