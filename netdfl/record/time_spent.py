@@ -72,7 +72,7 @@ _WHY: Mapping[Why, str] = {
 
 def seconds(value: float) -> str:
     """`32 ms`, `4.21 s`, `501 s`, `2 h 41 min`."""
-    if value < 1:
+    if value < 0.9995:  # above, three digits of milliseconds would be 1e+03
         return f"{value * 1e3:.3g} ms"
     if value < 1000:
         return f"{value:.3g} s"
