@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 
 from netdfl.core.errors import InputError
+from netdfl.core.installed import version_of
 from netdfl.explore.cause import Cause, is_raised
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.faults import Course, allowed
@@ -179,7 +179,7 @@ class Exploration:
             "parts": _parts(self.scenario),
             "seed": self.seed,
             "guided": self.guided,
-            "netdfl": version("netdfl"),
+            "netdfl": version_of("netdfl"),
         }
 
 

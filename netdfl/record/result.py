@@ -7,9 +7,9 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from importlib import metadata
 from typing import NamedTuple
 
+from netdfl.core.installed import version_of
 from netdfl.core.types import Json, NodeId
 from netdfl.record.cautions import Caution, Course, find_cautions
 from netdfl.record.forms import read_details
@@ -386,9 +386,4 @@ def _not_finite(run: Run) -> list[str]:
 @cache
 def _versions() -> dict[str, str | None]:
     versions: dict[str, str | None] = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = None
-    return versions
+    return versions | {package: version_of(package) for package in PACKAGES}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -11,6 +10,7 @@ from typing_extensions import TypedDict
 from xxhash import xxh3_128_hexdigest
 
 from netdfl.core.files import read_plain
+from netdfl.core.installed import version_of
 from netdfl.record.forms import read_form
 from netdfl.record.run import Run, RunDirectory
 from netdfl.scenario.model.plugins import imported_from
@@ -75,4 +75,5 @@ def _digest(file: Path) -> str:
 
 
 def _versions() -> dict[str, str]:
-    return {name: version(name) for name in _VERSIONS}
+    found = {name: version_of(name) for name in _VERSIONS}
+    return {name: version for name, version in found.items() if version is not None}

@@ -1,0 +1,28 @@
+"""What a run was made from, where netdfl's code runs without being installed, as in its image."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import netdfl
+
+
+def test_a_run_of_code_that_is_not_installed_says_the_versions_that_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = metadata.version
+
+    def version(name: str) -> str:
+        if name == "netdfl":
+            raise metadata.PackageNotFoundError(name)
+        return known(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    small = {"schema": "netdfl/1", "name": "bare", "nodes": 3, "rounds": 1, "world": "simulated"}
+    run = netdfl.run({**small, "task": "consensus", "algorithm": "dpsgd", "topology": "ring"}, out=tmp_path / "run").run
+    made = json.loads((run.path / "provenance.json").read_text())
+    assert set(made["versions"]) == {"torch", "numpy"}
