@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 import netdfl
 from netdfl.core.errors import InputError
 from netdfl.explore.cause import cause_of
-from netdfl.explore.execute import Executor
+from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.explore import Budget, Exploration, Explored
 from netdfl.explore.rates import wilson
+from netdfl.explore.rows import Rows
 from netdfl.explore.shrink import Shrinker, minimize
 from netdfl.explore.trial import variant
 from netdfl.explore.written import write_finding
+from netdfl.scenario.model.schema import Scenario
 
 
 def outcome(explored: Explored) -> dict[str, list[int]]:
@@ -104,11 +107,25 @@ def test_minimize_finds_the_pair_that_matters() -> None:
     [
         ({"world": {"kind": "processes"}}, "world processes can't be explored: it runs on the real clock"),
         ({"world": {"kind": "simulated", "compute": {"kind": "measured"}}}, "what this machine takes differs"),
+        ({"task": {"kind": "train", "batching": "auto"}}, "task.batching: auto can't be explored"),
+        ({"task": {"kind": "train", "device": "cuda"}}, "task.device: cuda can't be explored"),
     ],
 )
 def test_what_does_not_repeat_is_refused(changes: dict[str, Any], why: str, small: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=why):
         Exploration(netdfl.load(small | changes))
+
+
+def test_parts_that_draw_from_no_seed_are_refused(small: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, seeds = Executor._supervise, count()
+
+    def supervise(self: Executor, scenario: Scenario, rows: Rows) -> ExploredRun:
+        return inner(self, scenario.model_copy(update={"seed": next(seeds)}), rows)
+
+    monkeypatch.setattr(Executor, "_supervise", supervise)
+    lossy = {"default": {"latency": {"dist": "uniform", "low": "1ms", "high": "9ms"}, "loss": 0.2}}
+    with pytest.raises(InputError, match="does not repeat: two runs with one seed gave two event logs"):
+        Exploration(netdfl.load(small | {"links": lossy}))
 
 
 def test_a_wilson_interval_is_what_the_formula_gives() -> None:
