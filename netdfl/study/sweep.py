@@ -77,6 +77,20 @@ def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
     return Plan(load(file).name, file, {"": []}, overrides, 5, drawn, LEARNING)
 
 
+def _with_own_figures(plan: Plan, points: Sequence[Point]) -> Plan:
+    """`plan` with what the task of a scenario measures itself, such as `test_mae`; a study names its figures."""
+    if not plan.learning:
+        return plan
+    own = _own(points)
+    drawn = [Drawn(y=name, x=plan.figures[0].x, log=False) for name in own if plan.figures]
+    return replace(plan, figures=[*drawn, *plan.figures], learning=(*own, *plan.learning))
+
+
+def _own(points: Sequence[Point]) -> list[str]:
+    measured = {name for point in points for name in point.figures if name.startswith("test_")}
+    return sorted(measured - {"test_accuracy", "test_loss"})
+
+
 def _cells(plan: Plan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
     chosen = plan if seeds is None else replace(plan, seeds=seeds)
     return list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
@@ -103,6 +117,7 @@ def _run(plan: Plan, cells: Sequence[Cell], out: Path, jobs: int, console: Conso
     (out / "cells").mkdir(parents=True, exist_ok=True)
     ran = [found[cell] for cell in cells]
     points = points_of(ran)
+    plan = _with_own_figures(plan, points)
     write_cells(out / "cells.csv", ran)
     write_points(out / "table.csv", points, LOGS)
     names = _worth_showing(points, plan.figures)
@@ -147,4 +162,4 @@ def _worth_showing(points: Sequence[Point], figures: Sequence[Drawn]) -> list[st
     """The figures of tables: those that are drawn, or the usual ones, but for what is 0 in every run."""
     asked = dict.fromkeys(drawn.y for drawn in figures)
     known = {name for point in points for name, values in point.figures.items() if any(values)}
-    return [name for name in (asked or SHOWN) if name in known]
+    return [name for name in (asked or [*_own(points), *SHOWN]) if name in known]
