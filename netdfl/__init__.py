@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from netdfl.replaying.diff import diff
     from netdfl.replaying.replay import replay
     from netdfl.running.models import open_run
+    from netdfl.running.objects import load
     from netdfl.running.run import run
-    from netdfl.scenario.load import load
     from netdfl.study.compare_runs import compare
     from netdfl.training.data.own import Datasets
     from netdfl.training.tasks.task import Task
@@ -30,7 +30,7 @@ _HOMES = {
     "Task": "netdfl.training.tasks.task",
     "compare": "netdfl.study.compare_runs",
     "diff": "netdfl.replaying.diff",
-    "load": "netdfl.scenario.load",
+    "load": "netdfl.running.objects",
     "open_run": "netdfl.running.models",
     "replay": "netdfl.replaying.replay",
     "run": "netdfl.running.run",

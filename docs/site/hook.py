@@ -21,7 +21,7 @@ LINK = re.compile(r"(\]\(|src=\")([^)\s\"#]+)(#[^)\s\"]*)?(?=[)\s\"])")
 FENCE = re.compile(r"^```(\w+) (\S+)$", re.MULTILINE)
 """A block that is a file, or one with a word for the tests of these pages."""
 REFERENCE = {
-    "Run, and read what a run left": ("netdfl.running.run.run", "netdfl.scenario.load.load", "netdfl.record.run"),
+    "Run, and read what a run left": ("netdfl.running.run.run", "netdfl.running.objects.load", "netdfl.record.run"),
     "Suites for parts of your own": ("netdfl.testing.contract", "netdfl.testing.transports", "netdfl.testing.worlds"),
     "Names that parts are written with": ("netdfl.core.types",),
 }

@@ -18,8 +18,8 @@ from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
 from netdfl.record.run_lock import LOCK, hold
 from netdfl.running.display import Display, Silent, announcing, say_layer
 from netdfl.running.judged import Finished, facts_of, finish
+from netdfl.running.objects import load
 from netdfl.running.prepare import ORIGIN, prepare
-from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import RealOptions
 from netdfl.supervisor.resumption import Resumption, find_resumption, note, resumptions
@@ -28,7 +28,10 @@ from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.simulated.compute import COMPUTE_FILE
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from netdfl.supervisor.supervisor import Outcome
+    from netdfl.training.tasks.given import Factory
 
 KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE, LOCK)
 """What a resumed run takes over of the run that was killed."""
@@ -37,6 +40,9 @@ KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE, LOCK)
 def run(
     scenario: Scenario | str | Path | Mapping[str, Any],
     *,
+    model: nn.Module | type[nn.Module] | Factory | None = None,
+    data: object = None,
+    on: str | None = None,
     out: str | Path | None = None,
     root: str | Path = "runs",
     page: bool = True,
@@ -48,6 +54,9 @@ def run(
 
     Args:
         scenario: As loaded by `netdfl.load`, or what that takes: a file's path, or a mapping.
+        model: A model of the program's, as `netdfl.load` takes it; so are `data` and `on`.
+        data: Data of the program's.
+        on: The world to run on.
         out: The run directory; by default a new one below `root`.
         root: Where runs are kept.
         page: Whether to write `report.html`.
@@ -59,7 +68,10 @@ def run(
         InputError: nothing could be run, for a reason in the scenario, the data or the machine.
     """
     try:
-        scenario = load(scenario)
+        for name, path in (("out", "runs" if out is None else out), ("root", root)):
+            if not isinstance(path, str | Path):
+                raise InputError(f"{name} is {path!r}: expected a path")
+        scenario = load(scenario, on=on, model=model, data=data)
         entry_of(scenario)
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
         try:

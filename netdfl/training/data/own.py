@@ -86,7 +86,7 @@ def adapted(found: Any) -> Dataset | Datasets:
         return found
     if isinstance(found, Mapping) and "train" in found:
         return Datasets(train=found["train"], test=found.get("test", found.get("validation")))
-    if isinstance(found, tuple | list) and len(found) == 2 and not _is_column(found[0]):
+    if isinstance(found, tuple | list) and len(found) == 2 and not is_column(found[0]):
         return Datasets(train=found[0], test=found[1])
     if _is_data(found):
         return Datasets(train=found)
@@ -180,7 +180,7 @@ def _examples(data: Any, given: Datasets, what: str) -> Examples:
         return _arrays(tuple(data.tensors), what)
     if isinstance(data, tuple | list) and len(data) == 2:
         return _arrays(tuple(data), what)
-    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not _is_column(data):
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_column(data):
         return _map_style(data, what)
     raise DatasetError(f"{what} is {_kind(data)}: expected {_FORMS}")
 
@@ -356,7 +356,7 @@ def _real(tree: Tree) -> Tree:
 def _flat(value: Any) -> Any:
     if isinstance(value, Mapping):
         value = tuple(value.values())
-    if isinstance(value, tuple) or (isinstance(value, list) and value and _is_column(value[0])):
+    if isinstance(value, tuple) or (isinstance(value, list) and value and is_column(value[0])):
         for part in value:
             yield from _flat(part)
     else:
@@ -367,7 +367,8 @@ def _is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and hasattr(data, "dtypes") and hasattr(data, "__getitem__")
 
 
-def _is_column(data: Any) -> bool:
+def is_column(data: Any) -> bool:
+    """Whether `data` is an array, and so no whole dataset."""
     return isinstance(data, np.ndarray | Tensor) or (hasattr(data, "__array__") and not _is_frame(data))
 
 

@@ -1,21 +1,26 @@
 """Models and data that a Python program hands in as objects, under names that a scenario can write.
 
     given = handed_in(model=net, data=(train, test))
-    netdfl.run({..., "task": {"model": {"name": given.model}, "dataset": {"name": given.dataset}}})
+    netdfl.load({..., "task": {"model": {"name": given.model}, "dataset": {"name": given.dataset}}})
 
-An object lives in its process: so do fleets of the simulated world. Fleets of other worlds live in processes that know
-only what lies in files, and are told so.
+is what `netdfl.run(..., model=net, data=(train, test))` does. An object lives in its process: so do fleets of the
+simulated world. Fleets of other worlds live in processes that know only what lies in files, and are told so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from torch import nn
 
+from netdfl.core.errors import InputError
+from netdfl.training.data.own import Datasets, is_column
+
+Factory: TypeAlias = Callable[..., nn.Module]
 _GIVEN: dict[str, Callable[[], Any]] = {}
+_MODELS = "a torch.nn.Module, a class of one, or a function that returns one"
 
 
 class HandedIn(NamedTuple):
@@ -25,22 +30,50 @@ class HandedIn(NamedTuple):
     dataset: str | None
 
 
-def handed_in(*, model: nn.Module | type[nn.Module] | None = None, data: object = None) -> HandedIn:
-    """Names for a model, whose weights all nodes start from (a class: its own initial ones), and for data.
+def handed_in(*, model: nn.Module | type[nn.Module] | Factory | None = None, data: object = None) -> HandedIn:
+    """Names for a model and for data.
 
-    `data` is `netdfl.Datasets`, or what it may be made of. Raises TypeError where `model` is no module.
+    All nodes start from a module's weights; a class or a function makes its own initial ones. `data` is
+    `netdfl.Datasets`, what it may be made of, or a list with one of these for each client.
+
+    Raises:
+        InputError: `model` or `data` is nothing of the kind.
     """
-    is_class = isinstance(model, type) and issubclass(model, nn.Module)
-    if model is not None and not is_class and not isinstance(model, nn.Module):
-        raise TypeError(f"model is {type(model).__name__}, expected a torch.nn.Module, or a class of one")
-    make = None if model is None else model if isinstance(model, type) else _copies(model)
+    make, take = (None if model is None else _maker(model)), (None if data is None else _by_client(data))
     return HandedIn(
-        None if make is None else _named("model", make), None if data is None else _named("data", lambda: data)
+        None if make is None else _named("model", make), None if take is None else _named("data", lambda: take)
     )
 
 
+def _maker(model: object) -> Callable[[], Any]:
+    if isinstance(model, nn.Module):
+        return _copies(model)
+    if isinstance(model, type) and not issubclass(model, nn.Module):
+        raise InputError(f"model is the class {model.__name__}: expected {_MODELS}")
+    if not callable(model):
+        raise InputError(f"model is {type(model).__name__}: expected {_MODELS}")
+    return model if hasattr(model, "__qualname__") else lambda: model()  # functools.partial has no name
+
+
+def _by_client(data: object) -> object:
+    """A list of what are no columns: one for each client."""
+    if isinstance(data, str | int | float | bool) or (callable(data) and not hasattr(data, "__getitem__")):
+        expected = "a torch Dataset, arrays (inputs, targets), a data frame, (train, test), or netdfl.Datasets"
+        raise InputError(f"data is {type(data).__name__}: expected {expected}")
+    if not isinstance(data, list) or not data or is_column(data[0]):
+        return data
+    if len(data) == 2:
+        what = "data is a list of two, which may be (train, test) or two clients"
+        raise InputError(f"{what}: write a tuple (train, test), or netdfl.Datasets(clients=[...])")
+    return Datasets(clients=data)
+
+
 def _copies(model: nn.Module) -> Callable[[], nn.Module]:
-    kept = deepcopy(model)
+    try:
+        kept = deepcopy(model)
+    except Exception as exc:
+        what = f"model can't be copied for each node ({type(exc).__name__}: {exc})"
+        raise InputError(f"{what}: give a function that makes it") from exc
     return lambda: deepcopy(kept)
 
 

@@ -1,0 +1,83 @@
+"""`netdfl.load`: what the command line reads, and models and data that a program has as objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netdfl.core.errors import InputError, Problem, ScenarioError
+from netdfl.scenario.load import load as read
+from netdfl.scenario.model.schema import Scenario
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from netdfl.training.tasks.given import Factory
+
+_KEYS = {"model": "task.model.name", "data": "task.dataset.name"}
+
+
+def load(
+    scenario: str | Path | Mapping[str, object] | Scenario,
+    sets: Sequence[str] = (),
+    *,
+    on: str | None = None,
+    model: nn.Module | type[nn.Module] | Factory | None = None,
+    data: object = None,
+) -> Scenario:
+    """Read, check and complete a scenario, with a model and data of the program's where these are given.
+
+    Own parts are imported and tried: loading runs the modules that lie beside the scenario and that it names.
+
+    Args:
+        scenario: A YAML file, the name of one that comes with netdfl (`quickstart`), or the mapping that such a file
+            holds; one that was loaded already is given back.
+        sets: Overrides, each `path.to.key=value`.
+        on: The world to run on; short for an override of `world.kind`.
+        model: In place of `task.model`: a module, whose weights all nodes start from; a class of one; or a function
+            that returns one. It lives in this process, so the world is `simulated`.
+        data: In place of `task.dataset`: a torch Dataset, arrays `(inputs, targets)`, a data frame, `(train, test)` of
+            these, a list with one for each client, or `netdfl.Datasets`. It lives in this process, too.
+
+    Raises:
+        ScenarioError: With every mistake that was found.
+        InputError: `sets`, `model` or `data` are nothing of the kind, or the world is another.
+    """
+    if not isinstance(sets, list | tuple) or not all(isinstance(each, str) for each in sets):
+        raise InputError(f"sets is {sets!r}: expected a list of overrides, like ['rounds=5']")
+    if model is None and data is None:
+        return read(scenario, sets, on=on)
+    names = _names(model, data)
+    try:
+        found = read(scenario, [*sets, *(f"{_KEYS[what]}={name}" for what, name in names.items())], on=on)
+    except ScenarioError as exc:
+        raise ScenarioError([_told(problem, names) for problem in exc.problems]) from exc
+    if found.world.kind != "simulated":
+        lives = (
+            f"{' and '.join(names)} given as objects live in this process, and nodes of world {found.world.kind} do not"
+        )
+        keys = " and ".join(f"{_KEYS[what]}: mine:{example}" for what, example in _examples(names))
+        raise InputError(f"{lives}: say on='simulated', or put them into a module and write {keys}")
+    return found
+
+
+def _names(model: nn.Module | type[nn.Module] | Factory | None, data: object) -> dict[str, str]:
+    from netdfl.training.tasks.given import handed_in  # it loads torch
+
+    given = handed_in(model=model, data=data)
+    return {what: name for what, name in (("model", given.model), ("data", given.dataset)) if name is not None}
+
+
+def _examples(names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((what, "Net" if what == "model" else "data") for what in names)
+
+
+def _told(problem: Problem, names: Mapping[str, str]) -> Problem:
+    """The problem with objects called as the caller knows them."""
+    for argument, name in names.items():
+        problem = replace(problem, what=problem.what.replace(repr(name), f"given as {argument}="))
+        if name in problem.file:
+            problem = replace(problem, file=f"{argument}=")
+    return problem

@@ -1,0 +1,130 @@
+"""A model and data that a program has as objects."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import netdfl
+from netdfl.core.errors import InputError
+
+SCENARIO: dict[str, Any] = {
+    "schema": "netdfl/1",
+    "name": "given",
+    "nodes": 3,
+    "rounds": 2,
+    "world": "simulated",
+    "task": {"batch_size": 8},
+    "algorithm": {"name": "dfedavg", "lr": 0.1},
+    "topology": "ring",
+}
+MODULE = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+def some(num=48, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(num, 3, generator=generator)
+    return TensorDataset(x, (x.sum(1) > 1.5).long())
+
+def both():
+    return some(), some(seed=1)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+own: dict[str, Any] = {}
+exec(MODULE, own)  # the same text as an object here, and as a file beside a scenario
+some, both, Net = own["some"], own["both"], own["Net"]
+
+
+def _run(path: Path, **given: Any) -> Any:
+    return netdfl.run(SCENARIO, out=path, page=False, **given)
+
+
+def _figures(finished: Any) -> tuple[Any, list[Any]]:
+    rows = finished.run.rows("SELECT node, round, name, value FROM metrics ORDER BY ALL")
+    return finished.result["event_log_hash"], [row for row in rows if row[2].startswith("test_")]
+
+
+def test_objects_train_as_the_same_parts_do_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "named.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    task = {**SCENARIO["task"], "model": "named:Net", "dataset": "named:both"}
+    named = netdfl.run({**SCENARIO, "task": task}, out=tmp_path / "named", page=False)
+    given = _run(tmp_path / "given", model=Net, data=both())
+    assert _figures(given) == _figures(named)
+    assert _figures(given)[1]
+
+
+def test_nodes_start_from_the_weights_of_a_module_and_leave_it_as_it_was(tmp_path: Path) -> None:
+    model = Net()
+    with torch.no_grad():
+        model.layer.weight.fill_(0.25)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    scenario = {**SCENARIO, "algorithm": {"name": "dfedavg", "lr": 1e-12}}
+    finished = netdfl.run(scenario, model=model, data=both(), out=tmp_path / "run", page=False)
+    trained = finished.model()
+    assert isinstance(trained, Net)
+    assert torch.allclose(trained.layer.weight, before["layer.weight"])
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("model", [lambda: Net(), partial(nn.Linear, 3, 2)], ids=["function", "partial"])
+def test_functions_make_models_and_arrays_are_data(tmp_path: Path, model: Any) -> None:
+    x = np.random.default_rng(0).random((40, 3), np.float32)
+    finished = _run(tmp_path / "run", model=model, data=(x, (x[:, 0] > 0.5).astype(np.int64)))
+    assert finished.exit_code == 0
+    assert "done" in finished._repr_html_()
+
+
+def test_a_list_is_a_dataset_for_each_client(tmp_path: Path) -> None:
+    assert _run(tmp_path / "run", model=Net, data=[some(seed=seed) for seed in range(3)]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"model": 3}, "model is int: expected a torch.nn.Module"),
+        ({"model": dict}, "model is the class dict"),
+        ({"model": nn.Linear(5, 2), "data": both()}, "given as model=.*does not take the data"),
+        ({"model": lambda: "text", "data": both()}, "given as model="),
+        ({"data": "digits"}, "data is str"),
+        ({"data": 7}, "data is int"),
+        ({"data": []}, "^data=: .*no examples"),
+        ({"data": [some(), some()]}, "a list of two"),
+        ({"data": TensorDataset(torch.zeros(0, 3), torch.zeros(0))}, "no examples"),
+        ({"model": Net, "data": both(), "on": "processes"}, r"on='simulated'.*task\.model\.name: mine:Net"),
+        ({"on": 3}, "3"),
+        ({"root": 3}, "root is 3: expected a path"),
+    ],
+)
+def test_what_does_not_fit_is_said_and_leaves_no_run(tmp_path: Path, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        _run(tmp_path / "run", **given)
+    assert "netdfl.training.tasks.given" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loaded_scenario_and_a_toy_take_no_model() -> None:
+    with pytest.raises(InputError, match="loaded is not changed"):
+        netdfl.load(netdfl.load(SCENARIO), model=Net)
+    with pytest.raises(InputError, match="model="):
+        netdfl.load({**SCENARIO, "task": {"kind": "consensus", "dim": 4}}, model=Net)
+    with pytest.raises(InputError, match="list of overrides"):
+        netdfl.load(SCENARIO, "rounds=5")
+    with pytest.raises(InputError, match="list of overrides"):
+        netdfl.load(SCENARIO, 5)  # type: ignore[arg-type]
