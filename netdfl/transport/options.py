@@ -24,6 +24,11 @@ class GrpcOptions:
     taken: the window is fixed, for probing the path on every read costs a round on loopback 5 %; a link
     of more bandwidth times delay than that needs a larger one. A connection whose ping is not answered within
     `keepalive_timeout` is closed, and what is under way on it fails; the scenario waits longer where packets are lost.
+    An idle connection is pinged every `keepalive`. gRPC takes up to `write_buffer` of a call before a write has to
+    wait. A node keeps up to `waiting_calls` of one sender waiting for room, and refuses more. A call that is not
+    answered within `call_deadline` has failed; half of it is the time that a receiver waits for room. What is queued
+    when a node ends has `close_grace` to leave. One attempt to connect may take `backoff_min`; after a failed one
+    `backoff_initial` passes, then more each time, up to `backoff_max`.
     """
 
     max_message: _Bytes = 64 * 1024 * 1024
