@@ -15,6 +15,8 @@ from zipfile import ZipFile
 import pytest
 from ruamel.yaml import YAML
 
+import netdfl
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "runs", "tests", "docs", "venv*")
@@ -103,7 +105,7 @@ def test_a_users_file_is_checked_against_its_types(built: Built) -> None:
     (folder / "mine.py").write_text(USER)
     (folder / "mypy.ini").write_text(
         "[mypy]\nfollow_imports = skip\nincremental = false\n"
-        + "".join(f"[mypy-{name}]\nfollow_imports = normal\n" for name in ("netdfl", "netdfl.scenario.load"))
+        + "".join(f"[mypy-{name}]\nfollow_imports = normal\n" for name in ("netdfl", netdfl.load.__module__))
     )
     command = [sys.executable, "-m", "mypy", f"--python-executable={built.python}", "mine.py"]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
