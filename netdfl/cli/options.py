@@ -50,7 +50,7 @@ def load_scenario(file: Path, sets: list[str], on: str | None) -> Any:
     return scenario
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print `value` as JSON."""
     import json
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from annotated_types import Interval
 
@@ -75,7 +75,7 @@ class Quantity:
     """Marks a parameter as written with a unit; the scenario reads it with `parse`."""
 
     name: str
-    parse: Callable[[object], Any]
+    parse: Callable[[object], object]
 
 
 Bound: TypeAlias = Interval

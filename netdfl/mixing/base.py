@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 from typing_extensions import TypeVar
@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.training.base import Extras, Objective, Received, S, Update
 
-T = TypeVar("T", contravariant=True, default=Any)
+T = TypeVar("T", contravariant=True, default=object)
 
 
 class Mixed(NamedTuple, Generic[S]):

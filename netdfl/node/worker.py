@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Compute: TypeAlias = Callable[[Sequence[Callable[[], object]]], Sequence[tuple[object, BaseException | None]]]
@@ -115,7 +115,7 @@ class _Job:
             self.loop.call_soon_threadsafe(settle, self.done, result, error)
 
 
-def settle(done: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+def settle(done: asyncio.Future[object], result: object, error: BaseException | None) -> None:
     """Give a future its outcome, unless it has one: whoever waited may have been cancelled."""
     if done.done():
         return

@@ -137,7 +137,7 @@ class _Forks:
             written = opened.write(b64decode(data))
         say({"written": written})
 
-    def look(self, question: dict[str, Any]) -> None:
+    def look(self, question: dict[str, object]) -> None:
         """Let a child answer, so that this process stays as it is."""
         sys.stdout.flush()
         me = os.getpid()
@@ -237,14 +237,14 @@ class _Lines:
     def __init__(self) -> None:
         self.rest, self.ended = b"", False
 
-    def read(self) -> Iterator[dict[str, Any]]:
+    def read(self) -> Iterator[dict[str, object]]:
         data = os.read(0, 1 << 16)
         self.ended = not data
         *lines, self.rest = (self.rest + data).split(b"\n")
         yield from (json.loads(line) for line in lines)
 
 
-def say(answer: dict[str, Any]) -> None:
+def say(answer: dict[str, object]) -> None:
     """Write one line to the supervisor; if it is gone, end as the input's end would."""
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(answer) + "\n")

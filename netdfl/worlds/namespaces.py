@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from netdfl.core.control import Life, Order
 from netdfl.core.types import NodeId
@@ -43,7 +43,7 @@ class NamespacesWorld:
         """See `World`."""
         return store
 
-    def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
+    def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
         """See `World`."""
         try:
             return self._processes.run(course, interrupt)

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from netdfl.core.clock import RealClock
 from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Order, Report
@@ -88,7 +88,7 @@ class ProcessesWorld:
         """See `World`."""
         return store
 
-    def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
+    def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
         """See `World`."""
         try:
             return run_in_real_time(course, interrupt)

@@ -164,7 +164,7 @@ class VirtualLoop(base_events.BaseEventLoop):
             raise self._refused
         return self.call_soon(callback, *args, context=context)
 
-    def _process_events(self, event_list: list[Any]) -> None:
+    def _process_events(self, event_list: list[object]) -> None:
         """Asyncio's own hook; there are no events from outside."""
 
     def _write_to_self(self) -> None:
@@ -211,7 +211,7 @@ def _refusal(what: str) -> VirtualTimeError:
 
 
 def _refuse(what: str) -> Callable[..., NoReturn]:
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
         raise _refusal(what)
 
     return refuse

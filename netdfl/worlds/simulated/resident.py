@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
 
 from netdfl.core.control import Exit, Hello, Life, Order, Report, Start, Stop
 from netdfl.core.errors import TrainingError
@@ -113,7 +112,7 @@ class Resident:
         """Return once nothing of it runs any more."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _do(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _do(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         task = asyncio.get_running_loop().create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._done)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -74,7 +74,7 @@ class SimulatedWorld:
         self._recorder = LoggingRecorder(store, self.log)
         return self._recorder
 
-    def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
+    def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
         """See `World`."""
 
         def run() -> T:
@@ -131,7 +131,7 @@ class SimulatedWorld:
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
         return Found(partition=blueprint.problem.partition())
 
-    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """What a callback raised breaks the run: asyncio would print it and go on."""
         error = context.get("exception")
         if isinstance(error, Exception) and "handle" in context:
