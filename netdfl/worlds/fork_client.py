@@ -73,6 +73,7 @@ class ForkServer:
         self.process = process
         self.ended = asyncio.Event()
         self._answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._unclaimed: dict[int, Forked | None] = {}  # children whom `spawn` has yet to return, and how they ended
         self._on_exit: OnExit = lambda ended: None
         self._reading: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
@@ -117,8 +118,10 @@ class ForkServer:
 
     async def spawn(self, command: Command) -> int:
         """Fork a process for the nodes of `command`; return its id. Raises RunError."""
-        answer = await self._ask({"spawn": asdict(command)})
-        return int(answer["spawned"]["pid"])
+        pid = int((await self._ask({"spawn": asdict(command)}))["spawned"]["pid"])
+        if (ended := self._unclaimed.pop(pid)) is not None:
+            asyncio.get_running_loop().call_soon(self._on_exit, ended)  # who asked knows it by then
+        return pid
 
     async def give(self, node: NodeId, checkpoint: Path) -> None:
         """Let `node` find what an earlier life saved; in parts, each answered. Raises RunError."""
@@ -192,9 +195,17 @@ class ForkServer:
             while line := await reader.readline():
                 answer = json.loads(line)
                 if "exited" in answer:
-                    self._on_exit(Forked(**answer["exited"]))
-                else:
-                    self._answers.put_nowait(answer)
+                    self._end(Forked(**answer["exited"]))
+                    continue
+                if "spawned" in answer:
+                    self._unclaimed[int(answer["spawned"]["pid"])] = None
+                self._answers.put_nowait(answer)
         finally:
             self.ended.set()
             transport.close()
+
+    def _end(self, ended: Forked) -> None:
+        if ended.pid in self._unclaimed:
+            self._unclaimed[ended.pid] = ended
+        else:
+            self._on_exit(ended)
