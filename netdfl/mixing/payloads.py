@@ -169,7 +169,21 @@ def _pass_name(number: int, of: str) -> str:
 
 
 def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: str = CODE) -> Tensor:
-    """The compressed vector of a message, decoded like `like`. Raises MalformedMessage."""
+    """The compressed vector of a message, decoded like `like`; once for all receivers in this process.
+
+    Nobody may write to it. Raises MalformedMessage.
+    """
+    payload = message.payload
+    if payload.read is None:
+        payload.read = {}
+    decoded: tuple[Compressor, Tensor] | None = payload.read.get(of)
+    if decoded is None or decoded[0] != compressor or decoded[1].dtype != like.dtype or decoded[1].shape != like.shape:
+        decoded = payload.read[of] = compressor, _decode(message, compressor, like, of)
+    found = decoded[1]
+    return found.to(like.device)
+
+
+def _decode(message: Message, compressor: Compressor, like: Tensor, of: str) -> Tensor:
     try:
         return unpack_encoded(message.payload, compressor, like, None if of == CODE else 1, of)
     except MalformedMessage as error:
