@@ -33,6 +33,7 @@ from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.testing.transports import KeptLedger
 from netdfl.transport.authority import Authority
 from netdfl.transport.base import Fate
+from netdfl.transport.bodies import SharedMemory
 from netdfl.transport.credentials import Credentials
 from netdfl.transport.grpc import GrpcOptions, GrpcTransport
 from netdfl.transport.v1.data_pb2 import Frame, Receipt
@@ -66,10 +67,12 @@ class OneRow(KeptLedger):
         self.fate.set_result(fate)
 
 
-def transport(node: int, ledger: KeptLedger, credentials: Credentials | None = None) -> GrpcTransport:
+def transport(
+    node: int, ledger: KeptLedger, credentials: Credentials | None = None, memory: SharedMemory | None = None
+) -> GrpcTransport:
     options = GrpcOptions(max_message=64 << 20)
     known = partial(GrpcTransport, run_id=b"wirebnch", scenario_hash="", clock=RealClock(), options=options)
-    return known(node, "127.0.0.1:0", {}, ledger=ledger, credentials=credentials)
+    return known(node, "127.0.0.1:0", {}, ledger=ledger, credentials=credentials, memory=memory)
 
 
 def receive_exactly(connection: socket.socket, view: memoryview) -> None:

@@ -13,6 +13,7 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.links.channel import Links
 from netdfl.node.mailbox import Mailbox
 from netdfl.transport.base import Fate, Ledger, Transport
+from netdfl.transport.bodies import SharedMemory
 from netdfl.transport.credentials import Credentials
 from netdfl.transport.emulated import Emulated
 from netdfl.transport.options import GrpcOptions
@@ -49,13 +50,14 @@ class NodeTransport(Transport, Protocol):
 class Endpoint:
     """Where a real node listens, as `host:port` (port 0: any), and which run's messages it takes.
 
-    With `credentials` it speaks mutual TLS.
+    With `credentials` it speaks mutual TLS; large bodies lie in `memory`, where processes share some.
     """
 
     listen: str
     run_id: bytes
     scenario_hash: str
     credentials: Credentials | None = None
+    memory: SharedMemory | None = None
 
 
 def make_transport(
@@ -87,6 +89,7 @@ def make_transport(
             epoch=epoch,
             services=services,
             credentials=endpoint.credentials,
+            memory=endpoint.memory,
         )
 
     meter = Meter()

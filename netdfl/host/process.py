@@ -27,6 +27,7 @@ from netdfl.host.network import Endpoint
 from netdfl.host.plan import Command, Plan
 from netdfl.host.workers import make_worker
 from netdfl.node.worker import Worker
+from netdfl.transport.bodies import SharedMemory
 from netdfl.transport.control import ControlClient
 from netdfl.transport.credentials import Credentials
 from netdfl.transport.wire import PROTOCOL_VERSION
@@ -34,13 +35,18 @@ from netdfl.transport.wire import PROTOCOL_VERSION
 EXIT_LOST = 6
 
 
-def run_process(blueprint: Blueprint, plan: Plan, command: Command) -> int:
-    """Run the nodes that `command` names, or the evaluator, to the end; return the exit code."""
+def run_process(blueprint: Blueprint, plan: Plan, command: Command, memory: SharedMemory | None = None) -> int:
+    """Run the nodes that `command` names, or the evaluator, to the end; return the exit code.
+
+    Large bodies lie in `memory`, where all processes of the fleet have it.
+    """
     torch.set_num_threads(1)
     keep_freed()
     worker = make_worker(blueprint, len(command.nodes))
     members = [
-        Evaluator(blueprint, plan, command) if node == EVALUATOR else Member(blueprint, plan, command, node, worker)
+        Evaluator(blueprint, plan, command)
+        if node == EVALUATOR
+        else Member(blueprint, plan, command, node, worker, memory)
         for node in command.nodes
     ]
 
@@ -122,7 +128,15 @@ class Attendance:
 class Member:
     """One node of a process, by itself or beside a few others."""
 
-    def __init__(self, blueprint: Blueprint, plan: Plan, command: Command, node: NodeId, worker: Worker) -> None:
+    def __init__(
+        self,
+        blueprint: Blueprint,
+        plan: Plan,
+        command: Command,
+        node: NodeId,
+        worker: Worker,
+        memory: SharedMemory | None,
+    ) -> None:
         """Prepare `node`; nothing runs yet."""
         self.alone = command.nodes == (node,)
         credentials = command.credentials.get(node)
@@ -133,6 +147,7 @@ class Member:
             run_id=bytes.fromhex(plan.run_id),
             scenario_hash=plan.scenario_hash,
             credentials=credentials,
+            memory=memory,
         )
         birth = Birth(
             node=node,

@@ -107,7 +107,7 @@ OWN_WORLDS = (
             ),
         },
     ),
-    TestedWorld("processes", Options(world={"kind": "processes", **_LATE})),
+    TestedWorld("processes", Options(world={"kind": "processes", "shared_from": "1B", **_LATE})),
     TestedWorld(
         "namespaces",
         Options(world={"kind": "namespaces", **_LATE}, on_messages=_BY_MESSAGE, look=network),

@@ -13,6 +13,7 @@ from netdfl.core.errors import MachineError
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Sink
+from netdfl.transport.bodies import Bodies, SharedMemory
 from netdfl.transport.credentials import Credentials
 from netdfl.transport.grpc_in import Inlet
 from netdfl.transport.grpc_out import Outlet
@@ -49,6 +50,7 @@ class GrpcTransport:
         epoch: int = 0,
         services: Sequence[Service] = (),
         credentials: Credentials | None = None,
+        memory: SharedMemory | None = None,
     ) -> None:
         """Listen on `address` (`127.0.0.1:0` draws a port) once started.
 
@@ -64,6 +66,7 @@ class GrpcTransport:
             epoch: how often this node was restarted.
             services: what its server answers beside messages.
             credentials: what this life of the node proves itself with, by mutual TLS; None: plain text.
+            memory: what all nodes of the run share, where large bodies lie; None: they go inline.
         """
         self.address = address
         self._services = services
@@ -73,7 +76,8 @@ class GrpcTransport:
         self._options = options or GrpcOptions()
         self._credentials = credentials
         self._guard = None if credentials is None else Guard(credentials, self._refuse)
-        self._inlet = Inlet(self._me, clock, ledger, self._options, self._guard)
+        self._bodies = None if memory is None else Bodies(memory, node, epoch)
+        self._inlet = Inlet(self._me, clock, ledger, self._options, self._guard, self._bodies)
         self._outlets: dict[NodeId, tuple[Outlet, Outlet]] = {}
         self._retired: list[Outlet] = []
         self._server: grpc.aio.Server | None = None
@@ -114,8 +118,8 @@ class GrpcTransport:
 
     def _open(self, node: NodeId, address: str, epoch: int) -> tuple[Outlet, Outlet]:
         data, beats = (
-            Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options, self._credentials)
-            for _ in range(2)
+            Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options, self._credentials, bodies)
+            for bodies in (self._bodies, None)
         )
         return data, beats
 
@@ -190,6 +194,8 @@ class GrpcTransport:
         if self._server is not None:
             await self._server.stop(None)
         await asyncio.gather(*(outlet.wait_closed() for outlet in (*outlets, *self._retired)))
+        if self._bodies is not None:
+            self._bodies.give_all_back()
 
     def _outlet(self, message: Message) -> Outlet:
         return self._outlets[message.dst][message.kind in (Kind.HEARTBEAT, Kind.PROBE)]

@@ -16,6 +16,7 @@ from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError
 from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger, Sink
+from netdfl.transport.bodies import Bodies
 from netdfl.transport.chunks import Assembly
 from netdfl.transport.credentials import Certified
 from netdfl.transport.grpc_out import FULL, GO_ON, SERVICE
@@ -55,9 +56,19 @@ class Inlet:
     """
 
     def __init__(
-        self, me: Identity, clock: Clock, ledger: Ledger, options: GrpcOptions, guard: Guard | None = None
+        self,
+        me: Identity,
+        clock: Clock,
+        ledger: Ledger,
+        options: GrpcOptions,
+        guard: Guard | None = None,
+        bodies: Bodies | None = None,
     ) -> None:
-        """Know nobody yet. With a `guard`, whoever calls is who its certificate says, and says so too."""
+        """Know nobody yet. With a `guard`, whoever calls is who its certificate says, and says so too.
+
+        With `bodies`, messages may refer to shared memory.
+        """
+        self._bodies = bodies
         self.sink: Sink | None = None
         self._header_sink: LinkHeaderSink | None = None
         self._me = me
@@ -138,11 +149,21 @@ class Inlet:
         header: wire.Header | None = None
         try:
             frame, link_header = wire.split_link_header(data)
-            header, payload = wire.decode(frame, self._limits)
-            self._admit(header, caller)
+            if (referred := wire.split_reference(frame)) is not None:
+                header, reference = referred
+                self._admit(header, caller)
+                payload = self._borrow(header.src, reference)
+            else:
+                header, payload = wire.decode(frame, self._limits)
+                self._admit(header, caller)
             return await self._deliver(header, payload, None if link_header is None else bytes(link_header))
         except MessageError as error:
             return self._refuse(error, header, caller)
+
+    def _borrow(self, src: NodeId, reference: bytes) -> Payload:
+        if self._bodies is None:
+            raise MalformedMessage(f"node {src} refers to shared memory, node {self._me.node} shares none")
+        return wire.read_body(self._bodies.borrow(src, reference, self._limits), self._limits)
 
     async def push_chunks(self, chunks: Any, context: Any) -> Receipt:
         """Take a message in pieces; its size and sender are checked before anything is stored."""

@@ -20,11 +20,13 @@ from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.types import Message, NodeId
 from netdfl.transport import wire
 from netdfl.transport.base import Ledger, may_be_told
+from netdfl.transport.bodies import Bodies
 from netdfl.transport.chunks import split
 from netdfl.transport.credentials import Credentials
 from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.link_header import LINK_HEADER
 from netdfl.transport.options import GrpcOptions
+from netdfl.transport.shelf import Place, Ticket
 from netdfl.transport.tls import open_channel, why_not
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
@@ -48,6 +50,7 @@ class _Queued(NamedTuple):
     nbytes: int
     sent_ns: int
     link_header: bytes | None
+    place: Place | None
 
     @property
     def metadata(self) -> tuple[tuple[str, bytes], ...] | None:
@@ -72,8 +75,13 @@ class Outlet:
         ledger: Ledger,
         options: GrpcOptions,
         credentials: Credentials | None = None,
+        bodies: Bodies | None = None,
     ) -> None:
-        """Open nothing yet: the first message opens the channel to `address`; with `credentials`, by mutual TLS."""
+        """Open nothing yet: the first message opens the channel to `address`; with `credentials`, by mutual TLS.
+
+        With `bodies`, large ones lie in shared memory, as far as there is room.
+        """
+        self._bodies = bodies
         self._credentials = credentials
         self._probed = False
         self.address = address
@@ -128,7 +136,8 @@ class Outlet:
         if self._closed_as:
             self._ledger.settled(message, nbytes, now, None, self._closed_as)
             return
-        self._queue.append(_Queued(message, header, nbytes, now, link_header))
+        place = None if self._bodies is None else self._bodies.keep(message.payload, nbytes - wire.BODY_AT)
+        self._queue.append(_Queued(message, header, nbytes, now, link_header, place))
         self._queued_bytes += nbytes
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
@@ -180,6 +189,8 @@ class Outlet:
     def _settle(self, fate: str, arrived_ns: int | None) -> None:
         entry = self._queue.popleft()
         self._queued_bytes -= entry.nbytes
+        if self._bodies is not None and entry.place is not None:
+            self._bodies.drop(entry.message.payload, entry.place)
         self._ledger.settled(entry.message, entry.nbytes, entry.sent_ns, arrived_ns, fate)
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -201,16 +212,29 @@ class Outlet:
 
     async def _call(self, entry: _Queued) -> bytes:
         payload = entry.message.payload
+        if self._bodies is not None and entry.place is not None:
+            told = self._bodies.tell(entry.place, self._peer)
+            if told is not None:
+                return await self._refer(self._bodies, entry, entry.place, *told)
         if entry.nbytes > self._options.frame_max:
             pieces = split(entry.header, wire.body_parts(payload), self._options.chunk)
             return await self._send_chunks(pieces, entry.metadata)
-        frame = wire.join(entry.header, payload)
-        return await self._send_frame(
-            frame if entry.link_header is None else wire.with_link_header(frame, entry.link_header)
-        )
+        return await self._send_frame(wire.join(entry.header, payload), entry.link_header)
 
-    async def _send_frame(self, frame: bytes) -> bytes:
+    async def _refer(self, bodies: Bodies, entry: _Queued, place: Place, ticket: Ticket, reference: bytes) -> bytes:
+        """Say where the body lies."""
+        sure = False
+        try:
+            answer = await self._send_frame(wire.referring(entry.header, reference), entry.link_header)
+            sure = True
+            return answer
+        finally:
+            bodies.answered(place, ticket, sure)
+
+    async def _send_frame(self, frame: bytes, link_header: bytes | None) -> bytes:
         """Write a frame to the stream, a new one if the last has ended, and read its receipt."""
+        if link_header is not None:
+            frame = wire.with_link_header(frame, link_header)
         if self._stream is None or self._stream.done():
             self._stream = self._push()
         stream = self._stream

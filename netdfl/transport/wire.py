@@ -1,6 +1,7 @@
 """The frame: how a message becomes bytes and comes back, wire compatible with `Frame` of data.proto.
 
     frame = 0x0A len header | 0x12 varint(len) body         (body begins at byte 48; a link header may follow)
+          | 0x0A len header | 0x22 len reference            (the body lies in shared memory: `bodies.py`)
     body  = u32 length of metadata | msgpack metadata | arrays, each at a multiple of 16 | u64 xxh3_64
 
 Arrays are neither copied when they are read nor touched when a body is sent in pieces. Whatever the
@@ -43,6 +44,8 @@ _LENGTH = struct.Struct("<I")
 _CHECKSUM = struct.Struct("<Q")
 _ALIGN = 16
 _ZEROS = bytes(_ALIGN)
+_PIECE_BYTES = 1 << 20
+"""So much is summed up and then copied from the cache; from here on glibc copies past it, which costs a third less."""
 _MAX_RANK = 16
 _KINDS = tuple(Kind)
 _KIND_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
@@ -121,6 +124,19 @@ def split_link_header(data: _Buffer) -> tuple[memoryview, memoryview | None]:
     return view[:end], view[at:]
 
 
+def referring(header: bytes, reference: bytes) -> bytes:
+    """A frame that says where the body lies."""
+    return b"".join((b"\x0a", varint(len(header)), header, b"\x22", varint(len(reference)), reference))
+
+
+def split_reference(frame: memoryview) -> tuple[Header, bytes] | None:
+    """The header and the reference of a frame that has one; None: its body is in it. Raises as `decode_header`."""
+    at = 2 + _HEADER.size
+    if len(frame) < at + 2 or frame[1] != _HEADER.size or frame[at] != 0x22:
+        return None
+    return decode_header(frame[2:at]), bytes(frame[at + 2 :])
+
+
 def encode_header(message: Message, run_id: bytes, sent_ns: int) -> bytes:
     """The 40 bytes that say which message this is. Raises ValueError for a number that does not fit."""
     try:
@@ -143,20 +159,39 @@ def encode_header(message: Message, run_id: bytes, sent_ns: int) -> bytes:
 def body_parts(payload: Payload) -> tuple[_Buffer, ...]:
     """The body as buffers that share the arrays' memory; cached in `payload.encoded`."""
     if payload.encoded is None:
-        metadata = _metadata(payload)
-        lead = _LENGTH.pack(len(metadata)) + metadata
-        parts: list[_Buffer] = [lead]
-        at = len(lead)
-        for array in payload.arrays.values():
-            gap = -at % _ALIGN
-            parts += (_ZEROS[:gap], array.data) if gap else (array.data,)
-            at += gap + array.nbytes
+        parts = _content(payload)
         digest = xxh3_64()
         for part in parts:
             digest.update(part)
         payload.encoded = (*parts, _CHECKSUM.pack(digest.intdigest()))
-        payload.size = BODY_AT + at + _CHECKSUM.size
+        payload.size = BODY_AT + sum(len(part) for part in payload.encoded)
     return payload.encoded
+
+
+def write_body(payload: Payload, into: memoryview) -> None:
+    """Write the body to where it has room, in one pass over the arrays."""
+    digest, at = xxh3_64(), 0
+    for part in _content(payload):
+        view = memoryview(part)
+        for start in range(0, len(view), _PIECE_BYTES):
+            piece = view[start : start + _PIECE_BYTES]
+            digest.update(piece)
+            into[at : at + len(piece)] = piece
+            at += len(piece)
+    into[at:] = _CHECKSUM.pack(digest.intdigest())
+
+
+def _content(payload: Payload) -> list[_Buffer]:
+    """The body but for its checksum."""
+    metadata = _metadata(payload)
+    lead = _LENGTH.pack(len(metadata)) + metadata
+    parts: list[_Buffer] = [lead]
+    at = len(lead)
+    for array in payload.arrays.values():
+        gap = -at % _ALIGN
+        parts += (_ZEROS[:gap], array.data) if gap else (array.data,)
+        at += gap + array.nbytes
+    return parts
 
 
 def decode(data: _Buffer, limits: Limits) -> tuple[Header, Payload]:
@@ -171,16 +206,20 @@ def decode(data: _Buffer, limits: Limits) -> tuple[Header, Payload]:
         raise OversizedMessage(f"a frame of {len(data)} bytes came, the limit is {BODY_AT + limits.max_bytes}")
     view = memoryview(data)
     nbytes, body_at = _body_of(view)
-    if body_at != BODY_AT or nbytes != len(view) - BODY_AT:
+    if body_at != BODY_AT or nbytes != len(view) - BODY_AT or view[2 + view[1]] != 0x12:
         raise MalformedMessage(f"a frame announces a body of {nbytes} bytes and has {len(view) - body_at}")
     header = decode_header(view[2 : 2 + view[1]])
-    body = view[BODY_AT:]
-    return header, decode_body(body, limits, xxh3_64_intdigest(body[: -_CHECKSUM.size]))
+    return header, read_body(view[BODY_AT:], limits)
+
+
+def read_body(body: memoryview, limits: Limits) -> Payload:
+    """Check and read a body that lies in one piece. Raises MessageErrors only."""
+    return decode_body(body, limits, xxh3_64_intdigest(body[: -_CHECKSUM.size]))
 
 
 def _body_of(frame: memoryview) -> tuple[int, int]:
-    """How long a frame's body is, and where it begins."""
-    if len(frame) < BODY_AT or frame[0] != 0x0A or frame[1] >= BODY_AT - 3 or frame[2 + frame[1]] != 0x12:
+    """How long a frame's body, or what refers to it, is, and where it begins."""
+    if len(frame) < BODY_AT or frame[0] != 0x0A or frame[1] >= BODY_AT - 3 or frame[2 + frame[1]] not in b"\x12\x22":
         raise MalformedMessage(f"{len(frame)} bytes came that are not a frame: no header and body fields")
     return read_varint(frame, 3 + frame[1])
 

@@ -40,6 +40,7 @@ from netdfl.core.orphans import die_with_parent, follow_parent
 if TYPE_CHECKING:
     from netdfl.host.blueprint import Blueprint
     from netdfl.host.plan import Command, Plan
+    from netdfl.transport.bodies import SharedMemory
 
 LEAVE_S = 2.0
 """How long nodes may take to write down what they know once their supervisor has died."""
@@ -63,6 +64,7 @@ class _Forks:
         """Watch the input and the children; where no disk is shared with the supervisor, one of `folders` is made."""
         self.folders = folders
         self.loaded: tuple[Blueprint, Plan] | None = None
+        self.memory: SharedMemory | None = None
         self.children: dict[int, Path] = {}  # with their logs
         self.ended = False
         self.wake_r, self.wake_w = os.pipe()
@@ -120,6 +122,10 @@ class _Forks:
             return say({"error": str(error), "code": 2})
         except NetdflError as error:
             return say({"error": str(error), "code": 4})
+        if plan.shares_memory:
+            from netdfl.host.memory import shared_memory
+
+            self.memory = shared_memory(blueprint)
         self.loaded = blueprint, plan
         gc.collect()
         gc.freeze()
@@ -194,7 +200,7 @@ class _Forks:
                 enter(command.namespace)
             from netdfl.host.process import run_process
 
-            code = run_process(blueprint, plan, command)
+            code = run_process(blueprint, plan, command, self.memory)
         except BaseException:
             traceback.print_exc()
         finally:

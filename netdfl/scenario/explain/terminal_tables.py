@@ -24,6 +24,7 @@ from netdfl.scenario.explain.explain import (
     TaskFacts,
     WeightFacts,
 )
+from netdfl.scenario.model.world import WorldOptions
 
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40
@@ -77,10 +78,15 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
         ("degrees", f"out {_spread(found.graph.out_degree)}, in {_spread(found.graph.in_degree)}"),
         ("weights", _weights(found.weights)),
         *(_compression(found.compression) if found.compression else ()),
-        ("a message", format_bytes(traffic.message_bytes) + down),
+        ("a message", format_bytes(traffic.message_bytes) + down + _where(scenario.world, traffic.message_bytes)),
         ("a round", f"{traffic.messages_per_round:g} messages, {format_bytes(traffic.bytes_per_round)}"),
         ("in all", format_bytes(traffic.bytes_in_all)),
     ]
+
+
+def _where(world: WorldOptions, nbytes: float) -> str:
+    least = getattr(world, "shared_from", None)
+    return ", in shared memory where there is room" if least is not None and nbytes >= least else ""
 
 
 def _compression(found: CompressionFacts) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from netdfl.scenario.model.parts import Part
 
 _S = 10**9
 Size = Annotated[int, *QUANTITIES["size"], Field(ge=64 << 20)]
+BodySize = Annotated[int, *QUANTITIES["size"], Field(ge=1)]
 
 LossLayer = Literal["message", "packet"]
 
@@ -59,6 +60,10 @@ class ProcessesOptions(LocalOptions):
 
     kind: Literal["processes"] = "processes"
     nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
+    shared_from: BodySize | None = Field(
+        32 << 10,
+        description="From which size on messages lie in memory that all nodes share; null: all go through gRPC.",
+    )
 
 
 class Site(Strict):

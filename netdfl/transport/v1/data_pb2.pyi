@@ -29,14 +29,16 @@ class HelloReply(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Frame(_message.Message):
-    __slots__ = ("header", "body", "stamp")
+    __slots__ = ("header", "body", "stamp", "reference")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
+    REFERENCE_FIELD_NUMBER: _ClassVar[int]
     header: bytes
     body: bytes
     stamp: bytes
-    def __init__(self, header: _Optional[bytes] = ..., body: _Optional[bytes] = ..., stamp: _Optional[bytes] = ...) -> None: ...
+    reference: bytes
+    def __init__(self, header: _Optional[bytes] = ..., body: _Optional[bytes] = ..., stamp: _Optional[bytes] = ..., reference: _Optional[bytes] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("header", "total", "data")

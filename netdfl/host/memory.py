@@ -1,0 +1,52 @@
+"""How much memory the processes of a fleet on one machine share for the bodies of large messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from netdfl.host.blueprint import Blueprint
+from netdfl.transport.bodies import SharedMemory
+
+MOST_VECTORS = 8
+"""Bodies of a node that its neighbors have not read, or that wait on slow links; what has no room goes inline."""
+BESIDE_BYTES = 1 << 16
+"""What a body may have beside a vector."""
+MOST_OF_FREE = 0.5
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def shared_memory(blueprint: Blueprint) -> SharedMemory | None:
+    """Memory for a few vectors of each node, as far as this machine has it; None: all bodies go inline.
+
+    Pages are taken when they are written to, so that most nodes use two or three vectors.
+    """
+    nbytes, least = 4 * blueprint.problem.dim, getattr(blueprint.scenario.world, "shared_from", None)
+    num_nodes = len(blueprint.node_ids)
+    part = min(MOST_VECTORS * (nbytes + BESIDE_BYTES), int(MOST_OF_FREE * free_bytes()) // num_nodes)
+    if least is None or nbytes + BESIDE_BYTES < least or part <= nbytes:
+        return None
+    try:
+        return SharedMemory(num_nodes, part, least)
+    except (OSError, OverflowError):
+        return None
+
+
+def free_bytes() -> int:
+    """What processes may still take on this machine, or in this container."""
+    return max(0, min(_bounds(), default=0))
+
+
+def _bounds() -> Iterator[int]:
+    with suppress(OSError, ValueError, IndexError):
+        for line in _MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                yield 1024 * int(line.split()[1])
+    for most, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):  # no such group, or no limit: "max"
+            yield int((_CGROUP / most).read_text()) - int((_CGROUP / used).read_text())

@@ -1,0 +1,162 @@
+"""Bodies by reference: between processes of one machine a message's body lies in memory that all of them share.
+
+Its header, its receipt and everything else go through gRPC as always; the frame says where the body lies. It is written
+once, however many neighbors it goes to, and read where it lies, for as long as anything of it is in use. The memory is
+mapped before the processes of a run are forked and has no name: nobody else can open it, and it ends with the last of
+them, however they end. Each node writes to a part of its own.
+
+    part  = places, each a page of cells, one for each reader that is told of it, and then the body
+    cell  = token u64 (what the reader has to say; 0: nobody may begin) | process id of who reads u64
+
+What a reference says is checked as what comes over a wire is: where it may point, its token, and the body's checksum.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import time
+import weakref
+from struct import Struct
+from struct import error as StructError
+
+import numpy as np
+
+from netdfl.core.errors import MalformedMessage, OversizedMessage
+from netdfl.core.types import NodeId, Payload
+from netdfl.transport import wire
+from netdfl.transport.shelf import CELLS, PAGE, Place, Shelf, Ticket
+
+_REFERENCE = Struct("<QQQH")
+_WORD = 8
+_TOKEN, _HOLDER = 0, 1
+
+
+class SharedMemory:
+    """The memory of a run's processes on one machine; make it before they are forked."""
+
+    def __init__(self, num_nodes: int, nbytes: int, least_bytes: int) -> None:
+        """`nbytes` for each of `num_nodes` nodes, for bodies from `least_bytes` on. Raises OSError where it can't be.
+
+        Only what is written to takes memory. A small body goes inline at less cost than a place has.
+        """
+        self.part = -(-nbytes // PAGE) * PAGE
+        self.num_nodes, self.least_bytes = num_nodes, least_bytes
+        self._map = mmap.mmap(-1, num_nodes * self.part)
+        self.bytes = memoryview(self._map)
+        self.words = self.bytes.cast("Q")
+
+
+class Bodies:
+    """One life of a node at the shared memory: what it lends to others, and what it has borrowed of them."""
+
+    def __init__(self, memory: SharedMemory, node: NodeId, epoch: int) -> None:
+        """Write to the part of `node`; a later life does not, for readers may still hold what an earlier one wrote."""
+        self._memory, self._words = memory, memory.words
+        start = node * memory.part
+        self._shelf = Shelf(start, start if epoch else start + memory.part, self._is_held)
+        self._lent: dict[int, Place] = {}
+        self._borrowed: set[int] = set()
+
+    # lending
+
+    def keep(self, payload: Payload, nbytes: int) -> Place | None:
+        """Write a payload's body of `nbytes`, unless it is there, for one message more; None: send it inline."""
+        if nbytes < self._memory.least_bytes:
+            return None
+        place = self._lent.get(id(payload))
+        if place is None:
+            place = self._shelf.take(nbytes, time.monotonic_ns())
+            if place is None:
+                return None
+            wire.write_body(payload, self._body(place.offset, nbytes))
+            self._lent[id(payload)] = place
+        place.needed += 1
+        return place
+
+    def drop(self, payload: Payload, place: Place) -> None:
+        """One message less needs it."""
+        place.needed -= 1
+        if not place.needed:
+            del self._lent[id(payload)]
+
+    def tell(self, place: Place, reader: NodeId) -> tuple[Ticket, bytes] | None:
+        """Let `reader` read a place: what to say to it. None: too many read it already."""
+        ticket = self._shelf.tell(place, reader)
+        if ticket is None:
+            return None
+        cell, token = _cell(place.offset, ticket.cell), secrets.randbits(63) + 1
+        self._words[cell + _HOLDER] = 0
+        self._words[cell + _TOKEN] = token
+        return ticket, _REFERENCE.pack(place.offset, place.nbytes, token, ticket.cell)
+
+    def answered(self, place: Place, ticket: Ticket, sure: bool) -> None:
+        """The reader has answered, or, where that is not `sure`, is not heard of any more: it may not begin to read."""
+        self._words[_cell(place.offset, ticket.cell) + _TOKEN] = 0
+        self._shelf.answered(ticket, time.monotonic_ns(), sure)
+
+    # borrowing
+
+    def borrow(self, src: NodeId, reference: bytes, limits: wire.Limits) -> memoryview:
+        """The body that node `src` refers to, held until nothing of it is in use. Raises MessageErrors only."""
+        offset, nbytes, token, index = self._checked(src, reference, limits)
+        cell = _cell(offset, index)
+        if self._words[cell + _TOKEN] == token:
+            self._words[cell + _HOLDER] = os.getpid()  # before the second look: who takes it back meanwhile sees this
+            if self._words[cell + _TOKEN] == token:
+                body = np.frombuffer(self._body(offset, nbytes), np.uint8)
+                self._borrowed.add(cell)
+                weakref.finalize(body, self._give_back, cell).atexit = False
+                return body.data.toreadonly()
+            self._words[cell + _HOLDER] = 0
+        raise MalformedMessage(f"node {src} refers to a body at {offset} of shared memory that it does not lend here")
+
+    def _checked(self, src: NodeId, reference: bytes, limits: wire.Limits) -> tuple[int, int, int, int]:
+        try:
+            offset, nbytes, token, cell = _REFERENCE.unpack(reference)
+        except StructError as error:
+            raise MalformedMessage(f"node {src} refers to a body by {len(reference)} bytes: {error}") from error
+        if nbytes > limits.max_bytes:
+            raise OversizedMessage(f"a body of {nbytes} bytes is referred to, the limit is {limits.max_bytes}")
+        part = self._memory.part
+        first, end = src * part, (src + 1) * part
+        inside = src < self._memory.num_nodes and first <= offset and offset + PAGE + nbytes <= end
+        if not inside or offset % PAGE or cell >= CELLS or not token:
+            raise MalformedMessage(
+                f"node {src} refers to {nbytes} bytes at {offset} of the shared memory, cell {cell}; "
+                f"its part goes from {first} to {end}"
+            )
+        return offset, nbytes, token, cell
+
+    def _give_back(self, cell: int) -> None:
+        if cell in self._borrowed:
+            self._borrowed.discard(cell)
+            self._words[cell + _HOLDER] = 0
+
+    def give_all_back(self) -> None:
+        """This life is over: nothing that it has borrowed is read any more."""
+        for cell in list(self._borrowed):
+            self._give_back(cell)
+
+    # the memory
+
+    def _body(self, offset: int, nbytes: int) -> memoryview:
+        return self._memory.bytes[offset + PAGE : offset + PAGE + nbytes]
+
+    def _is_held(self, offset: int, cell: int) -> bool:
+        holder = self._words[_cell(offset, cell) + _HOLDER]
+        return holder != 0 and _lives(holder)
+
+
+def _cell(offset: int, index: int) -> int:
+    """The word at which a place's cell begins."""
+    return offset // _WORD + 2 * index
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
