@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Protocol, TypeAlias, TypeVar
@@ -31,6 +33,8 @@ class ThreadWorker:
     """A few threads: torch releases the interpreter's lock while it computes."""
 
     INLINE_NUMEL = 1_000_000
+    INLINE_S = 0.002
+    """Work that took less of a processor the last time is done on the loop: a thread and the way back cost as much."""
 
     def __init__(self, threads: int = 1) -> None:
         """Start no thread before the first use."""
@@ -38,9 +42,15 @@ class ThreadWorker:
         self._most = threads
         self._threads: list[Thread] = []
         self._under_way = 0
+        self._took: dict[str, float] = {}
 
     async def run(self, what: str, function: Callable[..., T], *args: object) -> T:
-        """Run in a thread, in order of submission."""
+        """Run in a thread, in order of submission; on the loop where such work is short and has no thread beside it."""
+        if self._most == 1 and not self._under_way and self._took.get(what, inf) < self.INLINE_S:
+            await asyncio.sleep(0)
+            return self._timed(what, function, *args)
+        if self.INLINE_S:
+            function = partial(self._timed, what, function)
         if self._under_way >= len(self._threads) < self._most:
             thread = Thread(target=self._work, name="train", daemon=True)
             self._threads.append(thread)
@@ -53,6 +63,13 @@ class ThreadWorker:
             return result
         finally:
             self._under_way -= 1
+
+    def _timed(self, what: str, function: Callable[..., T], *args: object) -> T:
+        began = time.thread_time()
+        try:
+            return function(*args)
+        finally:
+            self._took[what] = time.thread_time() - began
 
     def spare(self, numel: int) -> bool:
         """Up to a million numbers: a millisecond at most."""
@@ -72,6 +89,8 @@ class ThreadWorker:
 
 class BatchWorker(ThreadWorker):
     """One thread that computes whatever waits when it is free as one batch. Nobody waits for a batch to fill."""
+
+    INLINE_S = 0.0
 
     def __init__(self, compute: Compute) -> None:
         """Compute by `compute`."""
