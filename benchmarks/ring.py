@@ -5,7 +5,8 @@
 Both train the same model on the same data with one batch of 32 a round, exchange the whole vector
 with both neighbors and average. The figure is the time of a round over the last rounds but the first
 50, from the moment that the slowest process had finished; and the CPU time of a node in one of these rounds, user and
-system: for netdfl what the processes of a run take beyond those of a run of 50 rounds. The two take turns; medians are printed.
+system: for netdfl what the processes of a run take beyond those of a run of 50 rounds. The two take turns; medians are
+printed.
 """
 
 from __future__ import annotations
