@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 from netdfl.core.clock import NS_PER_S
@@ -53,12 +52,10 @@ from netdfl.supervisor.mirror import mirror
 from netdfl.supervisor.probing import ProbingWatch
 from netdfl.supervisor.restarts import Restarts
 from netdfl.supervisor.resumption import Resumption
+from netdfl.supervisor.showing import Showing
 from netdfl.supervisor.stalls import ExactWatch, StallWatch
 from netdfl.worlds.base import Figures, Found, VirtualWorld, World
 
-SHOW_S = 0.25
-SHOW_SHARE = 0.05
-"""How much of a simulated run may go into showing it, however many nodes it has."""
 GRACE_S = 5.0
 INTERRUPT_GRACE_S = 1.2
 
@@ -114,8 +111,7 @@ class Supervisor:
         self.resumption = resumption
         self._strangers = Strangers()
         self.interrupted = self.stopping = False
-        self._show = show
-        self._show_again_s = 0.0
+        self._showing = Showing(fleet, self.stalls, show)
         self._awaited: NodeId = 0
         if fleet.schedule:
             directory.write_events([event.to_json() for event in fleet.schedule])
@@ -126,7 +122,7 @@ class Supervisor:
         """Start the fleet, watch it to its end, stop it. Raises InputError where it can't begin."""
         ended_ns: int | None = None
         figures = Figures()
-        beside = [] if isinstance(self.stalls, ExactWatch) else [asyncio.create_task(self._tick())]
+        beside = [] if isinstance(self.stalls, ExactWatch) else [asyncio.create_task(self._showing.tick())]
         fleet = self.fleet
         try:
             await self._gather()
@@ -196,7 +192,7 @@ class Supervisor:
             return
         peers = Peers({node: hello.address for node, hello in sorted(fleet.hellos.items()) if node != EVALUATOR})
         fleet.start_ns = fleet.world.begin(0 if resumption is None else resumption.at_ns)
-        self._show_again_s = time.monotonic() + SHOW_S
+        self._showing.begin()
         if resumption is None:
             fleet.store.event(0, None, 0, "start", nodes=len(fleet.nodes))
         for node in peers.addresses:
@@ -241,7 +237,7 @@ class Supervisor:
             if fleet.start_ns is not None:
                 fleet.store.event(fleet.now_ns(), None, fleet.status.rounds_done, "finish")
             fleet.store.close()
-            self._write_status()
+            self._showing.write()
         except RunError as error:
             fleet.broke(error)
         with suppress(OSError):
@@ -361,7 +357,7 @@ class Supervisor:
             if node == fleet.server:
                 self.stalls.server_done()
         if isinstance(self.stalls, ExactWatch):
-            self._show_sometimes()
+            self._showing.sometimes()
 
     def _mirror(self, node: NodeId, part: FilePart) -> None:
         """Write down what a node sends of its files."""
@@ -375,38 +371,3 @@ class Supervisor:
     def _have_judged(self, round: int, nodes: Sequence[NodeId]) -> None:
         """Have the models of `round` judged."""
         self.fleet.world.order(EVALUATOR, Evaluate(round, tuple(nodes)))
-
-    # status
-
-    async def _tick(self) -> None:
-        """Show the fleet, and every other time write `fleet.json` and flush the record."""
-        for turn in count():
-            self.fleet.add_up()
-            self.fleet.status.waiting = self.stalls.waiting()
-            self._show(self.fleet.status)
-            await asyncio.sleep(SHOW_S)
-            try:
-                if turn % 2:
-                    self._keep_status()
-            except RunError as error:
-                self.fleet.broke(error)
-            self.fleet.changed.set()
-
-    def _show_sometimes(self) -> None:
-        """The same where time is virtual: a few times a second of the real clock, or less often in a large fleet."""
-        began_s = time.monotonic()
-        if began_s >= self._show_again_s:
-            self._keep_status()
-            self._show(self.fleet.status)
-            now_s = time.monotonic()
-            self._show_again_s = now_s + max(SHOW_S, (now_s - began_s) / SHOW_SHARE)
-
-    def _keep_status(self) -> None:
-        self.fleet.store.flush()
-        self._write_status()
-
-    def _write_status(self) -> None:
-        """What `fleet.json` shows while the run goes on, and at its end."""
-        self.fleet.add_up()
-        self.fleet.status.waiting = self.stalls.waiting()
-        self.fleet.directory.write("fleet.json", self.fleet.status.to_text())

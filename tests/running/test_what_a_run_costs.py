@@ -20,7 +20,7 @@ from netdfl.links.spec import LinksSpec
 from netdfl.node.ledger import LAST, LAST_LOST, NodeLedger
 from netdfl.record.run import Run
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
-from netdfl.supervisor import supervisor
+from netdfl.supervisor import showing
 from netdfl.testing.loopback import SilentRecorder
 from netdfl.transport.base import Fate
 from netdfl.worlds.simulated.arithmetic import rare_collections
@@ -115,8 +115,8 @@ def test_showing_a_fleet_takes_a_share_of_the_run_and_no_more(tmp_path: Path, mo
         return now[0]
 
     monkeypatch.setattr(FleetStatus, "to_text", write)
-    monkeypatch.setattr(supervisor.time, "monotonic", tick)
-    monkeypatch.setattr(supervisor, "SHOW_SHARE", 0.1)
+    monkeypatch.setattr(showing.time, "monotonic", tick)
+    monkeypatch.setattr(showing, "SHARE", 0.1)
     netdfl.run(SMALL | {"rounds": 80}, out=tmp_path / "run", page=False)
     whole = 4 * 80 * 0.1
     assert 2 <= len(written) <= 2 + 0.1 * whole

@@ -52,7 +52,7 @@ def per_message(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str,
     """Calls a message, of fleets of two sizes: what six rounds have above two."""
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("netdfl.supervisor.supervisor.SHOW_S", 1e6)
+        patch.setattr("netdfl.supervisor.showing.SHOW_S", 1e6)
         for nodes in (12, 36):
             where = tmp_path_factory.mktemp("cost")
 
