@@ -23,6 +23,9 @@ Count: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
 Nanoseconds: TypeAlias = Annotated[int, Field(strict=True, ge=-MOST_S * 1e9, le=MOST_S * 1e9)]
 Seconds: TypeAlias = Annotated[float, Field(strict=True, ge=-MOST_S, le=MOST_S, allow_inf_nan=False)]
 Pair: TypeAlias = Annotated[list[NodeField], Field(min_length=2, max_length=2)]
+Named: TypeAlias = dict[str, list[NodeField]]
+"""Names of sets of nodes."""
+Place: TypeAlias = Annotated[list[Annotated[float, Field(ge=-1e6, le=1e6)]], Field(min_length=2, max_length=2)]
 OPEN = ConfigDict(extra="allow")
 """Of a form that has more fields than those that are read."""
 
@@ -38,6 +41,9 @@ class GraphForm(TypedDict):
     kind: NotRequired[str]
     redraw_every: NotRequired[Count]
     chosen_anew: NotRequired[bool]
+    groups: NotRequired[Named]
+    sites: NotRequired[Named]
+    places: NotRequired[list[Place | None] | None]
 
 
 @with_config(OPEN)

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from netdfl.core.installed import version_of
 from netdfl.core.types import Json, NodeId
@@ -32,11 +32,12 @@ PACKAGES = ("netdfl", "torch", "numpy", "grpcio")
 class RunFacts:
     """What the store does not hold. Stalls are mappings with `text` and, once they ended, `over: true`.
 
-    `targets` are the accuracies of `report.targets`; `delivery` is the kind of the scenario's; `broke` and
-    `fidelity_missed` say in a sentence what went wrong outside the scenario; `links` names the layer on which links
-    act, and what carried them out, `link_rules` what each rule comes to; `resumed` has an entry for each time that
-    real nodes were resumed; `unfinished` are sentences about nodes that should have finished and have not;
-    `event_log_hash` and `virtual_duration_s` are the simulated world's alone.
+    `targets` are those of `report.targets`, an accuracy or a mapping with `metric` and `at_least` or `at_most`;
+    `delivery` is the kind of the scenario's; `broke` and `fidelity_missed` say in a sentence what went wrong outside
+    the scenario; `links` names the layer on which links act, and what carried them out, `link_rules` what each rule
+    comes to; `resumed` has an entry for each time that real nodes were resumed; `unfinished` are sentences about
+    nodes that should have finished and have not; `event_log_hash` and `virtual_duration_s` are the simulated world's
+    alone.
     """
 
     scenario: str
@@ -48,7 +49,8 @@ class RunFacts:
     duration_s: float
     virtual_duration_s: float | None = None
     expect: Mapping[str, object] = field(default_factory=dict)
-    targets: Sequence[float] = ()
+    targets: Sequence[float | Mapping[str, Any]] = ()
+    tags: Sequence[str] = ()
     stalls: Sequence[Mapping[str, object]] = ()
     deadlocks: Sequence[Mapping[str, object]] = ()
     event_log_hash: str | None = None
@@ -157,7 +159,7 @@ def _summarize(run: Run, facts: RunFacts) -> Summary:
         "train_loss": figures["train_loss"],
         "consensus_distance": figures["consensus_distance"],
         "weight_sum": figures["weight_sum"],
-        "targets": [_reach(run, accuracy, target) for target in facts.targets],
+        "targets": [_reach(run, series, target) for target in facts.targets],
         "messages": messages.to_json(),
         "timeouts": figures["timeouts"],
         "given_up": given_up._asdict(),
@@ -189,6 +191,7 @@ def _what_ran(facts: RunFacts) -> dict[str, object]:
         "algorithm": facts.algorithm,
         "nodes": facts.nodes,
         "rounds": facts.rounds,
+        "tags": list(facts.tags),
     }
 
 
@@ -280,14 +283,25 @@ def _course(found: Sequence[EvaluatedValue]) -> dict[str, float | None]:
     return {"last": digest["last"], "least": least, "most": digest["best"], "mean_last_5": digest["mean_last_5"]}
 
 
-def _reach(run: Run, accuracy: Sequence[EvaluatedValue], target: float) -> dict[str, float | int | None]:
-    """Rounds, bytes and seconds until the average model first had the accuracy `target`."""
-    for evaluation in accuracy:
-        if evaluation.value is not None and evaluation.value >= target:
+def _reach(
+    run: Run, series: Mapping[str, Sequence[EvaluatedValue]], target: float | Mapping[str, Any]
+) -> dict[str, object]:
+    """Rounds, bytes and seconds until the fleet first had the accuracy, or the figure, that `target` asks for."""
+    if isinstance(target, Mapping):
+        name, least, most = target["metric"], target.get("at_least"), target.get("at_most")
+        asked = {"metric": name, **({"at_most": most} if least is None else {"at_least": least})}
+    else:
+        name, least, most, asked = "test_accuracy", target, None, {"accuracy": target}
+    for found in series.get(name, ()):
+        if (
+            found.value is not None
+            and (least is None or found.value >= least)
+            and (most is None or found.value <= most)
+        ):
             until = "SELECT coalesce(sum(nbytes), 0) FROM messages WHERE round <= ?"
-            ((sent,),) = run.rows(until, [evaluation.round])
-            return {"accuracy": target, "round": evaluation.round, "bytes": sent, "seconds": evaluation.at_s}
-    return {"accuracy": target, "round": None, "bytes": None, "seconds": None}
+            ((sent,),) = run.rows(until, [found.round])
+            return {**asked, "round": found.round, "bytes": sent, "seconds": found.at_s}
+    return {**asked, "round": None, "bytes": None, "seconds": None}
 
 
 def _figures(run: Run, facts: RunFacts, series: Mapping[str, Sequence[EvaluatedValue]]) -> dict[str, object]:

@@ -58,7 +58,8 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
         rounds=scenario.rounds,
         duration_s=duration_s,
         expect=scenario.expect.entries(),
-        targets=scenario.report.targets,
+        targets=[each if isinstance(each, float) else each.model_dump() for each in scenario.report.targets],
+        tags=scenario.report.tags,
         delivery=scenario.delivery.kind,
         link_rules=link_rules(scenario),
         **more,
@@ -68,16 +69,16 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
 def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
     """Judge what was recorded, write `result.json` and the report, of an interrupted run too."""
     found = open_run(directory.path)
-    stalls, deadlocks = (with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
-    summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
-    exit_code = summary.judgement.exit_code
-    try:
-        directory.write_json("result.json", summary.result)
-        if directory.page:
-            from netdfl.report.html import write_report
+    with found.held():
+        stalls, deadlocks = (with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
+        summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
+        try:
+            directory.write_json("result.json", summary.result)
+            if directory.page:
+                from netdfl.report.html import render
 
-            write_report(directory.path)
-    except (InputError, RunError, OSError) as error:
-        why = ": " + "; ".join(summary.judgement.reasons) if summary.judgement.reasons else ""
-        raise RunError(f"{error}; the verdict was {summary.judgement.verdict}{why}") from error
-    return Finished(found, exit_code)
+                directory.write("report.html", render(found))
+        except (InputError, RunError, OSError) as error:
+            why = ": " + "; ".join(summary.judgement.reasons) if summary.judgement.reasons else ""
+            raise RunError(f"{error}; the verdict was {summary.judgement.verdict}{why}") from error
+    return Finished(found, summary.judgement.exit_code)

@@ -30,5 +30,22 @@ def prepare(scenario: Scenario, directory: RunDirectory) -> None:
             "weights": scenario.topology.weights.kind,
             "redraw_every": network.topology.redraw_every,
             "chosen_anew": network.varies and not network.topology.time_varying,
+            "groups": scenario.groups,
+            "sites": {site.machines: site.nodes for site in getattr(scenario.world, "sites", ())},
+            "places": _places(scenario),
         },
     )
+
+
+def _places(scenario: Scenario) -> list[list[float] | None] | None:
+    """Where each node is, by latitude and longitude, as the scenario or the file of its topology says."""
+    if scenario.report.places:
+        return scenario.report.places
+    file = getattr(scenario.topology, "file", None)
+    if scenario.topology.kind not in ("graphml", "gml") or file is None:
+        return None
+    from netdfl.scenario.measured.graph_file import places_in
+    from netdfl.topology.files import read_graph
+
+    found = places_in(read_graph(file))
+    return [[*found[node]] if node in found else None for node in range(scenario.num_nodes)] if found else None

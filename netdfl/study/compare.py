@@ -117,7 +117,7 @@ def _value(metric: str, result: Json) -> float | None:
     """What a run measured; None where a target was not reached."""
     if metric.startswith("rounds_to_"):
         target = float(metric.removeprefix("rounds_to_")) / 100
-        reached = next(t["round"] for t in result["targets"] if abs(t["accuracy"] - target) < 1e-9)
+        reached = next(t["round"] for t in result["targets"] if abs(t.get("accuracy", -1) - target) < 1e-9)
         return None if reached is None else float(reached + 1)
     return 100 * float(result["test_accuracy"]["average_model"]["mean_last_5"])
 

@@ -21,7 +21,21 @@ FIGURE, TIME = 4, 7
 
 def shorten(values: Floats | Sequence[float], digits: int = FIGURE) -> Plain:
     """Numbers with so many digits, whole ones as integers; what is not finite is None."""
-    return [_short(value, digits) for value in np.asarray(values, dtype=float).tolist()]
+    given = np.asarray(values, dtype=float)
+    size = np.abs(given)
+    usual = (size > SMALLEST) & (size < LARGEST)
+    # An exact integer over an exact power of ten is the number that its decimal digits stand for.
+    powers = np.clip(digits - 1 - np.floor(np.log10(np.where(usual, size, 1.0))), 0, MOST_POWER)
+    scaled = np.where(usual, given, 0.0) * 10.0**powers
+    cut = np.rint(scaled) / 10.0**powers
+    rare = (~usual & (given != 0)) | (powers <= 0) | (powers >= MOST_POWER)
+    made: Plain = [int(value) if value.is_integer() else value for value in cut.tolist()]
+    for place in np.flatnonzero(rare).tolist():
+        made[place] = _short(float(given[place]), digits)
+    return made
+
+
+SMALLEST, LARGEST, MOST_POWER = 1e-12, 1e12, 15
 
 
 def _short(value: float, digits: int) -> float | int | None:

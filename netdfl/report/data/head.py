@@ -66,7 +66,14 @@ def _numbers(result: Made) -> Iterator[tuple[str, str, str]]:
         reached = target["round"] is not None
         note = f"{format_bytes(target['bytes'])}, {duration(target['seconds'])}" if reached else ""
         value = f"round {target['round']}" if reached else "never"
-        yield f"accuracy {share(target['accuracy'])} reached", value, note
+        yield f"{_asked(target)} reached", value, note
+
+
+def _asked(target: Made) -> str:
+    if "accuracy" in target:
+        return f"accuracy {share(target['accuracy'])}"
+    bound = f"≥ {target['at_least']:g}" if "at_least" in target else f"≤ {target['at_most']:g}"
+    return f"{target['metric'].replace('_', ' ')} {bound}"
 
 
 def _judged(result: Made) -> Iterator[tuple[str, str, str]]:

@@ -50,8 +50,9 @@ def rules(run: Run, traffic: Made) -> list[Made]:
     if not told:
         return []
     edges = {edge: place for place, edge in enumerate(zip(traffic["src"], traffic["dst"], strict=True))}
-    groups = _groups(run) if any(is_edges(rule["of"]) for rule in told) else {}
-    size = run.graph["num_nodes"] if run.graph else 1 + max([0, *traffic["src"], *traffic["dst"]])
+    graph = run.graph
+    groups = graph.get("groups", {}) if graph else {}
+    size = graph["num_nodes"] if graph else 1 + max([0, *traffic["src"], *traffic["dst"]])
     return [
         {
             "of": str(rule["of"]),
@@ -73,28 +74,6 @@ def _named(of: str, edges: dict[tuple[int, int], int], groups: Groups, size: int
         selector = parse_edges(of, groups, size)
         return [place for edge, place in edges.items() if edge in selector]
     return []
-
-
-def _groups(run: Run) -> Groups:
-    """The names that the scenario gives to sets of nodes; none where it can't be read."""
-    text = run.scenario_text
-    if "groups:" not in text:
-        return {}
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        found = YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, ValueError):
-        return {}
-    groups = found.get("groups") if isinstance(found, dict) else None
-    if not isinstance(groups, dict):
-        return {}
-    return {
-        str(name): [node for node in nodes if isinstance(node, int)]
-        for name, nodes in groups.items()
-        if isinstance(nodes, list)
-    }
 
 
 def messages(run: Run, frame: Frame) -> Made:

@@ -9,7 +9,7 @@ from netdfl.scenario.measured.graph_file import Understood, read_graph_file
 from netdfl.scenario.measured.table_file import read_table_file
 from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import LinksFrom
-from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.schema import Report, Scenario
 from netdfl.topology.files import ENDINGS
 
 SAID = ("latency", "rate", "loss")
@@ -44,8 +44,16 @@ def with_links(scenario: Scenario, used: frozenset[Edge] | None) -> tuple[Scenar
             written = scenario.links[selector].written() if selector in scenario.links else {}
             entries[selector] = LinkEntry.model_validate(rules | written)
     links = {**{key: entry for key, entry in scenario.links.items() if key not in entries}, **entries}
-    changed = scenario.model_copy(update={"links": links, "links_from": None})
+    changed = scenario.model_copy(update={"links": links, "links_from": None, "report": _placed(scenario, found)})
     return changed, [*_words(Path(asked.file).name, found, entries, scenario.num_nodes)]
+
+
+def _placed(scenario: Scenario, found: Understood) -> Report:
+    """What the report says beside the usual, and where the file says that nodes are."""
+    if scenario.report.places or not found.places:
+        return scenario.report
+    places = [found.places.get(node) for node in range(scenario.num_nodes)]
+    return scenario.report.model_copy(update={"places": [None if place is None else [*place] for place in places]})
 
 
 def _words(name: str, found: Understood, entries: dict[str, LinkEntry], num_nodes: int) -> list[str]:

@@ -26,6 +26,7 @@ class Understood:
     directed: bool = False
     read_as: Counter[str] = field(default_factory=Counter)
     unknown: set[str] = field(default_factory=set)
+    places: dict[int, Place] = field(default_factory=dict)
 
     def at(self, src: int, dst: int) -> Facts:
         """The facts of a link, new where there are none."""
@@ -41,7 +42,7 @@ def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit:
     """
     graph = read_graph(file)
     found = Understood(graph.number_of_nodes(), directed=graph.is_directed())
-    places = {node: place for node, data in graph.nodes(data=True) if (place := _place(data)) is not None}
+    places = found.places = places_in(graph)
     for src, dst, data in graph.edges(data=True):
         facts = found.at(src, dst)
         for name, what, value in _attributes(data, found):
@@ -56,6 +57,11 @@ def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit:
             facts.latency_s.append(kilometres(places[src], places[dst]) / KM_PER_S)
             found.read_as["places of nodes as latency"] += 1
     return found
+
+
+def places_in(graph: Any) -> dict[int, Place]:
+    """The latitude and the longitude of each node of a networkx graph that says both."""
+    return {node: place for node, data in graph.nodes(data=True) if (place := _place(data)) is not None}
 
 
 def kilometres(a: Place, b: Place) -> float:

@@ -18,7 +18,7 @@ from pydantic_core import InitErrorDetails
 
 from netdfl.record.judge import FIGURES, SHARES, is_measured
 from netdfl.scenario.model.algorithm import ALGORITHMS, AlgorithmPart
-from netdfl.scenario.model.choices import refused
+from netdfl.scenario.model.choices import nearest, refused
 from netdfl.scenario.model.delivery import DELIVERY, Delivery
 from netdfl.scenario.model.events import EVENT
 from netdfl.scenario.model.explore import Explore
@@ -156,11 +156,39 @@ class Evaluation(Strict):
     )
 
 
+TARGETS = ("test_accuracy", "test_loss", "error", "consensus_distance", "weight_sum")
+"""What a target may be of, beside a task's own figures."""
+
+
+class Target(Bounds):
+    """A figure of the fleet, and the value that counts as reached."""
+
+    metric: str = Field(description=f"{', '.join(TARGETS)}, or a figure of the task's own, like test_mae.")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if self.metric not in TARGETS and not is_measured(self.metric):
+            raise refused(f"there is no figure {self.metric}", "", nearest(self.metric, [*TARGETS]))
+        if (self.at_least is None) == (self.at_most is None):
+            raise refused(f"the target of {self.metric} has no bound, or two", "", "give at_least or at_most")
+        return self
+
+
 class Report(Strict):
     """What the report says beside the usual."""
 
-    targets: list[Annotated[Share, Field(gt=0)]] = Field(
-        [], description="Accuracies to which rounds, bytes and seconds are reported."
+    targets: list[Annotated[Share, Field(gt=0)] | Target] = Field(
+        [],
+        description="To which values rounds, bytes and seconds are reported: accuracies, like 0.9 or 90%, or "
+        "{metric: test_mae, at_most: 0.5}.",
+    )
+    tags: list[Annotated[str, Field(min_length=1, max_length=60)]] = Field(
+        [], max_length=20, description="Words by which the table of runs finds the run."
+    )
+    places: list[Annotated[list[float], Field(min_length=2, max_length=2)] | None] = Field(
+        [],
+        description="Where nodes are, each [latitude, longitude], for the picture of the fleet; by default as a "
+        "GraphML or GML file of topology or links_from says.",
     )
     tensorboard: bool = Field(
         False, description="Write TensorBoard's event files into the run directory while the fleet runs."
