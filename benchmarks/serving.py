@@ -4,8 +4,8 @@
 
 Each turn runs the scenario without a page and with one, which comes first in every other turn. The ratio is taken
 within each turn, since the two were beside the same other work; `more_for_the_run` is its median less one, with the
-least and the most. The server is started and its page open before the run begins, so that its start, which is told apart, is
-beside no run; `server_share` is what following takes of one processor.
+least and the most. The server has started and its page is open before the run begins, so that its start, which is told
+apart, is beside no run; `server_share` is what following takes of one processor.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def main() -> None:
     parser.add_argument("--scenario", default=SCENARIO)
     parser.add_argument("--on", default="simulated")
     given = parser.parse_args()
-    bare, followed = [], []
+    bare: list[Spent] = []
+    followed: list[Spent] = []
     for turn in range(given.repeats):
         for served in (turn % 2 == 1, turn % 2 == 0):
             (followed if served else bare).append(_run(given.scenario, given.on, served))

@@ -226,10 +226,21 @@ class Crashed:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The figures of one round."""
+    """The figures of one round; `test_accuracy@3` is what the model of node 3 alone came to."""
 
     round: int
     figures: Mapping[str, float]
+
+
+def of_node(name: str, node: NodeId) -> str:
+    """How a figure of the model of `node` alone is called among those of a round."""
+    return f"{name}@{node}"
+
+
+def split_figure(name: str) -> tuple[str, NodeId | None]:
+    """The name of a figure of a round, and whose it is: None for the fleet's."""
+    plain, at, node = name.partition("@")
+    return plain, int(node) if at and node.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from netdfl.core.control import of_node
 from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.models import Snapshot, read_snapshot
@@ -22,6 +23,8 @@ JudgeLocal = Callable[[NodeId, Tensor], Mapping[str, float]]
 Read = Callable[[], Snapshot]
 MEANS = {"test_": "mean_local_", "personal_": "mean_personal_"}
 """How figures of a local model begin, and how their means over the nodes do."""
+ALONE = "test_"
+"""How those begin that are kept of each node."""
 
 
 def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
@@ -45,7 +48,7 @@ def judge_average(
 
     The average is the sum of x over the sum of w; where nobody has mass there is none. `consensus_distance` is
     the root of the mean over nodes of |z_i - average|^2, with z = x / w; a node without mass (w = 0) has no z.
-    `local` models at most are judged alone.
+    `local` models at most are judged alone; see `of_node` for what their figures are called.
     `weight_sum`, the sum of w over n, is a figure of push-sum (`push`) alone.
     """
     average, weights = averaged(list(read.values()))
@@ -71,7 +74,7 @@ def averaged(read: Sequence[Read]) -> tuple[Tensor | None, float]:
 
 def _spread(read: Mapping[NodeId, Read], average: Tensor, judge_local: JudgeLocal, local: int) -> dict[str, float]:
     squares: list[float] = []
-    alone: list[Mapping[str, float]] = []
+    alone: dict[NodeId, Mapping[str, float]] = {}
     for node, take in read.items():
         snapshot = take()
         if not snapshot.weight:
@@ -79,11 +82,13 @@ def _spread(read: Mapping[NodeId, Read], average: Tensor, judge_local: JudgeLoca
         z = snapshot.x if snapshot.weight == 1.0 else snapshot.x / snapshot.weight
         squares.append(float(torch.linalg.vector_norm((z - average).double()) ** 2))
         if len(alone) < local:
-            alone.append(judge_local(node, z))
+            alone[node] = judge_local(node, z)
     figures = {"consensus_distance": (sum(squares) / len(squares)) ** 0.5}
-    for name in dict.fromkeys(name for each in alone for name in each):
+    for name in dict.fromkeys(name for each in alone.values() for name in each):
         start = next((start for start in MEANS if name.startswith(start)), None)
         if start is not None:
-            found = [each[name] for each in alone if name in each]
+            found = [each[name] for each in alone.values() if name in each]
             figures[MEANS[start] + name.removeprefix(start)] = sum(found) / len(found)
+    for node, each in alone.items():
+        figures |= {of_node(name, node): value for name, value in each.items() if name.startswith(ALONE)}
     return figures

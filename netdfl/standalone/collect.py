@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from netdfl.core.clock import NS_PER_S
+from netdfl.core.control import split_figure
 from netdfl.core.errors import InputError
 from netdfl.core.files import check_plain, read_plain
 from netdfl.core.types import NodeId
@@ -193,7 +194,8 @@ def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: M
             if left_out := sorted(set(blueprint.evaluated) - set(paths)):
                 store.event(at_ns, None, round, "left_out", nodes=left_out)
             for name, value in judge_files(blueprint, paths).items():
-                store.metric(at_ns, None, round, name, value)
+                figure, node = split_figure(name)
+                store.metric(at_ns, node, round, figure, value)
     finally:
         torch.set_num_threads(threads)
 

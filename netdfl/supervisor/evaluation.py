@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from netdfl.core.control import split_figure
 from netdfl.core.types import NodeId
 from netdfl.record.base import Recorder
 from netdfl.record.status import ENDED, EvaluationStatus, FleetStatus
@@ -59,7 +60,8 @@ class Evaluation:
         """Record the figures of `round`."""
         self._judged.add(round)
         for name, value in figures.items():
-            self._recorder.metric(self._now_ns(), None, round, name, value)
+            figure, node = split_figure(name)
+            self._recorder.metric(self._now_ns(), node, round, figure, value)
         if self._status.evaluation is None or self._status.evaluation.round <= round:
             self._status.evaluation = EvaluationStatus(round, **{name: figures.get(name) for name in _SHOWN})
 

@@ -13,7 +13,8 @@ from netdfl.record.run import Run, open_run
 from netdfl.record.run_lock import is_held
 from netdfl.report.data.columns import TIME, shorten, whole
 
-CURVES = ("test_accuracy", "mean_local_accuracy", "test_loss", "error", "consensus_distance", "weight_sum")
+CURVES = ("error", "consensus_distance", "weight_sum")
+"""Those that are laid over each other beside what models are judged by."""
 MOST_COMPARED = 60
 MOST_KEYS = 5000
 
@@ -94,7 +95,8 @@ def compare(runs: Sequence[tuple[str, Path]]) -> dict[str, Any]:
 def _curves(run: Run) -> dict[str, Any]:
     rows = run.rows(
         "SELECT name, round, at_s, value FROM metrics WHERE node IS NULL AND value IS NOT NULL "
-        "AND list_contains(?, name) ORDER BY name, round, at_s LIMIT 100000",
+        "AND (list_contains(?, name) OR regexp_matches(name, '^(test|mean_local|mean_personal)_')) "
+        "ORDER BY name, round, at_s LIMIT 100000",
         [list(CURVES)],
     )
     found: dict[str, Any] = {}

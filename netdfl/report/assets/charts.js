@@ -81,6 +81,10 @@ function figures() {
   add("Test accuracy", [...fleet("test_accuracy", "average model", 0), ...fleet("mean_local_accuracy", "mean of local models", 1), ...fleet("mean_personal_accuracy", "local models, own labels", 3), ...spread("test_accuracy", "local models")],
     percent, false, "On the whole test set: of the average model, and of the local ones.", spreads.test_accuracy);
   add("Loss", [...fleet("test_loss", "test, average model", 0), ...spread("train_loss", "train, local models")], figure, false, "The band spans all nodes.", spreads.train_loss);
+  for (const stem of ownStems(curves)) {
+    const name = `test_${stem}`, drawn = [...fleet(name, "average model", 0), ...fleet(`mean_local_${stem}`, "mean of local models", 1), ...fleet(`mean_personal_${stem}`, "local models, own test set", 3), ...spread(name, "local models")];
+    add(`Test ${stem.replaceAll("_", " ")}`, drawn, figure, false, "A figure that the task has of its own: of the average model, and of the local ones.", spreads[name]);
+  }
   add("Error", fleet("error", "average model", 0), figure, true, "From the average model to the answer, per coordinate.");
   add("Consensus distance", fleet("consensus_distance", "consensus distance", 0), figure, positive(curves.consensus_distance?.value), "How far the nodes' models are from their mean.");
   add("Push-sum weight", [...fleet("weight_sum", "sum of w over n", 0), ...(curves.weight_sum ? spread("weight", "w of nodes") : [])], figure, false, "The mass that live nodes hold; less than 1 is lost, or on its way.", spreads.weight);
@@ -90,6 +94,11 @@ function figures() {
     add("Length of a round", options.x === "round" || !round_times ? /** @type {Curve[]} */ (known) : spread("round_s", "rounds"), (value) => seconds(value), steep(/** @type {Curve[]} */ (known)), "How long rounds took, and the deadline then.", spreads.round_s);
   }
   return found;
+}
+
+/** What of a model the task's own figures are of: `mae` of `test_mae`. @param {Object<string, any>} curves @returns {string[]} */
+function ownStems(curves) {
+  return Object.keys(curves).filter((name) => name.startsWith("test_") && !["test_accuracy", "test_loss"].includes(name)).map((name) => name.slice(5));
 }
 
 /** The curve of the chosen node. @param {string} name @returns {Curve[]} */

@@ -1,6 +1,6 @@
 // The fleet as a graph: nodes and directed links, colored by what one chooses.
 import { bytes, choice, color, el, figure, fit, percent, scale, seconds } from "./dom.js";
-import { choose, isEnd, linksNow, nodes, on, phaseOf, quantile, valueOf, view } from "./model.js";
+import { choose, isEnd, linksNow, nodes, on, ownFigures, phaseOf, quantile, valueOf, view } from "./model.js";
 import { panel } from "./panel.js";
 
 const SIZE = 500;
@@ -27,7 +27,7 @@ export function fleet() {
   const section = el("section", { id: "fleet" }, el("h2", {}, "The fleet"), tools, box);
   const paint = () => requestAnimationFrame(() => { if (cy) restyle(legend); });
   on(["data"], () => {
-    const known = NODES.filter(([name]) => name === "round" || (name === "phase" ? !view.data.frame.by_round : view.data.by_node[name]));
+    const known = colorings().filter(([name]) => name === "round" || (name === "phase" ? !view.data.frame.by_round : view.data.by_node[name]));
     if (!known.some(([name]) => name === chosen.node)) chosen.node = (known.find(([name]) => new Set(view.data.by_node[name] ?? []).size > 2) ?? known[0])[0];
     if (!chosen.which) chosen.which = view.data.fleet.varies && view.data.messages.every === 1 ? "round" : "all";
     const links = LINKS.filter(([name]) => name !== "delay" || view.data.links.median);
@@ -54,6 +54,12 @@ function words() {
   const links = worstOnly ? " It has too many links to draw: those of the chosen node are drawn, and those that lost most." : "";
   const moment = view.data.messages.every > 1 ? " Colors of links are of the whole run." : "";
   return `${fleet.words}${some}${links}${moment}`;
+}
+
+/** By what nodes can be colored. */
+function colorings() {
+  const own = ownFigures().map(([name, words]) => /** @type {typeof NODES[0]} */ ([name, words, figure]));
+  return [NODES[0], ...own, ...NODES.slice(1)];
 }
 
 /** Boxes in which one names a node or a link: the keyboard's way to choose. */
@@ -167,7 +173,7 @@ function strength(link) {
 
 /** @param {HTMLElement} legend @param {number} low @param {number} high @param {number} most */
 function explain(legend, low, high, most) {
-  const of = NODES.find(([name]) => name === chosen.node), by = LINKS.find(([name]) => name === chosen.link);
+  const of = colorings().find(([name]) => name === chosen.node), by = LINKS.find(([name]) => name === chosen.link);
   /** @type {Node[]} */
   const parts = [];
   if (chosen.node === "phase") parts.push(el("p", { class: "key" }, ...[["of0", "training"], ["of1", "waiting"], ["of2", "mixing"], ["of5", "paused"], ["ofbad", "down"]].map(([name, words]) => el("span", { class: name }, words))));

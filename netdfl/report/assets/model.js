@@ -109,6 +109,11 @@ export function roundsDone(node) {
   return place < 0 ? 0 : rounds()[place] + 1;
 }
 
+/** Figures that a task has of its own and that are kept of each node: `test_mae`, and its words. @returns {[string, string][]} */
+export function ownFigures() {
+  return Object.keys(view.data.by_node).filter((name) => name.startsWith("test_") && name !== "test_accuracy").map((name) => [name, name.replaceAll("_", " ")]);
+}
+
 /** The last value of a node that was known at a moment; null where there is none. @param {string} name @param {number} node */
 export function valueOf(name, node) {
   if (name === "round") return roundsDone(node);
@@ -131,6 +136,8 @@ export function phaseOf(node, time = now()) {
   if (told === "crashed" || told === "died") return { phase: "down", words: told };
   const standing = standingAt(node, time);
   if (standing) return standing;
+  const waits_ = isEnd() && view.data.head.state === "running" ? view.status?.waiting?.find((/** @type {any} */ wait) => wait.node === node) : null;
+  if (waits_) return { phase: "waiting", words: `waiting in round ${waits_.round}${waits_.awaited.length ? ` for ${waits_.awaited.join(", ")}` : ""}, since ${Number(waits_.since_s.toPrecision(4))} s` };
   if (frame.by_round) return { phase: "", words: `${roundsDone(node)} rounds done` };
   for (let i = 0; i < waits.node.length && waits.since[i] <= time; i++) {
     if (waits.node[i] === node && time < waits.until[i]) {

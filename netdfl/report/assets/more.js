@@ -7,13 +7,13 @@ const MOST_BARS = 300, LARGE = 100;
 
 /** @returns {HTMLElement[]} */
 export function more() {
-  return [spent(), spreads(), data()];
+  return [spent(), queues(), spreads(), data()];
 }
 
 /**
- * Stacked bars on a canvas, one for each node; a click chooses it.
+ * Stacked bars on a canvas, one for each node or link; a click chooses it.
  * @param {string} id @param {string} title @param {string} words
- * @param {() => {nodes: number[], parts: {name: string, values: number[]}[], of: (v: number) => string}|null} make
+ * @param {() => {names: (string|number)[], chosen: (place: number) => boolean, choose: (place: number) => void, parts: {name: string, values: number[]}[], of: (v: number) => string}|null} make
  */
 function bars(id, title, words, make) {
   const canvas = /** @type {HTMLCanvasElement} */ (el("canvas", { class: "lanes", role: "img", "aria-label": `${title}; ${words}` }));
@@ -27,28 +27,51 @@ function bars(id, title, words, make) {
     made = make();
     section.hidden = !made;
     if (!made) return;
-    const { context, width } = fit(canvas, 170), count = made.nodes.length, sums = made.nodes.map((_, i) => made.parts.reduce((sum, part) => sum + (part.values[i] ?? 0), 0));
+    const { context, width } = fit(canvas, 170), count = made.names.length, sums = made.names.map((_, i) => made.parts.reduce((sum, part) => sum + (part.values[i] ?? 0), 0));
     const most = Math.max(1e-12, ...sums), wide = Math.min(60, (width - 56) / count);
-    made.nodes.forEach((node, i) => {
+    made.names.forEach((_, i) => {
       let top = 150;
       made?.parts.forEach((part, k) => { const high = 140 * (part.values[i] ?? 0) / most; context.fillStyle = tint(k); context.fillRect(54 + i * wide, top - high, Math.max(0.7, wide * 0.86), high); top -= high; });
-      if (node === view.node) { context.strokeStyle = color("ink"); context.lineWidth = 2; context.strokeRect(54 + i * wide, 8, wide, 144); }
+      if (made?.chosen(i)) { context.strokeStyle = color("ink"); context.lineWidth = 2; context.strokeRect(54 + i * wide, 8, wide, 144); }
     });
     context.fillStyle = color("soft");
     context.font = "11px system-ui, sans-serif";
     context.fillText(made.of(most), 2, 14);
     context.fillText("0", 2, 152);
-    const step = Math.ceil(count / Math.max(1, Math.floor((width - 56) / 44)));
-    for (let i = 0; i < count; i += step) context.fillText(String(made.nodes[i]), 54 + i * wide, 165);
+    const room = Math.max(...made.names.map((name) => String(name).length)) > 5 ? 76 : 44, step = Math.ceil(count / Math.max(1, Math.floor((width - 56) / room)));
+    for (let i = 0; i < count; i += step) context.fillText(String(made.names[i]), 54 + i * wide, 165);
   };
   on(["data", "chosen"], draw);
   on(["data"], () => { if (made) legend.replaceChildren(key(made.parts.length <= 7 ? made.parts.map((part, i) => [["of0", "of1", "of3", "of5", "ofsoft", "of2", "of4"][i], part.name]) : [])); });
   canvas.addEventListener("click", (event) => {
-    const node = made?.nodes[Math.floor((event.offsetX - 54) / Math.min(60, (canvas.clientWidth - 56) / (made?.nodes.length || 1)))];
-    if (node !== undefined) choose(node);
+    const place = Math.floor((event.offsetX - 54) / Math.min(60, (canvas.clientWidth - 56) / (made?.names.length || 1)));
+    if (made && place >= 0 && place < made.names.length) made.choose(place);
   });
   new ResizeObserver(() => { if (view.data) draw(); }).observe(section);
   return section;
+}
+
+/** Bars of nodes. @param {number[]} nodes */
+function ofNodes(nodes) {
+  return { names: nodes, chosen: (/** @type {number} */ place) => nodes[place] === view.node, choose: (/** @type {number} */ place) => choose(nodes[place]) };
+}
+
+/** How long messages stood in queues, link by link: what they took beyond the fastest of their link. */
+function queues() {
+  return bars("queues", "Delay on each link", "Of messages that arrived, in the whole run, the links with the longest waits first: the fastest message of the link, and what others took beyond it, in queues, by their size, by the rule's spread. A click chooses a link.", () => {
+    const { links } = view.data;
+    if (!links.median || view.data.frame.by_round) return null;
+    let order = links.src.map((/** @type {any} */ _, /** @type {number} */ i) => i).filter((/** @type {number} */ i) => links.median[i] !== null && links.src[i] !== links.dst[i]);
+    if (order.length < 2) return null;
+    order = order.sort((/** @type {number} */ a, /** @type {number} */ b) => links.slow[b] - links.fastest[b] - links.slow[a] + links.fastest[a]).slice(0, MOST_BARS);
+    const part = (/** @type {string} */ name, /** @type {(i: number) => number} */ of) => ({ name, values: order.map(of) });
+    return {
+      names: order.map((/** @type {number} */ i) => `${links.src[i]} → ${links.dst[i]}`), of: seconds,
+      chosen: (place) => view.link !== null && view.link[0] === links.src[order[place]] && view.link[1] === links.dst[order[place]],
+      choose: (place) => choose(null, [links.src[order[place]], links.dst[order[place]]]),
+      parts: [part("the fastest message", (i) => links.fastest[i]), part("beyond it, half of the messages", (i) => links.median[i] - links.fastest[i]), part("beyond it, one of twenty", (i) => links.slow[i] - links.median[i])].filter((each) => each.values.some((/** @type {number} */ value) => value > 1e-9)),
+    };
+  });
 }
 
 function spent() {
@@ -58,7 +81,7 @@ function spent() {
     const total = table.node.map((/** @type {any} */ _, /** @type {number} */ i) => SPENT.reduce((sum, [name]) => sum + (table[name][i] ?? 0), 0));
     let order = table.node.map((/** @type {any} */ _, /** @type {number} */ i) => i);
     if (order.length > MOST_BARS) order = [...order].sort((a, b) => total[b] - total[a]).slice(0, MOST_BARS);
-    return { nodes: order.map((/** @type {number} */ i) => table.node[i]), of: seconds, parts: SPENT.map(([name, words]) => ({ name: words, values: order.map((/** @type {number} */ i) => table[name][i]) })).filter((part) => part.values.some(Boolean)) };
+    return { ...ofNodes(order.map((/** @type {number} */ i) => table.node[i])), of: seconds, parts: SPENT.map(([name, words]) => ({ name: words, values: order.map((/** @type {number} */ i) => table[name][i]) })).filter((part) => part.values.some(Boolean)) };
   });
 }
 
@@ -66,7 +89,7 @@ function data() {
   return bars("data-of-nodes", "Who got which data", "Samples of each class at each client. A click chooses a node.", () => {
     const of = view.data.partition;
     if (!of || of.counts.length > MOST_BARS) return null;
-    return { nodes: of.counts.map((/** @type {any} */ _, /** @type {number} */ i) => i), of: figure, parts: of.classes.map((/** @type {string} */ name, /** @type {number} */ i) => ({ name: `class ${name}`, values: of.counts.map((/** @type {number[]} */ row) => row[i]) })) };
+    return { ...ofNodes(of.counts.map((/** @type {any} */ _, /** @type {number} */ i) => i)), of: figure, parts: of.classes.map((/** @type {string} */ name, /** @type {number} */ i) => ({ name: `class ${name}`, values: of.counts.map((/** @type {number[]} */ row) => row[i]) })) };
   });
 }
 

@@ -1,6 +1,6 @@
 // What there is to know of the chosen node, or of the chosen link, at the moment of the handle.
 import { bytes, count, el, figure, percent, seconds, table } from "./dom.js";
-import { choose, FATES, hasAllMessages, linksNow, nodes, now, on, phaseOf, quantile, valueOf, view } from "./model.js";
+import { choose, FATES, hasAllMessages, linksNow, nodes, now, on, ownFigures, phaseOf, quantile, valueOf, view } from "./model.js";
 
 const MOST = 60;
 
@@ -50,7 +50,7 @@ function close() {
 function ofNode(node) {
   const { events, partition, waits, fleet, frame } = view.data;
   const facts = [["round", `${valueOf("round", node)} rounds done`], ["now", phaseOf(node).words]];
-  for (const [name, words, of] of /** @type {[string, string, (v: any) => string][]} */ ([["test_accuracy", "accuracy", percent], ["train_loss", "loss", figure], ["weight", "push-sum weight", figure], ["bytes_sent", "bytes sent", bytes]])) {
+  for (const [name, words, of] of /** @type {[string, string, (v: any) => string][]} */ ([["test_accuracy", "accuracy", percent], ...ownFigures().map(([name, words]) => [name, words, figure]), ["train_loss", "loss", figure], ["weight", "push-sum weight", figure], ["bytes_sent", "bytes sent", bytes]])) {
     const value = valueOf(name, node);
     if (value !== null) facts.push([words, of(value)]);
   }

@@ -102,8 +102,14 @@ function groupOf(id) {
   return `${run.name ?? id}${differ.length ? `, ${differ.slice(0, 4).join(", ")}` : ""}`;
 }
 
+/** The curves among these names, those of a task's own figures behind the usual ones. @param {string[]} names @returns {Column[]} */
+function curvesOf(names) {
+  const own = [...new Set(names)].filter((name) => !CURVES.some(([known]) => known === name)).sort();
+  return [...CURVES.filter(([name]) => names.includes(name)), ...own.map((name) => /** @type {Column} */ ([name, name.replaceAll("_", " "), figure]))];
+}
+
 function lay() {
-  const names = Object.keys(compared.curves), having = CURVES.filter(([name]) => names.some((id) => compared.curves[id][name]));
+  const names = Object.keys(compared.curves), having = curvesOf(names.flatMap((id) => Object.keys(compared.curves[id])));
   if (!having.some(([name]) => name === shown.curve) && having.length) shown.curve = having[0][0];
   const place = el("div", { class: "plot" }), differences = Object.entries(compared.differences);
   const again = (/** @type {Partial<typeof shown>} */ what) => { Object.assign(shown, what); over(place); };
@@ -131,7 +137,7 @@ function over(place) {
     groups.set(name, [...(groups.get(name) ?? []), [curve[shown.x], curve.value]]);
   }
   if (!groups.size) { place.textContent = "None of them has such a curve."; return; }
-  const words = CURVES.find(([name]) => name === shown.curve)?.[2] ?? figure, value = (/** @type {any} */ _, /** @type {any} */ v) => words(v);
+  const words = curvesOf([shown.curve]).find(([name]) => name === shown.curve)?.[2] ?? figure, value = (/** @type {any} */ _, /** @type {any} */ v) => words(v);
   /** @type {any[]} */
   const tables = [], series = [], bands = [];
   [...groups].forEach(([name, of], i) => {

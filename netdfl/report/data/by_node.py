@@ -10,14 +10,26 @@ from netdfl.report.data.frame import Frame
 
 KEPT = ("train_loss", "test_accuracy", "weight", "round_s", "train_s", "bytes_sent")
 """Metrics that are shown of each node; `ends` beside them is when it ended the round."""
+MOST_OWN = 6
+"""Of the figures that a task has of its own so many are shown of each node, like `test_mae`."""
+
+
+def own_of_nodes(run: Run) -> list[str]:
+    """What the models of single nodes were judged by, beside accuracy."""
+    rows = run.rows(
+        "SELECT DISTINCT name FROM metrics WHERE node IS NOT NULL AND name LIKE 'test@_%' ESCAPE '@' "
+        f"AND name <> 'test_accuracy' ORDER BY name LIMIT {MOST_OWN}"
+    )
+    return [name for (name,) in rows]
 
 
 def node_matrices(run: Run, frame: Frame) -> Made:
     """By metric, the values of each shown node in each kept round, node after node."""
+    kept = [*KEPT, *own_of_nodes(run)]
     table = run.columns(
         "SELECT node, round, list_position(?, name) - 1 AS metric, value, at_s FROM metrics "
         "WHERE node IS NOT NULL AND list_contains(?, name)",
-        [list(KEPT), list(KEPT)],
+        [kept, kept],
     )
     row = _places(frame.nodes, frame.num_nodes)[table["node"].astype(int)]
     column = _places(frame.rounds, frame.num_rounds)[table["round"].astype(int)]
@@ -26,7 +38,7 @@ def node_matrices(run: Run, frame: Frame) -> Made:
     metric, value, at_s = (table[name][shown] for name in ("metric", "value", "at_s"))
     shape = (len(frame.nodes), len(frame.rounds))
     found: Made = {}
-    for number, name in enumerate(KEPT):
+    for number, name in enumerate(kept):
         of = metric == number
         if of.any():
             matrix = np.full(shape, np.nan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from netdfl.record.run import Run
+from netdfl.report.data.by_node import own_of_nodes
 from netdfl.report.data.columns import TIME, Floats, Made, shorten, whole
 from netdfl.report.data.frame import Frame
 
@@ -42,7 +43,7 @@ def spreads(run: Run) -> Made:
         "arg_min(node, (value, node)), arg_max(node, (value, -node)) FROM metrics "
         "WHERE node IS NOT NULL AND value IS NOT NULL AND list_contains(?, name) "
         "GROUP BY name, round ORDER BY name, round",
-        [list(SPREAD)],
+        [[*SPREAD, *own_of_nodes(run)]],
     )
     found: Made = {}
     for name in dict.fromkeys(row[0] for row in rows):

@@ -8,7 +8,7 @@ from netdfl.core.units import format_bytes
 from netdfl.record.run import Run
 from netdfl.record.run_lock import is_held
 from netdfl.report.data.columns import Made
-from netdfl.report.words import duration, figure, not_delivered, remarks, share, warnings
+from netdfl.report.words import duration, figure, not_delivered, own_figures, remarks, share, warnings
 
 GOES_ON = "The run is still going on."
 NO_RESULT = (
@@ -80,6 +80,9 @@ def _judged(result: Made) -> Iterator[tuple[str, str, str]]:
     """What the average model came to: on a test set, or on a problem whose answer is known."""
     if result.get("error") is not None:
         yield "error of the average model", figure(result["error"]), "per coordinate"
+        return
+    if own := own_figures(result):
+        yield from ((name, figure(value), more.removeprefix(", ")) for name, value, more in own)
         return
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
     yield "test accuracy, average model", share(average["last"]), f"best {share(average['best'])}"

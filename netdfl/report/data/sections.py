@@ -15,8 +15,9 @@ from netdfl.core.fates import MEANINGS, NOT_DELIVERED, FateClass
 from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
 from netdfl.links.rules.figures import say
+from netdfl.record.judge import is_measured
 from netdfl.record.messages import count_messages
-from netdfl.record.result import evaluations, find_deaths
+from netdfl.record.result import all_evaluations, find_deaths
 from netdfl.record.run import Run
 from netdfl.report.bands import find_bands
 from netdfl.report.data.columns import Made
@@ -97,7 +98,9 @@ JUDGED = {
 
 def learning(run: Run) -> Section | None:
     """What was measured of the whole fleet, by round."""
-    series = {name: {e.round: e.value for e in found} for name in JUDGED if (found := evaluations(run, name))}
+    measured = all_evaluations(run)
+    told = [*JUDGED, *(name for name in measured if is_measured(name) and name not in JUDGED)]
+    series = {name: {e.round: e.value for e in measured[name]} for name in told if name in measured}
     train = dict(
         run.rows(
             "SELECT round, median(value) FROM metrics WHERE name = 'train_loss' AND node IS NOT NULL "
@@ -109,14 +112,18 @@ def learning(run: Run) -> Section | None:
         return None
     rounds = judged[:: -(-len(judged) // MOST_ROUNDS)]
     rounds += [judged[-1]] * (rounds[-1] != judged[-1])
-    told = [*series, *(["train_loss"] if train else [])]
+    columns = [*series, *(["train_loss"] if train else [])]
     rows = [
         [str(round), *(_judged(name, values.get(round)) for name, values in {**series, "train_loss": train}.items())]
         for round in rounds
     ]
-    head = ["round", *(JUDGED.get(name, "train loss, median node") for name in told)]
+    head = ["round", *(_column(name) for name in columns)]
     caption = "What was measured of the fleet, by round." + (" Some rounds are left out." if rounds != judged else "")
     return Section("Learning", tables=[Table(head, [row[: len(head)] for row in rows], caption, folded=True)])
+
+
+def _column(name: str) -> str:
+    return "train loss, median node" if name == "train_loss" else JUDGED.get(name, name.replace("_", " "))
 
 
 def _judged(name: str, value: float | None) -> str:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
     ConfigDict,
+    Discriminator,
     Field,
     PrivateAttr,
     SerializerFunctionWrapHandler,
+    Tag,
     ValidationError,
     model_serializer,
     model_validator,
@@ -177,7 +179,12 @@ class Target(Bounds):
 class Report(Strict):
     """What the report says beside the usual."""
 
-    targets: list[Annotated[Share, Field(gt=0)] | Target] = Field(
+    targets: list[
+        Annotated[
+            Annotated[Share, Field(gt=0), Tag("accuracy")] | Annotated[Target, Tag("figure")],
+            Discriminator(lambda written: "figure" if isinstance(written, dict | Target) else "accuracy"),
+        ]
+    ] = Field(
         [],
         description="To which values rounds, bytes and seconds are reported: accuracies, like 0.9 or 90%, or "
         "{metric: test_mae, at_most: 0.5}.",
