@@ -98,13 +98,18 @@ def opened(browser: Any) -> Iterator[Open]:
         if parts.scheme != "data" and f"{parts.scheme}://{parts.netloc}" not in origins:
             wrong.append(f"it asked for {request.url}")
 
+    def answered(dialog: Any) -> None:
+        if not dialog.message.startswith("End the run now?"):
+            wrong.append(dialog.message)
+        dialog.accept()
+
     def make(address: str) -> Any:
         parts = urlsplit(address)
         origins.add(f"{parts.scheme}://{parts.netloc}")
         page = context.new_page()
         page.on("request", asked)
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.on("dialog", answered)
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
         page.goto(address)
         return page
@@ -212,6 +217,18 @@ def test_a_live_run_is_followed_to_its_end(tmp_path: Path, opened: Open) -> None
         assert page.inner_text("#verdict strong").lower() == ended.result["verdict"]
         process.communicate(timeout=30)
         assert process.returncode == 0
+
+
+def test_the_button_stops_a_running_fleet_as_ctrl_c_does(tmp_path: Path, opened: Open) -> None:
+    (tmp_path / "long.yaml").write_text(SLOW.replace("rounds: 30", "rounds: 3000"))
+    with started("run", tmp_path / "long.yaml", "--web", "--out", tmp_path / "run") as (address, process):
+        page = opened(address)
+        page.locator("#subtitle", has_text=re.compile("[1-9] of 3000 rounds done")).wait_for()
+        page.get_by_role("button", name="stop the run").click()
+        page.get_by_text("the run was asked to stop").wait_for()
+        page.locator("#verdict", has_text="interrupted").wait_for()
+        process.communicate(timeout=60)
+        assert process.returncode == 130
 
 
 def test_the_keyboard_alone_reaches_everything(folder: Path, opened: Open) -> None:

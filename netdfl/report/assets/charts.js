@@ -21,7 +21,9 @@ export function charts() {
     tools.replaceChildren(choice("by", axes, options.x, (x) => { options.x = x; draw(); }));
     for (const plot of plots) plot.destroy();
     plots = [];
-    box.replaceChildren(...figures().map(chart));
+    const drawn = figures();
+    box.classList.toggle("four", drawn.length === 4);
+    box.replaceChildren(...drawn.map(chart));
     section.hidden = !box.children.length;
     mark();
   };
@@ -71,21 +73,23 @@ function figures() {
   /** @param {string} name @param {string} words @returns {Curve[]} */
   const spread = (name, words) => {
     const of = spreads[name];
-    if (!of) return [];
+    if (!of || (name === "train_loss" && !of.high.some(Boolean))) return [];
     const x = xOf(of);
     return [{ name: `${words}, lowest`, x, y: of.low, color: "soft", low: true, nodes: of.low_node }, { name: `${words}, highest`, x, y: of.high, color: "soft", high: true, nodes: of.high_node },
       { name: `${words}, mean`, x, y: of.mean, color: "c2" }, ...chosen(name)];
   };
+  /** The mean of local models, where it does not come with their band. @param {string} name @param {string} of */
+  const mean = (name, of) => spreads[name] ? [] : fleet(of, "mean of local models", 1);
   /** @param {string} title @param {Curve[]} drawn @param {(value: number|null) => string} of @param {boolean} log @param {string} words @param {any} [table] */
   const add = (title, drawn, of, log, words, table) => { if (drawn.length) found.push({ title, curves: drawn, of, log, words, spread: table }); };
-  add("Test accuracy", [...fleet("test_accuracy", "average model", 0), ...fleet("mean_local_accuracy", "mean of local models", 1), ...fleet("mean_personal_accuracy", "local models, own labels", 3), ...spread("test_accuracy", "local models")],
+  add("Test accuracy", [...fleet("test_accuracy", "average model", 0), ...mean("test_accuracy", "mean_local_accuracy"), ...fleet("mean_personal_accuracy", "local models, own labels", 3), ...spread("test_accuracy", "local models")],
     percent, false, "On the whole test set: of the average model, and of the local ones.", spreads.test_accuracy);
   add("Loss", [...fleet("test_loss", "test, average model", 0), ...spread("train_loss", "train, local models")], figure, false, "The band spans all nodes.", spreads.train_loss);
   for (const stem of ownStems(curves)) {
-    const name = `test_${stem}`, drawn = [...fleet(name, "average model", 0), ...fleet(`mean_local_${stem}`, "mean of local models", 1), ...fleet(`mean_personal_${stem}`, "local models, own test set", 3), ...spread(name, "local models")];
+    const name = `test_${stem}`, drawn = [...fleet(name, "average model", 0), ...mean(name, `mean_local_${stem}`), ...fleet(`mean_personal_${stem}`, "local models, own test set", 3), ...spread(name, "local models")];
     add(`Test ${stem.replaceAll("_", " ")}`, drawn, figure, false, "A figure that the task has of its own: of the average model, and of the local ones.", spreads[name]);
   }
-  add("Error", fleet("error", "average model", 0), figure, true, "From the average model to the answer, per coordinate.");
+  add("Error", fleet("error", "average model", 0), figure, positive(curves.error?.value), "From the average model to the answer, per coordinate.");
   add("Consensus distance", fleet("consensus_distance", "consensus distance", 0), figure, positive(curves.consensus_distance?.value), "How far the nodes' models are from their mean.");
   add("Push-sum weight", [...fleet("weight_sum", "sum of w over n", 0), ...(curves.weight_sum ? spread("weight", "w of nodes") : [])], figure, false, "The mass that live nodes hold; less than 1 is lost, or on its way.", spreads.weight);
   if (!frame.by_round) {
@@ -175,18 +179,30 @@ function plotted(parent, what, log) {
   parent.setAttribute("aria-label", label);
   return new uPlot({
     width: parent.clientWidth || 400, height: 230,
-    scales: { x: { time: false }, y: log ? { distr: 3 } : {} },
+    scales: { x: { time: false }, y: log ? { distr: 3 } : { range: yRange } },
     cursor: { drag: { x: true, y: false } },
-    axes: [{ stroke: ink, grid, ticks: grid, values: values(x), space: 60, incrs: options.x === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: 64, values: values(what.of) }],
+    axes: [{ stroke: ink, grid, ticks: grid, values: values(x), space: 60, incrs: options.x === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: wide, values: values(what.of) }],
     series: [{ label: options.x, value: (/** @type {any} */ _, /** @type {number|null} */ v) => v === null ? "–" : x(v) },
       ...what.curves.map((curve) => ({ label: curve.name, stroke: color(curve.color), width: curve.low || curve.high ? 0.8 : 1.8, dash: curve.dash, spanGaps: true, points: { show: curve.x.length < 3 },
         value: (/** @type {any} */ _, /** @type {number|null} */ v) => what.of(v) }))],
     bands: low && high ? [{ series: [high, low], fill: `${color("soft")}26` }] : [],
     hooks: {
       draw: [(/** @type {any} */ plot) => line(plot)],
-      ready: [(/** @type {any} */ plot) => plot.over.addEventListener("click", () => { if (plot.cursor.left >= 0) goTo(placeOfX(plot.posToVal(plot.cursor.left, "x"))); })],
+      ready: [(/** @type {any} */ plot) => plot.told?.(), (/** @type {any} */ plot) => plot.over.addEventListener("mouseleave", () => plot.told?.()), (/** @type {any} */ plot) => plot.over.addEventListener("click", () => { if (plot.cursor.left >= 0) goTo(placeOfX(plot.posToVal(plot.cursor.left, "x"))); })],
     },
   }, data, parent);
+}
+
+/** A curve that is flat stands in the middle, whatever its height. @param {any} _ @param {number|null} low @param {number|null} high */
+function yRange(_, low, high) {
+  if (low === null || high === null) return [0, 1];
+  const around = Math.abs(low) || 1;
+  return high - low > 1e-9 * around ? uPlot.rangeNum(low, high, 0.1, true) : [low >= 0 ? 0 : low - around, low + around];
+}
+
+/** As wide as the longest number beside an axis. @param {any} _ @param {(string|null)[]|null} texts */
+function wide(_, texts) {
+  return 22 + 6.8 * Math.max(4, ...(texts ?? []).map((text) => text?.length ?? 0));
 }
 
 /** The moment that belongs to a place on the axis. @param {number} x */

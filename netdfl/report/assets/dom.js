@@ -25,7 +25,7 @@ export function color(name) {
 /** @param {number|null|undefined} value @returns {string} A number with three digits. */
 export function figure(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4)) return value.toExponential(2);
+  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-4)) return Number(value.toPrecision(3)).toExponential();
   return String(Number(value.toPrecision(3)));
 }
 

@@ -27,7 +27,7 @@ export function fleet() {
   const section = el("section", { id: "fleet" }, el("h2", {}, "The fleet"), tools, box);
   const paint = () => requestAnimationFrame(() => { if (cy) restyle(legend); });
   on(["data"], () => {
-    const known = colorings().filter(([name]) => name === "round" || (name === "phase" ? !view.data.frame.by_round : view.data.by_node[name]));
+    const known = colorings().filter(([name]) => name === "round" || (name === "phase" ? !view.data.frame.by_round : view.data.by_node[name]?.some(Boolean)));
     if (!known.some(([name]) => name === chosen.node)) chosen.node = (known.find(([name]) => new Set(view.data.by_node[name] ?? []).size > 2) ?? known[0])[0];
     if (!chosen.which) chosen.which = view.data.fleet.varies && view.data.messages.every === 1 ? "round" : "all";
     const links = LINKS.filter(([name]) => name !== "delay" || view.data.links.median);

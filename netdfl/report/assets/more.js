@@ -61,6 +61,7 @@ function queues() {
   return bars("queues", "Delay on each link", "Of messages that arrived, in the whole run, the links with the longest waits first: the fastest message of the link, and what others took beyond it, in queues, by their size, by the rule's spread. A click chooses a link.", () => {
     const { links } = view.data;
     if (!links.median || view.data.frame.by_round) return null;
+    if (!links.slow.some((/** @type {number|null} */ slow, /** @type {number} */ i) => slow > 1.001 * links.fastest[i])) return null;
     let order = links.src.map((/** @type {any} */ _, /** @type {number} */ i) => i).filter((/** @type {number} */ i) => links.median[i] !== null && links.src[i] !== links.dst[i]);
     if (order.length < 2) return null;
     order = order.sort((/** @type {number} */ a, /** @type {number} */ b) => links.slow[b] - links.fastest[b] - links.slow[a] + links.fastest[a]).slice(0, MOST_BARS);

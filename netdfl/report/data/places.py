@@ -83,7 +83,7 @@ def _by_site(nodes: Sequence[int], sites: Mapping[str, Sequence[int]]) -> Floats
     mine = np.asarray([site_of.get(node, len(sites)) for node in nodes])
     heaps = np.unique(mine)
     centers, at = _circle(len(heaps)), np.zeros((len(nodes), 2))
-    size = min(0.9, 2.2 / len(heaps))
+    size = min(0.5, 0.6 * math.sin(math.pi / max(2, len(heaps))))
     for center, heap in zip(centers, heaps, strict=True):
         rows = np.flatnonzero(mine == heap)
         at[rows] = center + size * (_circle(len(rows)) if 1 < len(rows) <= 12 else _disc(len(rows)))
@@ -96,7 +96,8 @@ def _named(sites: Mapping[str, Sequence[int]]) -> str:
 
 
 def _circle(count: int) -> Floats:
-    angles = np.linspace(-math.pi / 2, 1.5 * math.pi, max(1, count), endpoint=False)[:count]
+    first = math.pi if count == 2 else -math.pi / 2  # two stand beside each other
+    angles = np.linspace(first, first + 2 * math.pi, max(1, count), endpoint=False)[:count]
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).reshape(count, 2)
 
 

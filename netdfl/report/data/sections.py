@@ -145,8 +145,9 @@ def time_spent(run: Run) -> Section | None:
     if spent is None:
         return Section("Where the time went", lede)
     caption = "The critical path, from the end of the last node back to the start: what the fleet's time was spent on."
-    table = Table(("what", "time", "share"), part_rows(spent), caption)
-    return Section("Where the time went", f"{spent['text']}. {lede}", [table])
+    parts = part_rows(spent)
+    tables = [Table(("what", "time", "share"), parts, caption)] if parts else []
+    return Section("Where the time went", f"{spent['text']}. {lede}", tables)
 
 
 def graph_and_links(run: Run) -> Section | None:
