@@ -56,24 +56,35 @@ def largest(x: Vector, count: int) -> Indices:
     """The `count` indices of largest magnitude, increasing; of equal ones the lower index.
 
     A sample gives a threshold that `count` numbers pass almost surely; only those are then selected from. If
-    fewer pass, all are. Raises ValueError where a number is not finite.
+    fewer pass, all are. The smallest that is kept is looked for below another, which almost surely fewer pass.
+    Raises ValueError where a number is not finite.
     """
     dim = len(x)
     if count == 0:
         return np.arange(0)
     sample = _sample(x, slice(None, None, max(1, dim // min(max(dim // 64, 1024), 65536))))
-    rank = count * len(sample) / dim
-    rank += 4 * math.sqrt(rank) + 4
+    middle = count * len(sample) / dim
+    beside = 4 * math.sqrt(middle) + 4
+    rank = middle + beside
     indices, keys = _candidates(x, sample[int(rank)] if rank < len(sample) else 0)
     if len(indices) < count:
         indices, keys = _candidates(x, 0)
     _refuse_non_finite(x, keys)
-    smallest = np.partition(keys, len(keys) - count)[len(keys) - count]
+    smallest = _at_rank(keys, count, sample[int(middle - beside)] if middle > beside else None)
     keep = keys > smallest
     ties = np.flatnonzero(keys == smallest)
     keep[ties[: count - int(np.count_nonzero(keep))]] = True
     chosen: Indices = indices[keep]
     return chosen
+
+
+def _at_rank(keys: Keys, count: int, most: Any) -> Any:
+    """The `count`-th largest key; looked for among those up to `most`, if that is one of them."""
+    low = keys if most is None else keys[keys <= most]
+    count -= len(keys) - len(low)
+    if count <= 0:
+        return _at_rank(keys, count + len(keys) - len(low), None)
+    return np.partition(low, len(low) - count)[len(low) - count]
 
 
 def above(x: Vector, count: int, bounds: tuple[int, int], rng: np.random.Generator) -> Indices | None:

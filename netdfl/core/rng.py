@@ -38,4 +38,7 @@ class Streams:
 
     def rng(self, *key: Key) -> np.random.Generator:
         """A generator of its own: `streams.rng("link", 3, 7, "loss")`."""
-        return np.random.Generator(np.random.PCG64(int.from_bytes(self._digest(key), "little")))
+        words = np.frombuffer(self._digest(key), "<u4").astype(
+            np.uint32
+        )  # as numpy would make of the integer, but sooner
+        return np.random.Generator(np.random.PCG64(words))
