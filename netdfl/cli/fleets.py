@@ -121,8 +121,11 @@ def sbatch(
     Examples:
         netdfl sbatch clinics.yaml --machines 4 --option=--time=2:00:00 | sbatch
     """
+    from netdfl.scenario.model.world import SlurmOptions
     from netdfl.worlds.machines.sbatch import script
 
     loaded = load_scenario(scenario, sets, "slurm")
     saves = loaded.checkpoint.every is not None
-    print(script(scenario, loaded.name, machines, resumable=saves, sets=sets, options=options), end="")
+    assert isinstance(loaded.world, SlurmOptions)
+    rejoins = loaded.world.rejoin
+    print(script(scenario, loaded.name, machines, resumable=saves, rejoins=rejoins, sets=sets, options=options), end="")

@@ -124,7 +124,8 @@ class Life:
 class Exit:
     """How life `epoch` of a node ended, other than by an order: its exit code or its signal, and its last words.
 
-    `lost` says what took it along, its machine for one; then there is neither.
+    `lost` says what took it along, its machine for one; then there is neither, and who started it may give it another
+    life `within_ns`.
     """
 
     epoch: int
@@ -132,6 +133,7 @@ class Exit:
     signal: str | None = None
     words: str = ""
     lost: str = ""
+    within_ns: int | None = None
 
     @property
     def reason(self) -> str:

@@ -32,7 +32,7 @@ BY_EVENTS = ("loss", "down", "reset")
 class Down:
     """A node that gives no account: why, since when, and when the scenario lets it return.
 
-    `keeps`: it returns with the state of its last round's end, and plays `round` again.
+    `keeps`: it returns with the state of its last round's end, and plays `round` again. `hoped`: if at all.
     """
 
     state: State
@@ -40,6 +40,7 @@ class Down:
     since_ns: int
     back_ns: int | None = None
     keeps: bool = False
+    hoped: bool = False
 
 
 def assemble(
@@ -79,6 +80,7 @@ class _Fleet:
             finished=own.round - 1,
             since_ns=own.since_ns,
             back_ns=own.back_ns,
+            hoped=own.hoped,
             stack=account.stack if account is not None else "",
         )
 

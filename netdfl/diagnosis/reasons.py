@@ -224,7 +224,7 @@ def _unreachable_words(snapshot: Snapshot, culprits: Sequence[NodeId], pairs: Se
     giver, many = snapshot.nodes[culprits[0]], len(culprits) > 1
     ends = [snapshot.nodes[culprit].back_ns for culprit in culprits]
     if giver.state is State.CRASHED:
-        return f"which crashed and {words.back(ends, many=many)}"
+        return f"which {'died' if giver.hoped else 'crashed'} and {words.back(ends, many=many, hoped=giver.hoped)}"
     how = {State.PAUSED: "paused", State.STANDING: "standing still outside any wait"}.get(giver.state, "stopped")
     return f"which {'are' if many else 'is'} {how} {words.until(ends, 'and never resumed')}"
 

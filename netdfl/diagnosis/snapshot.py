@@ -125,7 +125,8 @@ class WaitNow:
 class NodeNow:
     """One node. `finished` is the last round that it finished (-1: none); `since_ns` when its state began.
 
-    `back_ns` is when the scenario lets a crashed or paused node return; None: never. `ends_ns` is when it will crash a
+    `back_ns` is when the scenario lets a crashed or paused node return; None: never. `hoped`: until then, if at all, as
+    it died with a machine that is waited for. `ends_ns` is when it will crash a
     node, by the clock. It is in step `step` of the `steps` of its round, and keeps `early` messages for later ones.
     `stack` is where its tasks stand, where that was asked for.
     """
@@ -137,6 +138,7 @@ class NodeNow:
     since_ns: int = 0
     wait: WaitNow | None = None
     back_ns: int | None = None
+    hoped: bool = False
     ends_ns: int | None = None
     step: int = 0
     steps: int = 1

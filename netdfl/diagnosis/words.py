@@ -69,11 +69,13 @@ def until(ends_ns: Sequence[int | None], never: str = "for good") -> str:
     return f"until {seconds(max(known))}" if len(known) == len(ends_ns) else never
 
 
-def back(ends_ns: Sequence[int | None], *, many: bool = False) -> str:
-    """`returns at 12 s`, or `does not return`."""
+def back(ends_ns: Sequence[int | None], *, many: bool = False, hoped: bool = False) -> str:
+    """`returns at 12 s`, or `does not return`; `may return until 12 s` where that is `hoped`."""
     known = [ns for ns in ends_ns if ns is not None]
     if len(known) < len(ends_ns):
         return f"{'do' if many else 'does'} not return"
+    if hoped:
+        return f"may return until {seconds(max(known))}"
     return f"return{'' if many else 's'} at {seconds(max(known))}"
 
 

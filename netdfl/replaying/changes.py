@@ -155,7 +155,7 @@ class RestartNow:
 
     def make(self, playing: Playing) -> None:
         """See `Change`."""
-        playing.supervisor.restarts.forget(self.node)
+        playing.supervisor.restarts.died(self.node, None)
         playing.supervisor.came_back(self.node, self.state == "kept")
 
     def __str__(self) -> str:

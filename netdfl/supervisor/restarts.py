@@ -20,7 +20,8 @@ from netdfl.supervisor.resumption import Resumption
 class Restarts:
     """Takes the crash reports of nodes, and has them started again when the schedule says.
 
-    `due` are nodes that are down and will be up again; `backs` how each came back last, or will.
+    `due` are nodes that are down and will be up again; `backs` how each came back last, or will; `hoped` until when
+    those may be given another life that went with a machine.
     """
 
     def __init__(self, fleet: Fleet, evaluation: Evaluation) -> None:
@@ -28,6 +29,7 @@ class Restarts:
         self.fleet, self.evaluation = fleet, evaluation
         self.due: dict[NodeId, Timer | None] = {}
         self.backs: dict[NodeId, Return] = {}
+        self.hoped: dict[NodeId, int] = {}
         self._crashed: dict[NodeId, int] = {}
 
     def resumed(self, resumption: Resumption) -> None:
@@ -59,9 +61,18 @@ class Restarts:
         """Whether life `epoch` of `node` ended as scripted."""
         return self._crashed.get(node) == epoch
 
+    def died(self, node: NodeId, within_ns: int | None) -> None:
+        """`node` ended before it could live again, unless somebody else starts it `within_ns`."""
+        self.due.pop(node, None)
+        self.hoped.pop(node, None)
+        if within_ns is not None:
+            self.hoped[node] = self.fleet.now_ns() + within_ns
+
     def came_back(self, node: NodeId, keeps: bool) -> None:
         """Somebody else started `node` again: let it rejoin, with what it kept or anew."""
-        self._launch(node, Return(self.fleet.now_ns(), keeps), self.fleet.status.nodes[node].round)
+        back = Return(self.fleet.now_ns(), keeps, replays=waits_on(self.fleet.scenario))
+        self.backs[node] = back
+        self._launch(node, back, self.fleet.status.nodes[node].round)
 
     def _start(self, node: NodeId, back: Return, round: int) -> None:
         self.due[node] = None
@@ -81,8 +92,11 @@ class Restarts:
         fleet, node = self.fleet, hello.node
         assert fleet.start_ns is not None
         self.due.pop(node, None)
+        self.hoped.pop(node, None)
         status = fleet.status.nodes[node]
         status.phase, status.address, status.pid = Phase.RUNNING, hello.address, hello.pid or status.pid
+        catch_up = self._catch_up(node)
+        status.round = max(status.round, catch_up)  # who attends next does not wait for rounds that it leaves out
         fleet.store.event(fleet.now_ns(), node, status.round, "restart", epoch=hello.epoch)
         fleet.note(f"node {node} is back")
         others = sorted(fleet.live - {node})
@@ -91,7 +105,7 @@ class Restarts:
         if fleet.oracle:
             for gone in sorted(set(fleet.status.nodes) - fleet.live):
                 fleet.world.order(node, Gone(gone, "gone before"))
-        fleet.world.order(node, Start(fleet.start_ns, self._catch_up(node)))
+        fleet.world.order(node, Start(fleet.start_ns, catch_up))
         back, moved = Returned(node, hello.address, hello.epoch), Peers({node: hello.address})
         order: Order = back if fleet.oracle else moved
         for other in others:
@@ -106,16 +120,17 @@ class Restarts:
         self.evaluation.joined[node] = max(round, self.evaluation.joined.get(node, 0))
         return round
 
-    def forget(self, node: NodeId) -> None:
-        """`node` ended before it could live again."""
-        self.due.pop(node, None)
-
     def close(self) -> None:
         """Nobody returns any more."""
         for timer in self.due.values():
             if timer is not None:
                 timer.cancel()
         self.due.clear()
+
+
+def waits_on(scenario: Scenario) -> bool:
+    """Whether nobody goes on without a node that is gone, so that one that returns has each of its rounds to make."""
+    return scenario.wait.deadline is None and scenario.failure_detector.kind == "none"
 
 
 def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus]) -> int:

@@ -112,6 +112,8 @@ class StallWatch:
         """Why `node` gives no account that counts, by what is known of it here; None where it does."""
         phase, since_ns = self.fleet.status.nodes[node].phase, self.pace.rounds[node][1]
         if phase in (Phase.CRASHED, Phase.DIED):
+            if (hoped_ns := self.restarts.hoped.get(node, now_ns)) > now_ns:
+                return Down(State.CRASHED, round, since_ns, hoped_ns, hoped=True)
             if node not in self.restarts.due:
                 return Down(State.CRASHED, round, since_ns)
             back = self.restarts.backs[node]

@@ -325,7 +325,7 @@ class Supervisor:
 
     def _lose(self, node: NodeId, how: Exit) -> None:
         fleet, status = self.fleet, self.fleet.status.nodes[node]
-        self.restarts.forget(node)
+        self.restarts.died(node, how.within_ns)
         status.phase = Phase.DIED
         if how.code == ExitCode.BROKE:
             fleet.broke(RunError(f"node {node} broke: {how.words}"))

@@ -79,13 +79,16 @@ class ForkServer:
         self._asking = asyncio.Lock()
 
     @classmethod
-    def open(cls, through: Sequence[str] = ()) -> Self:
-        """Start the process, by the command `through` if it lives elsewhere; it answers to nothing before `plan`."""
+    def open(cls, through: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Self:
+        """Start the process, by the command `through` if it lives elsewhere; it answers to nothing before `plan`.
+
+        `environment` is what it finds around it; by default what there is here.
+        """
         process = subprocess.Popen(
             [*through, sys.executable, "-m", "netdfl.worlds.forkserver"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=ENVIRONMENT | os.environ | ONE_THREAD,
+            env=ENVIRONMENT | dict(environment) | ONE_THREAD,
             start_new_session=True,
         )
         return cls(process)

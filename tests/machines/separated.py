@@ -120,6 +120,16 @@ class Separated:
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), 9)
 
+    def power_off(self, name: str) -> None:
+        """Kill it, and let nothing start there any more."""
+        self.kill(name)
+        ip("netns", "delete", name)
+        ip("-n", self.switch, "link", "delete", f"port{self.names.index(name)}")
+
+    def power_on(self, name: str) -> None:
+        """Have it again, as it was when it was new."""
+        self._plug_in(self.names.index(name), name)
+
     # an engine
 
     async def machines(self) -> Mapping[str, Offer]:

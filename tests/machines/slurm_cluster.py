@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.machines import separated
-from tests.machines.separated import Separated
+from tests.machines.separated import Separated, ip
 
 NEEDED = ("slurmctld", "slurmd", "srun", "munged", "scontrol", "salloc")
 CONF = """
@@ -22,7 +22,7 @@ SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=10
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir=/tmp/spool
@@ -103,6 +103,13 @@ class Cluster:
     def boot(self, name: str) -> None:
         """Start the slurmd of a machine."""
         self._start(*self.machines.through(name), "sh", "-c", f"mkdir -p /tmp/spool; exec slurmd -D -N {name}")
+
+    def sees(self, name: str, path: str) -> Path:
+        """A path of a machine's own, as it is found from here."""
+        for pid in ip("netns", "pids", name).split():
+            if Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "slurmd":
+                return Path(f"/proc/{pid}/root{path}")
+        raise AssertionError(f"no slurmd on {name}")
 
     def call(self, *command: str) -> str:
         """Call one of Slurm's commands."""

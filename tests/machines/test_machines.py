@@ -27,6 +27,8 @@ LONG: Keys = {
     "evaluation": {"every": 1000},
     "wait": {"deadline": "none"},
 }
+KEPT: Keys = {"checkpoint": {"every": 1}, "delivery": {"kind": "acknowledged", "timeout": "300ms"}}
+WAITS = LONG | KEPT | {"rounds": 100_000, "failure_detector": "none"}
 
 
 @pytest.fixture(scope="module")
@@ -70,18 +72,34 @@ def test_a_machine_that_dies_is_named_with_its_nodes(bench: Bench, machines: Sep
 
 
 def test_nodes_of_a_machine_that_is_back_rejoin(bench: Bench, machines: Separated) -> None:
+    """It stays away for longer than a stall takes to be seen: the others say that they wait, and wait."""
     bench.world["rejoin"] = True
-    running = bench.start("back", bench.file("back", LONG | {"rounds": 100_000}), "--no-page")
+    running = bench.start("back", bench.file("back", WAITS), "--no-page")
     running.until_round(3)
-    machines.kill(machines.names[1])
+    machines.power_off(machines.names[1])
     phases = lambda: [each["phase"] for each in nodes_of(running.path)]  # noqa: E731
     over = lambda: running.process.poll() is not None  # noqa: E731
-    until(lambda: phases()[2:] == ["died", "died"], over)
+    until(lambda: list(running.path.glob("stalls/*")), over)
+    machines.power_on(machines.names[1])
     until(lambda: phases()[2:] == ["running", "running"], over)
     running.until_round(30)
     ended = running.end(signal.SIGINT)
+    assert "wait in round" in ended.text
+    assert "which died and may return until" in ended.text
     assert f"machine {machines.names[1]} is back" in ended.text
     assert sorted(node for _, node, _, _ in events(netdfl.open_run(ended.path), "restart")) == [2, 3]
+
+
+@pytest.mark.soak  # it waits for seconds
+def test_a_machine_that_stays_away_is_waited_for_no_longer_than_was_said(bench: Bench, machines: Separated) -> None:
+    bench.world |= {"rejoin": True, "rejoin_within": "4s"}
+    running = bench.start("away", bench.file("away", WAITS), "--no-page")
+    running.until_round(3)
+    machines.power_off(machines.names[1])
+    ended = running.wait()
+    machines.power_on(machines.names[1])
+    assert ended.code == ExitCode.FAIL, ended.text
+    assert "which crashed and do not return" in ended.text
 
 
 @pytest.mark.soak  # it waits for ten seconds

@@ -1,9 +1,10 @@
-"""A machine of a real Slurm or Ray cluster dies, daemons and all: the run ends by itself, and names it."""
+"""A machine of a real Slurm or Ray cluster dies, daemons and all: the run ends by itself and names it, or waits."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import netdfl
-from netdfl.testing.world_bench import nodes_of
+from netdfl.testing.world_bench import Keys, events, nodes_of
 from tests.machines import ray_cluster, slurm_cluster
 from tests.machines.separated import Separated
 
@@ -30,6 +31,12 @@ SCENARIO = {
     "links": {"default": {"latency": "20ms"}},
     "evaluation": {"every": 1000},
     "wait": {"deadline": "500ms"},
+}
+ENDLESS = {
+    "wait": {"deadline": "none"},
+    "failure_detector": "none",
+    "checkpoint": {"every": 1},
+    "delivery": {"kind": "acknowledged", "timeout": "300ms"},
 }
 PATIENCE_S = 120
 
@@ -47,7 +54,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
 class Running:
     """A run on the cluster."""
 
-    def __init__(self, cluster: Any, folder: Path, rounds: int, **world: object) -> None:
+    def __init__(self, cluster: Any, folder: Path, keys: Keys, **world: object) -> None:
         self.path, environment, through = folder / "run", dict(os.environ), []
         kind = {"kind": cluster.kind, "fidelity": {"relative": 100, "slack": "100s"}, **world}
         if cluster.kind == "slurm":
@@ -55,7 +62,7 @@ class Running:
         else:
             kind["address"] = cluster.address
         file = folder / "dies.json"
-        file.write_text(json.dumps(SCENARIO | {"rounds": rounds, "world": kind}), encoding="utf-8")
+        file.write_text(json.dumps(SCENARIO | keys | {"world": kind}), encoding="utf-8")
         command = [*through, sys.executable, "-m", "netdfl", "run", str(file), "--no-page", "--out", str(self.path)]
         self.log = folder / "log"
         with self.log.open("w") as log:
@@ -71,6 +78,14 @@ class Running:
     def ended(self) -> int:
         return self.process.wait(PATIENCE_S)
 
+    def interrupt(self) -> int:
+        """Ctrl-C, for the run alone."""
+        pid = self.process.pid
+        if "salloc" in str(self.process.args):
+            pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0])
+        os.kill(pid, signal.SIGINT)
+        return self.ended()
+
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8")
 
@@ -80,7 +95,7 @@ def in_round(number: int) -> Callable[[list[dict[str, Any]]], bool]:
 
 
 def test_a_machine_that_dies_is_named_with_its_nodes(cluster: Any, tmp_path: Path) -> None:
-    running = Running(cluster, tmp_path, rounds=200)
+    running = Running(cluster, tmp_path, {"rounds": 200})
     running.until(in_round(3))
     name = cluster.machines.names[2]
     cluster.machines.kill(name)
@@ -91,6 +106,23 @@ def test_a_machine_that_dies_is_named_with_its_nodes(cluster: Any, tmp_path: Pat
     (where,) = (nodes for machine, nodes in nodes_on(running.path).items() if nodes == [each["node"] for each in died])
     assert len(where) == 2
     assert " is gone, and node " in running.said()
+
+
+@pytest.mark.parametrize("keys", [ENDLESS, {}], ids=["waited for", "others go on"])
+def test_its_nodes_rejoin_once_it_is_back(cluster: Any, tmp_path: Path, keys: Keys) -> None:
+    running = Running(cluster, tmp_path, keys | {"rounds": 1_000_000}, rejoin=True)
+    running.until(in_round(3))
+    name = cluster.machines.names[2]
+    cluster.machines.kill(name)
+    running.until(lambda nodes: sum(each["phase"] == "died" for each in nodes) == 2)
+    cluster.boot(name)
+    running.until(lambda nodes: all(each["phase"] == "running" for each in nodes))
+    reached = max(each["round"] or 0 for each in nodes_of(running.path))
+    running.until(in_round(reached + 10))
+    running.interrupt()
+    assert " is back" in running.said()
+    restarted = [node for _, node, _, _ in events(netdfl.open_run(running.path), "restart")]
+    assert len(restarted) == len(set(restarted)) == 2
 
 
 def nodes_on(path: Path) -> dict[str, list[int]]:

@@ -83,6 +83,9 @@ class MachinesOptions(RealOptions):
     rejoin: bool = Field(
         False, description="Whether nodes of a machine that died live again, from the others' state, once it is back."
     )
+    rejoin_within: Duration = Field(
+        600 * _S, description="How long a machine that died is tried, and waited for where the others can't go on."
+    )
     network: str = Field(
         "",
         description="Where nodes listen: an interface, like eth1, or addresses, like 10.0.0.0/8; empty: the engine's.",

@@ -21,14 +21,17 @@ def script(
     machines: int,
     *,
     resumable: bool = False,
+    rejoins: bool = False,
     sets: Sequence[str] = (),
     options: Sequence[str] = (),
 ) -> str:
     """A script that runs `scenario` on `machines` machines; `options` are more of sbatch's, `sets` of netdfl's.
 
     `resumable`: its nodes save checkpoints, so a job that is preempted and queued again goes on where it was.
+    `rejoins`: the job outlives a machine that fails.
     """
     again = ["--requeue", "--open-mode=append"] if resumable else ["--no-requeue"]
+    again += ["--no-kill"] if rejoins else []
     wanted = [f"--job-name={name}", f"--nodes={machines}", "--ntasks-per-node=1", f"--output={name}-%j.log", *again]
     netdfl = shlex.join([sys.executable, "-m", "netdfl"])
     set_ = [word for each in sets for word in ("--set", each)]

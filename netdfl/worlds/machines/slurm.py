@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import socket
+import subprocess
 from collections.abc import Mapping
 
 from netdfl.core.errors import MachineError
@@ -14,6 +15,7 @@ from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines.machine import Offer
 
 _NODE, _FEATURES = re.compile(r"NodeName=(\S+).*? NodeAddr=(\S+)"), re.compile(r" ActiveFeatures=(\S+)")
+_OF_THE_JOB = re.compile("SLURM_(?!CONF$)|SLURMD_")
 
 
 class Slurm:
@@ -22,6 +24,7 @@ class Slurm:
     def __init__(self, options: SlurmOptions) -> None:
         """Nothing is asked of Slurm yet."""
         self._options = options
+        self._started: set[str] = set()
 
     async def machines(self) -> Mapping[str, Offer]:
         """See `Engine`."""
@@ -38,12 +41,26 @@ class Slurm:
         return {name: Offer(await _resolved(address), tags) for name, (address, tags) in found.items()}
 
     def start(self, machine: str) -> ForkServer:
-        """See `Engine`."""
-        one = ["--nodes=1", "--ntasks=1", f"--nodelist={machine}"]
-        return ForkServer.open(["srun", *one, "--overlap", "--unbuffered", "--immediate=10", *self._options.srun])
+        """See `Engine`: a step of the job, or a job of its own where a machine failed: Slurm took it out."""
+        one = ["--nodes=1", "--ntasks=1", f"--nodelist={machine}", "--unbuffered", "--immediate=10"]
+        if machine in self._started and machine not in _allocated():
+            place = {"--partition": "SLURM_JOB_PARTITION", "--account": "SLURM_JOB_ACCOUNT", "--qos": "SLURM_JOB_QOS"}
+            same = [f"{option}={os.environ[name]}" for option, name in place.items() if os.environ.get(name)]
+            outside = {name: value for name, value in os.environ.items() if _OF_THE_JOB.match(name) is None}
+            return ForkServer.open(["srun", *one, *same, *self._options.srun], outside)
+        self._started.add(machine)
+        return ForkServer.open(["srun", *one, "--overlap", *self._options.srun])
 
     async def aclose(self) -> None:
         """See `Engine`: the steps have ended with their fork servers."""
+
+
+def _allocated() -> list[str]:
+    """The machines that the job has now. Empty where Slurm does not answer."""
+    job = os.environ.get("SLURM_JOB_ID", "")
+    said = subprocess.run(["squeue", "--noheader", f"--jobs={job}", "--format=%N"], capture_output=True, text=True)
+    names = subprocess.run(["scontrol", "show", "hostnames", said.stdout.strip()], capture_output=True, text=True)
+    return names.stdout.split()
 
 
 def _features(line: str) -> tuple[str, ...]:

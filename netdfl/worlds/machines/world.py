@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Exit, Life, Order
 from netdfl.core.errors import InputError, MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
@@ -46,6 +47,7 @@ class MachinesWorld:
         self._engine = engine
         self._machines: list[Machine] = []
         self._network: Network = {}
+        self._refusal: NetdflError | None = None
         self._beside = Beside(lambda error: self._news.broke(error))
 
     def recorder(self, store: Store) -> Store:
@@ -117,7 +119,7 @@ class MachinesWorld:
                 await machine.spawn(nodes, life, self._processes.certify(nodes, life))
             except RunError:
                 for node in nodes:
-                    self._news.exited(node, Exit(life.epoch, LOST, lost=machine.gone))
+                    self._lose(node, Exit(life.epoch, LOST, lost=machine.gone))
 
     def begin(self, at_ns: int) -> int:
         """See `World`."""
@@ -147,22 +149,34 @@ class MachinesWorld:
             f"machine {machine.name} is gone, and {', '.join(f'node {node}' for node, _ in gone) or 'no node'} with it"
         )
         for node, how in gone:
-            self._news.exited(node, how)
+            self._lose(node, how)
         if self._options.rejoin and gone:
             self._beside.do(self._await(machine, [node for node, _ in gone]))
 
+    def _lose(self, node: NodeId, how: Exit) -> None:
+        within_ns = self._options.rejoin_within if self._options.rejoin else None
+        self._news.exited(node, replace(how, within_ns=within_ns))
+
     async def _await(self, machine: Machine, lost: Sequence[NodeId]) -> None:
         """Try the machine until it can be had again; then its nodes want a life."""
+        try:
+            async with asyncio.timeout(self._options.rejoin_within / NS_PER_S):
+                await self._have_again(machine)
+        except TimeoutError:
+            self._setting.note(f"machine {machine.name} did not come back and is tried no more: {self._refusal}")
+            return
+        self._setting.note(f"machine {machine.name} is back")
+        for node in lost:
+            self._news.came_back(node, keeps=self._checkpoint(node).exists())
+
+    async def _have_again(self, machine: Machine) -> None:
         while not machine.is_there:
             await asyncio.sleep(RETRY_S)
             machine.start(self._engine)
             try:
                 await self._settle(machine)
-            except NetdflError:
-                continue
-        self._setting.note(f"machine {machine.name} is back")
-        for node in lost:
-            self._news.came_back(node, keeps=self._checkpoint(node).exists())
+            except NetdflError as error:
+                self._refusal = error
 
 
 def packed(scenario: Scenario) -> dict[str, str]:
