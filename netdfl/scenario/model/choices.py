@@ -255,6 +255,8 @@ def import_part(path: str, what: str, directory: str) -> object:
     try:
         found = find_own(path, directory)
     except (Exception, SystemExit) as exc:
+        if path.startswith("torchvision:"):
+            raise refused(f"{what} {path!r}: {said(exc)}") from exc
         where = f" ({place})" if (place := place_of(exc, places(directory))) else ""
         remedy = f"put the module beside the scenario, in {directory}, or install it" if not where else ""
         told = f"{type(exc).__name__}: {said(exc)}{where}"

@@ -246,14 +246,32 @@ def _repeats(found: ReadSamples) -> bool:
 def _hugging_face(data: Any, given: Datasets, what: str) -> Examples:
     names = list(data.column_names)
     target = _target(given, names, what)
-    inputs = _inputs(given, [name for name in names if name != target], names, what)
+    first = {name: data[0][name] for name in names}
+    inputs = _inputs(given, [name for name in names if name != target and _is_numeric(first[name])], names, what)
+    for name in inputs:
+        if not _is_numeric(first[name]):
+            raise DatasetError(f"{what}: the column {name!r} holds {_kind(first[name])}, expected numbers: encode it")
+    if isinstance(first[target], str):  # names of classes
+        data = data.class_encode_column(target)
+    one_row = all(isinstance(first[name], int | float) for name in inputs)
 
     def read(place: int) -> tuple[Tree, Tree]:
         row = data[int(place)]
+        if missing := [name for name in (*inputs, target) if row[name] is None]:
+            raise ValueError(f"the column {missing[0]!r} is empty in row {place}: fill it, or drop the row")
+        if one_row:
+            return torch.tensor([float(row[name]) for name in inputs]), tensors(_listed(row[target]))
         x = tuple(_real(tensors(_listed(row[name]))) for name in inputs)
         return x[0] if len(x) == 1 else x, tensors(_listed(row[target]))
 
     return _kept(ReadSamples(read, np.arange(len(data))))
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether a model can take `value`: a number, lists of them, an array or a picture."""
+    while isinstance(value, list) and value:
+        value = value[0]
+    return value is not None and not isinstance(value, str | bytes | Mapping)
 
 
 def _listed(value: Any) -> Any:

@@ -124,12 +124,22 @@ def resnet18_gn(
     return resnet18(channels, num_classes, small_stem=stem == "cifar", groups=groups)
 
 
-def resnet18(shape: tuple[int, ...], num_classes: int, /, *, stem: Literal["cifar", "torchvision"] = "cifar") -> Module:
-    """ResNet-18 with batch norm: 11,173,962 parameters on CIFAR-10, and 9,620 running statistics."""
+def resnet18(
+    shape: tuple[int, ...],
+    num_classes: int,
+    /,
+    *,
+    stem: Literal["cifar", "torchvision"] = "cifar",
+    width: PositiveInt = 64,
+) -> Module:
+    """ResNet-18 with batch norm: 11,173,962 parameters on CIFAR-10, and 9,620 running statistics.
+
+    `width` is that of the first stage; a thin one keeps the 18 layers, and trains quickly.
+    """
     from netdfl.training.models.residual import resnet18 as residual
 
     channels, _, _ = _picture("resnet18", shape, smallest=8)
-    return residual(channels, num_classes, small_stem=stem == "cifar", groups=None)
+    return residual(channels, num_classes, small_stem=stem == "cifar", groups=None, width=width)
 
 
 def _picture(model: str, shape: tuple[int, ...], *, smallest: int) -> tuple[int, int, int]:
@@ -153,16 +163,21 @@ MODELS = by_name(mlp, mnist_2nn, fashion_mlp, cifar_cnn, convnet, vgg11_gn, resn
 def from_torchvision(name: str) -> Callable[..., Module]:
     """The model `name` of torchvision's, without its weights: what `torchvision:NAME` stands for in a scenario.
 
-    Raises AttributeError, with names that are near, where torchvision has no such model.
+    Raises LookupError, with names that are near, where torchvision has no such model, and ImportError, with what to
+    install, where it does not import.
     """
     from difflib import get_close_matches
 
-    from torchvision import models
-
+    try:
+        from torchvision import models
+    except (ImportError, OSError, RuntimeError) as error:
+        why = next(iter(str(error).splitlines()), "")
+        remedy = "install the torchvision that belongs to this torch"
+        raise ImportError(f"torchvision does not import here ({type(error).__name__}: {why}): {remedy}") from error
     known = models.list_models(module=models)
     if name not in known:
         near = get_close_matches(name, known, n=3)
-        raise AttributeError(f"torchvision has no model {name!r}, try {', '.join(near or known[:5])}")
+        raise LookupError(f"torchvision has no model {name!r}, try {', '.join(near or known[:5])}")
 
     def build(shape: tuple[int, ...], num_classes: int, /) -> Module:
         _picture(name, shape, smallest=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-_WIDTHS = (64, 128, 256, 512)
 
 
 def normed(channels: int, groups: int | None) -> nn.Module:
@@ -35,12 +34,14 @@ class ResidualBlock(nn.Module):
         return relu(self.body(x) + self.around(x))
 
 
-def resnet18(channels: int, num_classes: int, *, small_stem: bool, groups: int | None) -> nn.Sequential:
+def resnet18(
+    channels: int, num_classes: int, *, small_stem: bool, groups: int | None, width: int = 64
+) -> nn.Sequential:
     """Four stages of two blocks; the small stem is one 3x3 convolution, the large one 7x7 / 2 and max pooling.
 
-    Without `groups` it has batch norm.
+    Without `groups` it has batch norm. The first stage has `width` channels, each further one twice as many.
     """
-    width = _WIDTHS[0]
+    widths = [width << stage for stage in range(4)]
     kernel, stride = (3, 1) if small_stem else (7, 2)
     layers: list[nn.Module] = [
         nn.Conv2d(channels, width, kernel, stride, padding=kernel // 2, bias=False),
@@ -49,7 +50,7 @@ def resnet18(channels: int, num_classes: int, *, small_stem: bool, groups: int |
     ]
     if not small_stem:
         layers.append(nn.MaxPool2d(3, 2, padding=1))
-    for stage, outputs in enumerate(_WIDTHS):
+    for stage, outputs in enumerate(widths):
         layers += [
             ResidualBlock(width, outputs, 1 if stage == 0 else 2, groups),
             ResidualBlock(outputs, outputs, 1, groups),
