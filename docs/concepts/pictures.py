@@ -5,6 +5,7 @@ Everything runs in virtual time, so that the pictures come out the same wherever
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,11 +18,15 @@ import networkx as nx
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from sklearn.datasets import load_digits
 
 import netdfl
+from netdfl.core.rng import Streams
+from netdfl.record.plots import draw_partition
 from netdfl.record.run import Run
 from netdfl.scenario.build import build_network
 from netdfl.topology.spectrum import spectral_gap
+from netdfl.training.data.partitions import PARTITIONS, label_counts
 
 HERE = Path(__file__).resolve().parent
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#767676"
@@ -53,6 +58,7 @@ def pictures() -> Iterator[tuple[str, Figure]]:
     yield "agreement", agreement()
     yield "push_sum", push_sum()
     yield "late", late()
+    yield "partitions", partitions()
 
 
 def mixing() -> Figure:
@@ -125,6 +131,35 @@ def late() -> Figure:
     axes.set(xlabel="round", ylabel="time on the link, ms")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=3)
+    return figure
+
+
+def partitions() -> Figure:
+    """The handwritten digits, shared out over twelve clients in every way."""
+    figure, panels = plt.subplots(2, 4, figsize=(9.6, 4.8), sharex=True, sharey=True)
+    digits = load_digits().target
+    written = np.arange(len(digits)) // 45  # a column of the data: who wrote the digit, say
+    sixth = np.arange(len(digits)) % 6
+    halves = [np.flatnonzero((digits // 5 == client % 2) & (sixth == client // 2)) for client in range(12)]
+    own = Path(_KEPT.name, "given.json")
+    own.write_text(json.dumps([part.tolist() for part in halves]))
+    ways: list[tuple[str, dict[str, Any]]] = [
+        ("iid", {}),
+        ("dirichlet", {"alpha": 1.0}),
+        ("dirichlet", {"alpha": 0.1}),
+        ("dirichlet_per_class", {"alpha": 0.1}),
+        ("shards", {"shards_per_client": 2}),
+        ("pathological", {"classes_per_client": 2}),
+        ("by_column", {"column": "writer"}),
+        ("given", {"file": str(own)}),
+    ]
+    for (kind, params), axes in zip(ways, panels.flat, strict=True):
+        labels = written if kind == "by_column" else digits
+        parts = PARTITIONS[kind](labels, 12, Streams(1), **params)
+        draw_partition(axes, label_counts(digits, parts, 10).tolist(), range(10))
+        said = ", ".join(str(value) for value in params.values() if value != str(own))
+        axes.set(title=f"{kind} {said}".strip())
+        axes.label_outer()
     return figure
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.errors import NotFiniteError
@@ -79,7 +80,7 @@ class NodeState(NamedTuple):
         z = None if weight else self.z
         x, weight = (self.x, weight) if z is None else (z, 1.0)
         start, y = alg.start.begin(self.start, x, view)
-        statistics = data if isinstance(data, KeepsStatistics) else None
+        statistics = cast("KeepsStatistics", data) if _keeps_statistics(type(data)) else None
         if statistics is not None:
             statistics.begin(y if weight == 1.0 else y / weight, self.statistics)
         local, update = yield from requested(alg.local, self.local, y, self.received, weight, data, view)
@@ -130,6 +131,12 @@ class KeepsStatistics(Protocol):
     def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Tensor | None]:
         """`x`, where they led, with the statistics that they left; and those that the node keeps for itself."""
         ...
+
+
+@cache
+def _keeps_statistics(kind: type) -> bool:
+    """Whether data of that type do; asked once, for to look at a protocol costs more than a short round."""
+    return issubclass(kind, KeepsStatistics)
 
 
 @dataclass(frozen=True)

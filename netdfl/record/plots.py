@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from netdfl.core.errors import InputError
 from netdfl.core.types import Edge, NodeId
-from netdfl.record.forms import GraphForm, read_list
+from netdfl.record.forms import GraphForm, PartitionForm, read_list
 from netdfl.record.kept_stalls import kept_stalls
 
 if TYPE_CHECKING:
@@ -37,6 +37,11 @@ class Recorded(Protocol):
     @property
     def graph(self) -> GraphForm | None:
         """Its graph."""
+        ...
+
+    @property
+    def partition(self) -> PartitionForm | None:
+        """How its data are shared out."""
         ...
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -89,6 +94,20 @@ class Plots:
         _whole(axes.xaxis)
         if log:
             axes.set_yscale("log")
+        return figure
+
+    def partition(self) -> Figure:
+        """Who got which data: a column a client, a row a class, a dot as large as their number of examples.
+
+        Raises:
+            InputError: the run has no examples of classes.
+        """
+        found = self._run.partition
+        if found is None:
+            raise InputError(f"{self._run.path} has no examples of classes that are shared out over clients")
+        width = min(12.0, 1.6 + 0.3 * len(found["counts"]))
+        figure, axes = _canvas((width, min(8.0, 1.2 + 0.22 * len(found["classes"]))))
+        draw_partition(axes, found["counts"], found["classes"])
         return figure
 
     def links(self) -> Figure:
@@ -220,6 +239,18 @@ class Plots:
 
     def _stalled(self) -> list[tuple[NodeId, float, float]]:
         return [(node, since_s, max(0.0, self._end_s - since_s)) for node, since_s, _ in self._open_waits()]
+
+
+def draw_partition(axes: Axes, counts: Sequence[Sequence[int]], classes: Sequence[object]) -> None:
+    """Dots whose areas are the numbers of examples: `counts` has a row a client, a number a class."""
+    most = max(max(row) for row in counts)
+    dots = [(client, label, n) for client, row in enumerate(counts) for label, n in enumerate(row) if n]
+    clients, labels, numbers = zip(*dots, strict=True)
+    axes.scatter(clients, labels, s=[150 * n / most for n in numbers], color=TRAINED, linewidth=0)
+    axes.set(xlabel="client", ylabel="class", xlim=(-0.7, len(counts) - 0.3), ylim=(-0.7, len(classes) - 0.3))
+    _whole(axes.xaxis)
+    if len(classes) <= MOST_LABELS // 3:
+        axes.set_yticks(range(len(classes)), [str(name) for name in classes])
 
 
 def _canvas(size: tuple[float, float], *, axes: bool = True) -> tuple[Figure, Any]:

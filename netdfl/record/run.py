@@ -145,7 +145,7 @@ class Run:
 
     @property
     def plot(self) -> Plots:
-        """Figures of matplotlib: `run.plot.accuracy()`, `.links()`, `.waits(at=3.2)`, `.timeline()`."""
+        """Figures of matplotlib: `run.plot.accuracy()`, `.links()`, `.waits(at=3.2)`, `.timeline()`, `.partition()`."""
         from netdfl.record.plots import Plots
 
         return Plots(self)

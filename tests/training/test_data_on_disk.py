@@ -109,3 +109,52 @@ def test_data_frames_and_datasets_that_draw_at_random() -> None:
 def test_what_is_no_data_is_refused(given: object) -> None:
     with pytest.raises((TypeError, DatasetError)):
         shared(adapted(given))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Any:
+    found = pytest.importorskip("datasets", reason="the extra hugging_face is not installed")
+    monkeypatch.setattr(found.config, "HF_DATASETS_OFFLINE", True)
+    found.disable_progress_bars()
+    return found
+
+
+def test_a_dataset_of_hugging_faces_on_disk(hub: Any, tmp_path: Path) -> None:
+    columns = {
+        "rooms": list(range(24)),
+        "price": [3.5 * k for k in range(24)],
+        "city": ["abc"[k % 3] for k in range(24)],
+    }
+    columns["note"] = ["x"] * 24
+    whole = hub.Dataset.from_dict(columns)
+    whole.save_to_disk(tmp_path / "one")
+    whole.train_test_split(test_size=0.25, seed=0).save_to_disk(tmp_path / "two")
+    data = {"name": "hugging_face", "folder": "one", "target": "city"}
+    found = problem(tmp_path, {"dataset": data, "model": "mlp"}, nodes=2)
+    assert found.shape == (2,)  # rooms and price; what is no number is left out
+    assert found.shared.num_classes == 3
+    split = {
+        "folder": "two",
+        "target": "price",
+        "inputs": ["rooms"],
+        "partition": {"kind": "by_column", "column": "city"},
+    }
+    found = problem(tmp_path, {"dataset": data | split, "model": "mlp"})
+    assert (len(found.shared.train), len(found.test)) == (18, 6)
+    with pytest.raises(DatasetError, match="the column 'note' holds str, expected numbers: encode it"):
+        problem(tmp_path, {"dataset": data | {"inputs": ["note"]}, "model": "mlp"})
+    with pytest.raises(DatasetError, match="has no column 'town': set target to one of rooms, price, city, note"):
+        problem(tmp_path, {"dataset": data | {"target": "town"}, "model": "mlp"})
+
+
+def test_hugging_faces_pictures_and_tokens(hub: Any, tmp_path: Path) -> None:
+    from PIL import Image
+
+    pixels = [Image.new("RGB", (8, 8), (10 * k, 0, 0)) for k in range(12)]
+    pictures = hub.Dataset.from_dict({"image": pixels, "label": [k % 2 for k in range(12)]})
+    pictures.save_to_disk(tmp_path / "pictures")
+    task = {"dataset": {"name": "hugging_face", "folder": "pictures", "target": "label"}, "model": "mlp"}
+    assert problem(tmp_path, task, nodes=2).shape == (3, 8, 8)
+    given = Datasets(train=hub.Dataset.from_dict({"ids": [[1, 2], [2, 3]], "next": [[2, 3], [3, 4]]}), target="next")
+    x, y = shared(given).train.take(torch.arange(2))
+    assert (x.dtype, x.tolist(), y.tolist()) == (torch.int64, [[1, 2], [2, 3]], [[2, 3], [3, 4]])

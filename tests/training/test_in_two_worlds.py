@@ -141,4 +141,6 @@ def test_two_worlds_compute_the_same_digits(name: str, folder: Path) -> None:
         assert one.result["reasons"][0].startswith("test_worst was expected to be at most 0.0001 and is")
     if name.startswith("ResNet-18"):
         statistics = [done.state_dict()["1.running_mean"] for done in (one.model(0), one.model(1))]
+        dots = one.run.plot.partition().axes[0].collections[0].get_offsets()
+        assert {tuple(map(int, dot)) for dot in dots} <= {(0, 0), (0, 1), (1, 0), (1, 1)}
         assert torch.equal(*statistics) == ("averaged" in name)  # else they are of each node's own examples

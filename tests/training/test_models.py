@@ -5,14 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+import netdfl
+from netdfl.core.errors import ScenarioError
 from netdfl.training.models.buffers import Buffers, changing
 from netdfl.training.models.build import build
-from netdfl.training.models.catalog import MODELS
+from netdfl.training.models.catalog import MODELS, from_torchvision
 
 SMALL, MEDIUM, COLOR = (1, 8, 8), (1, 28, 28), (3, 32, 32)
 
@@ -106,7 +110,7 @@ def test_tables_come_without_torch() -> None:
     program = (
         "import sys, typing\n"
         "from netdfl.training.data import augmentations, datasets, fetch, partitions\n"
-        "from netdfl.training.models.catalog import MODELS\n"
+        "from netdfl.training.models.catalog import MODELS, from_torchvision\n"
         "tables = (MODELS, augmentations.AUGMENTATIONS, datasets.DATASETS, partitions.PARTITIONS)\n"
         "[typing.get_type_hints(f, include_extras=True) for table in tables for f in table.values()]\n"
         "sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)\n"
@@ -126,3 +130,53 @@ def test_models_that_are_made_at_the_same_time_are_those_made_alone() -> None:
     with ThreadPoolExecutor(4) as executor:
         together = list(executor.map(made, [seed % 3 for seed in range(60)]))
     assert all(torch.equal(vector, alone[place % 3]) for place, vector in enumerate(together))
+
+
+class _Torchvision:
+    """As much of `torchvision.models` as is asked for."""
+
+    @staticmethod
+    def list_models(module: object) -> list[str]:
+        return ["resnet18", "resnet34"]
+
+    @staticmethod
+    def get_model(name: str, *, weights: None, num_classes: int) -> nn.Module:
+        return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, num_classes))
+
+
+def test_a_model_of_torchvisions_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=_Torchvision))
+    module = build(from_torchvision("resnet18"), COLOR, 7, 0)
+    assert module(torch.zeros(2, *COLOR)).shape == (2, 7)
+    with pytest.raises(LookupError, match="torchvision has no model 'resnet81', try resnet18, resnet34"):
+        from_torchvision("resnet81")
+    with pytest.raises(ValueError, match="resnet18 takes pictures of 3 channels, the data has shape"):
+        build(from_torchvision("resnet18"), SMALL, 7, 0)
+
+
+def test_a_model_of_torchvisions_where_that_is_missing_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    task = {"model": "torchvision:resnet18", "dataset": "digits"}
+    with pytest.raises(
+        ScenarioError, match=r"does not import here .* install the torchvision that belongs to this torch"
+    ):
+        netdfl.load(
+            {
+                "schema": "netdfl/1",
+                "name": "t",
+                "nodes": 2,
+                "rounds": 1,
+                "algorithm": "dpsgd",
+                "topology": "ring",
+                "task": task,
+            }
+        )
+
+
+def test_torchvisions_own_resnet_18(tmp_path: Path) -> None:
+    try:
+        import torchvision  # noqa: F401
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"the extra vision does not import: {error}")
+    module = build(from_torchvision("resnet18"), COLOR, 10, 0)
+    assert sum(p.numel() for p in module.parameters()) == 11_181_642

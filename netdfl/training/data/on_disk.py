@@ -141,7 +141,9 @@ def hugging_face(root: Path, /, *, folder: str, target: str, inputs: list[str] =
     try:
         import datasets
     except ImportError as error:
-        raise DatasetError("dataset hugging_face needs the package datasets: run `pip install datasets`") from error
+        raise DatasetError(
+            "dataset hugging_face needs the package datasets: run `pip install netdfl[hugging_face]`"
+        ) from error
     try:
         found = datasets.load_from_disk(folder)
     except (OSError, ValueError) as error:

@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 
-
 def normed(channels: int, groups: int | None) -> nn.Module:
     """Group norm; without `groups` batch norm."""
     return nn.BatchNorm2d(channels) if groups is None else nn.GroupNorm(groups, channels)
