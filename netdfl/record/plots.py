@@ -241,7 +241,7 @@ class Plots:
         return [(node, since_s, max(0.0, self._end_s - since_s)) for node, since_s, _ in self._open_waits()]
 
 
-def draw_partition(axes: Axes, counts: Sequence[Sequence[int]], classes: Sequence[object]) -> None:
+def draw_partition(axes: Axes, counts: Sequence[Sequence[float]], classes: Sequence[object]) -> None:
     """Dots whose areas are the numbers of examples: `counts` has a row a client, a number a class."""
     most = max(max(row) for row in counts)
     dots = [(client, label, n) for client, row in enumerate(counts) for label, n in enumerate(row) if n]
