@@ -21,61 +21,67 @@ POLICY = "default-src 'none'; img-src data:; connect-src 'self'"
 
 def make_app(folder: Folder, token: str) -> Starlette:
     """Answer about the runs of `folder` below `/TOKEN/`."""
-    watched: dict[str, Watched] = {}
+    pages, run = _Pages(folder, token), f"/{token}/run/{{run}}"
+    return Starlette(
+        routes=[
+            Route(f"/{token}/", pages.all_runs),
+            Route(f"/{token}/runs", pages.listed),
+            Route(f"/{token}/curves", pages.curves),
+            Route(f"{run}/", pages.page),
+            Route(f"{run}/events", pages.events),
+            Route(f"{run}/log/{{node:int}}", pages.log),
+            Route(f"{run}/stop", pages.stop, methods=["POST"]),
+        ]
+    )
 
-    def path_of(request: Request) -> Path | None:
-        return folder.find(request.path_params["run"])
 
-    async def all_runs(request: Request) -> Response:
-        if folder.only is not None:
-            return RedirectResponse(f"/{token}/run/{folder.only}/")
-        return HTMLResponse(fill(_empty("runs"), POLICY, f"/{token}/", "runs.js"))
+class _Pages:
+    """What each address answers."""
 
-    async def listed(request: Request) -> Response:
-        return Response(folder.listed(), media_type="application/json")
+    def __init__(self, folder: Folder, token: str) -> None:
+        self._folder, self._token = folder, token
+        self._watched: dict[str, Watched] = {}
 
-    async def curves(request: Request) -> Response:
+    def _path(self, request: Request) -> Path | None:
+        return self._folder.find(request.path_params["run"])
+
+    async def all_runs(self, request: Request) -> Response:
+        if self._folder.only is not None:
+            return RedirectResponse(f"/{self._token}/run/{self._folder.only}/")
+        return HTMLResponse(fill(_empty("runs"), POLICY, f"/{self._token}/", "runs.js"))
+
+    async def listed(self, request: Request) -> Response:
+        return Response(self._folder.listed(), media_type="application/json")
+
+    async def curves(self, request: Request) -> Response:
         ids: Sequence[str] = request.query_params.get("runs", "").split(",")
-        return Response(folder.compared([each for each in ids if each]), media_type="application/json")
+        return Response(self._folder.compared([each for each in ids if each]), media_type="application/json")
 
-    async def page(request: Request) -> Response:
-        path = path_of(request)
+    async def page(self, request: Request) -> Response:
+        path = self._path(request)
         if path is None:
             return _none()
-        return HTMLResponse(fill(_empty(path.name), POLICY, f"/{token}/run/{request.path_params['run']}/"))
+        return HTMLResponse(fill(_empty(path.name), POLICY, f"/{self._token}/run/{request.path_params['run']}/"))
 
-    async def events(request: Request) -> Response:
-        path = path_of(request)
+    async def events(self, request: Request) -> Response:
+        path = self._path(request)
         if path is None:
             return _none()
-        of = watched.setdefault(request.path_params["run"], Watched(path))
-        return StreamingResponse(of.events(), media_type="text/event-stream")
+        watched = self._watched.setdefault(request.path_params["run"], Watched(path))
+        return StreamingResponse(watched.events(), media_type="text/event-stream")
 
-    async def log(request: Request) -> Response:
-        path = path_of(request)
+    async def log(self, request: Request) -> Response:
+        path = self._path(request)
         try:
             text = None if path is None else log_tail(path, request.path_params["node"])
         except InputError as error:
             return PlainTextResponse(str(error), 409)
         return _none() if text is None else PlainTextResponse(text)
 
-    async def stop(request: Request) -> Response:
-        path = path_of(request)
+    async def stop(self, request: Request) -> Response:
+        path = self._path(request)
         asked = path is not None and ask_to_stop(path)
         return PlainTextResponse("asked" if asked else "nothing runs there that could be asked", 200 if asked else 409)
-
-    run = f"/{token}/run/{{run}}"
-    return Starlette(
-        routes=[
-            Route(f"/{token}/", all_runs),
-            Route(f"/{token}/runs", listed),
-            Route(f"/{token}/curves", curves),
-            Route(f"{run}/", page),
-            Route(f"{run}/events", events),
-            Route(f"{run}/log/{{node:int}}", log),
-            Route(f"{run}/stop", stop, methods=["POST"]),
-        ]
-    )
 
 
 def _none() -> Response:

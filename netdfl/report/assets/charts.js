@@ -1,5 +1,5 @@
 // Curves: accuracy, loss, consensus, weight, lengths of rounds; by round, by time, by bytes.
-import { bytes, choice, color, el, figure, percent, seconds } from "./dom.js";
+import { bytes, choice, color, el, figure, onColors, percent, seconds } from "./dom.js";
 import { choose, fleetRound, goTo, now, on, placeOf, rounds, rowOf, view } from "./model.js";
 
 /** @typedef {{name: string, x: (number|null)[], y: (number|null)[], color: string, dash?: number[], low?: boolean, high?: boolean, nodes?: (number|null)[]}} Curve */
@@ -29,7 +29,7 @@ export function charts() {
   };
   on(["data", "chosen"], draw);
   on(["at"], mark);
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  onColors(draw);
   new ResizeObserver(() => plots.forEach(resize)).observe(box);
   return section;
 }
@@ -151,7 +151,7 @@ function chart(what) {
     tools.replaceChildren(...(what.curves.every((curve) => curve.y.every((value) => value === null || value > 0)) ? [choice("axis", [["linear", "linear"], ["log", "logarithmic"]], log ? "log" : "linear", (scale) => draw(scale === "log"))] : []), ...worst.map((each) => each.button));
     drawn.told();
   };
-  requestAnimationFrame(() => { if (plot.isConnected) draw(what.log); });
+  queueMicrotask(() => { if (plot.isConnected) draw(what.log); });
   return figure_;
 }
 

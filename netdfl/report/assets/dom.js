@@ -17,6 +17,11 @@ export function el(tag, attributes = {}, ...children) {
   return made;
 }
 
+/** Call `then` when colors change: for a dark screen, a light one, and for paper, which is always light. @param {() => void} then */
+export function onColors(then) {
+  window.matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", then);
+}
+
 /** @param {string} name @returns {string} The value of a color of the style sheet. */
 export function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -1,5 +1,5 @@
 // The fleet as a graph: nodes and directed links, colored by what one chooses.
-import { bytes, choice, color, el, figure, fit, percent, scale, seconds } from "./dom.js";
+import { bytes, choice, color, el, figure, fit, onColors, percent, scale, seconds } from "./dom.js";
 import { choose, isEnd, linksNow, nodes, on, ownFigures, phaseOf, quantile, valueOf, view } from "./model.js";
 import { panel } from "./panel.js";
 
@@ -44,7 +44,7 @@ export function fleet() {
   });
   on(["at", "status"], paint);
   on(["chosen"], () => { if (worstOnly) build(place); mark(); paint(); });
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+  onColors(paint);
   return section;
 }
 

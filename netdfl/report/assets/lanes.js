@@ -1,5 +1,5 @@
 // Lanes: what each node did when, and, looked at closely, the messages between them.
-import { choice, color, el, fit, key, seconds } from "./dom.js";
+import { choice, color, el, fit, key, onColors, seconds } from "./dom.js";
 import { choose, goTo, linksNow, nodes, now, on, placeOf, rounds, rowOf, view } from "./model.js";
 
 const LANE = 20, LEFT = 62, MOST_LANES = 80, MOST_ARROWS = 500;
@@ -29,7 +29,7 @@ export function lanes() {
   });
   on(["at", "chosen", "status"], soon);
   pointers(canvas, said, soon);
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
+  onColors(draw);
   new ResizeObserver(soon).observe(section);
   return section;
 }

@@ -1,5 +1,5 @@
 // Where each node's time went, who has which data, and, of large fleets, how figures are spread.
-import { bytes, color, el, figure, fit, key, percent, seconds } from "./dom.js";
+import { bytes, color, el, figure, fit, key, onColors, percent, seconds } from "./dom.js";
 import { choose, linksNow, nodes, on, quantile, valueOf, view } from "./model.js";
 
 const SPENT = /** @type {[string, string][]} */ ([["compute", "compute"], ["link", "on a link"], ["late", "in vain, until a deadline or a notice of loss"], ["behind", "for nodes that were behind"], ["rest", "anything else: mixing, sending, saving"]]);
@@ -47,6 +47,7 @@ function bars(id, title, words, make) {
     const place = Math.floor((event.offsetX - 54) / Math.min(60, (canvas.clientWidth - 56) / (made?.names.length || 1)));
     if (made && place >= 0 && place < made.names.length) made.choose(place);
   });
+  onColors(draw);
   new ResizeObserver(() => { if (view.data) draw(); }).observe(section);
   return section;
 }
@@ -113,6 +114,7 @@ function spreads() {
   const soon = () => { if (!due) { due = true; setTimeout(() => { due = false; draw(); }, 150); } };
   on(["data"], draw);
   on(["at"], soon);
+  onColors(draw);
   return section;
 }
 
