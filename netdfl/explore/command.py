@@ -25,9 +25,13 @@ def explore(exploration: Exploration, budget: Budget, console: Console, *, shrin
         console.print(f"no {kind}: {why}", style="dim", highlight=False)
     with _progress(console, budget) as show:
         explored = exploration.run(budget, show)
-    files = _write(exploration, explored, console, shrink=shrink and explored.why_stopped != "interrupted")
+    interrupted, files = explored.why_stopped == "interrupted", dict[str, Path]()
+    try:
+        _write(exploration, explored, console, files, shrink=shrink and not interrupted)
+    except KeyboardInterrupt:
+        interrupted = True
     tell(explored, files, console)
-    if explored.why_stopped == "interrupted":
+    if interrupted:
         console.print("interrupted: what was found is kept; repeat the command to go on from there")
         return INTERRUPTED
     return FOUND if explored.findings else 0
@@ -51,16 +55,20 @@ def tell(explored: Explored, files: dict[str, Path], console: Console) -> None:
             console.print(f"   netdfl run {file}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _write(exploration: Exploration, explored: Explored, console: Console, *, shrink: bool) -> dict[str, Path]:
-    """A scenario for each finding, as small as it gets; a traceback beside it where netdfl broke."""
-    folder, files = exploration.folder, {}
+def _write(
+    exploration: Exploration, explored: Explored, console: Console, files: dict[str, Path], *, shrink: bool
+) -> None:
+    """A scenario for each finding, as small as it gets, into `files`; a traceback beside it where netdfl broke."""
+    folder = exploration.folder
     if folder is None:
-        return {}
+        return
     with console.status("") as status:
         for place, found in enumerate(by_rate(explored), start=1):
             if is_raised(found.cause):
                 continue
-            status.update(f"shrinking {place} of {len(explored.findings)}: {found.cause.key}")
+            status.update(
+                f"{'shrinking' if shrink else 'writing'} {place} of {len(explored.findings)}: {found.cause.key}"
+            )
             path = folder / f"finding-{place:02d}.yaml"
             most = MOST_RUNS if shrink else 1
             try:
@@ -71,7 +79,6 @@ def _write(exploration: Exploration, explored: Explored, console: Console, *, sh
             files[found.cause.key] = path
             if found.broke:
                 write_whole(path.with_suffix(".traceback.txt"), found.broke.encode())
-    return files
 
 
 @contextmanager

@@ -13,10 +13,11 @@ from netdfl.explore.rows import Sent
 
 Plain: TypeAlias = dict[str, Any]
 """A scenario as plain values, in its normal form."""
-_ON_LINKS = ("link", "drop", "delay", "heal", "flap", "random")
-_ON_NODES = ("crash", "restart", "pause", "resume", "slow_down", "node", "churn")
+ON_LINKS = ("link", "drop", "delay", "heal", "flap", "random")
+ON_NODES = ("crash", "restart", "pause", "resume", "slow_down", "node", "churn")
 _TIMES = ("for", "by", "restart_after", "at")
-_LEAST_NS = 1_000_000
+LEAST_NS = 1_000_000
+"""No time is made shorter than this: people read it as a short one."""
 
 
 def with_events(plain: Plain, events: Sequence[Mapping[str, Any]]) -> Plain:
@@ -63,7 +64,7 @@ def without_node(plain: Plain, gone: int) -> Plain | None:
 def _without_node(event: Mapping[str, Any], gone: int) -> Plain | None:
     new = dict(event)
     for key in event:
-        if key in _ON_LINKS or key in _ON_NODES:
+        if key in ON_LINKS or key in ON_NODES:
             named = _rename(str(event[key]), gone)
             if named is None:
                 return None
@@ -146,14 +147,14 @@ def shorter(plain: Plain) -> Iterator[Plain]:
             yield _with(plain, place, {**event, "for_rounds": event["for_rounds"] // 2})
         for key in (key for key in _TIMES if key in event):
             ns = parse_time_ns(event[key])
-            for less in dict.fromkeys((ns // 10, ns // 2, _round_down(ns))):
-                if 0 < less < ns:
+            for less in dict.fromkeys((ns // 10, ns // 2, _round_down(ns), _round_down(ns, digits=2))):
+                if LEAST_NS <= less < ns:
                     yield _with(plain, place, {**event, key: format_time(less)})
 
 
-def _round_down(ns: int) -> int:
-    """One digit."""
-    unit = int(10 ** (len(str(ns)) - 1))
+def _round_down(ns: int, digits: int = 1) -> int:
+    """So many digits of it."""
+    unit = int(10 ** max(0, len(str(ns)) - digits))
     return ns // unit * unit
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from netdfl.explore.search import Search
 from netdfl.explore.trial import Trial
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.scenario.model.explore import FaultKind
-from netdfl.scenario.model.plugins import files_beside
+from netdfl.scenario.model.plugins import ORIGIN, files_beside
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.worlds.catalog import entry_of
@@ -116,6 +117,8 @@ class Exploration:
         search = Search(self.scenario, self.course, self.rates, self.seed, self.guided)
         explored = Explored(self.scenario, left_out=self.left_out)
         journal = None if self.folder is None else Journal(self.folder, self._settings())
+        if journal is not None and self.scenario.file is not None:  # what was found has its parts from there
+            journal.write(ORIGIN, json.dumps({"directory": str(self.scenario.file.parent)}) + "\n")
         known = {} if journal is None else {trial.number: (trial, ran) for trial, ran in journal.read()}
         try:
             with workers(self.laboratory, self.jobs) as run_all:

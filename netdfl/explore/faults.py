@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
 
 from netdfl.core.types import NodeId
-from netdfl.core.units import format_time
+from netdfl.core.units import format_time, parse_time_ns
 from netdfl.explore.execute import ExploredRun
 from netdfl.explore.rows import Sent
 from netdfl.explore.trial import Event
@@ -22,14 +23,26 @@ LEAST_ROUND_NS = 1_000_000
 """What a round takes, for the length of faults, where it takes no time."""
 
 
+_WHO = ("link", "drop", "delay", "crash", "pause", "slow_down", "partition")
+NARROW_NODES, NARROW_ROUNDS = 3, 3
+"""The most nodes and rounds that a narrowed course has."""
+
+
 @dataclass(frozen=True)
 class Course:
-    """How the scenario goes without drawn faults: whose messages pass when, and what a round takes."""
+    """How the scenario goes without drawn faults: whose messages pass when, and what a round takes.
+
+    Faults are drawn for the nodes `who`, in the rounds `when`, and of `messages`: at first all there are. They last for
+    `longest` rounds at most.
+    """
 
     nodes: int
     rounds: int
     round_ns: int
     messages: Sequence[Sent]
+    who: Sequence[NodeId]
+    when: range
+    longest: float = 8.0
 
     @classmethod
     def of(cls, run: ExploredRun) -> Course:
@@ -38,7 +51,38 @@ class Course:
         began = [0, *(each.at_ns for each in run.rows.metrics if each.name == "round_s")]
         ended = 1 + max((each.round for each in run.rows.metrics if each.name == "round_s"), default=0)
         round_ns = max(LEAST_ROUND_NS, max(began) // ended)
-        return cls(scenario.num_nodes, scenario.rounds, round_ns, tuple(run.rows.messages))
+        everybody, always = range(scenario.num_nodes), range(scenario.rounds)
+        return cls(scenario.num_nodes, scenario.rounds, round_ns, tuple(run.rows.messages), everybody, always)
+
+    def narrowed(self, rng: Random) -> Course:
+        """A node and some that it exchanges messages with, in a few rounds, so that what is drawn comes together.
+
+        What is drawn may outlast the run by far: what waits for its end comes to the end of its patience.
+        """
+        return self._around(rng.choice(self.who), rng.choice(self.when), rng)
+
+    def near(self, events: Sequence[Event], rng: Random) -> Course:
+        """The same about one of the nodes that `events` are about, in their rounds; of no such node, about any."""
+        named = [str(event[key]) for event in events for key in _WHO if key in event]
+        nodes = [int(node) for text in named for node in re.findall(r"\d+", text)]
+        rounds = [r for event in events if (r := self._round_of(event)) in self.when]
+        return self._around(rng.choice(nodes or self.who), rng.choice(rounds or self.when), rng)
+
+    def _round_of(self, event: Event) -> int:
+        at = event.get("at_round")
+        return int(at) if at is not None else parse_time_ns(event.get("at", "0s")) // self.round_ns
+
+    def _around(self, one: NodeId, first: int, rng: Random) -> Course:
+        others = sorted({other for m in self.messages for other in (m.src, m.dst) if one in (m.src, m.dst)} - {one})
+        who = [one, *rng.sample(others, min(len(others), rng.randint(0, NARROW_NODES - 1)))]
+        when = range(first, min(self.rounds, first + rng.randint(1, NARROW_ROUNDS)))
+        near = [m for m in self.messages if m.round in when and (m.src in who or m.dst in who)]
+        longest = max(self.longest, 4.0 * self.rounds)
+        return replace(self, who=who, when=when, messages=near or self.messages, longest=longest)
+
+    def moment_ns(self, rng: Random) -> float:
+        """Any time of its rounds."""
+        return rng.uniform(self.when.start * self.round_ns, self.when.stop * self.round_ns)
 
 
 Draw: TypeAlias = Callable[["Course", Random], Event]
@@ -82,9 +126,9 @@ def _refusal(scenario: Scenario, course: Course, kind: FaultKind) -> str:
 # when
 
 
-def _length(course: Course, rng: Random, least: float = 0.25, most: float = 8.0) -> str:
-    """A time from a quarter of a round to eight, all orders of magnitude equally likely."""
-    ns = course.round_ns * math.exp(rng.uniform(math.log(least), math.log(most)))
+def _length(course: Course, rng: Random, least: float = 0.25, most: float | None = None) -> str:
+    """A time from a quarter of a round to `longest` of them, all orders of magnitude equally likely."""
+    ns = course.round_ns * math.exp(rng.uniform(math.log(least), math.log(most or course.longest)))
     return format_time(rounded(ns))
 
 
@@ -95,18 +139,18 @@ def rounded(ns: float) -> int:
 
 
 def _round(course: Course, rng: Random) -> int:
-    return rng.randrange(course.rounds)
+    return rng.choice(course.when)
 
 
 def _moment(course: Course, rng: Random) -> dict[str, object]:
     """The beginning of a node's round, or any time of the run."""
     if rng.random() < 0.5:
         return {"at_round": _round(course, rng)}
-    return {"at": format_time(rounded(rng.uniform(0, course.rounds * course.round_ns)))}
+    return {"at": format_time(rounded(course.moment_ns(rng)))}
 
 
 def _node(course: Course, rng: Random) -> NodeId:
-    return rng.randrange(course.nodes)
+    return rng.choice(course.who)
 
 
 # the kinds
@@ -129,17 +173,17 @@ def _cut(course: Course, rng: Random) -> Event:
     link = _link(course, rng)
     if rng.random() < 0.5:
         return {"at_round": _round(course, rng), "for_rounds": rng.randint(1, 3), "link": link, "state": "down_drop"}
-    when = {"at": format_time(rounded(rng.uniform(0, course.rounds * course.round_ns))), "for": _length(course, rng)}
+    when = {"at": format_time(rounded(course.moment_ns(rng))), "for": _length(course, rng)}
     return {**when, "link": link, "state": rng.choice(["down_drop", "down_hold", "down_reset"])}
 
 
 def _partition(course: Course, rng: Random) -> Event:
     """Some nodes and the others, for a time."""
     nodes = list(range(course.nodes))
-    first, size = rng.randrange(course.nodes), rng.randint(1, max(1, course.nodes // 2))
+    first, size = _node(course, rng), rng.randint(1, max(1, course.nodes // 2))
     part = sorted(nodes[(first + place) % course.nodes] for place in range(size))
     rest = [node for node in nodes if node not in part]
-    when = {"at": format_time(rounded(rng.uniform(0, course.rounds * course.round_ns))), "for": _length(course, rng)}
+    when = {"at": format_time(rounded(course.moment_ns(rng))), "for": _length(course, rng)}
     return {**when, "partition": [part, rest], "mode": rng.choice(["down_drop", "down_hold"])}
 
 

@@ -3,11 +3,13 @@
 Counted are, without the names of nodes: how waits ended, beside which kinds of faults of the same round, and after
 which wait; what became of messages, likewise; which messages came in which order at a node, and who came last in the
 rounds one after the other; what happened to nodes (`missing`, `gone`, `rejoin`, ...), beside which faults, after what
-else, and to how many of them in one round; and the kinds of stalls.
+else, and to how many of them in one round; what became of whom in the first, the last or another round, while how many
+nodes were down; who went and came back while a node waited; and the kinds of stalls.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -22,6 +24,8 @@ from netdfl.record.base import Waited
 Faults = Mapping[int, tuple[str, ...]]
 """The kinds of faults by the rounds in which they act; by the clock: the round in which the fleet was then."""
 ROWS = (3, 4, 5, 6)
+_DOWN = {"crash": 1, "restart": -1}
+_OF_THE_FLEET = ("start", "finish", "training", "stall")
 NEAR = 1
 """So many rounds after a fault count as its own, too."""
 
@@ -35,6 +39,7 @@ def features_of(run: ExploredRun) -> frozenset[int]:
         *_fates(run, faults),
         *_orders(run),
         *_happened(run, faults),
+        *_while_down(run),
         *_stalls(run),
     }
     return frozenset(xxh32_intdigest(repr(each).encode()) for each in found)
@@ -105,16 +110,42 @@ def _orders(run: ExploredRun) -> Iterator[tuple[object, ...]]:
 
 def _happened(run: ExploredRun, faults: Faults) -> Iterator[tuple[object, ...]]:
     together: Counter[tuple[str, int]] = Counter()
-    before: dict[int | None, str] = {}
+    before: defaultdict[int | None, tuple[str, ...]] = defaultdict(tuple)
     for event in run.rows.events:
-        if event.kind in ("start", "finish", "training", "stall"):
+        if event.kind in _OF_THE_FLEET:
             continue
         yield "event", event.kind, event.details.get("step", 0), faults.get(event.round, ())
-        yield "after", before.get(event.node, ""), event.kind
-        before[event.node] = event.kind
+        before[event.node] = (*before[event.node][-2:], event.kind)
+        yield "after", *before[event.node]
         together[event.kind, event.round] += 1
     for (kind, _), many in together.items():
         yield "together", kind, min(many, 6)
+
+
+def _while_down(run: ExploredRun) -> Iterator[tuple[object, ...]]:
+    """What happened to messages and nodes, and how waits ended, beside who was down then, or went, or came back."""
+    changes = sorted((e.at_ns, e.kind, e.node) for e in run.rows.events if e.kind in _DOWN)
+    if not changes:
+        return
+    times, down = [at_ns for at_ns, *_ in changes], [0]
+    for _, kind, _ in changes:
+        down.append(down[-1] + _DOWN[kind])
+    last = run.scenario.rounds - 1
+
+    def beside(at_ns: int, round: int) -> tuple[object, ...]:
+        return round == last, min(2, down[bisect_left(times, at_ns)])
+
+    for event in run.rows.events:
+        if event.kind not in _OF_THE_FLEET:
+            yield "event while", event.kind, *beside(event.at_ns, event.round)
+    for m in run.rows.messages:
+        if m.fate != "delivered" or m.attempt:
+            yield "fate while", m.kind.value, m.fate, *beside(m.arrived_ns or m.sent_ns, m.round)
+    for wait in run.rows.waits:
+        among = changes[bisect_left(times, wait.since_ns) : bisect_right(times, wait.until_ns)]
+        if among:
+            of = renamed([node for *_, node in among[:4]])
+            yield "wait while", wait.ended.value, *beside(wait.since_ns, 0), *(kind for _, kind, _ in among[:4]), of
 
 
 def _stalls(run: ExploredRun) -> Iterator[tuple[object, ...]]:

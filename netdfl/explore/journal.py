@@ -28,6 +28,7 @@ class Line(TypedDict):
     events: list[dict[str, Any]]
     luck: int | None
     parent: int | None
+    narrow: bool
     cause: list[str] | None
     features: list[Hash32]
     event_log_hash: str
@@ -109,7 +110,7 @@ class Journal:
 
 
 def _read(line: Line) -> tuple[Trial, Ran]:
-    trial = Trial(line["number"], tuple(line["events"]), line["luck"], line["parent"])
+    trial = Trial(line["number"], tuple(line["events"]), line["luck"], line["parent"], line["narrow"])
     cause = None if line["cause"] is None else Cause(*line["cause"])
     features = frozenset(line["features"])
     return trial, Ran(trial.number, cause, features, line["event_log_hash"], line["refused"], line["broke"])

@@ -20,7 +20,12 @@ class Rate(NamedTuple):
     def __str__(self) -> str:
         """`12 of 400 (3.0 %, 1.7 to 5.2)`."""
         share = self.hits / max(1, self.runs)
-        return f"{self.hits} of {self.runs} ({100 * share:.3g} %, {100 * self.low:.2g} to {100 * self.high:.2g})"
+        return f"{self.hits} of {self.runs} ({100 * share:.3g} %, {_percent(self.low)} to {_percent(self.high)})"
+
+
+def _percent(share: float) -> str:
+    """Two digits, or 100."""
+    return f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
 
 
 def wilson(hits: int, runs: int) -> Rate:

@@ -1,4 +1,8 @@
-"""The search: which trial comes next. Half are drawn afresh; the others change one that reached what few did.
+"""The search: which trial comes next.
+
+A quarter is drawn by the fault model that the scenario states, each by itself, so that rates can be told. A quarter has
+its faults close together: of few kinds, of a few nodes that exchange messages, in a few rounds. The others change a
+trial that reached what few did: the fewer, and the less often it was changed, the likelier.
 
 Trials come in batches. A batch depends on the seed and on the batches before it, in the order of their numbers, so the
 search is the same on however many processes.
@@ -12,19 +16,29 @@ from dataclasses import dataclass, field
 from random import Random
 
 from netdfl.core.rng import Streams
-from netdfl.core.units import format_time, parse_time_ns
-from netdfl.explore.faults import Course, draw_faults, rounded
+from netdfl.explore.faults import Course, draw_faults
+from netdfl.explore.mutations import aligned, later, moved, renamed, symmetries
 from netdfl.explore.priorities import draw_schedule, is_priority
 from netdfl.explore.trial import Event, Trial, possible
 from netdfl.scenario.model.explore import Rates
 from netdfl.scenario.model.schema import Scenario
 
-FRESH = 0.4
-"""The share of trials that are drawn afresh, once there is something to change."""
+FRESH, NARROW = 0.25, 0.25
+"""The shares of trials that are drawn by themselves, and whose faults are drawn close together."""
 SCHEDULES = 0.5
-"""The share of fresh trials with a schedule of priorities."""
-NODES = ("crash", "pause", "slow_down")
+"""The share of trials by themselves that have a schedule of priorities."""
 MOST_LUCK = 1 << 31
+MOST_SYMMETRIC = 64
+"""In a larger fleet no symmetries are looked for."""
+
+
+@dataclass
+class _Kept:
+    """A trial that reached something new, what it reached, and how often it was changed since."""
+
+    trial: Trial
+    features: frozenset[int]
+    changes: int = 0
 
 
 @dataclass
@@ -37,17 +51,21 @@ class Search:
     seed: int
     guided: bool = True
     _reached: Counter[int] = field(default_factory=Counter)
-    _corpus: list[tuple[Trial, frozenset[int]]] = field(default_factory=list)
+    _corpus: list[_Kept] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Prepare its streams."""
         self._streams = Streams(self.seed)
+        self._symmetries = symmetries(self.course) if self.course.nodes <= MOST_SYMMETRIC else []
 
     def draw(self, number: int) -> Trial:
         """The trial `number`, by what was learnt so far."""
         rng = Random(self._streams.integer("explore", number))
-        if not self.guided or not self._corpus or rng.random() < FRESH:
+        how = rng.random() if self.guided else 0.0
+        if how < FRESH:
             return self._fresh(number, rng)
+        if how < FRESH + NARROW or not self._corpus:
+            return self._narrow(number, rng)
         return self._changed(number, rng)
 
     def learn(self, trial: Trial, features: frozenset[int]) -> None:
@@ -55,7 +73,7 @@ class Search:
         new = features - self._reached.keys()
         self._reached.update(features)
         if new and self.guided:
-            self._corpus.append((trial, features))
+            self._corpus.append(_Kept(trial, features))
 
     @property
     def num_reached(self) -> int:
@@ -70,39 +88,57 @@ class Search:
             events += draw_schedule(self.course, spec.depth, self._most_delay_ns, rng)
         return Trial(number, possible(self.scenario, events), luck)
 
+    def _narrow(self, number: int, rng: Random) -> Trial:
+        """As many faults as there may be, of few kinds, of a few nodes that talk to each other, in a few rounds."""
+        spec, kinds = self.scenario.explore, list(self.rates)
+        some = set(rng.choices(kinds, [self.rates[kind] for kind in kinds], k=rng.randint(1, 3))) if kinds else set()
+        few = {kind: self.rates[kind] for kind in kinds if kind in some}
+        events = draw_faults(self.course.narrowed(rng), few, spec.faults, rng, least=min(2, spec.faults))
+        luck = rng.randrange(MOST_LUCK) if spec.luck else None
+        return Trial(number, possible(self.scenario, events), luck, narrow=True)
+
     @property
     def _most_delay_ns(self) -> int:
         delay = self.scenario.explore.delay
         return delay if isinstance(delay, int) else self.course.round_ns
 
     def _changed(self, number: int, rng: Random) -> Trial:
-        parent, _ = rng.choices(self._corpus, [self._rarity(features) for _, features in self._corpus])[0]
-        events, luck = list(parent.events), parent.luck
+        place = rng.choices(range(len(self._corpus)), [self._energy(each) for each in self._corpus])[0]
+        parent = self._corpus[place]
+        parent.changes += 1
+        events, luck = list(parent.trial.events), parent.trial.luck
         for _ in range(rng.choice((1, 1, 2, 3))):
             events = self._change(events, rng)
         if luck is not None and rng.random() < 0.1:
             luck = rng.randrange(MOST_LUCK)
-        return Trial(number, possible(self.scenario, events), luck, parent.number)
+        return Trial(number, possible(self.scenario, events), luck, parent.trial.number)
 
-    def _rarity(self, features: frozenset[int]) -> float:
-        """How seldom the rarest thing is reached that this trial reached."""
-        return 1 / min((self._reached[each] for each in features), default=1)
+    def _energy(self, kept: _Kept) -> float:
+        """How seldom the rarest thing is reached that this trial reached, for each time that it was changed."""
+        rarest = min((self._reached[each] for each in kept.features), default=1)
+        return 1 / (rarest * (1 + kept.changes))
 
     def _change(self, events: list[Event], rng: Random) -> list[Event]:
-        """A fault more, a fault less, one moved, one for another, or some of another trial's."""
+        """A fault more, a fault less, one moved, one for another, or some of another trial's; or all moved together."""
         how = rng.random()
-        place = rng.randrange(len(events)) if events else None
         faults = [event for event in events if not is_priority(event)]
+        which = faults if faults and rng.random() < 0.7 else events
+        place = events.index(rng.choice(which)) if which else None
         few = len(faults) < self.scenario.explore.faults
-        if place is None or (how < 0.3 and few):
+        if place is None or (how < 0.25 and few):
             return [*events, *self._drawn(faults, rng)]
-        if how < 0.4:
+        if how < 0.35:
             return [*events[:place], *events[place + 1 :]]
+        if how < 0.6:
+            return [*events[:place], moved(events[place], self.course, rng), *events[place + 1 :]]
+        if how < 0.7:
+            return [renamed(event, rng.choice(self._symmetries)) for event in events] if self._symmetries else events
         if how < 0.8:
-            return [*events[:place], self._moved(events[place], rng), *events[place + 1 :]]
+            by = rng.choice((-3, -2, -1, 1, 2, 3))
+            return [later(event, by, self.course) for event in events]
         if how < 0.9 or not few:
             return [*events[:place], *self._drawn(faults, rng), *events[place + 1 :]]
-        other = rng.choice(self._corpus)[0].events
+        other = rng.choice(self._corpus).trial.events
         return [*events, *rng.sample(other, min(len(other), self.scenario.explore.faults - len(faults)))]
 
     def _drawn(self, beside: Sequence[Event], rng: Random) -> list[Event]:
@@ -111,33 +147,6 @@ class Search:
         if beside and rng.random() < 0.5:
             return [aligned(event, rng.choice(beside), rng) for event in drawn]
         return drawn
-
-    def _moved(self, event: Event, rng: Random) -> Event:
-        """The same a round earlier or later, or longer, or at a time close by."""
-        changed = dict(event)
-        keys = [key for key in ("at_round", "at", "for", "by", "restart_after") if key in event]
-        key = rng.choice(keys) if keys else ""
-        if key == "at_round":
-            changed[key] = max(0, min(self.course.rounds - 1, event[key] + rng.choice((-2, -1, 1, 2))))
-        elif key == "at":
-            near = parse_time_ns(event[key]) + round(rng.gauss(0, 1) * self.course.round_ns)
-            changed[key] = format_time(rounded(max(1, near)))
-        elif key:
-            changed[key] = format_time(rounded(parse_time_ns(event[key]) * rng.choice((0.25, 0.5, 0.8, 1.25, 2, 4))))
-        return changed
-
-
-def aligned(event: Event, other: Event, rng: Random) -> Event:
-    """`event` at the time of `other`, or to the same nodes, or both, where these have a common form."""
-    found = dict(event)
-    when = next((key for key in ("at_round", "at") if key in other), "")
-    if rng.random() < 0.7 and when in event:
-        found[when] = other[when]
-    nodes = next((other[key] for key in NODES if key in other), None)
-    mine = next((key for key in NODES if key in event), None)
-    if mine is not None and nodes is not None and rng.random() < 0.5:
-        found[mine] = nodes
-    return found
 
 
 def count_faults(events: Sequence[Event]) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from random import Random
 from typing import TypeVar
 
 from netdfl.core.errors import InputError, NetdflError
@@ -18,7 +19,8 @@ from netdfl.explore import edits
 from netdfl.explore.cause import Cause, cause_of
 from netdfl.explore.edits import Plain
 from netdfl.explore.execute import Executor, ExploredRun
-from netdfl.explore.faults import name_message
+from netdfl.explore.faults import Course, allowed, draw_faults, name_message
+from netdfl.explore.mutations import aligned
 from netdfl.explore.predicates import VERDICT, Predicate
 from netdfl.explore.priorities import is_priority
 from netdfl.scenario.build import build_network
@@ -30,6 +32,8 @@ T = TypeVar("T")
 MOST_RUNS = 600
 MOST_SINGLE = 300
 """More single delays than these are not tried in the place of a schedule."""
+EXCHANGES = 120
+"""So many faults are tried in the place of two."""
 _RANDOM = ("loss", "duplicate", "corrupt", "reorder")
 
 
@@ -104,7 +108,7 @@ class Shrinker:
         return True
 
     def _load(self, plain: Plain) -> Scenario:
-        found = load(plain)
+        found = load(plain, directory=self._folder)
         found._file = self._file
         return found
 
@@ -127,6 +131,7 @@ class Shrinker:
             plain = self._fewer_events(plain)
             plain = self._fewer_rounds(plain)
             plain = self._single_delays(plain)
+            plain = self._one_for_two(plain)
             plain = self._greedily(edits.earlier, plain)
             plain = self._greedily(edits.fewer_nodes, plain)
             plain = _fewer_keys(plain, self._shows, edits.STUDIED)
@@ -167,6 +172,22 @@ class Shrinker:
             return plain
         fewer = self._fewer_events(written)
         return fewer if len(fewer["events"]) < len(plain["events"]) else plain
+
+    def _one_for_two(self, plain: Plain) -> Plain:
+        """One fault in the place of two, drawn close to where they are: a pair may stand for what one does as well."""
+        if len(plain["events"]) < 2 or not self._shows(plain):  # the run that is looked at is that of `plain`
+            return plain
+        scenario, rng = self._load(plain), Random(len(plain["events"]))
+        course = Course.of(self._run)
+        rates, _ = allowed(scenario, course)
+        for _ in range(EXCHANGES if rates else 0):
+            gone = rng.sample(plain["events"], 2)
+            rest = [event for event in plain["events"] if event not in gone]
+            (drawn,) = draw_faults(course.near(gone, rng), rates, 1, rng, least=1)
+            exchanged = edits.with_events(plain, [*rest, aligned(drawn, rng.choice(gone), rng)])
+            if self._shows(exchanged):
+                return exchanged
+        return plain
 
     def _fewer_rounds(self, plain: Plain) -> Plain:
         last = max((event.get("at_round", 0) + event.get("for_rounds", 1) for event in plain["events"]), default=1)

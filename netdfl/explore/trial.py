@@ -16,21 +16,28 @@ Event: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """The trial `number`. It was drawn `fresh`, or is a change of trial `parent`."""
+    """The trial `number`. It was drawn `fresh`, or with faults close together (`narrow`), or changes trial `parent`."""
 
     number: int
     events: tuple[Event, ...] = ()
     luck: int | None = None
     parent: int | None = None
+    narrow: bool = False
 
     @property
     def fresh(self) -> bool:
-        """Whether it was drawn independently of all others, so that rates can be told from it."""
-        return self.parent is None
+        """Whether it was drawn by the stated fault model and nothing else, so that rates can be told from it."""
+        return self.parent is None and not self.narrow
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
-        return {"number": self.number, "events": list(self.events), "luck": self.luck, "parent": self.parent}
+        return {
+            "number": self.number,
+            "events": list(self.events),
+            "luck": self.luck,
+            "parent": self.parent,
+            "narrow": self.narrow,
+        }
 
 
 def variant(scenario: Scenario, events: Sequence[Event], luck: int | None) -> Scenario:

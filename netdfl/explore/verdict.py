@@ -15,7 +15,7 @@ from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.explore.rows import Noted, Rows
 from netdfl.record.base import Ended
 from netdfl.record.cautions import Caution, Course, find_cautions
-from netdfl.record.judge import Findings, Judgement, judge
+from netdfl.record.judge import FIGURES, Findings, Judgement, is_measured, judge
 from netdfl.record.messages import shares
 from netdfl.record.result import GROWING
 from netdfl.scenario.model.schema import Scenario
@@ -43,7 +43,8 @@ def figures_of(rows: Rows, counts: MessageCounts, length_ns: int) -> dict[str, f
     found["bytes_sent"] = sum(message.nbytes for message in rows.messages)
     found["virtual_duration_s"] = length_ns / 1e9
     found["timeouts"] = timed_out / max(1, waits)
-    return found | shares(counts)
+    own = {name: _last(values) for name, values in series.items() if is_measured(name) and name not in FIGURES}
+    return found | own | shares(counts)
 
 
 def judge_rows(

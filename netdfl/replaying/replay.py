@@ -25,8 +25,9 @@ from netdfl.replaying.replayable import parted_words, replayable
 from netdfl.replaying.text import moment_html, moment_text
 from netdfl.replaying.until import AtTime, Until, read_edge, read_until
 from netdfl.running.judged import Finished
-from netdfl.running.prepare import ORIGIN, prepare
+from netdfl.running.prepare import prepare
 from netdfl.running.run import judge
+from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.simulated.compute import COMPUTE_FILE
 

@@ -6,9 +6,8 @@ from netdfl.record.run import RunDirectory
 from netdfl.running.provenance import write_provenance
 from netdfl.scenario.build import build_network
 from netdfl.scenario.loading.resolved import to_yaml
+from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
-
-ORIGIN = "origin.json"
 
 
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:

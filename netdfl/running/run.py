@@ -19,7 +19,8 @@ from netdfl.record.run_lock import LOCK, hold
 from netdfl.running.display import Display, Silent, announcing, say_layer
 from netdfl.running.judged import Finished, facts_of, finish
 from netdfl.running.objects import load
-from netdfl.running.prepare import ORIGIN, prepare
+from netdfl.running.prepare import prepare
+from netdfl.scenario.model.plugins import ORIGIN
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import RealOptions
 from netdfl.supervisor.resumption import Resumption, find_resumption, note, resumptions

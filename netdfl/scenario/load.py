@@ -32,7 +32,11 @@ _STAND_INS = {
 
 
 def load(
-    scenario: str | Path | Mapping[str, object] | Scenario, sets: Sequence[str] = (), *, on: str | None = None
+    scenario: str | Path | Mapping[str, object] | Scenario,
+    sets: Sequence[str] = (),
+    *,
+    on: str | None = None,
+    directory: str | Path = ".",
 ) -> Scenario:
     """Read, check and complete a scenario.
 
@@ -43,6 +47,7 @@ def load(
             holds; one that was loaded already is given back.
         sets: Overrides, each `path.to.key=value`.
         on: The world to run on; short for an override of `world.kind`.
+        directory: Where the parts and files lie that a mapping names; those of a file lie beside it.
 
     Raises:
         ScenarioError: With every mistake that was found.
@@ -57,7 +62,7 @@ def load(
         raise ScenarioError([Problem(what, "expected a file's path, a mapping, or what netdfl.load gave")])
     file = None if isinstance(scenario, Mapping) else find_scenario(scenario)
     document = Document("scenario", _plain(scenario)) if file is None else parse(_text(file), str(scenario))
-    found = _read(document, sets, on, "." if file is None else str(file.parent))
+    found = _read(document, sets, on, str(directory if file is None else file.parent))
     if problems := find_problems_with_data(found, document):
         raise ScenarioError(problems)
     found._file = file and file.resolve()

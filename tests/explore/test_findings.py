@@ -50,7 +50,7 @@ def write(folder: Path, text: dict[str, Any], **explore: object) -> Path:
 def test_a_predicate_of_ones_own_is_found_and_shrunk(small: dict[str, Any], folder: Path) -> None:
     file = write(folder, small | {"wait": {"deadline": "20ms"}}, find=["looks:late"], depth=0)
     exploration = Exploration(netdfl.load(file))
-    explored = exploration.run(Budget(runs=40))
+    explored = exploration.run(Budget(runs=12))
     (found,) = by_rate(explored)
     assert found.cause.key == "predicate looks:late: looks:late holds"
     shown = variant(exploration.scenario, found.trial.events, found.trial.luck)
@@ -100,9 +100,9 @@ def test_an_error_in_a_callback_breaks_the_run(small: dict[str, Any], monkeypatc
 
 def test_one_line_in_a_test(small: dict[str, Any]) -> None:
     holds = small | {"wait": {"deadline": "20ms"}}
-    assert netdfl.testing.explore(holds, runs=10).runs == 10
+    assert netdfl.testing.explore(holds, runs=4).runs == 4
     with pytest.raises(AssertionError) as told:
-        netdfl.testing.explore(small, runs=10)
+        netdfl.testing.explore(small | {"nodes": 3, "rounds": 3}, runs=4)
     assert "as `netdfl run` shows it" in str(told.value)
     assert "schema: netdfl/1" in str(told.value)
 

@@ -3,6 +3,7 @@
 python -m tests.soak.hunting [--runs 32] [--only NAME ...]    # adds rows to docs/studies/hunting.json
 python -m tests.soak.hunting --shrink                         # a scenario of each kind of failure, in scenarios/found
 python -m tests.soak.hunting --table                          # writes the tables of the page
+python -m tests.soak.hunting --cut-off                        # writes what becomes of a push-sum node that is cut off
 
 Every run is drawn by itself, so that rates are told from all of them.
 """
@@ -26,6 +27,7 @@ from netdfl.explore.rates import wilson
 from netdfl.explore.shrink import Shrinker
 from netdfl.explore.trial import variant
 from netdfl.explore.written import write_finding
+from netdfl.scenario.loading.resolved import to_plain
 from tests.soak.tally import ROOT
 
 ROWS, PAGE, FOUND = (
@@ -176,12 +178,28 @@ def _rate(count: int, runs: int) -> str:
     return f"{100 * count / runs:.0f} % ({100 * rate.low:.0f} to {100 * rate.high:.0f})"
 
 
-def write_table() -> None:
-    """Put the table into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    begin, end = "<!-- python -m tests.soak.hunting --table -->\n", "\n<!-- end -->"
-    head, _, rest = text.partition(begin)
-    PAGE.write_text(head + begin + table(read()) + end + rest.partition(end)[2], encoding="utf-8")
+def cut_off() -> str:
+    """Push-sum on a full graph, with one node that is cut off for good: how far the models are apart in some rounds."""
+    found = to_plain(netdfl.load(FOUND / "diverged_deadline.yaml"))
+    event = {**found["events"][0], "for": "10s"}
+    looks = (1, 5, 9, 12, 15)
+    lines = ["| distance after round | " + " | ".join(map(str, looks)) + " |", "|---" * (len(looks) + 1) + "|"]
+    for name, entry in ALGORITHMS.items():
+        if "column" not in entry.needs or entry.family == "overlap":
+            continue
+        text = {**found, "algorithm": name, "rounds": 16, "events": [event], "expect": {}}
+        run = Executor().run(netdfl.load(text))
+        far = {each.round: each.value for each in run.rows.metrics if each.name == "consensus_distance"}
+        lines.append(f"| {name} | " + " | ".join(f"{far[round]:.2g}" for round in looks) + " |")
+    return "\n".join(lines)
+
+
+def write_table(option: str, text: str) -> None:
+    """Put a table into the page, where the option that makes it is named."""
+    page = PAGE.read_text(encoding="utf-8")
+    begin, end = f"<!-- python -m tests.soak.hunting {option} -->\n", "<!-- end -->"
+    head, _, rest = page.partition(begin)
+    PAGE.write_text(head + begin + text + "\n" + end + rest.partition(end)[2], encoding="utf-8")
 
 
 def main() -> None:
@@ -191,11 +209,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--cut-off", action="store_true")
     args = parser.parse_args()
     if args.shrink:
         shrink_all()
     elif args.table:
-        write_table()
+        write_table("--table", table(read()))
+    elif args.cut_off:
+        write_table("--cut-off", cut_off())
     else:
         hunt(args.runs, args.only)
 

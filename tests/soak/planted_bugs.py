@@ -1,10 +1,12 @@
-"""Find ten rare bugs, planted behind patches of netdfl's parts: guided, drawn blindly, and by seeds alone.
+"""Find ten rare bugs, planted behind patches of netdfl's parts: by the search, and by as many seeds alone.
 
-python -m tests.soak.planted_bugs [--count 10] [--runs 1500] [--blind] [--write docs/studies/planted.json]
+python -m tests.soak.planted_bugs [--runs 1500] [--searches 3]    # goes on where it was left
+python -m tests.soak.planted_bugs --table                         # writes the table of docs/exploring.md
 
-Each trial is one bug of `tests/explore/planted.py`. It fails where the guided search does not meet the bug within the
-budget, or what it met is not shrunk to at most three faults, or a node less would show it too. With `--blind`, draws of
-the same fault model are counted too; seeds alone draw nothing but the scenario's seed, over links with loss and jitter.
+Each trial is one bug of `tests/explore/planted.py`, a row of docs/studies/planted.json. It fails where one of the
+searches, which differ in their seed, does not meet it within the budget, or what was met is not shrunk to at most three
+faults, or a node less would show it too. Seeds alone draw nothing but the scenario's seed, over links with loss and
+jitter, with the same budget.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
+from hashlib import sha256
 from random import Random
 from typing import Any
 
@@ -30,15 +32,22 @@ sys.path.insert(0, str(ROOT / "tests" / "explore"))
 from planted import BUGS, LUCK, Planted
 
 SEED = 1
+ROWS, PAGE = ROOT / "docs/studies/planted.json", ROOT / "docs/exploring.md"
+MOST_FAULTS = 3
+DECIDE = (
+    *("search", "mutations", "faults", "priorities", "trial", "features", "explore"),
+    *("execute", "cause", "shrink", "edits"),
+)
+"""The modules that a row depends on."""
 
 
 class Met(Exception):
     """The bug was met."""
 
 
-def search(bug: Planted, runs: int, *, guided: bool) -> tuple[Exploration, Found | None, int]:
+def search(bug: Planted, runs: int, seed: int) -> tuple[Exploration, Found | None, int]:
     """The exploration, what it met, and the number of runs that it took."""
-    exploration = Exploration(netdfl.load(bug.scenario), seed=SEED, guided=guided)
+    exploration = Exploration(netdfl.load(bug.scenario), seed=seed)
     met: list[tuple[Found, int]] = []
 
     def stop(explored: Explored) -> None:
@@ -83,57 +92,105 @@ def fewer_would_do(shrunk: Shrunk, executor: Executor) -> bool:
     return False
 
 
-def trial(number: int, runs: int, told: list[dict[str, Any]], *, draws: bool) -> str | None:
-    """One bug: guided, by seeds alone, and with `draws` by blind draws too."""
-    bug = BUGS[number % len(BUGS)]
+def hunt(bug: Planted, runs: int, searches: int) -> dict[str, Any]:
+    """What is counted of one bug: a row, which goes on where it was left."""
+    by = made_by(runs, searches)
+    row = next((row for row in read() if row["bug"] == bug.name and row["by"] == by), {})
+    row = {"bug": bug.name, "what": bug.what, "by": by, "budget": runs, "met": [], "shrunk": []} | row
     with bug.planted():
-        exploration, found, guided = search(bug, runs, guided=True)
-        line: dict[str, Any] = {"bug": bug.name, "what": bug.what, "budget": runs, "seeds": by_seeds(bug, runs)}
-        line["guided"] = None if found is None else guided
-        if draws:
-            _, drawn, blind = search(bug, runs, guided=False)
-            line["blind"] = None if drawn is None else blind
-        told.append(line)
-        if found is None:
-            return f"{bug.name}: not met in {runs} runs"
-        shrunk = shrink(exploration, found)
-        line |= {
-            "faults": len(shrunk.plain["events"]),
-            "nodes": shrunk.scenario.nodes,
-            "rounds": shrunk.scenario.rounds,
-        }
-        print(json.dumps(line), flush=True)
-        if line["faults"] > 3:
-            return f"{bug.name}: shrunk to {line['faults']} faults"
-        return f"{bug.name}: a node less shows it too" if fewer_would_do(shrunk, exploration.executor) else None
+        if "seeds" not in row:
+            row["seeds"] = by_seeds(bug, runs)
+            keep(row)
+        for seed in range(SEED + len(row["met"]), SEED + searches):
+            exploration, found, after = search(bug, runs, seed)
+            if found is not None:
+                row["shrunk"].append(sizes(exploration, found))
+            row["met"].append(None if found is None else after)
+            keep(row)
+    return row
 
 
-def write(path: Path, told: list[dict[str, Any]]) -> None:
-    """Add what was counted to what the file has."""
-    before = json.loads(path.read_text()) if path.exists() else []
-    kept = [line for line in before if line["bug"] not in {each["bug"] for each in told}]
-    path.write_text(json.dumps(kept + told, indent=1) + "\n")
+def sizes(exploration: Exploration, found: Found) -> dict[str, Any]:
+    """What is left of a finding."""
+    shrunk = shrink(exploration, found)
+    small = {"faults": len(shrunk.plain["events"]), "nodes": shrunk.scenario.nodes, "rounds": shrunk.scenario.rounds}
+    return small | {"fewer_would_do": fewer_would_do(shrunk, exploration.executor)}
+
+
+def wrong_with(row: dict[str, Any]) -> str | None:
+    """What a row misses."""
+    if None in row["met"]:
+        return (
+            f"{row['bug']}: not met in {row['budget']} runs by {row['met'].count(None)} of {len(row['met'])} searches"
+        )
+    for each in row["shrunk"]:
+        if each["faults"] > MOST_FAULTS:
+            return f"{row['bug']}: shrunk to {each['faults']} faults"
+        if each["fewer_would_do"]:
+            return f"{row['bug']}: a node less shows it too"
+    return None
+
+
+def made_by(runs: int, searches: int) -> str:
+    """What a row depends on: another search, shrinking or bug makes it anew."""
+    files = [*(ROOT / "netdfl/explore" / f"{name}.py" for name in DECIDE), ROOT / "tests/explore/planted.py"]
+    texts = b"\0".join(file.read_bytes() for file in files)
+    return sha256(texts + f"{runs} {searches}".encode()).hexdigest()[:16]
+
+
+def read() -> list[dict[str, Any]]:
+    """The rows so far."""
+    return json.loads(ROWS.read_text()) if ROWS.exists() else []
+
+
+def keep(row: dict[str, Any]) -> None:
+    """Put a row in the place of the one that the bug had."""
+    rows = {each["bug"]: each for each in [*read(), row]}
+    kept = [rows[bug.name] for bug in BUGS if bug.name in rows]
+    ROWS.write_text("[\n" + ",\n".join(map(json.dumps, kept)) + "\n]\n")
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A row a bug."""
+    lines = ["| planted | search | seeds | faults | nodes |", "|---" * 5 + "|"]
+    for row in rows:
+        met, seeds = (", ".join(map(_number, numbers)) for numbers in (row["met"], [row["seeds"]]))
+        sizes = (", ".join(str(each[size]) for each in row["shrunk"]) for size in ("faults", "nodes"))
+        lines.append(f"| {row['what']} | {met} | {seeds} | " + " | ".join(sizes) + " |")
+    return "\n".join(lines)
+
+
+def _number(number: int | None) -> str:
+    return "no" if number is None else str(number)
+
+
+def write_table() -> None:
+    """Put the table into the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    begin, end = "<!-- python -m tests.soak.planted_bugs --table -->\n", "\n<!-- end -->"
+    head, _, rest = text.partition(begin)
+    PAGE.write_text(head + begin + table(read()) + end + rest.partition(end)[2], encoding="utf-8")
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="planted bugs")
-    parser.add_argument("--count", type=int, default=len(BUGS))
-    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--runs", type=int, default=1500)
-    parser.add_argument("--blind", action="store_true", help="count blind draws, too")
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--searches", type=int, default=3)
+    parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
-    told: list[dict[str, Any]] = []
+    if args.table:
+        write_table()
+        return
 
     def one(rng: Random, number: int) -> str | None:
-        wrong = trial(args.first + number, args.runs, told, draws=args.blind)
-        if args.write is not None:
-            write(args.write, told)
-        return wrong
+        row = hunt(BUGS[number], args.runs, args.searches)
+        print(json.dumps(row), flush=True)
+        return wrong_with(row)
 
-    counted = repeat(one, count=args.count, seed=SEED)
-    append("rare bugs that were planted are met and shrunk", counted, SEED)
+    counted = repeat(one, count=len(BUGS), seed=SEED)
+    what = f"rare bugs that were planted are met and shrunk ({args.runs} runs, {args.searches} searches each)"
+    append(what, counted, SEED)
     sys.exit(bool(counted.failures))
 
 

@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 from netdfl.record.forms import read_form
 
 _HOME = "_netdfl_own_"
-_ORIGIN = "origin.json"
+ORIGIN = "origin.json"
 
 
 class Origin(TypedDict):
@@ -66,7 +66,7 @@ def _module(name: str, directory: str) -> ModuleType:
 def places(directory: str) -> Sequence[Path]:
     """Where own modules are sought: the folder, the one that a run in it came from, and the working directory."""
     here = Path(directory).resolve()
-    origin = here / _ORIGIN
+    origin = here / ORIGIN
     came = read_form(origin, _CAME)
     return (here, *([] if came is None else [Path(came["directory"])]), Path.cwd())
 

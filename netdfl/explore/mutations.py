@@ -1,0 +1,87 @@
+"""What can be changed of a schedule: its faults at other times, of other nodes, beside others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import TypeAlias
+
+from netdfl.core.types import NodeId
+from netdfl.core.units import format_time, parse_time_ns
+from netdfl.explore.edits import ON_LINKS, ON_NODES
+from netdfl.explore.faults import Course, rounded
+from netdfl.explore.trial import Event
+
+Renaming: TypeAlias = Sequence[NodeId]
+"""The new name of each node."""
+_LENGTHS = (0.25, 0.5, 0.8, 1.25, 2, 4)
+_NODES = ("crash", "pause", "slow_down")
+
+
+def moved(event: Event, course: Course, rng: Random) -> Event:
+    """The same some rounds earlier or later, or longer, or at a time close by."""
+    changed = dict(event)
+    keys = [key for key in ("at_round", "at", "for", "by", "restart_after") if key in event]
+    key = rng.choice(keys) if keys else ""
+    if key == "at_round":
+        changed[key] = max(0, min(course.rounds - 1, event[key] + rng.choice((-2, -1, 1, 2))))
+    elif key == "at":
+        near = parse_time_ns(event[key]) + rng.gauss(0, 1) * rng.choice((0.1, 1)) * course.round_ns
+        changed[key] = format_time(rounded(max(1, near)))
+    elif key:
+        changed[key] = format_time(rounded(parse_time_ns(event[key]) * rng.choice(_LENGTHS)))
+    return changed
+
+
+def later(event: Event, rounds: int, course: Course) -> Event:
+    """The same so many rounds later, but not beyond the first or the last."""
+    changed = dict(event)
+    if "at_round" in event:
+        changed["at_round"] = at = max(0, min(course.rounds - 1, event["at_round"] + rounds))
+        if "for_rounds" in event:
+            changed["for_rounds"] = min(event["for_rounds"], course.rounds - at)
+    elif parse_time_ns(event.get("at", "0s")):
+        changed["at"] = format_time(max(1, parse_time_ns(event["at"]) + rounds * course.round_ns))
+    return changed
+
+
+def aligned(event: Event, other: Event, rng: Random) -> Event:
+    """`event` at the time of `other`, or to the same nodes, or both, where these have a common form."""
+    found = dict(event)
+    when = next((key for key in ("at_round", "at") if key in other), "")
+    if rng.random() < 0.7 and when in event:
+        found[when] = other[when]
+    nodes = next((other[key] for key in _NODES if key in other), None)
+    mine = next((key for key in _NODES if key in event), None)
+    if mine is not None and nodes is not None and rng.random() < 0.5:
+        found[mine] = nodes
+    return found
+
+
+def renamed(event: Event, names: Renaming) -> Event:
+    """The same of other nodes."""
+    found = dict(event)
+    for key in event:
+        if key == "partition":
+            found[key] = [sorted(names[int(node)] for node in part) for part in event[key]]
+        elif key in ON_LINKS or key in ON_NODES:
+            text = re.sub(r"\d+", lambda match: str(names[int(match[0])]), str(event[key]))
+            found[key] = int(text) if text.isdigit() else text
+    return found
+
+
+def symmetries(course: Course) -> list[Renaming]:
+    """Names for the nodes that leave the graph of messages as it is: turns, mirrors, two nodes exchanged."""
+    edges = {(m.src, m.dst) for m in course.messages}
+    return [names for names in _renamings(course.nodes) if {(names[src], names[dst]) for src, dst in edges} == edges]
+
+
+def _renamings(nodes: int) -> Iterator[Renaming]:
+    for sign in (1, -1):
+        for by in range(nodes):
+            if (sign, by) != (1, 0):
+                yield [(sign * node + by) % nodes for node in range(nodes)]
+    for one in range(nodes):
+        for other in range(one):
+            yield [other if node == one else one if node == other else node for node in range(nodes)]
