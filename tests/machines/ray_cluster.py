@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -46,6 +47,7 @@ class Cluster:
         """Start the raylet of a machine."""
         number = self.machines.names.index(name)
         at = [f"--address={self.address}", f"--node-ip-address={self.machines.address(number)}", "--num-cpus=2"]
+        at.append("--resources=" + json.dumps({f"place-{number}": 1}))
         self._ray("start", *at, "--temp-dir=/tmp/ray", *_SMALL, through=self.machines.through(name))
 
     def __exit__(self, *_: object) -> None:

@@ -71,7 +71,8 @@ class Cluster:
     def _begin(self) -> None:
         names, folder = self.machines.names, self.folder
         nodes = [
-            f"NodeName={name} NodeAddr={self.machines.address(number)} CPUs=2 RealMemory=1000 State=UNKNOWN"
+            f"NodeName={name} NodeAddr={self.machines.address(number)} CPUs=2 RealMemory=1000 "
+            f"Feature=place-{number} State=UNKNOWN"
             for number, name in enumerate(names)
         ]
         (folder / "state").mkdir()

@@ -1,9 +1,10 @@
-"""A job of a real Slurm cluster that is taken its machines, queued again, and goes on where it was."""
+"""A job of a real Slurm cluster whose machines are taken away, that is queued again, and goes on where it was."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import netdfl
+from netdfl.testing.world_bench import rounds_of
 from tests.machines.separated import Separated
 from tests.machines.slurm_cluster import Cluster, missing
 
@@ -82,5 +84,31 @@ def test_a_run_that_gets_a_sigterm_and_is_resumed_goes_on_from_what_was_carried(
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     found = netdfl.open_run(path).result
     (once,) = found["resumed"]
+    assert min(once["rounds"].values()) > 20
+    assert once["doubt"] == ""
+
+
+def test_a_job_that_is_queued_again_goes_on_where_it_was(cluster: Cluster, tmp_path: Path) -> None:
+    """What `netdfl sbatch` writes, and `scontrol requeue`. Its disk is that of the machine where the script runs."""
+    file, first = cluster.folder / "preempted.yaml", cluster.machines.names[0]  # /tmp is another on each machine
+    file.write_text(json.dumps(SCENARIO), encoding="utf-8")
+    writing = [sys.executable, "-m", "netdfl", "sbatch", str(file), "--machines", "2", "--option=--chdir=/tmp"]
+    paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    wrote = subprocess.run(writing, cwd="/tmp", env=os.environ | paths, check=True, capture_output=True, text=True)
+    environment = cluster.environment | paths | {"TMPDIR": "/tmp"}
+    said = subprocess.run(
+        ["sbatch", "--parsable"], input=wrote.stdout, env=environment, check=True, capture_output=True, text=True
+    )
+    job = said.stdout.strip()
+    path, log = cluster.sees(first, f"/tmp/runs/preempted-{job}"), cluster.sees(first, f"/tmp/preempted-{job}.log")
+    words = lambda: log.read_text(encoding="utf-8") if log.exists() else "no log"  # noqa: E731
+    until(lambda: min(rounds_of(path), default=0) > 20, words)
+    cluster.call("scontrol", "requeue", job)
+    until(lambda: cluster.call("squeue", "--noheader", "--format=%T").strip() != "RUNNING", words)
+    until(lambda: not cluster.call("squeue", "--noheader").strip(), words)
+    kept = shutil.copytree(path, tmp_path / "run")
+    ended = netdfl.open_run(kept).result
+    (once,) = ended["resumed"]
+    assert ended["verdict"] == "done", ended["reasons"]
     assert min(once["rounds"].values()) > 20
     assert once["doubt"] == ""
