@@ -70,18 +70,21 @@ def played(scenario: Mapping[str, Any], world: Mapping[str, Any]) -> tuple[float
 
 
 def rounds(repeats: int, count: int) -> list[Row]:
-    """A round on two machines beside one in processes."""
+    """A round on two machines beside one in processes; all four in each turn, and the median of the turns' ratios."""
     scenario = FLEET | {"nodes": 16, "rounds": count, "evaluation": {"every": count, "local": "none"}}
-    found = []
     with Separated(2) as machines:
-        for tls, words in ((True, "mutual TLS"), (False, "plain text")):
-            took: dict[str, list[float]] = {"machines": [], "processes": []}
-            for _ in range(repeats):
-                took["processes"].append(played(scenario, {"kind": "processes", "tls": tls})[0])
-                took["machines"].append(played(scenario, on(machines, tls=tls))[0])
-            apart, local = (1e3 * statistics.median(took[where]) / count for where in ("machines", "processes"))
-            title = f"16 nodes on two machines, {words}, a round"
-            found.append(Row(title, apart, "ms", "processes", local, apart / local))
+        here = {"processes": {"kind": "processes", "tls": False}, "processes, TLS": {"kind": "processes", "tls": True}}
+        apart = {"two machines": on(machines, tls=False), "two machines, TLS": on(machines, tls=True)}
+        turns = [
+            {name: 1e3 * played(scenario, world)[0] / count for name, world in (here | apart).items()}
+            for _ in range(repeats)
+        ]
+    pairs = [(name, "processes") for name in apart] + [("two machines, TLS", "processes, TLS")]
+    found = []
+    for name, beside in pairs:
+        took, local = (statistics.median(turn[each] for turn in turns) for each in (name, beside))
+        ratio = statistics.median(turn[name] / turn[beside] for turn in turns)
+        found.append(Row(f"16 nodes on {name}, a round", took, "ms", beside, local, ratio))
     return found
 
 
