@@ -6,9 +6,11 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from tests.machines import separated
@@ -54,8 +56,16 @@ class Cluster:
         """End all of it."""
         for name in self.machines.names:
             self.machines.kill(name)
-        self._ray("stop", "--force")
+        self._kill_head()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _kill_head(self) -> None:
+        """Kill what names this cluster's folder or address: `ray stop` would kill every cluster of this machine."""
+        for found in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                command = found.read_bytes().decode(errors="replace")
+                if (str(self.folder) in command or self.address in command) and "/ray/" in command:
+                    os.kill(int(found.parent.name), signal.SIGKILL)
 
     def _ray(self, *arguments: str, through: list[str] | None = None) -> None:
         command = [*(through or []), *_RAY, *arguments]
