@@ -65,6 +65,7 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
         database.execute(f"SET allowed_paths = [{quoted(str(writes))}]")
     for option in _LOCKED:
         database.execute(f"SET {option} = false")
+    database.execute("SET enable_progress_bar = false")  # of a slow query: it would stand amid what a command prints
     database.execute("SET lock_configuration = true")
     return database
 

@@ -98,7 +98,7 @@ async function compare() {
 /** Runs whose scenarios differ in the seed alone are one group. @param {string} id */
 function groupOf(id) {
   const run = known.runs.find((/** @type {any} */ each) => each.id === id) ?? {};
-  const differ = Object.entries(compared.differences).filter(([key]) => key !== "seed").map(([key, of]) => `${key}: ${of[id] ?? ""}`);
+  const differ = Object.entries(compared.differences).filter(([key]) => key !== "seed" && key !== "name").map(([key, of]) => `${key}: ${of[id] ?? ""}`);
   return `${run.name ?? id}${differ.length ? `, ${differ.slice(0, 4).join(", ")}` : ""}`;
 }
 
@@ -156,7 +156,8 @@ function over(place) {
   place.setAttribute("role", "img");
   place.setAttribute("aria-label", `${shown.curve.replaceAll("_", " ")} of ${groups.size} groups of runs; the last values are in the table above`);
   const ink = color("soft"), grid = { stroke: color("line"), width: 1 };
-  plot = new uPlot({ width: place.clientWidth || 600, height: 320, scales: { x: { time: false }, y: shown.log ? { distr: 3 } : {} }, bands,
+  const atLast = (/** @type {any} */ drawn) => drawn.setLegend({ idx: drawn.data[0].length - 1 });
+  plot = new uPlot({ hooks: { ready: [atLast, (/** @type {any} */ drawn) => drawn.over.addEventListener("mouseleave", () => atLast(drawn))] }, width: place.clientWidth || 600, height: 320, scales: { x: { time: false }, y: shown.log ? { distr: 3 } : {} }, bands,
     axes: [{ stroke: ink, grid, ticks: grid, incrs: shown.x === "round" ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1e4, 1e5] : undefined }, { stroke: ink, grid, ticks: grid, size: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map((v) => v === null ? null : words(v)) }],
     series: [{ label: shown.x === "round" ? "round" : "time", value: (/** @type {any} */ _, /** @type {any} */ v) => v === null ? "–" : shown.x === "round" ? String(v) : seconds(v) }, ...series] }, uPlot.join(tables), place);
 }
