@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import PRIVATE, check_plain, read_plain, write_whole
@@ -184,7 +185,8 @@ class Run:
         """
         if not self._held:
             self._lay_out(self._connection)
-        return self._connection.sql(sql, params=parameters or None)
+        found = self._connection.sql(sql, params=parameters or None)
+        return found if find_spec("pandas") else cast("DuckDBPyRelation", WithoutPandas(found))
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query over the four tables. Raises InputError where the store is damaged."""
@@ -305,12 +307,32 @@ class Run:
         return read_form(self.path / "partition.json", PARTITION)
 
 
+class WithoutPandas:
+    """A relation where pandas is not installed: all but its data frames."""
+
+    def __init__(self, relation: DuckDBPyRelation) -> None:
+        """Stand for `relation`."""
+        self._relation = relation
+
+    def __getattr__(self, name: str) -> object:
+        """Whatever the relation has."""
+        if name in ("df", "fetchdf", "fetch_df", "to_df"):
+            raise InputError(f".{name}() gives a data frame of pandas, which is not installed: pip install pandas")
+        return getattr(self._relation, name)
+
+    def __repr__(self) -> str:
+        """The relation's table."""
+        return repr(self._relation)
+
+
 def open_run(path: Path | str) -> Run:
     """Open a run directory, finished or not.
 
     Raises:
         InputError: there is no run at `path`, or it holds what is no plain file.
     """
+    if not isinstance(path, str | Path):
+        raise InputError(f"{str(path)[:80]!r} is no run: expected the path of a run directory")
     directory = Path(path)
     if not (directory / "scenario.yaml").is_file():
         found = "has no scenario.yaml" if directory.is_dir() else "is no directory"

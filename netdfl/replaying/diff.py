@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from netdfl.core.errors import InputError
 from netdfl.core.types import Json, NodeId
 from netdfl.record.run import Run
 
@@ -84,7 +85,10 @@ class Difference:
 
 
 def diff(first: Run, second: Run) -> Difference:
-    """Compare two runs. Raises InputError where a record is damaged."""
+    """Compare two runs. Raises InputError where one is no run, or its record is damaged."""
+    for run in (first, second):
+        if not isinstance(run, Run):
+            raise InputError(f"{str(run)[:80]!r} is no opened run: open its directory by netdfl.open_run(path)")
     with first.held(), second.held():
         rows = [_rows(run) for run in (first, second)]
         lines = _scenarios(first, second)

@@ -72,6 +72,10 @@ def run(
         for name, path in (("out", "runs" if out is None else out), ("root", root)):
             if not isinstance(path, str | Path):
                 raise InputError(f"{name} is {path!r}: expected a path")
+        if made is not None and not callable(made):
+            raise InputError(f"made is {made!r}: expected a function of the run directory")
+        if view is not None and not hasattr(view, "__enter__"):
+            raise InputError(f"view is {view!r}: expected a context manager that gives a display, or nothing")
         scenario = load(scenario, on=on, model=model, data=data)
         entry_of(scenario)
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import netdfl
+from tests.warm import warm_fork_servers
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "own_task.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 FILES = dict(re.findall(r"^```(?:python|yaml) project/(\S+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 
 
@@ -22,11 +26,18 @@ def run(folder: Path, scenario: str, *sets: str) -> dict[str, float]:
     return {name: course["last"] for name, course in result["metrics"].items()}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick_fleets() -> Iterator[None]:
+    with warm_fork_servers():
+        yield
+
+
 @pytest.mark.parametrize("world", ["simulated", "processes"])
 def test_the_regression_meets_what_it_expects(world: str, tmp_path: Path) -> None:
     assert run(tmp_path, "house.yaml", f"world.kind={world}")["test_mae"] < 0.3
 
 
+@pytest.mark.parametrize("world", ["simulated", "processes"])
 @pytest.mark.parametrize(
     ("kind", "figure", "least", "most"),
     [
@@ -35,5 +46,20 @@ def test_the_regression_meets_what_it_expects(world: str, tmp_path: Path) -> Non
         ("squares:Squares", "test_iou", 0.3, 1.0),
     ],
 )
-def test_every_class_learns(kind: str, figure: str, least: float, most: float, tmp_path: Path) -> None:
-    assert least <= run(tmp_path, "own.yaml", f"task.kind={kind}")[figure] <= most
+def test_every_class_learns(kind: str, figure: str, least: float, most: float, world: str, tmp_path: Path) -> None:
+    found = run(tmp_path, "own.yaml", f"task.kind={kind}", f"world.kind={world}")
+    assert least <= found[figure] <= most
+
+
+def test_the_objects_of_a_program_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (program,) = [block for block in BLOCKS if "model=Net" in block]
+    (tmp_path / "project").mkdir()
+    for name in ("house.yaml", "house.py"):
+        (tmp_path / "project" / name).write_text(FILES[name], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"netdfl": netdfl}
+    exec(FILES["house.py"], names)
+    names["train"], names["test"] = names["houses"]()
+    exec(program, names)
+    assert names["finished"].result["verdict"] == "pass"
+    assert isinstance(names["finished"].model(), names["Net"])
