@@ -167,9 +167,9 @@ def _number(number: int | None) -> str:
 def write_table() -> None:
     """Put the table into the page."""
     text = PAGE.read_text(encoding="utf-8")
-    begin, end = "<!-- python -m tests.soak.planted_bugs --table -->\n", "\n<!-- end -->"
+    begin, end = "<!-- python -m tests.soak.planted_bugs --table -->\n", "<!-- end -->"
     head, _, rest = text.partition(begin)
-    PAGE.write_text(head + begin + table(read()) + end + rest.partition(end)[2], encoding="utf-8")
+    PAGE.write_text(head + begin + table(read()) + "\n" + end + rest.partition(end)[2], encoding="utf-8")
 
 
 def main() -> None:
