@@ -99,7 +99,7 @@ def test_a_machine_that_stays_away_is_waited_for_no_longer_than_was_said(bench: 
     ended = running.wait()
     machines.power_on(machines.names[1])
     assert ended.code == ExitCode.FAIL, ended.text
-    assert "which crashed and do not return" in ended.text
+    assert "crashed and do" in ended.text  # not return: one of the two, or both in a sentence
 
 
 @pytest.mark.soak  # it waits for ten seconds
