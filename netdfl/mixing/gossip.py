@@ -18,7 +18,7 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, OnMissing, Outbox, View
 from netdfl.mixing.base import ByRows, Counting, Mixed, Mixing
-from netdfl.mixing.payloads import pack, to_all, vector
+from netdfl.mixing.payloads import pack, to_all, vector, vectors
 from netdfl.training.base import S, Update
 
 NOTHING_OPEN: Mapping[str, Tensor] = MappingProxyType({})
@@ -77,7 +77,7 @@ class Gossip(ByRows):
         """The weighted mean of `own` and what came, with the missing treated as asked."""
         if self.on_missing == "undo":
             return exchanged(state, own, inbox, view)
-        came = {message.src: vector(message, own) for message in inbox}
+        came = vectors(inbox, own)
         if self.on_missing == "last" or self.stale:
             state = heard(state, inbox, came)
             came = self._usable(state, view)

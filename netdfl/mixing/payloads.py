@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import TypeGuard
 
@@ -44,6 +44,19 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
     if found is None or found.dtype != like.dtype or found.shape != like.shape:
         found = payload.read[name] = _read(message, like, name)
     return found if like.is_cpu else found.to(like.device)
+
+
+def vectors(messages: Iterable[Message], like: Tensor) -> dict[NodeId, Tensor]:
+    """The vectors of messages by their senders, as `vector` reads each."""
+    dtype, shape, is_cpu = like.dtype, like.shape, like.is_cpu
+    came: dict[NodeId, Tensor] = {}
+    for message in messages:
+        read = message[7].read
+        found = None if read is None else read.get(MODEL)
+        if found is None or not is_cpu or found.dtype != dtype or found.shape != shape:
+            found = vector(message, like)
+        came[message[0]] = found
+    return came
 
 
 def _read(message: Message, like: Tensor, name: str) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isnan
 from typing import Protocol, TypeVar
 
@@ -31,6 +32,8 @@ from netdfl.transport.base import Transport
 
 T = TypeVar("T")
 NOTHING = Payload()
+_message = partial(tuple.__new__, Message)
+"""A message of the tuple of its fields: no frame of Python for each."""
 
 
 def nobody(peer: NodeId) -> bool:
@@ -99,6 +102,7 @@ class Node:
         self._held = 0.0
         self._replies: set[asyncio.Task[None]] = set()
         self.round, self.born_ns = -1, 0
+        self._steps = (-1, 1)  # a round, and its exchanges
         self._next: Slot = (-1, 0)  # the first slot for which something may still be sent
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
@@ -132,7 +136,9 @@ class Node:
         round = max(self.round, 0)
         if self.algorithm.family != "gossip" or round >= self.num_rounds:
             return 1
-        return int(self.algorithm.mixing.num_steps(round, self.view_of(round, frozenset())))
+        if self._steps[0] != round:  # whoever looks often must not have a view made each time
+            self._steps = round, int(self.algorithm.mixing.num_steps(round, self.view_of(round, frozenset())))
+        return self._steps[1]
 
     def weight_of(self, state: NodeState) -> float:
         """The push-sum weight of `state`; 1 where there is none."""
@@ -222,7 +228,8 @@ class Node:
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
         """Send one step's payloads and go on; where that is wanted, tell those that get none."""
-        messages = [self._message(Kind.DATA, dst, view.round, step, payload) for dst, payload in outbox.items()]
+        node, data, epoch, round = self.id, Kind.DATA, self.epoch, view.round
+        messages = [_message((node, dst, data, epoch, round, step, 0, payload)) for dst, payload in outbox.items()]
         if self.algorithm.wait.announce and view.in_neighbors is None:
             without = set(view.may_send_to) - outbox.keys() - self.waits.gone
             messages += [self._message(Kind.NOTICE, dst, view.round, step, NOTHING) for dst in sorted(without)]

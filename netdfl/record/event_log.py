@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby, repeat, zip_longest
 from operator import itemgetter
 from pathlib import Path
@@ -92,18 +93,27 @@ class EventLog:
 def _lines(entries: Iterable[_Entry], seed: int) -> Iterator[str]:
     """The entries as text, those of an instant in the order of their keyed hashes."""
     for at_ns, same in groupby(entries, _at):
-        told = [(row, rest) if isinstance(row, str) else _told(row, rest) for _, row, rest in same]
+        told = [  # in one go: there is one for each message of a run
+            (xxh3_64_intdigest(row.encode(), seed), row, rest)
+            if isinstance(row, str)
+            else (
+                xxh3_64_intdigest((about := f"message {row[0][0]}->{row[0][1]} {_names(row[0][2:])}").encode(), seed),
+                about,
+                f"{row[1]} {row[2]} {row[3]} {row[4]} {rest}",
+            )
+            for _, row, rest in same
+        ]
         if len(told) > 1:
-            ordered = sorted([(xxh3_64_intdigest(about.encode(), seed), about, rest) for about, rest in told])
-            told = [entry[1:] for entry in ordered]
-        for about, rest in told:
+            told.sort()
+        for _, about, rest in told:
             yield f"{at_ns} {about} {rest}\n"
 
 
-def _told(row: MessageRow, digest: str) -> tuple[str, str]:
-    (src, dst, kind, epoch, round, step, attempt), nbytes, sent_ns, arrived_ns, fate = row
-    about = f"message {src}->{dst} {kind} {epoch}.{round}.{step}.{attempt}"
-    return about, f"{nbytes} {sent_ns} {arrived_ns} {fate} {digest}"
+@lru_cache(maxsize=64)
+def _names(head: tuple[str, int, int, int, int]) -> str:
+    """What an edge calls its message: most of an instant are of one kind, round and step."""
+    kind, epoch, round, step, attempt = head
+    return f"{kind} {epoch}.{round}.{step}.{attempt}"
 
 
 def content_digest(payload: Payload) -> str:

@@ -99,16 +99,16 @@ class Restarts:
         status.round = max(status.round, catch_up)  # who attends next does not wait for rounds that it leaves out
         fleet.store.event(fleet.now_ns(), node, status.round, "restart", epoch=hello.epoch)
         fleet.note(f"node {node} is back")
-        others = sorted(fleet.live - {node})
-        known = fleet.hellos.keys() & fleet.status.nodes.keys()  # who was down at a resumption never attended
-        fleet.world.order(node, Peers({other: fleet.hellos[other].address for other in sorted(known - {node})}))
+        if hello.address:  # else its world knows where everybody is
+            known = fleet.hellos.keys() & fleet.status.nodes.keys()  # who was down at a resumption never attended
+            fleet.world.order(node, Peers({other: fleet.hellos[other].address for other in sorted(known - {node})}))
         if fleet.oracle:
             for gone in sorted(set(fleet.status.nodes) - fleet.live):
                 fleet.world.order(node, Gone(gone, "gone before"))
         fleet.world.order(node, Start(fleet.start_ns, catch_up))
         back, moved = Returned(node, hello.address, hello.epoch), Peers({node: hello.address})
         order: Order = back if fleet.oracle else moved
-        for other in others:
+        for other in sorted(fleet.live - {node}) if fleet.oracle or hello.address else ():
             fleet.world.order(other, order)
 
     def _catch_up(self, node: NodeId) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from functools import cache
+from typing import Protocol, TypeAlias, cast
 
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
@@ -69,7 +70,13 @@ class End:
     def attach(self, sink: Sink | None) -> None:
         """Deliver into `sink`; None: the node is gone."""
         self.sink = sink
-        self.all_at_once = sink if isinstance(sink, BatchSink) else None
+        self.all_at_once = cast("BatchSink", sink) if sink is not None and _takes_batches(type(sink)) else None
+
+
+@cache
+def _takes_batches(kind: type) -> bool:
+    """Whether sinks of this kind do: once a kind, for such a question is slow."""
+    return issubclass(kind, BatchSink)
 
 
 class EdgeQueue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from netdfl.core.types import Kind, Message
 from netdfl.node.ledger import NodeLedger
@@ -16,8 +17,7 @@ class SimulatedLedger(NodeLedger):
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the fabric."""
-        _, dst, kind, _, _, _, _, _ = message
-        edge = self.edges.get(dst) if kind is Kind.DATA else None
+        edge = self.edges.get(message[1]) if message[2] is Kind.DATA else None
         (edge or self._edge(message)).remember(message)
         self.bytes_sent += nbytes
         self.sent_count += 1
@@ -47,10 +47,15 @@ class FleetBook:
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """See `Book`."""
         messages, rows = [], []
+        delivered, data = Fate.DELIVERED, Kind.DATA
         for _, queue, message, nbytes, sent_ns, _, _ in arrivals:
-            ledger = queue.ledger
-            assert isinstance(ledger, SimulatedLedger)
-            ledger.count_delivered(message)
+            ledger = cast(SimulatedLedger, queue.ledger)
+            edge = ledger.edges.get(message[1]) if message[2] is data else None
+            if edge is None:
+                ledger.count_delivered(message)
+            else:
+                edge.delivered += 1
+                ledger.arrived_count += 1
             messages.append(message)
-            rows.append((message[:7], nbytes, sent_ns, now_ns, Fate.DELIVERED))
+            rows.append((message[:7], nbytes, sent_ns, now_ns, delivered))
         self._recorder.messages(messages, rows)
