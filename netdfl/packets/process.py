@@ -17,7 +17,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import InputError
+from netdfl.core.open_files import allow_open_files
 from netdfl.core.orphans import follow_parent
 from netdfl.core.types import Json
 
@@ -67,8 +67,7 @@ def _open(plan: Json) -> Any:
 
     text = Path(plan["scenario"]).read_text(encoding="utf-8")
     scenario = loads(text, file="scenario.yaml", directory=plan["directory"])
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # two descriptors a node
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allow_open_files()  # two descriptors a node
     if "socket" in plan:
         from netdfl.packets.received import open_received
 

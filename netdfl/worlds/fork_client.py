@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
 from netdfl.core.errors import InputError, RunError
+from netdfl.core.open_files import allow_open_files
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan
 
@@ -84,6 +85,7 @@ class ForkServer:
 
         `environment` is what it finds around it; by default what there is here.
         """
+        allow_open_files()  # here, where every node attends, and in all that is started
         process = subprocess.Popen(
             [*through, sys.executable, "-m", "netdfl.worlds.forkserver"],
             stdin=subprocess.PIPE,

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import random
-import resource
 import socket
 import tempfile
 import threading
@@ -26,6 +25,7 @@ from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import RunError
+from netdfl.core.open_files import allow_open_files
 from netdfl.packets.netns import inside
 from netdfl.packets.network import MOST_LATE_NS, PacketNetwork
 
@@ -112,8 +112,7 @@ def measure(cells: Sequence[Setting], seed: int, scale: float = 1.0, note: Calla
 
 
 def _measure(spread: Sequence[tuple[Setting, int]], seed: int, note: Callable[[str], None]) -> list[list[float]]:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allow_open_files()
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "calibrate.yaml"
         links = "\n".join(_entries(2 * place, cell) for place, (cell, _) in enumerate(spread))
