@@ -54,9 +54,7 @@ def full_collections() -> Iterator[list[int]]:
         gc.callbacks.remove(note)
 
 
-def test_the_record_is_read_once_for_the_verdict_and_once_for_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_record_is_read_once_for_the_verdict_and_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     layouts: list[bool] = []
     lay_out = Run._lay_out
 
@@ -68,7 +66,7 @@ def test_the_record_is_read_once_for_the_verdict_and_once_for_the_page(
     netdfl.run(SMALL, out=tmp_path / "bare", page=False)
     assert len(layouts) == 1
     netdfl.run(SMALL, out=tmp_path / "paged")
-    assert len(layouts) == 3
+    assert len(layouts) == 2
 
 
 def test_held_tables_are_read_anew_afterwards(tmp_path: Path) -> None:
