@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from statistics import stdev
 
@@ -23,6 +24,8 @@ LESS = frozenset(
     {"test_loss", "train_loss", "error", "consensus_distance", "bytes_sent", "virtual_duration_s", "duration_s"}
 )
 """Figures of which more, or less, is better: a table marks the best. Of others it marks none."""
+COUNTED = {*SHARES, "bytes_sent", "rounds"}
+"""Figures that are equal for many a pair of methods."""
 _SPECIAL = {**{char: f"\\{char}" for char in "&%$#_{}"}, "\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
 _SPECIAL |= {"^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 TEST = (
@@ -31,7 +34,8 @@ TEST = (
 )
 LEGEND = (
     "Mean ± standard deviation over runs with different seeds, and the 95 % confidence interval of the mean (Student's "
-    "t; of shares of runs Wilson's, without a deviation). Bold: the best, and what does not differ from it."
+    "t; of shares of runs Wilson's, without a deviation). Bold: the best, and what does not differ from it; nothing "
+    "where that would be all, nor in a metric of which it is not known whether more is better."
 )
 
 
@@ -67,7 +71,24 @@ class SweepTable:
         table = markdown_table(self._headings(), map(self._row, range(len(self.points))))
         lines = [self._sentence(each) for name in self.names for each in self.found(name)]
         pairs = "\n".join(f"- {line}" for line in lines) or "No two points share two seeds, so nothing is compared."
-        return f"{table}\n{LEGEND}\n{self._log_words()}\n## Which differences hold\n\n{TEST}.\n\n{pairs}\n"
+        same = "".join(f"- {line}\n" for line in self.alike())
+        return f"{table}\n{LEGEND}\n{self._log_words()}\n## Which differences hold\n\n{TEST}.\n\n{same}{pairs}\n"
+
+    def alike(self) -> list[str]:
+        """A sentence for each two points whose figures are equal, seed by seed: most likely they are one method."""
+        pairs = [(a, b) for a, b in combinations(self.points, 2) if self._equal(a, b)]
+        return [
+            f"{called(b)} and {called(a)} are equal in every figure of the table, seed by seed: what is set for both "
+            "may make them the same"
+            for a, b in pairs
+        ]
+
+    def _equal(self, a: Point, b: Point) -> bool:
+        seeds = a.by_seed.keys() & b.by_seed.keys()
+        measured = [name for name in self.names if name not in COUNTED and any(name in a.by_seed[s] for s in seeds)]
+        return bool(measured) and all(
+            a.by_seed[seed].get(name) == b.by_seed[seed].get(name) for seed in seeds for name in self.names
+        )
 
     def latex(self, title: str) -> str:
         r"""The table in LaTeX, with `booktabs`; bold where `best` says so."""
@@ -107,6 +128,8 @@ class SweepTable:
                 table.add_row(called(point), runs(point, [found]), *self._parts(point, name, found))
             console.print(table)
         held = [each for name in self.names for each in self.found(name) if each.holds]
+        for line in self.alike():
+            console.print(f"note: {line}", markup=False, highlight=False)
         for each in held:
             console.print(f"holds: {self._sentence(each)}", markup=False, highlight=False)
 

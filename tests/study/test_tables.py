@@ -166,3 +166,16 @@ def test_a_sweep_leaves_all_of_it(tmp_path: Path) -> None:
         found = list(csv.DictReader(lines))
     assert {row["figure"] for row in found} >= {"error", "consensus_distance"}
     assert len([row for row in found if row["figure"] == "error"]) == 4
+
+
+def test_points_that_are_equal_seed_by_seed_are_named_once() -> None:
+    twins = SweepTable([*POINTS, point("twin", WORSE)], ["test_accuracy"], frozenset())
+    assert TABLE.alike() == []
+    (line,) = twins.alike()
+    assert line.startswith("twin and plain are equal in every figure")
+    assert f"- {line}\n" in twins.markdown()
+
+
+def test_what_methods_send_alike_does_not_make_them_one() -> None:
+    points = [Point("", (("algorithm.name", name),), 0, {}, {0: {"bytes_sent": 7.0}}) for name in ("a", "b")]
+    assert SweepTable(points, ["bytes_sent"], frozenset()).alike() == []

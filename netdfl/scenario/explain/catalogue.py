@@ -54,7 +54,7 @@ def rows(what: str) -> list[dict[str, Any]]:
 
 
 def _row(kind: str, entry: object, model: type[BaseModel]) -> dict[str, object]:
-    part = builder(entry)
+    part = entry if isinstance(entry, type) and issubclass(entry, Part) else builder(entry)
     row: dict[str, object] = {"name": kind, "help": summary(part)}
     if isinstance(entry, Entry):
         row |= {"family": entry.family, "needs": sorted(entry.needs), "source": entry.source}
@@ -63,7 +63,9 @@ def _row(kind: str, entry: object, model: type[BaseModel]) -> dict[str, object]:
 
 def _parameters(model: type[BaseModel]) -> dict[str, object]:
     """Each parameter's default as the scenario would write it; `required` where there is none."""
-    names = model.parameters.values() if issubclass(model, Part) else set(model.model_fields) - {"kind"}
+    names = set(model.model_fields) - {"kind"}
+    if issubclass(model, Part) and model.function is not None:
+        names = set(model.parameters.values())
     found: dict[str, object] = {}
     for name, field in model.model_fields.items():
         if name in names:

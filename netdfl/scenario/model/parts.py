@@ -59,7 +59,9 @@ def model_of(function: Function, kind: str, key: str = "kind", base: type[Part] 
     parameters: dict[str, str] = {}
     for parameter in signature_of(function):
         if parameter.name in base.model_fields or parameter.name == key:
-            raise TypeError(f"{function.__qualname__}: the parameter {parameter.name!r} is a key of its own there")
+            raise TypeError(
+                f"{function.__qualname__}: the parameter {parameter.name!r} has the name of a key there, rename it"
+            )
         name, field = field_of(function, parameter, base)
         fields[name], parameters[parameter.name] = field, name
     alias = key if key != "kind" else None
