@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -67,5 +68,8 @@ def export(
     from netdfl.exports.export import export as export_run
     from netdfl.record.run import open_run
 
-    if written := export_run(open_run(run), what, format, out):
+    found = open_run(run)
+    if what in ("messages", "trace") and not found.sampling.is_all:
+        print(f"not all messages are in it: {found.sampling.sentence}", file=sys.stderr)
+    if written := export_run(found, what, format, out):
         print(written)

@@ -89,7 +89,8 @@ class LivingNode:
         self._offset = None if birth.shares_clock else ClockOffset(superior.report, birth.monotonic_ns)
         self._start: Start | None = None
         self._shipping = None if birth.shares_disk else Shipping(birth.directory, superior)
-        self.store = StoreWriter(birth.directory, record_name(birth.node, birth.life.epoch, birth.shares_disk))
+        name = record_name(birth.node, birth.life.epoch, birth.shares_disk)
+        self.store = StoreWriter(birth.directory, name, blueprint.scenario.record.sampling)
         ledger = NodeLedger(birth.node, self.clock, self.store)
         self.transport, self.meter = make_transport(
             blueprint, birth.endpoint, birth.node, birth.life.epoch, self.clock, ledger, birth.services

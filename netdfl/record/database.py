@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 TableName: TypeAlias = Literal["messages", "metrics", "events", "waits"]
 TABLES: Sequence[TableName] = get_args(TableName)
+TotalsName: TypeAlias = Literal["link_totals", "round_totals"]
+TOTALS: Sequence[TotalsName] = get_args(TotalsName)
+"""What is counted of all messages, whether each has a row or not."""
 
-COLUMNS: Mapping[TableName, Mapping[str, str]] = {
+COLUMNS: Mapping[TableName | TotalsName, Mapping[str, str]] = {
     "messages": {
         "src": "INTEGER",
         "dst": "INTEGER",
@@ -46,7 +49,24 @@ COLUMNS: Mapping[TableName, Mapping[str, str]] = {
         "last_src": "INTEGER",
         "missing": "JSON",
     },
+    "link_totals": {"src": "INTEGER", "dst": "INTEGER", "fate": "VARCHAR", "messages": "BIGINT", "nbytes": "BIGINT"},
+    "round_totals": {
+        "kind": "VARCHAR",
+        "epoch": "INTEGER",
+        "round": "INTEGER",
+        "fate": "VARCHAR",
+        "messages": "BIGINT",
+        "nbytes": "BIGINT",
+        "until_s": "DOUBLE",
+    },
 }
+COUNTED: Mapping[TotalsName, str] = {
+    "link_totals": "SELECT src, dst, fate, count(*) AS messages, sum(nbytes)::BIGINT AS nbytes "
+    "FROM messages GROUP BY ALL",
+    "round_totals": "SELECT kind, epoch, round, fate, count(*) AS messages, sum(nbytes)::BIGINT AS nbytes, "
+    "max(coalesce(arrived_s, sent_s)) AS until_s FROM messages GROUP BY ALL",
+}
+"""The totals of a run that records every message."""
 
 MOST_NODES = 1_000_001
 """As many as a scenario may have, with a server."""
@@ -70,7 +90,7 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
     return database
 
 
-def view(table: TableName, files: Iterable[Path], num_nodes: int) -> str:
+def view(table: TableName | TotalsName, files: Iterable[Path], num_nodes: int) -> str:
     """The query whose rows are the table's: those of `files` that are whole, and of nodes below `num_nodes`.
 
     A torn line is read as a row of nulls; so is a number that its column can't hold.
@@ -80,25 +100,32 @@ def view(table: TableName, files: Iterable[Path], num_nodes: int) -> str:
         return "SELECT " + ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns.items()) + " WHERE false"
     types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
     read = f"read_json([{paths}], format = 'newline_delimited', columns = {{{types}}}, ignore_errors = true)"
-    sound = _SOUND[table].format(n=num_nodes)
-    return f"SELECT {_SELECTED[table]} FROM {read} WHERE round IS NOT NULL AND {sound}"
+    sound = [_SOUND[table].format(n=num_nodes), *(["round IS NOT NULL"] if "round" in columns else [])]
+    return _SELECTED[table].format(f"{read} WHERE {' AND '.join(sound)}")
 
 
-_SELECTED: Mapping[TableName, str] = {
-    "messages": "* REPLACE (if(abs(arrived_s) <= 1e9, arrived_s, NULL) AS arrived_s)",
-    "metrics": "* REPLACE (if(isfinite(value), value, NULL) AS value)",
-    "events": "*",
-    "waits": "* REPLACE (if(abs(deadline_s) <= 1e9, deadline_s, NULL) AS deadline_s)",
+_SELECTED: Mapping[TableName | TotalsName, str] = {
+    "messages": "SELECT * REPLACE (if(abs(arrived_s) <= 1e9, arrived_s, NULL) AS arrived_s) FROM {}",
+    "metrics": "SELECT * REPLACE (if(isfinite(value), value, NULL) AS value) FROM {}",
+    "events": "SELECT * FROM {}",
+    "waits": "SELECT * REPLACE (if(abs(deadline_s) <= 1e9, deadline_s, NULL) AS deadline_s) FROM {}",
+    "link_totals": "SELECT src, dst, fate, sum(messages)::BIGINT AS messages, sum(nbytes)::BIGINT AS nbytes "
+    "FROM {} GROUP BY ALL",
+    "round_totals": "SELECT kind, epoch, round, fate, sum(messages)::BIGINT AS messages, "
+    "sum(nbytes)::BIGINT AS nbytes, max(until_s) AS until_s FROM {} GROUP BY ALL",
 }
-_SOUND: Mapping[TableName, str] = {
+_FATES = f"split_part(fate, ':', 1) IN {tuple(fate.value for fate in Fate)}"
+_COUNTS = f"messages BETWEEN 1 AND {MOST_NBYTES} AND nbytes BETWEEN 0 AND {MOST_NBYTES} AND {_FATES}"
+_SOUND: Mapping[TableName | TotalsName, str] = {
     "messages": f"src >= 0 AND src < {{n}} AND dst >= 0 AND dst < {{n}} AND abs(sent_s) <= {MOST_S} "
     f"AND nbytes BETWEEN 0 AND {MOST_NBYTES} AND kind IS NOT NULL "
-    f"AND split_part(fate, ':', 1) IN {tuple(fate.value for fate in Fate)} "
-    "AND epoch >= 0 AND step >= 0 AND attempt >= 0",
+    f"AND {_FATES} AND epoch >= 0 AND step >= 0 AND attempt >= 0",
     "metrics": f"(node IS NULL OR (node >= 0 AND node < {{n}})) AND abs(at_s) <= {MOST_S} AND name IS NOT NULL",
     "events": f"(node IS NULL OR (node >= 0 AND node < {{n}})) AND abs(at_s) <= {MOST_S} AND kind IS NOT NULL",
     "waits": f"node >= 0 AND node < {{n}} AND abs(since_s) <= {MOST_S} AND abs(until_s) <= {MOST_S} AND step >= 0 "
     "AND kind IS NOT NULL AND ended IS NOT NULL AND (last_src IS NULL OR (last_src >= 0 AND last_src < {n}))",
+    "link_totals": f"src >= 0 AND src < {{n}} AND dst >= 0 AND dst < {{n}} AND {_COUNTS}",
+    "round_totals": f"kind IS NOT NULL AND epoch >= 0 AND abs(until_s) <= {MOST_S} AND {_COUNTS}",
 }
 
 

@@ -35,7 +35,7 @@ def count_messages(run: Run) -> MessageTotals:
     """Count what `run` recorded."""
     counts: dict[FateClass, int] = {}
     why: dict[FateClass, dict[str, int]] = {}
-    for fate, number in run.rows("SELECT fate, count(*) FROM messages GROUP BY fate ORDER BY fate"):
+    for fate, number in run.rows("SELECT fate, sum(messages)::BIGINT FROM round_totals GROUP BY fate ORDER BY fate"):
         name, reason = class_of(fate), reason_of(fate)
         counts[name] = counts.get(name, 0) + number
         if reason:
@@ -67,7 +67,7 @@ def count_timeouts(run: Run) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class LinkTraffic:
-    """What crossed one link: `delay_s` is the median of what arrived, None where nothing did."""
+    """What crossed one link: `delay_s` is the median of what is recorded to have arrived, None where nothing is."""
 
     edge: Edge
     counts: MessageCounts
@@ -77,17 +77,17 @@ class LinkTraffic:
 
 def count_by_link(run: Run) -> list[LinkTraffic]:
     """Every link that carried something, those that lost most first, then those that carried most."""
-    rows = run.rows("SELECT src, dst, fate, count(*) FROM messages GROUP BY ALL")
+    rows = run.rows("SELECT src, dst, fate, messages, nbytes FROM link_totals")
     counts: dict[Edge, dict[FateClass, int]] = {}
-    for src, dst, fate, number in rows:
+    carried: dict[Edge, int] = {}
+    for src, dst, fate, number, nbytes in rows:
         of_edge = counts.setdefault((src, dst), {})
         of_edge[class_of(fate)] = of_edge.get(class_of(fate), 0) + number
-    carried = run.rows(
-        "SELECT src, dst, sum(nbytes)::BIGINT, median(arrived_s - sent_s) FROM messages GROUP BY src, dst"
-    )
+        carried[src, dst] = carried.get((src, dst), 0) + nbytes
+    took = run.rows("SELECT src, dst, median(arrived_s - sent_s) FROM messages GROUP BY src, dst")
+    delays = {(src, dst): delay_s for src, dst, delay_s in took}
     found = [
-        LinkTraffic((src, dst), MessageCounts(sum(of.values()), **of), nbytes, delay_s)
-        for src, dst, nbytes, delay_s in carried
-        for of in (counts[src, dst],)
+        LinkTraffic(edge, MessageCounts(sum(of.values()), **of), carried[edge], delays.get(edge))
+        for edge, of in counts.items()
     ]
     return sorted(found, key=lambda link: (-link.counts.lost, -link.nbytes, link.edge))

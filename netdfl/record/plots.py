@@ -117,8 +117,10 @@ class Plots:
         num, size = self._num_nodes, (8.0, 4.0)
         lost, delay = np.full((num, num), np.nan), np.full((num, num), np.nan)
         for src, dst, share, seconds in self._run.rows(
-            "SELECT src, dst, avg((fate LIKE 'dropped%' OR fate LIKE 'failed%')::INT), median(arrived_s - sent_s) "
-            "FROM messages GROUP BY src, dst"
+            "WITH took AS (SELECT src, dst, median(arrived_s - sent_s) AS delay FROM messages GROUP BY src, dst), "
+            "lost AS (SELECT src, dst, coalesce(sum(messages) FILTER (fate LIKE 'dropped%' OR fate LIKE 'failed%'), 0) "
+            "/ sum(messages) AS share FROM link_totals GROUP BY src, dst) "
+            "SELECT src, dst, share, delay FROM lost LEFT JOIN took USING (src, dst)"
         ):
             if max(src, dst) < num:
                 lost[src, dst] = share

@@ -177,7 +177,7 @@ def _summarize(run: Run, facts: RunFacts) -> Summary:
         "fidelity": facts.fidelity,
         "versions": dict(_versions()),
     }
-    return Summary(result | _where_it_applies(facts), judgement)
+    return Summary(result | _where_it_applies(facts) | _recorded(run), judgement)
 
 
 def _what_ran(facts: RunFacts) -> dict[str, object]:
@@ -208,6 +208,14 @@ def _where_it_applies(facts: RunFacts) -> dict[str, object]:
         "event_log_hash": facts.event_log_hash,
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _recorded(run: Run) -> dict[str, object]:
+    """What of the messages is recorded, where that is not all."""
+    if run.sampling.is_all:
+        return {}
+    ((rows,),) = run.rows("SELECT count(*) FROM messages")
+    return {"recorded": {"every": run.sampling.every, "messages": rows, "text": run.sampling.sentence}}
 
 
 def evaluations(run: Run, name: str) -> list[EvaluatedValue]:
@@ -298,7 +306,7 @@ def _reach(
             and (least is None or found.value >= least)
             and (most is None or found.value <= most)
         ):
-            until = "SELECT coalesce(sum(nbytes), 0) FROM messages WHERE round <= ?"
+            until = "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals WHERE round <= ?"
             ((sent,),) = run.rows(until, [found.round])
             return {**asked, "round": found.round, "bytes": sent, "seconds": found.at_s}
     return {**asked, "round": None, "bytes": None, "seconds": None}
@@ -319,7 +327,7 @@ def _figures(run: Run, facts: RunFacts, series: Mapping[str, Sequence[EvaluatedV
         "train_loss": _scalar(run, train),
         "consensus_distance": _last(series, "consensus_distance"),
         "weight_sum": _last(series, "weight_sum"),
-        "bytes_sent": _scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM messages"),
+        "bytes_sent": _scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals"),
         "duration_s": facts.duration_s,
         "virtual_duration_s": facts.virtual_duration_s,
     } | {name: _last(series, name) for name in series if is_measured(name) and name not in FIGURES}

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import PRIVATE, check_plain, read_plain, write_whole
-from netdfl.record.database import MOST_NODES, TABLES, connect, view
+from netdfl.record.database import COUNTED, MOST_NODES, TABLES, TOTALS, connect, view
 from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, FleetForm, GraphForm, PartitionForm, read_form
 from netdfl.record.plain_json import dump_json
+from netdfl.record.sampling import EVERYTHING, SAMPLING, SAMPLING_FORM, Sampling
 from netdfl.record.scheduled import ScheduledChange, put_scheduled, put_script, read_script
 from netdfl.record.store import STORE
 
@@ -160,7 +161,10 @@ class Run:
 
     @property
     def messages(self) -> DuckDBPyRelation:
-        """The fate of every message: src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate."""
+        """The fate of each message: src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate.
+
+        `sampling` says which have a row.
+        """
         return self.query("FROM messages")
 
     @property
@@ -181,6 +185,8 @@ class Run:
     def query(self, sql: str, parameters: Parameters = ()) -> DuckDBPyRelation:
         """Return the relation of a query over the tables `messages`, `metrics`, `events` and `waits`.
 
+        `link_totals` (src, dst, fate, messages, nbytes) and `round_totals` (kind, epoch, round, fate, messages, nbytes,
+        until_s) count all messages, those too that a sampled record has no row of.
         `parameters` are what `?`, or `$name`, stands for. Nothing but the run's store can be read or written.
         """
         if not self._held:
@@ -223,7 +229,7 @@ class Run:
             yield
         finally:
             self._held = False
-            for table in TABLES:
+            for table in (*TABLES, *TOTALS):
                 self._connection.execute(f"DROP TABLE IF EXISTS held_{table}")
 
     @contextmanager
@@ -243,13 +249,17 @@ class Run:
 
     def _lay_out(self, database: DuckDBPyConnection, *, hold: bool = False) -> None:
         """Make the tables of what the store holds now; what the schedule did to links is among the events."""
-        files = {table: sorted((self.path / STORE).glob(f"{table}-*.jsonl")) for table in TABLES}
-        views = {table: view(table, files[table], self._num_nodes) for table in TABLES}
-        for table in TABLES:
+        tables = TABLES if self.sampling.is_all else (*TABLES, *TOTALS)
+        files = {table: sorted((self.path / STORE).glob(f"{table}-*.jsonl")) for table in tables}
+        views = {table: view(table, files[table], self._num_nodes) for table in tables}
+        for table in tables:
             if hold and sum(file.stat().st_size for file in files[table]) <= MOST_HELD:
                 database.execute(f"CREATE OR REPLACE TEMP TABLE held_{table} AS {views[table]}")
                 views[table] = f"FROM held_{table}"
             database.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {views[table]}")
+        for totals in TOTALS:
+            if totals not in views:
+                database.execute(f"CREATE OR REPLACE TEMP VIEW {totals} AS {COUNTED[totals]}")
         if not self._script:
             return
         stamp = [(id(database), str(file), file.stat().st_size) for file in (*files["metrics"], *files["events"])]
@@ -272,6 +282,12 @@ class Run:
     def _num_nodes(self) -> int:
         graph = self.graph
         return MOST_NODES if graph is None else graph["num_nodes"]
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """Which messages have a row; the totals `link_totals` and `round_totals` count all of them."""
+        found = read_form(self.path / SAMPLING, SAMPLING_FORM)
+        return EVERYTHING if found is None else Sampling.of(found["messages"])
 
     @property
     def finished(self) -> bool:

@@ -7,6 +7,12 @@ Four tables lie in `RUN/store/`, each in a file per writer (`messages-003.jsonl`
 - `events`: at_s, node, round, kind, details (an object)
 - `waits`: node, round, step, kind, since_s, until_s, deadline_s, ended, last_src, missing (a list)
 
+Where not every message is recorded (`netdfl.record.sampling`), two more hold what is counted of all of them; rows of
+one link, or of one round, add up:
+
+- `link_totals`: src, dst, fate, messages, nbytes
+- `round_totals`: kind, epoch, round, fate, messages, nbytes, until_s
+
 Times are seconds since the fleet's common start, exact to the nanosecond. A null `node` is the fleet,
 a null `arrived_s` a message that never arrived. A null `value` is a number that was not finite: JSON
 has no NaN, and text in its place would turn the column of numbers into one of strings in polars.
@@ -23,10 +29,12 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from netdfl.core.errors import RunError
+from netdfl.core.fates import Fate
 from netdfl.core.files import open_append
 from netdfl.core.types import Message, NodeId, Scalar
 from netdfl.record.base import MessageRow, Waited
 from netdfl.record.plain_json import dump_json
+from netdfl.record.sampling import EVERYTHING, LinkKey, RoundKey, Sampling, Totals
 
 STORE = "store"
 FLUSH_ROWS = 512
@@ -156,6 +164,77 @@ def _wait_lines(rows: Sequence[Waited]) -> list[str]:
     ]
 
 
+def _link_lines(rows: Sequence[tuple[LinkKey, Sequence[int]]]) -> list[str]:
+    return [
+        f'{{"src":{src},"dst":{dst},"fate":{_quote(fate)},"messages":{messages},"nbytes":{nbytes}}}\n'
+        for (src, dst, fate), (messages, nbytes) in rows
+    ]
+
+
+def _round_lines(rows: Sequence[tuple[RoundKey, Sequence[int]]]) -> list[str]:
+    at = _Seconds()
+    return [
+        f'{{"kind":{_quote(kind)},"epoch":{epoch},"round":{round},"fate":{_quote(fate)},"messages":{messages},'
+        f'"nbytes":{nbytes},"until_s":{at[until_ns]}}}\n'
+        for (kind, epoch, round, fate), (messages, nbytes, until_ns) in rows
+    ]
+
+
+class _Sampled:
+    """The table of messages where only some are recorded: the others are counted."""
+
+    def __init__(self, store: Path, name: str, sampling: Sampling) -> None:
+        self._rows = _Table(store / f"messages-{name}.jsonl", _message_lines)
+        self._links = _Table(store / f"link_totals-{name}.jsonl", _link_lines)
+        self._rounds = _Table(store / f"round_totals-{name}.jsonl", _round_lines)
+        self._sampling, self._totals = sampling, Totals()
+
+    def add(self, row: MessageRow) -> None:
+        self.extend((row,))
+
+    def extend(self, rows: Sequence[MessageRow]) -> None:
+        keeps, delivered = self._sampling.keeps, Fate.DELIVERED
+        self._rows.extend(
+            [
+                row
+                for row in rows
+                for src, dst, _, _, round, step, attempt in (row[0],)
+                if row[4] != delivered or attempt or keeps(src, dst, round, step)
+            ]
+        )
+        self._totals.add(rows)
+        if self._totals.full:
+            self._write_totals()
+
+    def _write_totals(self) -> None:
+        self._links.extend(list(self._totals.links.items()))
+        self._rounds.extend(list(self._totals.rounds.items()))
+        self._totals.written()
+
+    def flush(self) -> None:
+        """Append what is buffered; totals once they stand for many messages."""
+        if self._totals.due:
+            self._write_totals()
+        for table in (self._rows, self._links, self._rounds):
+            table.flush()
+
+    def close(self) -> None:
+        self._write_totals()
+        _close(self._rows, self._links, self._rounds)
+
+
+def _close(*tables: _Table[Any] | _Sampled) -> None:
+    """Close all of them. Raises the first RunError where the disk refuses the last rows."""
+    failure: RunError | None = None
+    for table in tables:
+        try:
+            table.close()
+        except RunError as exc:
+            failure = failure or exc
+    if failure is not None:
+        raise failure
+
+
 class StoreWriter:
     """A `Recorder` that appends to `DIR/store/*-<name>.jsonl`.
 
@@ -163,18 +242,25 @@ class StoreWriter:
     Flushed rows survive the death of the process (not a power cut: nothing is fsynced).
     """
 
-    def __init__(self, directory: Path | str, name: str) -> None:
-        """Write below the run directory `directory`; `name` is `003` for node 3, or `fleet`."""
+    def __init__(self, directory: Path | str, name: str, sampling: Sampling = EVERYTHING) -> None:
+        """Write below the run directory `directory`; `name` is `003` for node 3, or `fleet`.
+
+        Of messages those are recorded that `sampling` says.
+        """
         store = Path(directory) / STORE
         try:
             store.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise RunError(f"the record's directory {store} can't be made: {exc.strerror}") from exc
-        self._messages = _Table(store / f"messages-{name}.jsonl", _message_lines)
+        self._messages = (
+            _Table(store / f"messages-{name}.jsonl", _message_lines)
+            if sampling.is_all
+            else _Sampled(store, name, sampling)
+        )
         self._metrics = _Table(store / f"metrics-{name}.jsonl", _metric_lines)
         self._events: _Table[str] = _Table(store / f"events-{name}.jsonl", iter)
         self._waits = _Table(store / f"waits-{name}.jsonl", _wait_lines)
-        self._tables: tuple[_Table[Any], ...] = (self._messages, self._metrics, self._events, self._waits)
+        self._tables: tuple[_Table[Any] | _Sampled, ...] = (self._messages, self._metrics, self._events, self._waits)
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Take one message and its fate. Raises RunError where a due flush fails."""
@@ -210,14 +296,7 @@ class StoreWriter:
 
     def close(self) -> None:
         """Flush and close. Raises RunError where the disk refuses the last rows."""
-        failure: RunError | None = None
-        for table in self._tables:
-            try:
-                table.close()
-            except RunError as exc:
-                failure = failure or exc
-        if failure is not None:
-            raise failure
+        _close(*self._tables)
 
     def __enter__(self) -> Self:
         return self

@@ -88,12 +88,15 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, obje
     sent again), `deadlines_s`, `lost_s` (until a later message told of the loss), `behind_s`, `rest_s` and `end_s`
     (after the last that any node did) add up to `total_s`; `behind` has the nodes that were waited for. `rounds`
     holds, by round, its length at the median and at the slowest node, and the deadline in force (None: none).
-    `links_parted_s` is the part of `links_s` in which a partition was in force.
+    `links_parted_s` is the part of `links_s` in which a partition was in force. Where not every message is recorded
+    what ended a wait may have no row: then all parts are 0 and the sentence says so.
     """
     history, deadlines = read_history(run)
     rounds = _rounds(history, deadlines, num_rounds)
     if not any(length is not None for length in rounds["median_s"]):
         return None
+    if not run.sampling.is_all:
+        return _untold(run, total_s) | {"rounds": rounds}
     path = critical_path(history, total_s)
     spent = {cause: math.fsum(leg.seconds for leg in path if leg.cause is cause) for cause in TimeUse}
     behind: dict[NodeId, Behind] = {}
@@ -109,6 +112,17 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, obje
         "links_parted_s": parted_s,
         "behind": [each.to_json() for each in nodes],
         "rounds": rounds,
+    }
+
+
+def _untold(run: Run, total_s: float) -> dict[str, object]:
+    text = f"{seconds(total_s)}; not told what for: {run.sampling.words}"
+    return {
+        "text": text,
+        "total_s": total_s,
+        **{f"{cause}_s": 0.0 for cause in TimeUse},
+        "links_parted_s": 0.0,
+        "behind": [],
     }
 
 

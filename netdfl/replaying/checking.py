@@ -25,11 +25,14 @@ class Parted(NetdflError):
 
 
 class Record:
-    """The rows of a run, each to be played once. `parted` says what first came that the run has not."""
+    """The rows of a run, each to be played once. `parted` says what first came that the run has not.
+
+    Where the run recorded only some of its messages, only these are looked for.
+    """
 
     def __init__(self, run: Run) -> None:
         """Read messages and metrics of `run`. Raises InputError where its record is damaged."""
-        self._run = run
+        self._run, self._records = run, run.sampling.records
         with run.held():
             messages = run.rows(
                 "SELECT src, dst, kind, epoch, round, step, attempt, nbytes, sent_s, arrived_s, fate FROM messages"
@@ -49,6 +52,8 @@ class Record:
         self, at_ns: int, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str
     ) -> None:
         """A message ended in the replay."""
+        if not self._records(message.src, message.dst, message.round, message.step, message.attempt, fate):
+            return
         row = (message.src, message.dst, *key_of(message), nbytes, sent_ns, arrived_ns, fate)
         if self._lacks(at_ns, row):
             self.parted = self._of_message((message.src, message.dst), key_of(message), (nbytes, arrived_ns, fate))

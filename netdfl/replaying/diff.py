@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from netdfl.core.errors import InputError
 from netdfl.core.types import Json, NodeId
 from netdfl.record.run import Run
+from netdfl.record.sampling import Sampling
 
 MOST_NODES = 40
 _MESSAGES = """
@@ -61,13 +62,17 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How two runs differ. `scenario` are the lines of it that only one has."""
+    """How two runs differ. `scenario` are the lines of it that only one has.
+
+    `compared` says which messages were, where that is not all.
+    """
 
     runs: tuple[str, str]
     scenario: Sequence[str]
     parting: Parting | None
     follow: Sequence[Follow] = ()
     ends: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    compared: str = ""
 
     @property
     def equal(self) -> bool:
@@ -90,25 +95,36 @@ def diff(first: Run, second: Run) -> Difference:
         if not isinstance(run, Run):
             raise InputError(f"{str(run)[:80]!r} is no opened run: open its directory by netdfl.open_run(path)")
     with first.held(), second.held():
-        rows = [_rows(run) for run in (first, second)]
+        rows = [_rows(run, _common(first, second)) for run in (first, second)]
         lines = _scenarios(first, second)
         only = [_without(rows[0], rows[1]), _without(rows[1], rows[0])]
         heads = [each[0] if each else None for each in only]
         known = [head for head in heads if head is not None]
         if not known:
-            return Difference((str(first.path), str(second.path)), lines, None)
+            return Difference((str(first.path), str(second.path)), lines, None, compared=_compared(first, second))
         began = min(known, key=lambda row: row.at_s)
         parting = Parting(began.at_s, _said(only[0], began), _said(only[1], began))
         follow = list(_follow(first, second, only))
-        return Difference((str(first.path), str(second.path)), lines, parting, follow, _ends(first, second))
+        paths = str(first.path), str(second.path)
+        return Difference(paths, lines, parting, follow, _ends(first, second), _compared(first, second))
 
 
-def _rows(run: Run) -> list[Row]:
-    """All that a run recorded of what happened, in order of time."""
+def _common(first: Run, second: Run) -> Sequence[Sampling]:
+    """What of the messages must have a row in both runs, so that its absence from one means something."""
+    return list({run.sampling: None for run in (first, second) if not run.sampling.is_all})
+
+
+def _compared(first: Run, second: Run) -> str:
+    return "; ".join(sampling.words for sampling in _common(first, second))
+
+
+def _rows(run: Run, common: Sequence[Sampling] = ()) -> list[Row]:
+    """All that a run recorded of what happened, in order of time; of messages those that all of `common` keep."""
     found = [
         Row(at, src, round, (src, dst, kind, epoch, round, step, attempt), _message(row))
         for row in run.rows(_MESSAGES)
         for at, src, dst, kind, epoch, round, step, attempt, *_ in (row,)
+        if all(each.records(src, dst, round, step, attempt, row[-1]) for each in common)
     ]
     for at, node, round, name, value in run.rows(_METRICS):
         told = "not finite" if value is None else repr(value)
@@ -213,6 +229,8 @@ def _lines(found: Difference) -> Iterator[str]:
         yield "the scenarios differ:"
         yield from (f"  {line}" for line in found.scenario[:MOST_NODES])
     parting = found.parting
+    if found.compared:
+        yield f"of messages that were delivered not all are compared: {found.compared}"
     if parting is None:
         yield "the two runs went the same way, in every message, figure, wait and event"
         return

@@ -84,6 +84,8 @@ def warnings(result: Json) -> Iterator[str]:
 
 def remarks(result: Json) -> Iterator[str]:
     """What to know of a run beside its verdict, a sentence each: mass lost, or new; events that never came."""
+    if "recorded" in result:
+        yield f"the record: {result['recorded']['text']}"
     for restart in result.get("restarts", ()):
         if restart["state"] == "lost":
             yield _lost_state(restart)

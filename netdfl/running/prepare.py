@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from netdfl.record.run import RunDirectory
+from netdfl.record.sampling import ALL, SAMPLING
 from netdfl.running.provenance import write_provenance
 from netdfl.scenario.build import build_network
 from netdfl.scenario.loading.resolved import to_yaml
@@ -15,6 +16,8 @@ def prepare(scenario: Scenario, directory: RunDirectory) -> None:
     directory.write("scenario.yaml", to_yaml(scenario))
     if scenario.file is not None and not (directory.path / ORIGIN).exists():
         directory.write_json(ORIGIN, {"directory": str(scenario.file.parent)})
+    if scenario.record.messages != ALL:
+        directory.write_json(SAMPLING, {"messages": scenario.record.messages})
     write_provenance(scenario, directory)
     network = build_network(scenario)
     graph = network.graph(0)

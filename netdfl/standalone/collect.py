@@ -279,7 +279,7 @@ def _describe(
 ) -> None:
     """Write what the supervisor writes beside the store: `fleet.json`, `partition.json`, `events.jsonl`."""
     scenario = blueprint.scenario
-    ((nbytes,),) = found.rows("SELECT coalesce(sum(nbytes), 0)::BIGINT FROM messages")
+    ((nbytes,),) = found.rows("SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals")
     status = FleetStatus(
         scenario.name,
         scenario.world.kind,

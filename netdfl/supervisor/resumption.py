@@ -74,7 +74,7 @@ def find_resumption(run: Run, scenario: Scenario) -> Resumption:
     down = _down(run, compile_schedule(scenario))
     alive = {node: round for node, round in rounds.items() if node not in down}
     return Resumption(
-        epoch=1 + (run.rows("SELECT max(epoch) FROM messages")[0][0] or 0),
+        epoch=1 + (run.rows("SELECT max(epoch) FROM round_totals")[0][0] or 0),
         at_ns=_last_ns(run),
         rounds=rounds,
         at_least=max(alive.values()) if _waits_for_ever(scenario) else 0,

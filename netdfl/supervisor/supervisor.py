@@ -92,7 +92,7 @@ class Supervisor:
 
         What is recorded goes into `store`, by default that of `directory`.
         """
-        store = StoreWriter(directory.path, "fleet") if store is None else store
+        store = StoreWriter(directory.path, "fleet", scenario.record.sampling) if store is None else store
         self.fleet = fleet = Fleet(
             scenario=scenario, directory=directory, world=world, status=status, store=store, note=note
         )

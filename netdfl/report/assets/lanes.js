@@ -136,7 +136,7 @@ function arrows(context, lane, x) {
     if (lost) { context.beginPath(); context.moveTo(tip - 4, drop - 4); context.lineTo(tip + 4, drop + 4); context.moveTo(tip + 4, drop - 4); context.lineTo(tip - 4, drop + 4); context.stroke(); } else { context.beginPath(); context.arc(tip, drop, 2.4, 0, 7); context.fill(); }
     context.globalAlpha = 1;
   }
-  return messages.every > 1 ? `One of ${messages.every} messages is kept.` : "";
+  return messages.recorded ? `Of messages that were delivered: ${messages.recorded}.` : messages.every > 1 ? `One of ${messages.every} messages is kept.` : "";
 }
 
 /** @param {HTMLCanvasElement} canvas @param {HTMLElement} said @param {() => void} soon */

@@ -66,7 +66,10 @@ SPENT = ("compute", "link", "late", "behind", "rest")
 def time_by_node(run: Run, frame: Frame) -> Made | None:
     """Seconds that each shown node spent, in all its rounds, computing; waiting for what was on a link; waiting in vain
     until a deadline, or until it was told of a loss; waiting for nodes that had not sent yet; and on anything else.
+    None where not every message is recorded: what ended a wait may have no row.
     """
+    if not run.sampling.is_all:
+        return None
     rows = run.rows(
         "WITH came AS (SELECT w.node, w.until_s - w.since_s AS s, w.ended, "
         "min(m.arrived_s - m.sent_s) AS way FROM waits w LEFT JOIN messages m ON w.ended = 'came' "

@@ -21,7 +21,10 @@ def count_by_moment(run: Run, frame: Frame) -> Made:
     """Messages and bytes sent, and messages of each class, up to and including each moment.
 
     A message counts as sent when it was first sent, and has its fate when it arrived, or, where it did not, at once.
+    Where not every message is recorded, those of a round count when the last of them has its fate.
     """
+    if not run.sampling.is_all:
+        return _by_round(run, frame)
     when, then = ("round + 1", "round + 1") if frame.by_round else ("sent_s", "coalesce(arrived_s, sent_s)")
     sent = run.columns(f"SELECT {when} AS sent, {then} AS decided, nbytes, {CLASS_NUMBER} AS class FROM messages")
     found: Made = {
@@ -32,6 +35,20 @@ def count_by_moment(run: Run, frame: Frame) -> Made:
         of = sent["decided"][sent["class"] == NUMBERS[name]]
         if len(of):
             found[name.value] = _up_to(frame, of)
+    return found
+
+
+def _by_round(run: Run, frame: Frame) -> Made:
+    when = "round + 1" if frame.by_round else "until_s"
+    rows = run.columns(f"SELECT {when} AS at, messages, nbytes, {CLASS_NUMBER} AS class FROM round_totals")
+    found: Made = {
+        "sent": _up_to(frame, rows["at"], rows["messages"]),
+        "nbytes": _up_to(frame, rows["at"], rows["nbytes"]),
+    }
+    for name in CLASSES:
+        of = rows["class"] == NUMBERS[name]
+        if of.any():
+            found[name.value] = _up_to(frame, rows["at"][of], rows["messages"][of])
     return found
 
 

@@ -19,8 +19,9 @@ def fleet_curves(run: Run, frame: Frame) -> Made:
         "SELECT name, round, at_s, value FROM metrics WHERE node IS NULL AND value IS NOT NULL "
         "ORDER BY name, at_s, round"
     )
-    when = "round + 1" if frame.by_round else "sent_s"
-    sent = run.columns(f"SELECT {when} AS at, sum(nbytes)::BIGINT AS nbytes FROM messages GROUP BY 1 ORDER BY 1")
+    at, table = ("sent_s", "messages") if run.sampling.is_all else ("until_s", "round_totals")
+    when = "round + 1" if frame.by_round else at
+    sent = run.columns(f"SELECT {when} AS at, sum(nbytes)::BIGINT AS nbytes FROM {table} GROUP BY 1 ORDER BY 1")
     total = np.concatenate(([0.0], np.cumsum(sent["nbytes"])))
     found: Made = {}
     for name in dict.fromkeys(row[0] for row in rows):

@@ -25,14 +25,16 @@ _ORDER = "sent_s, src, dst, kind, round, step, attempt, epoch"
 def links(run: Run, most: int | None = None) -> Made:
     """Of each link: messages by class, bytes, delays of what arrived; those that lost most first, at most `most`."""
     classes = ", ".join(
-        f"count(*) FILTER (class = {number})::INTEGER AS {name.value}" for name, number in NUMBERS.items()
+        f"coalesce(sum(messages) FILTER (class = {number}), 0)::BIGINT AS {name.value}"
+        for name, number in NUMBERS.items()
     )
     table = run.columns(
-        f"SELECT src, dst, count(*) AS sent, sum(nbytes)::BIGINT AS nbytes, {classes}, "
-        "min(arrived_s - sent_s) AS fastest, median(arrived_s - sent_s) AS median, "
-        "quantile_cont(arrived_s - sent_s, 0.95) AS slow, max(nbytes) AS largest, "
-        "max(coalesce(arrived_s, sent_s)) - min(sent_s) AS span "
-        f"FROM (SELECT *, {CLASS_NUMBER} AS class FROM messages) GROUP BY src, dst "
+        f"WITH counted AS (SELECT src, dst, sum(messages)::BIGINT AS sent, sum(nbytes)::BIGINT AS nbytes, {classes} "
+        f"FROM (SELECT *, {CLASS_NUMBER} AS class FROM link_totals) GROUP BY src, dst), "
+        "took AS (SELECT src, dst, min(arrived_s - sent_s) AS fastest, median(arrived_s - sent_s) AS median, "
+        "quantile_cont(arrived_s - sent_s, 0.95) AS slow, "
+        "max(coalesce(arrived_s, sent_s)) - min(sent_s) AS span FROM messages GROUP BY src, dst) "
+        "SELECT counted.*, fastest, median, slow, span FROM counted LEFT JOIN took USING (src, dst) "
         f"ORDER BY {FateClass.LOST} DESC, nbytes DESC, src, dst",
     )
     total = len(table["src"])
@@ -79,9 +81,11 @@ def _named(of: str, edges: dict[tuple[int, int], int], groups: Groups, size: int
 def messages(run: Run, frame: Frame) -> Made:
     """The messages in order of sending; where there are too many, all that were lost, and every so many of the others.
 
-    `every` is 1 where all are there.
+    `every` is 1 where all are there; `recorded` says which the record has, where it has not all.
     """
-    ((total,),) = run.rows("SELECT count(*) FROM messages")
+    ((sent, total),) = run.rows(
+        "SELECT (SELECT coalesce(sum(messages), 0)::BIGINT FROM round_totals), (SELECT count(*) FROM messages)"
+    )
     every = max(1, -(-total // MOST_MESSAGES))
     some = (
         f"SELECT * FROM (SELECT *, row_number() OVER (ORDER BY {_ORDER}) AS number FROM messages) "
@@ -108,4 +112,8 @@ def messages(run: Run, frame: Frame) -> Made:
         found["sent"] = shorten(columns[4], TIME)
         found["arrived"] = shorten([np.nan if at is None else at for at in columns[5]], TIME)
     classes = [class_of(fate).value for fate in fates.texts]
-    return found | {"kinds": kinds.texts, "fates": fates.texts, "classes": classes, "total": total, "every": every}
+    found |= {"kinds": kinds.texts, "fates": fates.texts, "classes": classes}
+    if not run.sampling.is_all:
+        every = max(every, 2, -(-sent // max(1, total)))
+        found["recorded"] = run.sampling.words
+    return found | {"total": sent, "every": every}

@@ -157,6 +157,7 @@ class Explanation:
             "weights": _said(self.weights),
             "task": _said(self.task),
             "traffic": asdict(self.traffic),
+            "record": scenario.record.model_dump(),
             "compression": self.compression and asdict(self.compression),
             "links": self.links,
             "data": self.data and asdict(self.data),

@@ -81,6 +81,7 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
         ("a message", format_bytes(traffic.message_bytes) + down + _where(scenario.world, traffic.message_bytes)),
         ("a round", f"{traffic.messages_per_round:g} messages, {format_bytes(traffic.bytes_per_round)}"),
         ("in all", format_bytes(traffic.bytes_in_all)),
+        *([] if scenario.record.sampling.is_all else [("the record", scenario.record.sampling.sentence)]),
     ]
 
 

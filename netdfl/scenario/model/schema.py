@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -19,6 +21,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from netdfl.record.judge import FIGURES, SHARES, is_measured
+from netdfl.record.sampling import WORDS, Sampling
 from netdfl.scenario.model.algorithm import ALGORITHMS, AlgorithmPart
 from netdfl.scenario.model.choices import nearest, refused
 from netdfl.scenario.model.delivery import DELIVERY, Delivery
@@ -202,6 +205,27 @@ class Report(Strict):
     )
 
 
+def _which_messages(written: object) -> object:
+    if isinstance(written, str) and re.fullmatch(WORDS, written):
+        return written
+    raise refused(f"{written!r} does not say which messages", "all, per_link, or every 10th", "write every 10th, say")
+
+
+class Recording(Strict):
+    """What of the messages is recorded; the totals of links and rounds, and the event log, count all of them."""
+
+    messages: Annotated[str, BeforeValidator(_which_messages), Field(pattern=WORDS, examples=["every 10th"])] = Field(
+        "all",
+        description="all; every 10th (100th, ...) of those that were delivered at first sending; or per_link, none of "
+        "these: only totals. What was not delivered, or was sent again, is always recorded.",
+    )
+
+    @property
+    def sampling(self) -> Sampling:
+        """As a store takes it."""
+        return Sampling.of(self.messages)
+
+
 class Checkpoint(Strict):
     """How often a node's whole state is saved."""
 
@@ -259,6 +283,7 @@ class Scenario(Strict):
         description="gRPC's own timers and limits, pinned and recorded; "
         f"keepalive_timeout is {PACKET_PATIENCE} where links act on packets of real connections.",
     )
+    record: Recording = Field({}, validate_default=True, description="Which messages are recorded.")
     checkpoint: Checkpoint = Field({}, validate_default=True, description="How often state is saved.")
 
     @model_validator(mode="before")
