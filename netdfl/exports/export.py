@@ -12,6 +12,7 @@ from netdfl.core.errors import InputError
 from netdfl.record.database import TABLES
 from netdfl.record.export import export as export_table
 from netdfl.record.run import Run
+from netdfl.scenario.model.choices import nearest
 
 STDOUT = "-"
 OTHERS = {"trace": "pftrace", "graph": "graphml", "tensorboard": "", "mlflow": ""}
@@ -55,7 +56,7 @@ def _formats(what: str) -> tuple[str, ...]:
         return tuple(_TRACES)
     if what in ("graph", "graphml"):
         return ("graphml",)
-    raise InputError(f"{what!r} is nothing that a run has; choose one of {', '.join((*TABLES, *OTHERS))}")
+    raise InputError(f"a run has no {what!r}: {nearest(what, [*TABLES, *OTHERS, 'model'])}")
 
 
 def _pieces(run: Run, what: str, format: str) -> Iterable[bytes]:

@@ -153,10 +153,19 @@ def _messages(counts: MessageCounts) -> str:
 def _print_summary(console: Console, result: Json, run_path: Path, report: Path | None) -> None:
     head, lines, rows = summary(result, run_path, report)
     _say(console, Text.assemble((result["verdict"], COLORS[result["verdict"]]), f"  {head}"))
-    for line in lines:
-        _say(console, f"  {line}")
-    for name, value in rows.items():
-        _say(console, f"  {name:<10} {value}")
+    for line in _below(lines, rows):
+        _say(console, line)
+
+
+def summary_text(result: Json, run_path: Path) -> str:
+    """What a command prints at a run's end, without colors."""
+    page = run_path / "report.html"
+    head, lines, rows = summary(result, run_path, page if page.exists() else None)
+    return "\n".join([f"{result['verdict']}  {head}", *_below(lines, rows)])
+
+
+def _below(lines: list[str], rows: dict[str, str]) -> list[str]:
+    return [*(f"  {line}" for line in lines), *(f"  {name:<10} {value}" for name, value in rows.items())]
 
 
 def summary(result: Json, run_path: Path, report: Path | None) -> tuple[str, list[str], dict[str, str]]:

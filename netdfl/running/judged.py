@@ -40,6 +40,12 @@ class Finished:
         """The run directory."""
         return self.run.path
 
+    def __str__(self) -> str:
+        """What it came to, as the command prints it."""
+        from netdfl.report.live import summary_text
+
+        return summary_text(self.result, self.path)
+
     def _repr_html_(self) -> str:
         """What it came to, in a notebook."""
         from netdfl.report.notebook import summary_html

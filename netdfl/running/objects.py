@@ -80,4 +80,6 @@ def _told(problem: Problem, names: Mapping[str, str]) -> Problem:
         problem = replace(problem, what=problem.what.replace(repr(name), f"given as {argument}="))
         if name in problem.file:
             problem = replace(problem, file=f"{argument}=")
+        if argument == "model" and problem.what.startswith("missing key") and problem.expected == "in task.model":
+            problem = replace(problem, remedy="write it there, or give a function: model=lambda: Net(...)")
     return problem

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, cycle
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -124,8 +124,14 @@ def sent(ran: Ran, metric: str) -> tuple[list[float], list[float]]:
         by_round[round] = by_round.get(round, 0.0) + (nbytes or 0.0)
     rounds = sorted(by_round)
     total = dict(zip(rounds, accumulate(by_round[round] for round in rounds), strict=True))
-    found = sorted((round, value) for (round, _), value in _recorded(ran.path, metric).items() if value is not None)
+    found = sorted((row["round"], row["value"]) for row in of_fleet(ran.path, metric))
     return [total[round] for round, _ in found], [value for _, value in found]
+
+
+def of_fleet(path: Path, metric: str) -> list[Mapping[str, Any]]:
+    """The rows of a metric of the fleet that are finite; nodes may have one of the same name, of their own models."""
+    found = (row for row in rows(path, "metrics") if row["name"] == metric and row["node"] is None)
+    return [row for row in found if row["value"] is not None]
 
 
 def draw_sent(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:

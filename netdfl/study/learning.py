@@ -13,11 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from netdfl.study.cells import Ran
-from netdfl.study.curves import STROKES, by_line, sent
-from netdfl.study.outcome import rows
+from netdfl.study.curves import STROKES, by_line, of_fleet, sent
 from netdfl.study.plan import Drawn
 from netdfl.study.plots import COLORS, name_y, open_frame
-from netdfl.study.summary import Estimate, estimate, estimate_log
+from netdfl.study.summary import Estimate, estimate, estimate_log, within
 
 GRID = 60
 """Points of a band by time or bytes, where runs have no abscissa in common."""
@@ -34,21 +33,24 @@ class Band(NamedTuple):
 
 def by_round(ran: Ran, metric: str) -> Trace:
     """The fleet's metric by round, counted from 1."""
-    found = sorted((row["round"] + 1.0, row["value"]) for row in _of_fleet(ran.path, metric))
+    found = sorted((row["round"] + 1.0, row["value"]) for row in of_fleet(ran.path, metric))
     return [x for x, _ in found], [y for _, y in found]
 
 
 def by_time(ran: Ran, metric: str) -> Trace:
     """The fleet's metric by the seconds of the fleet's clock."""
-    found = sorted((row["at_s"], row["round"], row["value"]) for row in _of_fleet(ran.path, metric))
+    found = sorted((row["at_s"], row["round"], row["value"]) for row in of_fleet(ran.path, metric))
     return [x for x, _, _ in found], [y for _, _, y in found]
 
 
 ABSCISSAS = {"round": by_round, "time (s)": by_time, "bytes sent by all nodes": sent}
 
 
-def band(traces: Sequence[Trace], *, log: bool = False) -> Band:
-    """The mean of several runs where all have been: at common points where they are the same, else interpolated."""
+def band(traces: Sequence[Trace], metric: str = "", *, log: bool = False) -> Band:
+    """The mean of several runs where all have been: at common points where they are the same, else interpolated.
+
+    The interval of a `metric` that is a share ends at 0 and 1.
+    """
     usable = [(list(at), list(values)) for at, values in traces if at]
     if not usable:
         return Band((), ())
@@ -56,7 +58,7 @@ def band(traces: Sequence[Trace], *, log: bool = False) -> Band:
     start, end = max(at[0] for at, _ in usable), min(at[-1] for at, _ in usable)
     places = usable[0][0] if same else list(np.linspace(start, end, GRID)) if end > start else []
     columns = [[float(np.interp(x, at, values)) for at, values in usable] for x in places]
-    found = tuple((estimate_log if log else estimate)(column) for column in columns)
+    found = tuple(within((estimate_log if log else estimate)(column), metric) for column in columns)
     return Band(tuple(map(float, places)), found)
 
 
@@ -67,7 +69,9 @@ def draw_learning(ran: Sequence[Ran], metric: str, folder: Path, *, log: bool = 
         name: bands
         for name, trace in ABSCISSAS.items()
         if _moves(
-            bands := {line: band([trace(each, metric) for each in cells], log=log) for line, cells in lines.items()}
+            bands := {
+                line: band([trace(each, metric) for each in cells], metric, log=log) for line, cells in lines.items()
+            }
         )
     }
     if not panels:
@@ -80,7 +84,7 @@ def draw_learning(ran: Sequence[Ran], metric: str, folder: Path, *, log: bool = 
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=name == "round"))
         if "bytes" in name:
             axes.xaxis.set_major_formatter(EngFormatter("B"))
-    name_y(row[0], Drawn(y=metric, x="round", log=log, label=metric.replace("_", " ")))
+    name_y(row[0], Drawn(y=metric, x="round", log=log))
     figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     folder.mkdir(parents=True, exist_ok=True)
     for ending in ("png", "pdf"):
@@ -97,8 +101,3 @@ def _draw_bands(axes: Axes, bands: Mapping[str, Band]) -> None:
 def _moves(bands: Mapping[str, Band]) -> bool:
     """Whether anything was recorded at more than one place: over perfect links, a simulated fleet takes no time."""
     return any(len(each.at) > 1 and each.at[-1] > each.at[0] for each in bands.values())
-
-
-def _of_fleet(path: Path, metric: str) -> list[Mapping[str, float]]:
-    found = (row for row in rows(path, "metrics") if row["name"] == metric and row["node"] is None)
-    return [row for row in found if row["value"] is not None]

@@ -19,6 +19,19 @@ SHARES = ("deadlock", "stalled", "not_passed", "died", *WARNED)
 """Figures that are 0 or 1 in a cell, and a share of the cells together."""
 PERCENT = frozenset({"not_delivered", "mean_local_accuracy", "mean_personal_accuracy"}) | PERCENTAGES
 """Figures from 0 to 1 that people read as percentages, in tables and figures; in CSV files they are numbers."""
+_WORDS: Mapping[str, str] = {
+    "error": "error (distance to the known answer)",
+    "virtual_duration_s": "virtual duration (s)",
+    "duration_s": "duration (s)",
+    "rounds_per_s": "rounds per s",
+    "stalled": "stalled (share of runs)",
+    "deadlock": "deadlock (share of runs)",
+}
+
+
+def words(name: str) -> str:
+    """A figure's name as a person reads it."""
+    return _WORDS.get(name, name.replace("_", " "))
 
 
 def figures_of(ran: Ran) -> dict[str, float]:

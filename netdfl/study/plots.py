@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from netdfl.study.outcome import PERCENT
+from netdfl.study.outcome import PERCENT, words
 from netdfl.study.places import Places, places_of
 from netdfl.study.plan import Drawn, Values
 from netdfl.study.summary import Estimate, Point, estimates
@@ -86,7 +86,7 @@ def name_y(axes: Axes, drawn: Drawn) -> None:
         axes.set_yscale("log")
     if drawn.y in PERCENT:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
-    axes.set_ylabel(drawn.label or drawn.y)
+    axes.set_ylabel(drawn.label or words(drawn.y))
 
 
 def open_frame(axes: Axes) -> None:

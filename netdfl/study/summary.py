@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from netdfl.study.cells import Ran
-from netdfl.study.outcome import SHARES, figures_of
+from netdfl.study.outcome import PERCENT, SHARES, figures_of
 from netdfl.study.plan import Values
 
 # Student's t at 97.5 % by degrees of freedom
@@ -74,7 +74,16 @@ def estimates(point: Point, name: str, *, log: bool = False) -> Estimate | None:
     numbers = point.figures.get(name, ())
     if not numbers:
         return None
-    return estimate_share(numbers) if name in SHARES else estimate_log(numbers) if log else estimate(numbers)
+    if name in SHARES:
+        return estimate_share(numbers)
+    return within(estimate_log(numbers) if log else estimate(numbers), name)
+
+
+def within(found: Estimate, name: str) -> Estimate:
+    """`found`, its interval cut where the figure ends: an accuracy lies between 0 and 1."""
+    if name not in PERCENT:
+        return found
+    return found._replace(low=min(found.mean, max(0.0, found.low)), high=max(found.mean, min(1.0, found.high)))
 
 
 def points_of(ran: Sequence[Ran]) -> list[Point]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from netdfl.core.units import format_bytes
 from netdfl.study.differences import LEVEL, Difference, differences
-from netdfl.study.outcome import PERCENT, SHARES
+from netdfl.study.outcome import PERCENT, SHARES, words
 from netdfl.study.plots import name_of
 from netdfl.study.summary import Estimate, Point, estimates, markdown_table
 
@@ -34,8 +34,8 @@ TEST = (
 )
 LEGEND = (
     "Mean ± standard deviation over runs with different seeds, and the 95 % confidence interval of the mean (Student's "
-    "t; of shares of runs Wilson's, without a deviation). Bold: the best, and what does not differ from it; nothing "
-    "where that would be all, nor in a metric of which it is not known whether more is better."
+    "t, cut at 0 % and 100 %; of shares of runs Wilson's, without a deviation). Bold: the best, and what does not "
+    "differ from it; nothing where that would be all, nor in a metric of which it is not known whether more is better."
 )
 
 
@@ -131,7 +131,7 @@ class SweepTable:
         for line in self.alike():
             console.print(f"note: {line}", markup=False, highlight=False)
         for each in held:
-            console.print(f"holds: {self._sentence(each)}", markup=False, highlight=False)
+            console.print(self._sentence(each), markup=False, highlight=False)
 
     def _estimates(self, name: str) -> list[Estimate | None]:
         return [estimates(point, name, log=name in self.logs) for point in self.points]
@@ -213,11 +213,6 @@ def runs(point: Point, found: Sequence[Estimate | None]) -> str:
     return f"{count} ({point.num_failed} failed)" if point.num_failed else f"{count}"
 
 
-def words(name: str) -> str:
-    """A figure's name as a person reads it."""
-    return _WORDS.get(name, name.replace("_", " "))
-
-
 def number(name: str, value: float) -> str:
     """A figure's value as a person reads it."""
     if name in PERCENT:
@@ -234,13 +229,3 @@ def _signed(name: str, value: float) -> str:
 def tex(text: str) -> str:
     """`text` for LaTeX, its special characters escaped."""
     return "".join(_SPECIAL.get(char, char) for char in text)
-
-
-_WORDS: Mapping[str, str] = {
-    "error": "error (distance to the known answer)",
-    "virtual_duration_s": "virtual duration (s)",
-    "duration_s": "duration (s)",
-    "rounds_per_s": "rounds per s",
-    "stalled": "stalled (share of runs)",
-    "deadlock": "deadlock (share of runs)",
-}

@@ -160,7 +160,7 @@ def test_standard_output_has_the_bytes_and_nothing_else(run: Run) -> None:
 
 
 def test_what_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"'nonsense' is nothing that a run has; choose one of messages.*mlflow"):
+    with pytest.raises(InputError, match=r"a run has no 'nonsense': use one of .*messages.*model.*trace"):
         export(run, "nonsense")
     with pytest.raises(InputError, match="'csv' is no format of trace; choose one of pftrace, json"):
         export(run, "trace", "csv")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import netdfl
 from netdfl.core.errors import InputError
@@ -51,6 +51,24 @@ exec(MODULE, own)  # the same text as an object here, and as a file beside a sce
 some, both, Net = own["some"], own["both"], own["Net"]
 
 
+class Small(Dataset[Any]):
+    """Nine examples, whose class and width go by their number."""
+
+    def __init__(self, target: Any = None, width: Any = lambda k: 3) -> None:
+        self.target, self.width = target, width
+
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, k: int) -> tuple[Any, Any]:
+        return torch.zeros(self.width(k)), self.target(k)
+
+
+class Wide(nn.Linear):
+    def __init__(self, n: int) -> None:
+        super().__init__(n, 2)
+
+
 def _run(path: Path, **given: Any) -> Any:
     return netdfl.run(SCENARIO, out=path, page=False, **given)
 
@@ -89,6 +107,8 @@ def test_functions_make_models_and_arrays_are_data(tmp_path: Path, model: Any) -
     finished = _run(tmp_path / "run", model=model, data=(x, (x[:, 0] > 0.5).astype(np.int64)))
     assert finished.exit_code == 0
     assert "done" in finished._repr_html_()
+    assert str(finished).startswith("done  given: 3 nodes, 2 rounds of dfedavg")
+    assert f"  run        {finished.path}" in str(finished)
 
 
 def test_a_list_is_a_dataset_for_each_client(tmp_path: Path) -> None:
@@ -110,6 +130,14 @@ def test_a_list_is_a_dataset_for_each_client(tmp_path: Path) -> None:
         ({"model": Net, "data": both(), "on": "processes"}, r"on='simulated'.*task\.model\.name: mine:Net"),
         ({"on": 3}, "3"),
         ({"root": 3}, "root is 3: expected a path"),
+        ({"model": Net, "data": Small}, r"data is the class Small: .* Small\(...\)"),
+        ({"model": Net, "data": (some(), some(), some())}, r"data is tuple of 3: .*\(train, test\)"),
+        ({"model": Net, "data": DataLoader(some())}, "data is DataLoader: expected a torch Dataset"),
+        ({"model": Net, "data": Small(lambda k: k - 1)}, "has a target below 0"),
+        ({"model": Net, "data": Small(lambda k: 1 // (2 - k))}, r"train\[2\] can't be read.*ZeroDivisionError"),
+        ({"model": Net, "data": Small(lambda k: "cat")}, r"train\[0\].*'cat' is no number.*from 0 on"),
+        ({"model": Net, "data": Small(lambda k: k, lambda k: 3 + k)}, "give all of them one shape"),
+        ({"model": Wide, "data": both()}, r"missing key 'n'.*model=lambda: Net"),
     ],
 )
 def test_what_does_not_fit_is_said_and_leaves_no_run(tmp_path: Path, given: dict[str, Any], said: str) -> None:

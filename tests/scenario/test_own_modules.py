@@ -140,5 +140,5 @@ def test_a_module_that_breaks_is_named_with_its_line(tmp_path: Path, text: str, 
 def test_names_are_shown_as_their_author_knows_them(tmp_path: Path) -> None:
     file = write(tmp_path / "a")
     (file.parent / "mymod.py").write_text("def other(): ...\n")
-    with pytest.raises(ScenarioError, match="AttributeError: module 'mymod' has no attribute 'mine'"):
+    with pytest.raises(ScenarioError, match="'mymod:mine': module 'mymod' has no attribute 'mine', "):
         load(file)

@@ -56,7 +56,7 @@ def test_without_options_of_its_own_it_has_those_of_every_world(tmp_path: Path) 
     [
         ("worlds:NO_WORLD", "the world 'worlds:NO_WORLD' is a SimpleNamespace, expected a WorldEntry"),
         ("worlds:NO_OPTIONS", "expected a class of WorldOptions"),
-        ("worlds:NOWHERE", "world 'worlds:NOWHERE' can't be imported: AttributeError"),
+        ("worlds:NOWHERE", "world 'worlds:NOWHERE': module 'worlds' has no attribute 'NOWHERE', "),
         ({"kind": "worlds:THREADS", "thread": 3}, "did you mean 'threads'?"),
         ({"kind": "worlds:THREADS", "threads": 0}, "expected at least 1"),
         ({"kind": "worlds:THREADS", "loss_layer": "packet"}, "has no packets"),

@@ -67,6 +67,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
 def test_a_metric_stands_against_the_bytes_of_all_nodes_up_to_its_round(tmp_path: Path) -> None:
     rows = [("bytes_sent", node, round, 10.0 + node) for round in range(4) for node in (0, 1)]
     rows += [("test_accuracy", None, 1, 0.5), ("test_accuracy", None, 3, 0.75)]
+    rows += [("test_accuracy", node, 3, 0.1) for node in (0, 1)]  # of their own models
     (tmp_path / "store").mkdir()
     keys = ("name", "node", "round", "value")
     lines = "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)

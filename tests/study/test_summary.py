@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from netdfl.core.errors import InputError
 from netdfl.study.plan import Plan, cells_of, each_value, parse_vary, split_values
-from netdfl.study.summary import estimate, estimate_log, estimate_share
+from netdfl.study.summary import Point, estimate, estimate_log, estimate_share, estimates
 
 
 def test_the_interval_is_students() -> None:
@@ -19,6 +19,15 @@ def test_the_interval_is_students() -> None:
     assert found.mean == pytest.approx(10)
     assert (found.low, found.high) == pytest.approx((10 - 3.182, 10 + 3.182))
     assert estimate([7.0]) == (1, 7.0, 7.0, 7.0)
+
+
+def test_an_interval_of_an_accuracy_ends_at_all_and_at_nothing() -> None:
+    point = Point("", (), 0, {"test_accuracy": (0.99, 1.0), "error": (0.1, 0.9)})
+    found, error = estimates(point, "test_accuracy"), estimates(point, "error")
+    assert found is not None
+    assert error is not None
+    assert (found.low, found.high) == (pytest.approx(0.9315, abs=1e-4), 1.0)
+    assert error.low < 0 < 1 < error.high
 
 
 def test_a_share_of_none_or_all_is_not_certain() -> None:

@@ -7,7 +7,7 @@ import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TypeGuard
 
 from pydantic import (
@@ -247,6 +247,22 @@ def _is_path(kind: object) -> TypeGuard[str]:
     return bool(colon) and all(word.isidentifier() for word in (*module.split("."), *attribute.split(".")))
 
 
+def _lacks(exc: BaseException, path: str) -> str:
+    """What else the module of `path` has, where it was found and only the name is not in it."""
+    module, _, name = path.partition(":")
+    found = getattr(exc, "obj", None)
+    if not isinstance(exc, AttributeError) or not isinstance(found, ModuleType) or name.partition(".")[0] != exc.name:
+        return ""
+    if not f".{found.__name__}".endswith(f".{module}"):
+        return ""
+    own = [
+        each
+        for each, value in vars(found).items()
+        if getattr(value, "__module__", "") == found.__name__ or hasattr(value, "build")
+    ]
+    return nearest(name, own) if own else "define it there"
+
+
 def import_part(path: str, what: str, directory: str) -> object:
     """What stands at `package.module:callable`: a function, a class, or an entry with a `build`.
 
@@ -257,6 +273,8 @@ def import_part(path: str, what: str, directory: str) -> object:
     except (Exception, SystemExit) as exc:
         if path.startswith("torchvision:"):
             raise refused(f"{what} {path!r}: {said(exc)}") from exc
+        if lacks := _lacks(exc, path):
+            raise refused(f"{what} {path!r}: {said(exc)}", "", lacks) from exc
         where = f" ({place})" if (place := place_of(exc, places(directory))) else ""
         remedy = f"put the module beside the scenario, in {directory}, or install it" if not where else ""
         told = f"{type(exc).__name__}: {said(exc)}{where}"

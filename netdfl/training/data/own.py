@@ -88,7 +88,7 @@ def adapted(found: Any) -> Dataset | Datasets:
         return Datasets(train=found["train"], test=found.get("test", found.get("validation")))
     if isinstance(found, tuple | list) and len(found) == 2 and not is_column(found[0]):
         return Datasets(train=found[0], test=found[1])
-    if _is_data(found):
+    if _is_data(found) and not (isinstance(found, tuple) and len(found) != 2 and _is_data(found[0])):
         return Datasets(train=found)
     raise TypeError(f"{_FORMS}, or (train, test) of these")
 
@@ -114,7 +114,9 @@ def shared(given: Datasets) -> SharedData:
         if len(values) != len(train):
             raise DatasetError(f"column {name!r} has {len(values)} values for {len(train)} examples: give one for each")
     labels = _labels(train)
-    num = 0 if labels is None else max(int(labels.max()) + 1, given.num_classes or 0)
+    tested = _labels(test) if labels is not None and isinstance(test, Samples) else None
+    known = [int(each.max()) + 1 for each in (labels, tested) if each is not None]
+    num = max(*known, given.num_classes or 0) if known else 0
     return SharedData(
         train=train,
         test=test,
@@ -155,8 +157,13 @@ def examples(data: Any, given: Datasets, what: str) -> Examples:
     """`data`, one thing of a user's, as examples. Raises DatasetError that names it `what`."""
     try:
         found = _examples(data, given, what)
-    except (TypeError, ValueError, KeyError, IndexError, RuntimeError) as error:
-        raise DatasetError(f"{what} can't be read as examples: {type(error).__name__}: {error}") from error
+    except DatasetError:
+        raise
+    except Exception as error:
+        where = getattr(error, "__notes__", ("",))[0]
+        told = f"{what}{where} can't be read as examples: {type(error).__name__}: {error}"
+        remedy = "; give all of them one shape, cut or filled up" if "stack expects" in str(error) else ""
+        raise DatasetError(f"{told}{remedy}") from error
     if not len(found):
         raise DatasetError(f"{what} has no examples: give at least one")
     x, y = found.take(torch.arange(1))
@@ -212,7 +219,13 @@ class _Rows:
 
 def _map_style(data: Any, what: str) -> Examples:
     def read(place: int) -> tuple[Tree, Tree]:
-        item = data[place]
+        try:
+            return pair(data[place])
+        except Exception as error:
+            error.add_note(f"[{place}]")
+            raise
+
+    def pair(item: Any) -> tuple[Tree, Tree]:
         if isinstance(item, Mapping):
             raise TypeError(f"an example is a mapping with {', '.join(map(str, item))}: give pairs (input, target)")
         if not isinstance(item, tuple | list) or len(item) < 2:
@@ -356,7 +369,7 @@ def _labels_read(train: Examples) -> NDArray[np.int64] | None:
     if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1:
         return None
     found = [int(train.take(torch.tensor([place]))[1]) for place in range(len(train))]
-    return np.asarray(found, np.int64)
+    return np.asarray(found, np.int64) if min(found) >= 0 else None
 
 
 def _most(train: Examples) -> int:
@@ -391,6 +404,8 @@ def is_column(data: Any) -> bool:
 
 
 def _is_data(found: Any) -> bool:
+    if isinstance(found, str | bytes):
+        return False
     pair = isinstance(found, tuple | list) and len(found) == 2
     return pair or _is_frame(found) or (hasattr(found, "__getitem__") and hasattr(found, "__len__"))
 

@@ -51,7 +51,7 @@ def tensors(value: Any) -> Tree:
     if isinstance(value, tuple | list) and not all(isinstance(part, int | float) for part in value):
         return tuple(tensors(part) for part in value)
     if isinstance(value, str | bytes) or value is None:
-        raise TypeError(f"{value!r:.40} is no number")
+        raise TypeError(f"{value!r:.40} is no number: give numbers, of classes from 0 on")
     if hasattr(value, "getbands"):  # a PIL image
         value = _picture(value)
     found = value if isinstance(value, Tensor) else torch.as_tensor(np.require(value, requirements="W"))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import nn
 
 from netdfl.core.errors import InputError
-from netdfl.training.data.own import Datasets, is_column
+from netdfl.training.data.own import Datasets, adapted, is_column
 
 Factory: TypeAlias = Callable[..., nn.Module]
 _GIVEN: dict[str, Callable[[], Any]] = {}
@@ -57,15 +57,23 @@ def _maker(model: object) -> Callable[[], Any]:
 
 def _by_client(data: object) -> object:
     """A list of what are no columns: one for each client."""
-    if isinstance(data, str | int | float | bool) or (callable(data) and not hasattr(data, "__getitem__")):
-        expected = "a torch Dataset, arrays (inputs, targets), a data frame, (train, test), or netdfl.Datasets"
-        raise InputError(f"data is {type(data).__name__}: expected {expected}")
+    if isinstance(data, type):
+        raise InputError(f"data is the class {data.__name__}: expected data, such as {data.__name__}(...)")
     if not isinstance(data, list) or not data or is_column(data[0]):
-        return data
+        return _adaptable(data)
     if len(data) == 2:
         what = "data is a list of two, which may be (train, test) or two clients"
         raise InputError(f"{what}: write a tuple (train, test), or netdfl.Datasets(clients=[...])")
     return Datasets(clients=data)
+
+
+def _adaptable(data: object) -> object:
+    try:
+        adapted(data)
+    except TypeError as exc:
+        what = f"{type(data).__name__} of {len(data)}" if isinstance(data, tuple | list) else type(data).__name__
+        raise InputError(f"data is {what}: expected {exc}") from exc
+    return data
 
 
 def _copies(model: nn.Module) -> Callable[[], nn.Module]:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import DatasetError, InputError
 from netdfl.core.rng import Streams
 from netdfl.training.data.dataset import Dataset, data_root
 from netdfl.training.data.examples import Samples
@@ -70,15 +70,18 @@ def _metrics(task: Any, y: Any) -> Metrics | None:
 def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[FlatModel, Metrics | None]:
     """The model, initialized by `seed`, and what it is judged by; `settings` are `buffers` and `initial`.
 
-    Raises ValueError where model, data and loss do not fit.
+    Raises ValueError where model, data and loss do not fit, DatasetError where it is the targets.
     """
     x, y = data.first()
     wanted = data.num_classes or (shape_of(y) or (1,))[0]  # real targets: as many numbers
+    loss = recipe.loss(y)
+    if loss is None and data.labels is None:
+        raise DatasetError("the dataset has a target below 0: number the classes from 0 on")
     module = seeded_module(lambda: recipe.model(shape_of(x), wanted), seed)
     outputs = settle(module, x, seed)
     if settings.initial is not None:
         load_initial(module, settings.initial)
-    model = FlatModel(module, recipe.loss(y), buffers=_changing(module, x), policy=settings.buffers)
+    model = FlatModel(module, loss, buffers=_changing(module, x), policy=settings.buffers)
     _check_loss(model, outputs, y, data.num_classes)
     return model, recipe.metrics(y)
 
