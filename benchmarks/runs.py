@@ -87,7 +87,7 @@ def measure(nodes: int, rounds: int, graph: str, report: bool) -> dict[str, floa
             from netdfl.report.html import write_report
 
             costs["report"] = cpu(lambda: write_report(found))
-        messages = sum(each.stat().st_size for each in found.glob("store/messages-*"))
+        messages = sum(each.stat().st_size for each in found.glob("store/messages*"))
         return costs | {"torch": loaded, "torch MB": base, "whole": whole, "row": messages / sent, "timer": timer()}
 
 

@@ -6,9 +6,9 @@ text; and should text of theirs become SQL all the same, it can't open other fil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from netdfl.core.fates import Fate
 
@@ -90,16 +90,35 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
     return database
 
 
-def view(table: TableName | TotalsName, files: Iterable[Path], num_nodes: int) -> str:
-    """The query whose rows are the table's: those of `files` that are whole, and of nodes below `num_nodes`.
+class Pieces(NamedTuple):
+    """The files that hold a table's rows: JSON lines, and segments in Parquet."""
+
+    lines: Sequence[Path]
+    segments: Sequence[Path]
+
+
+def view(table: TableName | TotalsName, pieces: Pieces, num_nodes: int) -> str:
+    """The query whose rows are the table's: those of `pieces` that are whole, and of nodes below `num_nodes`.
 
     A torn line is read as a row of nulls; so is a number that its column can't hold.
     """
-    columns, paths = COLUMNS[table], ", ".join(_literal(file) for file in files)
-    if not paths:
+    columns = COLUMNS[table]
+    parts = []
+    if pieces.lines:
+        types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
+        parts.append(
+            f"FROM read_json({_literals(pieces.lines)}, format = 'newline_delimited', columns = {{{types}}}, "
+            "ignore_errors = true)"
+        )
+    if pieces.segments:
+        cast = ", ".join(f"TRY_CAST({name} AS {kind}) AS {name}" for name, kind in columns.items())
+        parts.append(
+            f"SELECT {cast} FROM read_parquet({_literals(pieces.segments)}, union_by_name = true, "
+            "hive_partitioning = false)"
+        )
+    if not parts:
         return "SELECT " + ", ".join(f"NULL::{kind} AS {name}" for name, kind in columns.items()) + " WHERE false"
-    types = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
-    read = f"read_json([{paths}], format = 'newline_delimited', columns = {{{types}}}, ignore_errors = true)"
+    read = f"({' UNION ALL '.join(parts)})"
     sound = [_SOUND[table].format(n=num_nodes), *(["round IS NOT NULL"] if "round" in columns else [])]
     return _SELECTED[table].format(f"{read} WHERE {' AND '.join(sound)}")
 
@@ -132,6 +151,10 @@ _SOUND: Mapping[TableName | TotalsName, str] = {
 def quoted(text: str) -> str:
     """A literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _literals(files: Sequence[Path]) -> str:
+    return f"[{', '.join(_literal(file) for file in files)}]"
 
 
 def _literal(file: Path) -> str:

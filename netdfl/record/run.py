@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from functools import cached_property
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import PRIVATE, check_plain, read_plain, write_whole
@@ -21,6 +21,7 @@ from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, FleetForm, Grap
 from netdfl.record.plain_json import dump_json
 from netdfl.record.sampling import EVERYTHING, SAMPLING, SAMPLING_FORM, Sampling
 from netdfl.record.scheduled import ScheduledChange, put_scheduled, put_script, read_script
+from netdfl.record.segments import pieces, roll_up, size
 from netdfl.record.store import STORE
 
 if TYPE_CHECKING:
@@ -30,10 +31,13 @@ if TYPE_CHECKING:
 
     from netdfl.record.plots import Plots
 
+T = TypeVar("T")
 CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
 MOST_HELD = 1 << 28
-"""A table with more bytes than these is not held in memory."""
+"""A table with more bytes than these, as lines, is not held in memory."""
+MOST_TRIES = 3
+"""A file that was there when they were listed may be rolled up before it is read: then they are listed again."""
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 
 
@@ -196,21 +200,29 @@ class Run:
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query over the four tables. Raises InputError where the store is damaged."""
-        with self._reading():
-            if not self._held:
-                self._lay_out(self._connection)
-            rows: list[tuple[object, ...]] = self._connection.execute(sql, parameters or None).fetchall()
-        return rows
+        return self._read(lambda: self._connection.execute(sql, parameters or None).fetchall())
 
     def columns(self, sql: str, parameters: Parameters = ()) -> dict[str, NDArray[np.float64]]:
         """Return the columns of a query as arrays of floats, NaN for null. Raises InputError as `rows` does."""
         import numpy as np
 
-        with self._reading():
-            if not self._held:
-                self._lay_out(self._connection)
-            found = self._connection.execute(sql, parameters or None).fetchnumpy()
+        found = self._read(lambda: self._connection.execute(sql, parameters or None).fetchnumpy())
         return {name: np.ma.filled(np.ma.asarray(column, dtype=float), np.nan) for name, column in found.items()}
+
+    def _read(self, work: Callable[[], T], *, hold: bool = False) -> T:
+        """What `work` reads of the tables: as they are now, or as they are held."""
+        import duckdb
+
+        with self._reading():
+            for left in reversed(range(MOST_TRIES)):
+                try:
+                    if not self._held:
+                        self._lay_out(self._connection, hold=hold)
+                    return work()
+                except (duckdb.IOException, FileNotFoundError):
+                    if self._held or not left:
+                        raise
+            raise AssertionError
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -222,8 +234,7 @@ class Run:
         if self._held:
             yield
             return
-        with self._reading():
-            self._lay_out(self._connection, hold=True)
+        self._read(lambda: None, hold=True)
         self._held = True
         try:
             yield
@@ -238,8 +249,18 @@ class Run:
 
         try:
             yield
-        except duckdb.Error as exc:
+        except (duckdb.Error, FileNotFoundError) as exc:
             raise InputError(f"{self.path / STORE} is damaged: {str(exc).splitlines()[0]}") from exc
+
+    def roll_up(self) -> str:
+        """Make segments of large tables, once nobody writes any more; why not, where that was not possible."""
+        import duckdb
+
+        try:
+            roll_up(self.path / STORE, self._num_nodes)
+        except (OSError, duckdb.Error) as error:
+            return str(error).splitlines()[0]
+        return ""
 
     def copy(self, sql: str, target: Path) -> None:
         """Carry out a COPY of the tables that writes the file `target`."""
@@ -250,10 +271,10 @@ class Run:
     def _lay_out(self, database: DuckDBPyConnection, *, hold: bool = False) -> None:
         """Make the tables of what the store holds now; what the schedule did to links is among the events."""
         tables = TABLES if self.sampling.is_all else (*TABLES, *TOTALS)
-        files = {table: sorted((self.path / STORE).glob(f"{table}-*.jsonl")) for table in tables}
+        files = {table: pieces(self.path / STORE, table) for table in tables}
         views = {table: view(table, files[table], self._num_nodes) for table in tables}
         for table in tables:
-            if hold and sum(file.stat().st_size for file in files[table]) <= MOST_HELD:
+            if hold and size(files[table]) <= MOST_HELD:
                 database.execute(f"CREATE OR REPLACE TEMP TABLE held_{table} AS {views[table]}")
                 views[table] = f"FROM held_{table}"
             database.execute(f"CREATE OR REPLACE TEMP VIEW {table} AS {views[table]}")
@@ -262,7 +283,8 @@ class Run:
                 database.execute(f"CREATE OR REPLACE TEMP VIEW {totals} AS {COUNTED[totals]}")
         if not self._script:
             return
-        stamp = [(id(database), str(file), file.stat().st_size) for file in (*files["metrics"], *files["events"])]
+        read = [file for table in ("metrics", "events") for of in files[table] for file in of]
+        stamp = [(id(database), str(file), file.stat().st_size) for file in read]
         if stamp != self._laid_out:
             put_scheduled(database, views["events"])
             self._laid_out = stamp

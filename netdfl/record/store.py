@@ -13,6 +13,8 @@ one link, or of one round, add up:
 - `link_totals`: src, dst, fate, messages, nbytes
 - `round_totals`: kind, epoch, round, fate, messages, nbytes, until_s
 
+When the run has ended, large tables become Parquet (`netdfl.record.segments`).
+
 Times are seconds since the fleet's common start, exact to the nanosecond. A null `node` is the fleet,
 a null `arrived_s` a message that never arrived. A null `value` is a number that was not finite: JSON
 has no NaN, and text in its place would turn the column of numbers into one of strings in polars.

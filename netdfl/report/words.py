@@ -86,6 +86,8 @@ def remarks(result: Json) -> Iterator[str]:
     """What to know of a run beside its verdict, a sentence each: mass lost, or new; events that never came."""
     if "recorded" in result:
         yield f"the record: {result['recorded']['text']}"
+    if "kept_as_lines" in result:
+        yield f"the record stays JSON lines: {result['kept_as_lines']}"
     for restart in result.get("restarts", ()):
         if restart["state"] == "lost":
             yield _lost_state(restart)

@@ -75,9 +75,12 @@ def facts_of(scenario: Scenario, duration_s: float, **more: Any) -> RunFacts:
 def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
     """Judge what was recorded, write `result.json` and the report, of an interrupted run too."""
     found = open_run(directory.path)
+    kept_as_lines = found.roll_up()
     with found.held():
         stalls, deadlocks = (with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
         summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
+        if kept_as_lines:
+            summary.result["kept_as_lines"] = kept_as_lines
         try:
             directory.write_json("result.json", summary.result)
             if directory.page:

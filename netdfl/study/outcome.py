@@ -10,8 +10,12 @@ from statistics import median
 
 from netdfl.core.fates import NOT_DELIVERED
 from netdfl.core.types import Json
+from netdfl.record.database import COLUMNS, TableName
 from netdfl.record.judge import SHARES as PERCENTAGES
 from netdfl.record.judge import WELL
+from netdfl.record.run import Run
+from netdfl.record.segments import pieces
+from netdfl.record.store import STORE
 from netdfl.study.cells import Ran
 
 WARNED = ("collapsed", "diverged")
@@ -118,8 +122,18 @@ def _missing(path: Path) -> dict[str, float]:
     return {"missing": missing / rounds} if rounds else {}
 
 
-def rows(path: Path, table: str) -> Iterator[Json]:
+def _from_segments(path: Path, table: TableName) -> Iterator[Json]:
+    for row in Run(path).rows(f"SELECT {', '.join(COLUMNS[table])} FROM {table}"):
+        found = dict(zip(COLUMNS[table], row, strict=True))
+        yield found | {"details": json.loads(found["details"])} if "details" in found else found
+
+
+def rows(path: Path, table: TableName) -> Iterator[Json]:
     """The rows of a table of the store: in one file where the fleet was simulated, else in one for each node."""
-    for file in sorted((path / "store").glob(f"{table}-*.jsonl")):
+    found = pieces(path / STORE, table)
+    if found.segments:
+        yield from _from_segments(path, table)
+        return
+    for file in found.lines:
         with file.open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
