@@ -15,6 +15,11 @@ MOST_BYTES = 1 << 28
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def is_of_node(name: str, node: int) -> bool:
+    """Whether a file of a run directory, such as `messages-003-1.jsonl`, has the number of `node` in its name."""
+    return f"{node:03d}" in name.partition(".")[0].split("-")
+
+
 def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Write `path` whole or not at all; a link that lies there, or where it is prepared, is replaced, not followed.
 

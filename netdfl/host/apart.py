@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from netdfl.core.control import AskClock, ClockReading, FilePart, Report
+from netdfl.core.files import is_of_node
+from netdfl.core.types import NodeId
 
 ASKS = 8
 CHUNK_BYTES = 256 * 1024
@@ -71,11 +73,11 @@ class Stream(Protocol):
 
 
 class Shipping:
-    """Takes the files of a node's directory to the supervisor."""
+    """Takes the files of a node to the supervisor."""
 
-    def __init__(self, directory: Path, stream: Stream) -> None:
-        """Ship what lies below `directory` over `stream`."""
-        self._directory, self._stream = directory, stream
+    def __init__(self, directory: Path, node: NodeId, stream: Stream) -> None:
+        """Ship over `stream` what `node` writes below `directory`, where other nodes of its machine write too."""
+        self._directory, self._node, self._stream = directory, node, stream
         self._shipped: dict[Path, int] = {}
         self._lock = asyncio.Lock()
         self._arrived: dict[int, asyncio.Event] = {}
@@ -104,7 +106,9 @@ class Shipping:
         """Ship what was added to the files that grow."""
         async with self._lock:
             for folder in GROWING:
-                for path in sorted((self._directory / folder).glob("*")):
+                for path in sorted((self._directory / folder).glob(f"*{self._node:03d}*")):
+                    if not is_of_node(path.name, self._node):
+                        continue
                     self._shipped[path] = await self._ship(path, self._shipped.get(path, 0), grows=True)
 
     async def _ship(self, path: Path, offset: int, *, grows: bool) -> int:

@@ -88,7 +88,7 @@ class LivingNode:
         self.clock, self.crashing = RealClock(birth.monotonic_ns(), birth.monotonic_ns), asyncio.Event()
         self._offset = None if birth.shares_clock else ClockOffset(superior.report, birth.monotonic_ns)
         self._start: Start | None = None
-        self._shipping = None if birth.shares_disk else Shipping(birth.directory, superior)
+        self._shipping = None if birth.shares_disk else Shipping(birth.directory, birth.node, superior)
         name = record_name(birth.node, birth.life.epoch, birth.shares_disk)
         self.store = StoreWriter(birth.directory, name, blueprint.scenario.record.sampling)
         ledger = NodeLedger(birth.node, self.clock, self.store)

@@ -98,7 +98,7 @@ class NodeHost:
         self.worker.factor = 1.0
         self.gate = Gate()
         self.started = asyncio.Event()
-        self.finished = False
+        self.finished = self._has_met = False
         self.crash: Crashed | None = None
         self._crashed = crashed
         self._remembered: Remembered | None = None
@@ -231,13 +231,14 @@ class NodeHost:
                 self._recover(order)
 
     def _meet(self, addresses: Mapping[NodeId, str]) -> None:
-        """Learn where the others listen; before the start, who has no address is one that a resumed run left down."""
+        """Learn where the others listen. Who is not in the first list is one that a resumed run left down."""
         for node, address in addresses.items():
             if node != self.id:
                 self.parts.transport.set_peer(node, address)
-        if not self.started.is_set():
+        if not self._has_met:
             for node in sorted(set(self.blueprint.node_ids) - {self.id} - set(addresses)):
                 self.parts.transport.set_gone(node)
+        self._has_met = True
 
     def _lose(self, node: NodeId) -> None:
         """Neither wait for the node nor send to it, until it returns."""

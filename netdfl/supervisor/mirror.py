@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from netdfl.core.control import FilePart
 from netdfl.core.errors import RunError
-from netdfl.core.files import PRIVATE
+from netdfl.core.files import PRIVATE, is_of_node
 from netdfl.core.types import NodeId
 from netdfl.record.run import CHECKPOINTS
 
@@ -40,7 +40,7 @@ def mirror(directory: Path, node: NodeId, part: FilePart) -> None:
 def _checked(node: NodeId, path: str) -> Path:
     """The path, where it is one of a file that `node` may write: plain, and with its number in it."""
     parts = PurePosixPath(path).parts
-    mine = len(parts) == 2 and f"{node:03d}" in parts[1].partition(".")[0].split("-")
+    mine = len(parts) == 2 and is_of_node(parts[1], node)
     if not mine or parts[0] not in FOLDERS or "/" in parts[1] or "\\" in parts[1]:
         raise ValueError(f"{path!r} is no file of node {node}")
     return Path(*parts)

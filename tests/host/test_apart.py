@@ -72,7 +72,7 @@ async def test_files_that_grow_arrive_part_by_part_and_never_much_is_on_its_way(
     monkeypatch.setattr(apart, "CHUNK_BYTES", 10)
     here, there = folders
     carrier = Carrier(there, 3)
-    shipping, file = Shipping(here, carrier), here / "store/messages-003.jsonl"
+    shipping, file = Shipping(here, 3, carrier), here / "store/messages-003.jsonl"
     for text in ("first line\n", "a second line, a longer one\n", "", "third\n"):
         with file.open("a") as written:
             written.write(text)
@@ -81,13 +81,24 @@ async def test_files_that_grow_arrive_part_by_part_and_never_much_is_on_its_way(
     assert carrier.most == 1
 
 
+async def test_nodes_that_share_a_folder_ship_their_own_files_alone(folders: tuple[Path, Path]) -> None:
+    """The carrier's mirror raises at a file of another node."""
+    here, there = folders
+    carrier = Carrier(there, 3)
+    for name in ("messages-003", "messages-004", "messages-003-1", "metrics-1003"):
+        (here / "store" / f"{name}.jsonl").write_text("a line\n")
+    await Shipping(here, 3, carrier).grown()
+    assert sorted(path.stem for path in (there / "store").iterdir()) == ["messages-003", "messages-003-1"]
+
+
 async def test_a_model_appears_whole_and_a_newer_one_takes_its_place(
     folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apart, "CHUNK_BYTES", 4)
     here, there = folders
     carrier = Carrier(there, 3)
-    shipping, file, arrived = Shipping(here, carrier), here / "models/003.safetensors", there / "models/003.safetensors"
+    shipping = Shipping(here, 3, carrier)
+    file, arrived = (folder / "models/003.safetensors" for folder in folders)
     file.write_bytes(b"0123456789")
     await shipping.whole(file)
     assert not arrived.exists()  # its last part is still on its way

@@ -137,6 +137,18 @@ async def test_a_disk_that_never_answers_holds_a_crash_for_the_grace_alone(
     assert not any(isinstance(report, ModelSaved) for report in superior.told)
 
 
+async def test_who_moves_before_a_node_begins_is_not_the_only_one_that_is_there(tmp_path: Path) -> None:
+    """Two nodes return together: each is told where the other is now, perhaps before its own start."""
+    living, _ = node(tmp_path)
+    transport = living.host.parts.transport
+    gone: list[NodeId] = []
+    transport.set_gone = gone.append  # type: ignore[method-assign]
+    living.obey(Peers({0: "127.0.0.1:1"}))
+    assert gone == [2]  # whom a resumed run left down
+    living.obey(Peers({2: "127.0.0.1:2"}))
+    assert gone == [2]
+
+
 class World:
     """Keeps what nodes are ordered."""
 

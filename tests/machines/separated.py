@@ -121,10 +121,13 @@ class Separated:
                     os.kill(int(pid), 9)
 
     def power_off(self, name: str) -> None:
-        """Kill it, and let nothing start there any more."""
+        """Kill it, and let nothing start there any more.
+
+        Its cable goes first: where the machine has no name any more the kernel takes both, at a moment of its own.
+        """
         self.kill(name)
-        ip("netns", "delete", name)
         ip("-n", self.switch, "link", "delete", f"port{self.names.index(name)}")
+        ip("netns", "delete", name)
 
     def power_on(self, name: str) -> None:
         """Have it again, as it was when it was new."""

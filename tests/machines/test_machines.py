@@ -48,6 +48,7 @@ def test_the_numbers_are_those_of_every_world(bench: Bench, machines: Separated)
     play = QUICKSTART | {"rounds": 2}
     (ours,) = bench.fleets({"apart": play}).values()
     assert ours.result["verdict"] == "pass", ours.result["reasons"]
+    assert not events(ours.run, "refused")
     local = bench.scenario("simulated", play) | {"world": {"kind": "simulated"}}
     theirs = netdfl.run(local, out=bench.folder / "simulated", page=False)
     assert ours.run.rows(NUMBERS) == theirs.run.rows(NUMBERS)

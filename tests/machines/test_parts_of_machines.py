@@ -146,7 +146,7 @@ class Supervised:
     """A control stream, and a supervisor at its end that answers in order."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.shipping, self.parts = directory, Shipping(directory / "there", self), 0
+        self.directory, self.shipping, self.parts = directory, Shipping(directory / "there", 3, self), 0
 
     def report(self, report: Report) -> None:
         if isinstance(report, FilePart):
