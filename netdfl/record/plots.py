@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from netdfl.core.arguments import expect, is_number
 from netdfl.core.errors import InputError
 from netdfl.core.types import Edge, NodeId
 from netdfl.record.forms import GraphForm, PartitionForm, read_list
@@ -140,6 +141,7 @@ class Plots:
         Of a wait that ended it is known who came last and who never came; a wait that never ended is drawn as the
         stall has it that was found in it.
         """
+        expect(is_number(at), "at", at, "seconds since the start")
         edges, waiting = self.waits_at(at)
         num = self._num_nodes
         figure, axes = _canvas((4.6, 4.6))

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
+from netdfl.core.arguments import expect
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import PRIVATE, check_plain, read_plain, write_whole
 from netdfl.record.database import COUNTED, MOST_NODES, TABLES, TOTALS, connect, view
@@ -193,19 +194,24 @@ class Run:
         until_s) count all messages, those too that a sampled record has no row of.
         `parameters` are what `?`, or `$name`, stands for. Nothing but the run's store can be read or written.
         """
-        if not self._held:
-            self._lay_out(self._connection)
-        found = self._connection.sql(sql, params=parameters or None)
+        _check_query(sql, parameters)
+        with self._reading():
+            if not self._held:
+                self._lay_out(self._connection)
+            found = self._connection.sql(sql, params=parameters or None)
+            expect(found is not None, "the query", sql, "one that gives rows, such as SELECT ... FROM messages")
         return found if find_spec("pandas") else cast("DuckDBPyRelation", WithoutPandas(found))
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query over the four tables. Raises InputError where the store is damaged."""
+        _check_query(sql, parameters)
         return self._read(lambda: self._connection.execute(sql, parameters or None).fetchall())
 
     def columns(self, sql: str, parameters: Parameters = ()) -> dict[str, NDArray[np.float64]]:
         """Return the columns of a query as arrays of floats, NaN for null. Raises InputError as `rows` does."""
         import numpy as np
 
+        _check_query(sql, parameters)
         found = self._read(lambda: self._connection.execute(sql, parameters or None).fetchnumpy())
         return {name: np.ma.filled(np.ma.asarray(column, dtype=float), np.nan) for name, column in found.items()}
 
@@ -250,7 +256,22 @@ class Run:
         try:
             yield
         except (duckdb.Error, FileNotFoundError) as exc:
-            raise InputError(f"{self.path / STORE} is damaged: {str(exc).splitlines()[0]}") from exc
+            told = " ".join(str(exc).partition("\nLINE")[0].split())
+            asked = isinstance(exc, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
+            if asked or (isinstance(exc, duckdb.Error) and self._is_sound()):
+                raise InputError(f"the query can't be made: {told}; the tables are {', '.join(TABLES)}") from exc
+            raise InputError(f"{self.path / STORE} is damaged: {told}") from exc
+
+    def _is_sound(self) -> bool:
+        """Whether all tables can be read, so that an error is the query's own."""
+        import duckdb
+
+        try:
+            for table in TABLES:
+                self._connection.execute(f"SELECT count(COLUMNS(*)) FROM {table}").fetchall()
+        except duckdb.Error:
+            return False
+        return True
 
     def roll_up(self) -> str:
         """Make segments of large tables, once nobody writes any more; why not, where that was not possible."""
@@ -343,6 +364,12 @@ class Run:
     def partition(self) -> PartitionForm | None:
         """`partition.json`: the names of the `classes`, `counts` by client and class; None if absent."""
         return read_form(self.path / "partition.json", PARTITION)
+
+
+def _check_query(sql: object, parameters: object) -> None:
+    expect(isinstance(sql, str) and sql.strip(), "the query", sql, "SQL, such as 'SELECT fate, count(*) FROM messages'")
+    fits = isinstance(parameters, Mapping | list | tuple)
+    expect(fits, "parameters", parameters, "a list of what ? stands for, or a mapping of what $name does")
 
 
 class WithoutPandas:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, get_args
 
+from netdfl.core.arguments import expect, is_number, is_whole
 from netdfl.core.errors import InputError, NetdflError, RunError
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.finding import Finding
@@ -23,7 +24,7 @@ from netdfl.replaying.moment import MessageThen, Moment, NextEvent, NodeThen, se
 from netdfl.replaying.playing import Halts, Playing
 from netdfl.replaying.replayable import parted_words, replayable
 from netdfl.replaying.text import moment_html, moment_text
-from netdfl.replaying.until import AtTime, Until, read_edge, read_until
+from netdfl.replaying.until import FORMS, AtTime, Until, read_edge, read_until
 from netdfl.running.judged import Finished
 from netdfl.running.prepare import prepare
 from netdfl.running.run import judge
@@ -141,6 +142,8 @@ class Replay:
             InputError: it names no moment, or the run ends before it.
         """
         until = read_until(what) if isinstance(what, str) else what
+        if not hasattr(until, "lies_behind"):
+            expect(is_number(until), "the moment", until, f"seconds, or one of {FORMS}")
         if isinstance(until, int | float):
             until = AtTime(round(until * 1e9))
         if until.lies_behind(self._playing):
@@ -155,6 +158,7 @@ class Replay:
 
     def step(self, by: By = "event", count: int = 1) -> Self:
         """Go on by one event, or to where the next message has come to its end, or the next round has begun."""
+        _check_steps(by, count)
         playing = self._playing
         marks = {"round": playing.rounds, "message": playing.messages}
         first, seen = playing.steps, len(marks.get(by, ()))
@@ -166,6 +170,7 @@ class Replay:
 
     def back(self, by: By = "event", count: int = 1) -> Self:
         """Go back by so many events, messages or rounds: the run is played again from its start to there."""
+        _check_steps(by, count)
         playing, target = self._playing, self._playing.steps
         marks = {"round": playing.rounds, "message": playing.messages}
         for _ in range(count):
@@ -174,6 +179,7 @@ class Replay:
 
     def to_step(self, step: int) -> Self:
         """Go to where so many steps were done since the start."""
+        expect(is_whole(step, 0), "step", step, "a number of steps since the start")
         if step < self._playing.steps:
             keep = [each for each in self.changes if each.step <= step]
             self._again(lambda playing: playing.steps >= step, keep)
@@ -220,6 +226,7 @@ class Replay:
 
     def restart(self, node: NodeId, state: Literal["kept", "lost"] = "lost") -> Self:
         """Let a node that crashed live again, with the state of its last round's end, or without."""
+        expect(state in ("kept", "lost"), "state", state, "'kept' or 'lost'")
         return self._change(RestartNow(node, state))
 
     def pause(self, node: NodeId) -> Self:
@@ -331,10 +338,19 @@ def replay(run: Any, *, out: Path | str | None = None) -> Replay:
     """
     found = run if isinstance(run, Run) else getattr(run, "run", None)
     found = found if isinstance(found, Run) else open_run(run)
+    expect(out is None or isinstance(out, str | Path), "out", out, "a path, or nothing")
     return Replay(found, replayable(found), None if out is None else Path(out))
 
 
+def _check_steps(by: object, count: object) -> None:
+    expect(isinstance(by, str) and by in get_args(By), "by", by, "'event', 'message' or 'round'")
+    expect(is_whole(count, 1), "count", count, "a whole number from 1 on")
+
+
 def _message(edge: str | Edge, number: int | None) -> tuple[Edge, int | None]:
+    expect(number is None or is_whole(number, 0), "number", number, "the number of a message on its edge, or nothing")
+    two = isinstance(edge, tuple) and len(edge) == 2 and all(is_whole(node, 0) for node in edge)
+    expect(isinstance(edge, str) or two, "edge", edge, "words such as '2->3 #5', or two nodes (2, 3)")
     if isinstance(edge, str):
         read, told = read_edge(edge)
         return read, told if number is None else number

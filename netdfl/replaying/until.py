@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
+from netdfl.core.arguments import expect, is_whole
 from netdfl.core.errors import InputError
 from netdfl.core.fates import FateClass, class_of
 from netdfl.core.types import Edge, NodeId
@@ -160,6 +161,7 @@ class AtEnd:
 
 def check_node(playing: Playing, node: NodeId) -> None:
     """Raise InputError where there is no such node."""
+    expect(is_whole(node, 0), "node", node, "the number of a node")
     num_nodes = playing.scenario.num_nodes
     if not 0 <= node < num_nodes:
         raise InputError(f"there is no node {node}; nodes are 0 to {num_nodes - 1}")

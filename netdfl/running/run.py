@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netdfl.core.arguments import expect
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.interrupts import WRITING
 from netdfl.diagnosis.fidelity import Ways, judge_fidelity
@@ -68,14 +69,14 @@ def run(
     Raises:
         InputError: nothing could be run, for a reason in the scenario, the data or the machine.
     """
+    known = forkserver is None or isinstance(forkserver, ForkServer)
+    expect(known, "forkserver", forkserver, "an open ForkServer, or nothing")
     try:
-        for name, path in (("out", "runs" if out is None else out), ("root", root)):
-            if not isinstance(path, str | Path):
-                raise InputError(f"{name} is {path!r}: expected a path")
-        if made is not None and not callable(made):
-            raise InputError(f"made is {made!r}: expected a function of the run directory")
-        if view is not None and not hasattr(view, "__enter__"):
-            raise InputError(f"view is {view!r}: expected a context manager that gives a display, or nothing")
+        expect(out is None or isinstance(out, str | Path), "out", out, "a path")
+        expect(isinstance(root, str | Path), "root", root, "a path")
+        expect(isinstance(page, bool), "page", page, "True or False")
+        expect(made is None or callable(made), "made", made, "a function of the run directory")
+        expect(view is None or hasattr(view, "__enter__"), "view", view, "a context manager that gives a display")
         scenario = load(scenario, on=on, model=model, data=data)
         entry_of(scenario)
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
@@ -145,6 +146,8 @@ def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[
     Raises:
         InputError: there is no such run, it goes on or has ended, or it can't be resumed.
     """
+    expect(isinstance(page, bool), "page", page, "True or False")
+    expect(view is None or hasattr(view, "__enter__"), "view", view, "a context manager that gives a display")
     found = open_run(path)
     with hold(found.path):
         return _resume(found, RunDirectory(found.path, page=page), view)

@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from netdfl.core.arguments import expect, is_whole
 from netdfl.core.errors import DatasetError
 from netdfl.training.data.dataset import Dataset
 from netdfl.training.data.examples import Examples, ReadSamples, Samples, in_memory
@@ -59,6 +60,22 @@ class Datasets:
     columns: Mapping[str, Any] = field(default_factory=dict)
     num_classes: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what is of another type. Raises InputError."""
+        for name, given in (("clients", self.clients), ("client_tests", self.client_tests)):
+            fits = given is None or (isinstance(given, list | tuple) and len(given))
+            expect(fits, f"Datasets: {name}", given, "a list with data for each client")
+        fits = self.inputs is None or (
+            isinstance(self.inputs, list | tuple) and all(isinstance(each, str) for each in self.inputs)
+        )
+        expect(fits, "Datasets: inputs", self.inputs, "a list of names of columns")
+        expect(
+            self.target is None or isinstance(self.target, str), "Datasets: target", self.target, "the name of a column"
+        )
+        expect(isinstance(self.columns, Mapping), "Datasets: columns", self.columns, "a mapping of names to values")
+        fits = self.num_classes is None or is_whole(self.num_classes, 1)
+        expect(fits, "Datasets: num_classes", self.num_classes, "a whole number from 1 on")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SharedData:
@@ -86,7 +103,7 @@ def adapted(found: Any) -> Dataset | Datasets:
         return found
     if isinstance(found, Mapping) and "train" in found:
         return Datasets(train=found["train"], test=found.get("test", found.get("validation")))
-    if isinstance(found, tuple | list) and len(found) == 2 and not is_column(found[0]):
+    if isinstance(found, tuple | list) and len(found) == 2 and not (is_column(found[0]) or _is_numbers(found[0])):
         return Datasets(train=found[0], test=found[1])
     if _is_data(found) and not (isinstance(found, tuple) and len(found) != 2 and _is_data(found[0])):
         return Datasets(train=found)
@@ -111,6 +128,8 @@ def shared(given: Datasets) -> SharedData:
     if own is not None and parts is not None and len(own) != len(parts):
         raise DatasetError(f"Datasets has {len(parts)} clients and {len(own)} client_tests: give one for each client")
     for name, values in columns.items():
+        if values.ndim == 0:
+            raise DatasetError(f"column {name!r} is {str(values)[:80]}: give one value for each example")
         if len(values) != len(train):
             raise DatasetError(f"column {name!r} has {len(values)} values for {len(train)} examples: give one for each")
     labels = _labels(train)
@@ -193,6 +212,7 @@ def _examples(data: Any, given: Datasets, what: str) -> Examples:
 
 
 def _arrays(columns: tuple[Any, ...], what: str) -> Examples:
+    columns = tuple(np.asarray(column) if _is_numbers(column) else column for column in columns)
     lengths = [len(next(_flat(column))) for column in columns]
     if len(set(lengths)) > 1:
         raise DatasetError(f"{what} has {lengths[0]} inputs and {lengths[-1]} targets: give as many of both")
@@ -382,6 +402,13 @@ def _most(train: Examples) -> int:
 def _real(tree: Tree) -> Tree:
     """Inputs as models take them: bytes from 0 to 1."""
     return mapped(tree, lambda t: t.float().div(255) if t.dtype == torch.uint8 else t)
+
+
+def _is_numbers(column: Any) -> bool:
+    """Whether it is a list of numbers, or of such lists: an array as Python writes it."""
+    while isinstance(column, list) and column:
+        column = column[0]
+    return isinstance(column, int | float)
 
 
 def _flat(value: Any) -> Any:
