@@ -151,7 +151,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--numbers", type=int, default=11_250_000)
     args = parser.parse_args()
-    memory = SharedMemory(1 + args.neighbors, 4 * (4 * args.numbers + 65536), 32 << 10)
+    memory = SharedMemory(range(1 + args.neighbors), 4 * (4 * args.numbers + 65536), 32 << 10)
     pipes, parent = [], os.getpid()
     for node in range(1, 1 + args.neighbors):
         mine, its = Pipe()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
 from netdfl.transport.bodies import SharedMemory
 
@@ -18,18 +19,17 @@ _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-def shared_memory(blueprint: Blueprint) -> SharedMemory | None:
-    """Memory for a few vectors of each node, as far as this machine has it; None: all bodies go inline.
+def shared_memory(blueprint: Blueprint, nodes: Sequence[NodeId]) -> SharedMemory | None:
+    """Memory for a few vectors of each of `nodes`, as far as this machine has it; None: all bodies go inline.
 
     Pages are taken when they are written to, so that most nodes use two or three vectors.
     """
     nbytes, least = 4 * blueprint.problem.dim, getattr(blueprint.scenario.world, "shared_from", None)
-    num_nodes = len(blueprint.node_ids)
-    part = min(MOST_VECTORS * (nbytes + BESIDE_BYTES), int(MOST_OF_FREE * free_bytes()) // num_nodes)
+    part = min(MOST_VECTORS * (nbytes + BESIDE_BYTES), int(MOST_OF_FREE * free_bytes()) // len(nodes))
     if least is None or nbytes + BESIDE_BYTES < least or part <= nbytes:
         return None
     try:
-        return SharedMemory(num_nodes, part, least)
+        return SharedMemory(nodes, part, least)
     except (OSError, OverflowError):
         return None
 

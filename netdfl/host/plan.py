@@ -28,8 +28,8 @@ class Plan:
     `directory` is where it writes, and finds the resolved scenario; parts of the user's own lie in
     `scenario_directory`. `control` is the address at which to attend with the `token`. Where the supervisor does not
     share the directory, or the machine's clock, what is needed of them travels over the control plane; `luggage` is
-    what it needs of the supervisor's disk from the first: files by their names, as base64. `shares_memory`: all nodes
-    are forked from one process, and large bodies lie in memory that they share.
+    what it needs of the supervisor's disk from the first: files by their names, as base64. `share_memory`: nodes that
+    are forked from one process, so that large bodies between them lie in memory.
     """
 
     directory: str
@@ -40,7 +40,7 @@ class Plan:
     scenario_hash: str
     shares_disk: bool = True
     shares_clock: bool = True
-    shares_memory: bool = False
+    share_memory: tuple[NodeId, ...] = ()
     luggage: Mapping[str, str] = field(default_factory=dict)
 
     def settled(self, folder: Path) -> Plan:

@@ -18,6 +18,7 @@ import os
 import secrets
 import time
 import weakref
+from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
 
@@ -36,14 +37,15 @@ _TOKEN, _HOLDER = 0, 1
 class SharedMemory:
     """The memory of a run's processes on one machine; make it before they are forked."""
 
-    def __init__(self, num_nodes: int, nbytes: int, least_bytes: int) -> None:
-        """`nbytes` for each of `num_nodes` nodes, for bodies from `least_bytes` on. Raises OSError where it can't be.
+    def __init__(self, nodes: Sequence[NodeId], nbytes: int, least_bytes: int) -> None:
+        """`nbytes` for each of `nodes`, for bodies from `least_bytes` on. Raises OSError where it can't be.
 
         Only what is written to takes memory. A small body goes inline at less cost than a place has.
         """
         self.part = -(-nbytes // PAGE) * PAGE
-        self.num_nodes, self.least_bytes = num_nodes, least_bytes
-        self._map = mmap.mmap(-1, num_nodes * self.part)
+        self.least_bytes = least_bytes
+        self.starts = {node: self.part * number for number, node in enumerate(nodes)}
+        self._map = mmap.mmap(-1, self.part * len(nodes))
         self.bytes = memoryview(self._map)
         self.words = self.bytes.cast("Q")
 
@@ -54,10 +56,14 @@ class Bodies:
     def __init__(self, memory: SharedMemory, node: NodeId, epoch: int) -> None:
         """Write to the part of `node`; a later life does not, for readers may still hold what an earlier one wrote."""
         self._memory, self._words = memory, memory.words
-        start = node * memory.part
+        start = memory.starts[node]
         self._shelf = Shelf(start, start if epoch else start + memory.part, self._is_held)
         self._lent: dict[int, Place] = {}
         self._borrowed: set[int] = set()
+
+    def reach(self, node: NodeId) -> bool:
+        """Whether `node` has the memory too."""
+        return node in self._memory.starts
 
     # lending
 
@@ -119,9 +125,9 @@ class Bodies:
             raise MalformedMessage(f"node {src} refers to a body by {len(reference)} bytes: {error}") from error
         if nbytes > limits.max_bytes:
             raise OversizedMessage(f"a body of {nbytes} bytes is referred to, the limit is {limits.max_bytes}")
-        part = self._memory.part
-        first, end = src * part, (src + 1) * part
-        inside = src < self._memory.num_nodes and first <= offset and offset + PAGE + nbytes <= end
+        first = self._memory.starts.get(src, 0)
+        end = first + self._memory.part if self.reach(src) else first
+        inside = first <= offset and offset + PAGE + nbytes <= end
         if not inside or offset % PAGE or cell >= CELLS or not token:
             raise MalformedMessage(
                 f"node {src} refers to {nbytes} bytes at {offset} of the shared memory, cell {cell}; "

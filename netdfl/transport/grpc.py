@@ -66,7 +66,7 @@ class GrpcTransport:
             epoch: how often this node was restarted.
             services: what its server answers beside messages.
             credentials: what this life of the node proves itself with, by mutual TLS; None: plain text.
-            memory: what all nodes of the run share, where large bodies lie; None: they go inline.
+            memory: where large bodies lie for the nodes that share it; to others they go inline, as all do with None.
         """
         self.address = address
         self._services = services
@@ -117,9 +117,10 @@ class GrpcTransport:
         self._outlets[node] = self._open(node, address, epoch)
 
     def _open(self, node: NodeId, address: str, epoch: int) -> tuple[Outlet, Outlet]:
+        shared = self._bodies if self._bodies is not None and self._bodies.reach(node) else None
         data, beats = (
             Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options, self._credentials, bodies)
-            for bodies in (self._bodies, None)
+            for bodies in (shared, None)
         )
         return data, beats
 

@@ -122,10 +122,10 @@ class _Forks:
             return say({"error": str(error), "code": 2})
         except NetdflError as error:
             return say({"error": str(error), "code": 4})
-        if plan.shares_memory:
+        if plan.share_memory:
             from netdfl.host.memory import shared_memory
 
-            self.memory = shared_memory(blueprint)
+            self.memory = shared_memory(blueprint, plan.share_memory)
         self.loaded = blueprint, plan
         gc.collect()
         gc.freeze()

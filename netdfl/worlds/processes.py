@@ -115,7 +115,7 @@ class ProcessesWorld:
             token=self._token,
             run_id=self._run_id,
             scenario_hash=scenario_hash(self.scenario),
-            shares_memory=getattr(self.scenario.world, "shared_from", None) is not None,
+            share_memory=tuple(range(self.scenario.num_nodes)),
         )
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:

@@ -39,7 +39,7 @@ def machines() -> Iterator[Separated]:
 
 @pytest.fixture
 def bench(machines: Separated) -> Iterator[Bench]:
-    world = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told}
+    world = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told, "shared_from": "1B"}
     with Bench(Options(world={**world, "fidelity": {"relative": 100, "slack": "100s"}})) as bench, warm_fork_servers():
         yield bench
 

@@ -34,11 +34,13 @@ VECTOR = np.arange(3000, dtype=np.float32)
 
 @asynccontextmanager
 async def sharing_fleet(
-    num_nodes: int, ledger: Ledger, nbytes: int = 1 << 24, options: Any = OPTIONS
+    num_nodes: int, ledger: Ledger, nbytes: int = 1 << 24, options: Any = OPTIONS, of_a_machine: int = 1000
 ) -> AsyncIterator[Sequence[GrpcTransport]]:
-    """Transports that share memory for whatever they send."""
-    memory = SharedMemory(num_nodes, nbytes, least_bytes=0)
-    transports = [make(node, ledger, memory=memory, options=options) for node in range(num_nodes)]
+    """Transports that share memory for whatever they send to others of their machine."""
+    nodes = range(num_nodes)
+    machines = [nodes[i : i + of_a_machine] for i in range(0, num_nodes, of_a_machine)]
+    memories = {node: memory for on in machines for memory in [SharedMemory(on, nbytes, 0)] for node in on}
+    transports = [make(node, ledger, memory=memories[node], options=options) for node in nodes]
     await connect(transports)
     try:
         yield transports
@@ -58,7 +60,7 @@ async def test_conformance_where_not_all_has_room(check: Any) -> None:
 
 
 def shared(nbytes: int = 64 * PAGE, nodes: int = 3) -> SharedMemory:
-    return SharedMemory(nodes, nbytes, least_bytes=0)
+    return SharedMemory(range(nodes), nbytes, least_bytes=0)
 
 
 def lent(writer: Bodies, payload: Payload, reader: int = 1) -> tuple[Any, Any, bytes]:
@@ -97,6 +99,27 @@ async def test_a_body_is_written_once_for_all_neighbors_and_read_where_it_lies(m
     came = [np.frombuffer(sink.messages[0].payload.arrays["x"].data, np.float32) for sink in sinks[1:]]
     first, second = (array.__array_interface__["data"][0] for array in came)
     assert first == second
+
+
+@pytest.mark.parametrize("src", range(3))
+async def test_nodes_of_another_machine_are_sent_the_body_itself(monkeypatch: Any, src: int) -> None:
+    """0 and 1 have a memory, 2 has another, for itself."""
+    written: list[bytes] = []
+    write = wire.write_body
+    monkeypatch.setattr(bodies_module.wire, "write_body", lambda *args: (written.append(b""), write(*args)))
+    ledger, sinks = KeptLedger(), [KeptSink() for _ in range(3)]
+    payload = vector_payload(VECTOR)
+    async with sharing_fleet(3, ledger, of_a_machine=2) as transports:
+        for transport, sink in zip(transports, sinks, strict=True):
+            transport.attach(sink)
+        others = [dst for dst in range(3) if dst != src]
+        await transports[src].send([data_message((src, dst), 0, payload) for dst in others])
+        for dst in others:
+            await sinks[dst].until(1)
+            assert contents(sinks[dst].messages[0].payload) == contents(payload)
+        await ledger.until_settled(2)
+    assert len(written) == (src != 2)
+    assert not ledger.refusals
 
 
 def test_a_place_is_free_when_its_reader_has_done() -> None:
@@ -145,7 +168,7 @@ def test_a_later_life_writes_nowhere() -> None:
         ({"token": 0}, MalformedMessage, "cell 0"),
         ({"cell": 256}, MalformedMessage, "cell 256"),
         ({"cell": 7}, MalformedMessage, "does not lend"),
-        ({"src": 9}, MalformedMessage, "its part goes from"),
+        ({"src": 9}, MalformedMessage, "its part goes from 0 to 0"),
         ({"src": 1}, MalformedMessage, "its part goes from"),
     ],
 )
@@ -198,6 +221,13 @@ def referring(memory: SharedMemory, run_id: bytes = RUN_ID) -> bytes:
     payload = vector_payload(VECTOR)
     message = data_message((0, 1), 0, payload)
     return wire.referring(wire.encode_header(message, run_id, 0), lent(Bodies(memory, 0, 0), payload)[2])
+
+
+def test_a_reference_to_the_memory_of_another_machine_is_refused() -> None:
+    here, there = shared(nodes=1), SharedMemory([1], 64 * PAGE, least_bytes=0)
+    _, _, reference = lent(Bodies(here, 0, 0), vector_payload(VECTOR))
+    with pytest.raises(MalformedMessage, match="its part goes from 0 to 0"):
+        Bodies(there, 1, 0).borrow(0, reference, LIMITS)
 
 
 async def test_hostile_references_are_refused_and_counted() -> None:

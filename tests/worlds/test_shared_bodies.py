@@ -63,6 +63,9 @@ def test_the_bodies_of_a_fleet_are_in_its_memory_and_nothing_of_that_is_left(tmp
     assert set(os.listdir("/dev/shm")) <= before
 
 
+NODES = range(4)
+
+
 def blueprint(**world: Any) -> Blueprint:
     task = "task: {kind: consensus, dim: 100000}\nalgorithm: dpsgd\ntopology: ring\n"
     text = f"schema: netdfl/1\nname: shared\nnodes: 4\nrounds: 1\n{task}"
@@ -70,15 +73,15 @@ def blueprint(**world: Any) -> Blueprint:
 
 
 def test_the_memory_is_bounded_by_the_model_and_by_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = memory.shared_memory(blueprint(shared_from="32KiB"))
+    made = memory.shared_memory(blueprint(shared_from="32KiB"), NODES)
     assert made is not None
-    assert (made.num_nodes, made.least_bytes) == (4, 32 << 10)
+    assert (list(made.starts), made.least_bytes) == ([0, 1, 2, 3], 32 << 10)
     assert 8 * 400_000 <= made.part < 8 * 500_000
     monkeypatch.setattr(memory, "free_bytes", lambda: 8_000_000)
-    made = memory.shared_memory(blueprint(shared_from="32KiB"))
+    made = memory.shared_memory(blueprint(shared_from="32KiB"), NODES)
     assert made is not None
     assert made.part == 1_003_520  # a quarter of the half, in pages
     monkeypatch.setattr(memory, "free_bytes", lambda: 3_000_000)
-    assert memory.shared_memory(blueprint(shared_from="32KiB")) is None
-    assert memory.shared_memory(blueprint(shared_from="null")) is None
-    assert memory.shared_memory(blueprint(shared_from="1MiB")) is None
+    assert memory.shared_memory(blueprint(shared_from="32KiB"), NODES) is None
+    assert memory.shared_memory(blueprint(shared_from="null"), NODES) is None
+    assert memory.shared_memory(blueprint(shared_from="1MiB"), NODES) is None

@@ -24,7 +24,7 @@ from netdfl.scenario.explain.explain import (
     TaskFacts,
     WeightFacts,
 )
-from netdfl.scenario.model.world import WorldOptions
+from netdfl.scenario.model.world import MachinesOptions, WorldOptions
 
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40
@@ -87,7 +87,10 @@ def _rows(found: Explanation) -> list[tuple[str, str]]:
 
 def _where(world: WorldOptions, nbytes: float) -> str:
     least = getattr(world, "shared_from", None)
-    return ", in shared memory where there is room" if least is not None and nbytes >= least else ""
+    if least is None or nbytes < least:
+        return ""
+    between = " between nodes of a machine" if isinstance(world, MachinesOptions) else ""
+    return f", in shared memory{between} where there is room"
 
 
 def _compression(found: CompressionFacts) -> Iterator[tuple[str, str]]:

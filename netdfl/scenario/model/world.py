@@ -16,6 +16,9 @@ _S = 10**9
 Size = Annotated[int, *QUANTITIES["size"], Field(ge=64 << 20)]
 BodySize = Annotated[int, *QUANTITIES["size"], Field(ge=1)]
 
+SHARED_FROM = 32 << 10
+SHARED = "From which size on messages lie in memory that the nodes of a machine share; null: all go through gRPC."
+
 LossLayer = Literal["message", "packet"]
 
 
@@ -60,10 +63,7 @@ class ProcessesOptions(LocalOptions):
 
     kind: Literal["processes"] = "processes"
     nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
-    shared_from: BodySize | None = Field(
-        32 << 10,
-        description="From which size on messages lie in memory that all nodes share; null: all go through gRPC.",
-    )
+    shared_from: BodySize | None = Field(SHARED_FROM, description=SHARED)
 
 
 class Site(Strict):
@@ -80,6 +80,7 @@ class MachinesOptions(RealOptions):
 
     tls: bool = Field(True, description="Mutual TLS between nodes, and with the supervisor; false: anybody may listen.")
     nodes_per_process: int = Field(1, ge=1, description="How many nodes share a process.")
+    shared_from: BodySize | None = Field(SHARED_FROM, description=SHARED)
     rejoin: bool = Field(
         False, description="Whether nodes of a machine that died live again, from the others' state, once it is back."
     )

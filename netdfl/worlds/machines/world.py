@@ -103,6 +103,7 @@ class MachinesWorld:
             control=f"{address_towards(machine.address)}:{port}",
             shares_disk=False,
             shares_clock=False,
+            share_memory=machine.nodes,
             luggage=self._luggage,
         )
 
