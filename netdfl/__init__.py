@@ -11,7 +11,7 @@ The same from Python as from the command line:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netdfl.replaying.diff import diff
@@ -37,7 +37,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import what is asked for, when it is asked for."""
     if name not in _HOMES:
         raise AttributeError(f"module 'netdfl' has no attribute {name!r}")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any
 
 
 class _Lazy(ModuleType):
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(importlib.import_module(self.__name__), name)
 
 
-def lazy_module(name: str) -> Any:
+def lazy_module(name: str) -> object:
     """Stand in for the module `name` until an attribute of it is asked for."""
     return _Lazy(name)

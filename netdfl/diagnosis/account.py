@@ -9,7 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter
 
@@ -237,7 +237,7 @@ def _count(edge: EdgeCount, flying: Iterable[tuple[MessageKey, int]]) -> EdgeAcc
     )
 
 
-def stack_of(coroutine: Any) -> str:
+def stack_of(coroutine: object) -> str:
     """Where a coroutine stands, from the outermost await to the innermost."""
     lines = []
     while coroutine is not None:

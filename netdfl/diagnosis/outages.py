@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.schedule.active_changes import Effective, Overlays, effective
@@ -103,7 +103,7 @@ def _loses(event: CompiledEvent) -> bool:
     return down or _is_certain(event.parameters.get("loss"))
 
 
-def _is_certain(loss: Any) -> bool:
+def _is_certain(loss: object) -> bool:
     if isinstance(loss, dict) and "scale" in loss:
         return False
     part = choose("loss", loss)

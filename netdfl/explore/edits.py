@@ -158,7 +158,7 @@ def _round_down(ns: int, digits: int = 1) -> int:
     return ns // unit * unit
 
 
-def _with(plain: Plain, place: int, event: Mapping[str, Any]) -> Plain:
+def _with(plain: Plain, place: int, event: Mapping[str, object]) -> Plain:
     return with_events(plain, [*plain["events"][:place], event, *plain["events"][place + 1 :]])
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -25,7 +25,7 @@ class Line(TypedDict):
     """A run, as a line of `runs.jsonl`."""
 
     number: Annotated[int, Field(ge=0)]
-    events: list[dict[str, Any]]
+    events: list[dict[str, object]]
     luck: int | None
     parent: int | None
     narrow: bool

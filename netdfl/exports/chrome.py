@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from netdfl.core.types import NodeId
 from netdfl.exports.course import FLEET, LANES, Figure, Instant, Span, Track
@@ -27,7 +26,7 @@ def lines(name: str, nodes: int, course: Iterable[Span | Instant | Figure]) -> I
     yield "\n]}\n"
 
 
-def _events(each: Span | Instant | Figure) -> Iterator[Mapping[str, Any]]:
+def _events(each: Span | Instant | Figure) -> Iterator[Mapping[str, object]]:
     if isinstance(each, Figure):
         head = {"ph": "C", "pid": pid_of(None), "ts": _us(each.at_ns)}
         yield head | {"name": each.name, "args": {each.name: each.value}}
@@ -44,7 +43,7 @@ def _events(each: Span | Instant | Figure) -> Iterator[Mapping[str, Any]]:
         yield at | flow | ({"ph": "s"} if each.leaves is not None else {"ph": "f", "bp": "e"})
 
 
-def _described(node: NodeId | None, name: str) -> Iterator[Mapping[str, Any]]:
+def _described(node: NodeId | None, name: str) -> Iterator[Mapping[str, object]]:
     pid = pid_of(node)
     yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
     yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": pid}}
@@ -53,7 +52,7 @@ def _described(node: NodeId | None, name: str) -> Iterator[Mapping[str, Any]]:
         yield _at(Track(node, lane)) | {"ph": "M", "name": "thread_name", "args": {"name": what}}
 
 
-def _at(track: Track) -> dict[str, Any]:
+def _at(track: Track) -> dict[str, object]:
     return {"pid": pid_of(track.node), "tid": tid_of(track)}
 
 

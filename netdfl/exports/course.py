@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
@@ -53,7 +53,7 @@ class Span:
     begin_ns: int
     end_ns: int
     name: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Instant:
     track: Track
     at_ns: int
     name: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
     leaves: int | None = None
     comes: int | None = None
 
@@ -145,7 +145,7 @@ def _waits(wait: Waiting) -> str:
     return f"waiting until node {wait.last_src} came" if wait.ended == "came" else f"waiting ({wait.ended}{missing})"
 
 
-def _wait_details(wait: Waiting) -> dict[str, Any]:
+def _wait_details(wait: Waiting) -> dict[str, object]:
     return {"round": wait.round, "kind": wait.kind, "ended": wait.ended, "missing": list(wait.missing)}
 
 

@@ -41,7 +41,7 @@ class PacketEngine(Protocol):
         """Keep to the schedule from `start_ns` until `ended`; call `obey` when `control` is readable."""
         ...
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, object]:
         """What became of the packets."""
         ...
 
@@ -65,7 +65,7 @@ class Tun(Forwarder):
         super().__init__(links, events, devices, address_of)
         self.places: Mapping[NodeId, NamespaceAddress] = places(self.namespaces)
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, object]:
         """What became of the packets; `unread` were dropped by the kernel, as the forwarder did not come for them."""
         return super().counts() | {"unread": sum(map(dropped, self.namespaces.values()))}
 

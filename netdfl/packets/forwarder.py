@@ -17,7 +17,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappush
-from typing import Any, cast
+from typing import cast
 
 from netdfl.core.types import Edge, Json, Kind, NodeId
 from netdfl.links.channel import Links
@@ -117,7 +117,7 @@ class Forwarder:
                 self._drive.take(*step, at_ns)
         self._drive.run(now_ns)
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, object]:
         """What became of the packets, by edge and in all.
 
         `strangers` were addressed to nobody of the fleet; `late_ns` bounds how much later than due 50

@@ -54,7 +54,7 @@ def available() -> bool:
         os.close(namespace)
 
 
-def leaf(values: Mapping[str, Effective]) -> dict[str, Any]:
+def leaf(values: Mapping[str, Effective]) -> dict[str, object]:
     """The netem of a link whose rules are `values`. Raises ValueError that names a rule netem does not have."""
     for key in ("corrupt", "reorder"):
         if values[key].value is not None:
@@ -102,7 +102,7 @@ def _built(value: Effective) -> Any:
     return None if value.value is None else value.value.build(0)
 
 
-def _serial(shape: Any) -> tuple[float | None, int]:
+def _serial(shape: object) -> tuple[float | None, int]:
     """The rate and the queue's bound in packets. Raises ValueError."""
     if shape is None:
         return None, LIMIT
@@ -125,7 +125,7 @@ class Netem:
 
         self._spec, self._overlays, self._tcp = spec, Overlays(), tcp
         self._events = deque(event for event in events if event.at_ns is not None)
-        self._set: dict[Edge, dict[str, Any]] = {}
+        self._set: dict[Edge, dict[str, object]] = {}
         self.namespaces = {node: new_namespace() for node in range(num_nodes)}
         self.places: Mapping[NodeId, NamespaceAddress] = places(self.namespaces)
         self.ended = False
@@ -195,7 +195,7 @@ class Netem:
                     with refusals():
                         self._shape(edge, "change", effective(own, self._overlays.on_link(edge)))
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> dict[str, object]:
         """What became of the packets, by edge and in all, as the kernel counted it."""
         edges = {}
         for node, port in self._ports.items():

@@ -54,7 +54,7 @@ class PacketNetwork:
     def end(self) -> dict[str, Any]:
         """Stop; what became of the packets. Raises RunError where the process is dead."""
         self._tell({"stop": True})
-        counts: dict[str, Any] = self._answer()["counts"]
+        counts: dict[str, object] = self._answer()["counts"]
         return counts
 
     def wait(self) -> None:

@@ -17,7 +17,7 @@ from netdfl.scenario.model.schema import Scenario
 class Counted:
     """What carried out the links and what it counted, and what it did not keep of them; empty: nothing was missed."""
 
-    links: Mapping[str, Any]
+    links: Mapping[str, object]
     missed: str = ""
 
 
@@ -28,7 +28,7 @@ class Watched:
         """Take over `network`, which is being made; what it counts by edge goes into `directory`."""
         self.network, self._directory = network, directory
         self._emulates = bool(scenario.links)
-        self._links: dict[str, Any] = {"layer": scenario.world.loss_layer, "tcp": tcp}
+        self._links: dict[str, object] = {"layer": scenario.world.loss_layer, "tcp": tcp}
         self._watching: asyncio.Task[None] | None = None
         self._begun = self._ending = False
 

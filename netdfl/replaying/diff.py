@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from netdfl.core.errors import InputError
 from netdfl.core.types import Json, NodeId
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     at_s: float
     node: NodeId | None
     round: int
-    about: tuple[Any, ...]
+    about: tuple[object, ...]
     text: str
 
 
@@ -71,7 +71,7 @@ class Difference:
     scenario: Sequence[str]
     parting: Parting | None
     follow: Sequence[Follow] = ()
-    ends: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    ends: Mapping[str, tuple[object, object]] = field(default_factory=dict)
     compared: str = ""
 
     @property
@@ -138,7 +138,7 @@ def _rows(run: Run, common: Sequence[Sampling] = ()) -> list[Row]:
     return sorted(found, key=lambda row: (row.at_s, row.text))
 
 
-def _message(row: Sequence[Any]) -> str:
+def _message(row: Sequence[object]) -> str:
     _, src, dst, kind, _, round, step, attempt, nbytes, sent_s, arrived_s, fate = row
     came = "" if arrived_s is None else f", came at {arrived_s:.9g} s"
     again = f", attempt {attempt}" if attempt else ""
@@ -210,10 +210,10 @@ def _scenarios(first: Run, second: Run) -> list[str]:
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
-def _ends(first: Run, second: Run) -> dict[str, tuple[Any, Any]]:
+def _ends(first: Run, second: Run) -> dict[str, tuple[object, object]]:
     """What the two results say otherwise."""
     results = [run.result if run.finished else {} for run in (first, second)]
-    found: dict[str, tuple[Any, Any]] = {}
+    found: dict[str, tuple[object, object]] = {}
     for name in ("verdict", "virtual_duration_s", "consensus_distance", "error"):
         one, other = (result.get(name) for result in results)
         if one != other:

@@ -34,7 +34,7 @@ class Prompt(cmd.Cmd):
         """When it is."""
         return f"({seconds(self.replay.moment.at_ns)}) "
 
-    def cmdloop(self, intro: Any = None) -> None:
+    def cmdloop(self, intro: object = None) -> None:
         """Read commands; Ctrl-C leaves the command that runs, not the prompt."""
         self.say(f"{text.headline(self.replay.moment)}; `help` lists the commands, `quit` leaves")
         while True:

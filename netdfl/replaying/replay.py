@@ -56,7 +56,7 @@ class Replay:
         self.changes: list[_Changed] = []
         self._moment: Moment | None = None
         self._finished: Finished | None = None
-        self._removing: weakref.finalize[..., Any] | None = None
+        self._removing: weakref.finalize[..., object] | None = None
         self._playing = self._play()
 
     def _play(self) -> Playing:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from netdfl.core.errors import DatasetError, InputError, MachineError, Problem, ScenarioError
 from netdfl.host.devices import spread
@@ -48,7 +47,7 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
         yield document.problem(("task", "device"), str(error))
 
 
-def _share_out(scenario: Scenario) -> Any:
+def _share_out(scenario: Scenario) -> object:
     from netdfl.core.rng import Streams
     from netdfl.host.task_setup import make_problem
 

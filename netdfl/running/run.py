@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from netdfl.core.arguments import expect
 from netdfl.core.errors import InputError, NetdflError
@@ -40,7 +40,7 @@ KEPT = ("scenario.yaml", ORIGIN, CHECKPOINTS, COMPUTE_FILE, LOCK)
 
 
 def run(
-    scenario: Scenario | str | Path | Mapping[str, Any],
+    scenario: Scenario | str | Path | Mapping[str, object],
     *,
     model: nn.Module | type[nn.Module] | Factory | None = None,
     data: object = None,

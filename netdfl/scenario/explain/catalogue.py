@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -41,7 +40,7 @@ CATALOGUE: Mapping[str, Choices] = {
 }
 
 
-def rows(what: str) -> list[dict[str, Any]]:
+def rows(what: str) -> list[dict[str, object]]:
     """Each part of the table `what`: name, help, parameters with their defaults, source where known, all `about` it.
 
     Raises:

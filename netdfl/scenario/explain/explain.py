@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +137,7 @@ class Explanation:
     task: TaskFacts
     traffic: TrafficFacts
     compression: CompressionFacts | None
-    links: Sequence[Mapping[str, Any]]
+    links: Sequence[Mapping[str, object]]
     data: LabelTable | None
     events: Sequence[CompiledEvent]
 

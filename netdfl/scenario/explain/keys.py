@@ -29,7 +29,7 @@ def lists() -> list[str]:
     return [*CATALOGUE, SCENARIOS, KEYS, *_fields(Scenario)]
 
 
-def rows(what: str) -> list[dict[str, Any]]:
+def rows(what: str) -> list[dict[str, object]]:
     """The rows of the list `what`: name, help, and what else it has: parameters, a default. Raises InputError."""
     if what in CATALOGUE:
         return rows_of_parts(what)
@@ -43,7 +43,7 @@ def rows(what: str) -> list[dict[str, Any]]:
     return _key(what, fields[what])
 
 
-def _key(name: str, field: FieldInfo) -> list[dict[str, Any]]:
+def _key(name: str, field: FieldInfo) -> list[dict[str, object]]:
     """What the key `name` may hold: the parts that it chooses among, its own keys, or the key itself."""
     if name == "events":
         return [_action(action) for action in EVENT.names()]
@@ -54,7 +54,7 @@ def _key(name: str, field: FieldInfo) -> list[dict[str, Any]]:
     return [_row(name, field)] if model is None else _rows(model, inspect.getdoc(_record(field)))
 
 
-def _action(action: str) -> dict[str, Any]:
+def _action(action: str) -> dict[str, object]:
     """An event by the key that names its action, with its other keys but those that say when."""
     model = event_model(action)
     own = {key: field for key, field in _fields(model).items() if key not in {action, *WHEN.values()}}
@@ -79,11 +79,11 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _rows(model: type[BaseModel], doc: str | None = None) -> list[dict[str, Any]]:
+def _rows(model: type[BaseModel], doc: str | None = None) -> list[dict[str, object]]:
     return [_row(name, field, model, doc) for name, field in _fields(model).items()]
 
 
-def _row(name: str, field: FieldInfo, model: type[BaseModel] = Scenario, doc: str | None = None) -> dict[str, Any]:
+def _row(name: str, field: FieldInfo, model: type[BaseModel] = Scenario, doc: str | None = None) -> dict[str, object]:
     help = field.description or _said_of(name, doc or "")
     return {"name": name, "default": _default(name, field, model), "help": help}
 

@@ -19,7 +19,7 @@ from netdfl.topology.network import Network
 MOST_ROUNDS = 64
 
 
-def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[str, Any]]:
+def link_rules(scenario: Scenario, network: Network | None = None) -> list[dict[str, object]]:
     """One row for each key of each entry of `links`, then those that events set.
 
     A row has `of` (the selector), `event` (the index of the event that sets it, or None), `key`, `rule` (a part's
@@ -47,7 +47,7 @@ def keep_order(scenario: Scenario) -> bool:
     return not any(_reorders(key, entry[key]) for entry in entries for key in ("latency", "reorder") if key in entry)
 
 
-def _reorders(key: str, value: Any) -> bool:
+def _reorders(key: str, value: object) -> bool:
     part = None if _is_relative(value) else choose(key, value)
     built = None if part is None else part.build()
     if isinstance(built, Delay):
@@ -55,7 +55,7 @@ def _reorders(key: str, value: Any) -> bool:
     return isinstance(built, Reordering) and built.probability > 0
 
 
-def _of_event(index: int, event: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _of_event(index: int, event: Mapping[str, object]) -> Iterator[dict[str, object]]:
     for key in SLOTS:
         value = event.get(key)
         if ("link" in event or "node" in event) and key in event and not _is_relative(value):
@@ -67,7 +67,7 @@ def _is_relative(value: object) -> bool:
 
 
 def _row(of: str, event: int | None, key: str, value: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {"of": of, "event": event, "key": key}
+    row: dict[str, object] = {"of": of, "event": event, "key": key}
     if key == "state":
         return row | {"rule": value, "figures": {}}
     part = choose(key, value)

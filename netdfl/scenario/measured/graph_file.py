@@ -87,7 +87,7 @@ def _attributes(data: Mapping[str, Any], found: Understood) -> list[tuple[str, N
     return known
 
 
-def _has_delay(data: Mapping[str, Any]) -> bool:
+def _has_delay(data: Mapping[str, object]) -> bool:
     return any((what := named(str(name))) and what.what in (LATENCY, RTT) for name in data)
 
 
