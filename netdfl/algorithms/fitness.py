@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from netdfl.core.types import Json
 from netdfl.topology.network import Network
 from netdfl.topology.pairing import halves, inside
 from netdfl.topology.selection import Everyone
@@ -33,7 +34,7 @@ Warns: TypeAlias = Callable[[Mapping[str, object], int], Iterator[str]]
 """(parameters, number of rounds): what a run would do that nobody wants, a sentence each, parameter first."""
 
 
-def ole_is_stable(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
+def ole_is_stable(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
     """Ole's beta is below the smallest (1 - |l|^2) / |1 - l|^2, l any eigenvalue of a static W but 1.
 
     Without gradients a round is Z+ = ((1 + beta) W - beta I) Z. As beta grows, its eigenvalue
@@ -57,7 +58,7 @@ def ole_is_stable(params: Mapping[str, Any], network: Network, num_rounds: int) 
         )
 
 
-def averages_exactly(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
+def averages_exactly(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
     """Every `every` rounds, and at least once, the matrix is the exact average."""
     every, n = params["every"], network.num_nodes
     if every > num_rounds:
@@ -72,7 +73,7 @@ def averages_exactly(params: Mapping[str, Any], network: Network, num_rounds: in
             return
 
 
-def one_optimizer(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
+def one_optimizer(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
     """Momentum is plain SGD's."""
     if params["momentum"] and params["optimizer"].name != "sgd":
         other = params["optimizer"].name
@@ -85,7 +86,7 @@ def nesterov_acts(params: Mapping[str, object], num_rounds: int) -> Iterator[str
         yield "algorithm.nesterov: it is a form of momentum, and momentum is 0: give momentum, like 0.9"
 
 
-def slow_rounds(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
+def slow_rounds(params: Json, num_rounds: int) -> Iterator[str]:
     """The last round is one that averages exactly; and what `nesterov_acts` says."""
     if left := num_rounds % params["every"]:
         what = "the last round comes" if left == 1 else f"the last {left} rounds come"
@@ -93,7 +94,7 @@ def slow_rounds(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
     yield from nesterov_acts(params, num_rounds)
 
 
-def distils(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
+def distils(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
     """The warm-up gives two models that are as many rounds apart as the distiller matches."""
     key = "distil_gap" if "distil_gap" in params else "distil_steps"
     gap, warmup = params[key], params["warmup_rounds"]
@@ -102,14 +103,14 @@ def distils(params: Mapping[str, Any], network: Network, num_rounds: int) -> Ite
         yield Misfit(key, what, f"give {key} of at most {warmup}, or warmup_rounds of {gap} or more")
 
 
-def never_distils(params: Mapping[str, Any], num_rounds: int) -> Iterator[str]:
+def never_distils(params: Json, num_rounds: int) -> Iterator[str]:
     """The warm-up ends before the run does."""
     if (warmup := params["warmup_rounds"]) >= num_rounds:
         what = f"all {num_rounds} rounds are warm-up, synthetic examples act from round {warmup} on"
         yield f"algorithm.warmup_rounds: {what}"
 
 
-def chooses(params: Mapping[str, Any], network: Network, num_rounds: int) -> Iterator[Misfit]:
+def chooses(params: Json, network: Network, num_rounds: int) -> Iterator[Misfit]:
     """In some round some node has more out-neighbors than it chooses."""
     k, most = params["neighbors"], 0
     for round in range(0, num_rounds, network.topology.redraw_every or num_rounds):

@@ -113,7 +113,7 @@ class FidelityVerdict(NamedTuple):
 class Ways:
     """What the real network between machines adds, as a world measured it and `links` of the result says."""
 
-    def __init__(self, links: Mapping[str, Any]) -> None:
+    def __init__(self, links: Json) -> None:
         """Nothing is added where `links` says nothing of machines."""
         self._where = {node: name for name, nodes in links.get("machines", {}).items() for node in nodes}
         self._told = {(way["src"], way["dst"]): way for way in links.get("network", ())}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from netdfl.core.types import Edge
+from netdfl.core.types import Edge, Json
 from netdfl.core.units import format_time, parse_time_ns
 from netdfl.explore.rows import Sent
 
@@ -20,7 +20,7 @@ LEAST_NS = 1_000_000
 """No time is made shorter than this: people read it as a short one."""
 
 
-def with_events(plain: Plain, events: Sequence[Mapping[str, Any]]) -> Plain:
+def with_events(plain: Plain, events: Sequence[Json]) -> Plain:
     """The same with these events."""
     return {**plain, "events": [dict(event) for event in events]}
 
@@ -61,7 +61,7 @@ def without_node(plain: Plain, gone: int) -> Plain | None:
     return moved
 
 
-def _without_node(event: Mapping[str, Any], gone: int) -> Plain | None:
+def _without_node(event: Json, gone: int) -> Plain | None:
     new = dict(event)
     for key in event:
         if key in ON_LINKS or key in ON_NODES:
@@ -128,7 +128,7 @@ def earlier(plain: Plain) -> Iterator[Plain]:
         yield from (_with(plain, place, by_round) for by_round in _by_rounds(event))
 
 
-def _by_rounds(event: Mapping[str, Any]) -> Iterator[Plain]:
+def _by_rounds(event: Json) -> Iterator[Plain]:
     """What goes by the clock, in one of the first rounds instead."""
     if "at" not in event or "partition" in event or str(event.get("state")) in ("down_hold", "down_reset"):
         return
@@ -162,7 +162,7 @@ def _with(plain: Plain, place: int, event: Mapping[str, object]) -> Plain:
     return with_events(plain, [*plain["events"][:place], event, *plain["events"][place + 1 :]])
 
 
-def single_delays(event: Mapping[str, Any], messages: Sequence[Sent]) -> Iterator[Plain]:
+def single_delays(event: Json, messages: Sequence[Sent]) -> Iterator[Plain]:
     """A delay for each round and link of a node's messages, in the place of one of all of them."""
     node, first = int(str(event["delay"]).partition("->")[0]), event.get("at_round", 0)
     sent = {(m.round, m.dst) for m in messages if m.src == node and m.round >= max(first, 0)}

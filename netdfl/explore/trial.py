@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from netdfl.core.types import Json
 from netdfl.links.schedule.compile import ScheduleError
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
-Event: TypeAlias = Mapping[str, Any]
+Event: TypeAlias = Json
 """An entry of `events`, as a scenario writes it."""
 
 

@@ -9,18 +9,19 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from netdfl.core.types import Json
 
 PACKAGES = ("netdfl", "torch", "numpy", "grpcio", "protobuf", "cryptography")
 """Those whose versions have to be alike everywhere: numbers, and what is on the wire, depend on them."""
 COMMANDS = ("ip", "tc", "docker", "docker-compose", "srun", "nvidia-smi")
 
 
-def facts(wanted: Mapping[str, Any]) -> dict[str, Any]:
+def facts(wanted: Json) -> dict[str, Any]:
     """What there is; `wanted` may name a `listen` address that nodes would listen at, and `names` to look up."""
     return {
         "host": socket.gethostname(),

@@ -10,9 +10,10 @@ import ipaddress
 import os
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from netdfl.core.types import Json
 from netdfl.host.facts import facts
 from netdfl.host.measuring import Served, measured
 
@@ -20,7 +21,7 @@ _SIOCGIFADDR = 0x8915
 Answer = dict[str, Any]
 
 
-def answer(question: Mapping[str, Any], say: Callable[[Answer], None]) -> None:
+def answer(question: Json, say: Callable[[Answer], None]) -> None:
     """Answer one question by `say`; who serves measurements goes on until it is killed."""
     if "serve" in question:
         with Served(**question["serve"]) as served:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.training.base import Objective, Task
 
 Figures = Mapping[str, float]
@@ -42,7 +42,7 @@ class Problem(Protocol):
         """Figures of the model of one node, by itself."""
         ...
 
-    def partition(self) -> Mapping[str, Any] | None:
+    def partition(self) -> Json | None:
         """Who holds which labels: `classes` and `counts` per client; None where there are none."""
         ...
 

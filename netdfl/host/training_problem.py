@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.host.problem import Figures, Idle
 from netdfl.scenario.model.schema import Scenario
 from netdfl.training.classification import Classification, CrossEntropy, answers, outcome
@@ -214,7 +214,7 @@ class TrainingProblem:
         assert self.shared.labels is not None
         return label_counts(self.shared.labels, self.parts, self.shared.num_classes)
 
-    def partition(self) -> Mapping[str, Any] | None:
+    def partition(self) -> Json | None:
         """Label counts per client; None where targets are no classes."""
         if self.shared.labels is None:
             return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from netdfl.core.errors import RunError
+from netdfl.core.types import Json
 from netdfl.packets.network import MOST_LATE_NS, PacketNetwork
 from netdfl.record.run import RunDirectory
 from netdfl.scenario.model.schema import Scenario
@@ -66,7 +66,7 @@ class Watched:
         self._ending = True
         self.network.close()
 
-    def _missed(self, counts: Mapping[str, Any]) -> str:
+    def _missed(self, counts: Json) -> str:
         """What the emulation did not keep; empty where nothing has a rate or a delay, or all was well."""
         late_ns = counts.get("late_ns", {}).get("99", 0)
         if late_ns <= MOST_LATE_NS or not self._emulates:

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, cycle
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from netdfl.core.types import Json
 from netdfl.study.cells import Ran
 from netdfl.study.outcome import rows
 from netdfl.study.plan import Drawn
@@ -128,7 +129,7 @@ def sent(ran: Ran, metric: str) -> tuple[list[float], list[float]]:
     return [total[round] for round, _ in found], [value for _, value in found]
 
 
-def of_fleet(path: Path, metric: str) -> list[Mapping[str, Any]]:
+def of_fleet(path: Path, metric: str) -> list[Json]:
     """The rows of a metric of the fleet that are finite; nodes may have one of the same name, of their own models."""
     found = (row for row in rows(path, "metrics") if row["name"] == metric and row["node"] is None)
     return [row for row in found if row["value"] is not None]

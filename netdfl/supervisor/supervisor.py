@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import (
@@ -37,7 +36,7 @@ from netdfl.core.control import (
     Stop,
 )
 from netdfl.core.errors import MachineError, RunError
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.record.base import Store
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import RunDirectory
@@ -69,7 +68,7 @@ class Outcome:
     figures: Figures = field(default_factory=Figures)
     interrupted: bool = False
     error: Exception | None = None
-    stalled: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    stalled: Mapping[str, Sequence[Json]] = field(default_factory=dict)
     unfinished: Sequence[str] = ()
 
 

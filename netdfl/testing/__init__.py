@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from netdfl.core.types import Json
 
 if TYPE_CHECKING:
     from netdfl.explore.explore import Explored
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["explore"]
 
 
-def explore(
-    scenario: Scenario | str | Path | Mapping[str, Any], *, runs: int = 200, seed: int = 0, jobs: int = 1
-) -> Explored:
+def explore(scenario: Scenario | str | Path | Json, *, runs: int = 200, seed: int = 0, jobs: int = 1) -> Explored:
     """Assert that no run of `scenario` fails, whatever is drawn of what its `explore` says: one line of a test.
 
     The same seed searches the same way. Raises AssertionError with each cause, and the first of them as the smallest

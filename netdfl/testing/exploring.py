@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from netdfl.core.errors import InputError
+from netdfl.core.types import Json
 from netdfl.explore.explore import Budget, Exploration, Explored, by_rate
 from netdfl.explore.findings import shrink_found
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 
 
-def find_nothing(scenario: Scenario | str | Path | Mapping[str, Any], *, runs: int, seed: int, jobs: int) -> Explored:
+def find_nothing(scenario: Scenario | str | Path | Json, *, runs: int, seed: int, jobs: int) -> Explored:
     """See `netdfl.testing.explore`."""
     exploration = Exploration(load(scenario), seed=seed, jobs=jobs)
     explored = exploration.run(Budget(runs=runs))

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import netdfl
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.record.run import Run
 from netdfl.running.judged import Finished
 from netdfl.testing.leftovers import MARK, Found, left_over, marked, own
@@ -205,10 +205,10 @@ def until(met: Callable[[], object], ended: Callable[[], bool], said: Callable[[
         time.sleep(0.02)
 
 
-def nodes_of(path: Path) -> Sequence[Mapping[str, Any]]:
+def nodes_of(path: Path) -> Sequence[Json]:
     """What `fleet.json` says of each node; nothing before there is one."""
     file = path / "fleet.json"
-    found: Sequence[Mapping[str, Any]] = json.loads(file.read_text())["nodes"] if file.exists() else []
+    found: Sequence[Json] = json.loads(file.read_text())["nodes"] if file.exists() else []
     return found
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import NetdflError
+from netdfl.core.types import Json
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.record.run import Run, open_run
 from netdfl.record.run_lock import is_held
@@ -33,7 +34,7 @@ def summary(path: Path, root: Path) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=4096)
-def _of_result(path: Path, mtime_ns: int, size: int) -> Mapping[str, Any]:
+def _of_result(path: Path, mtime_ns: int, size: int) -> Json:
     with damaged(path, "shown"):
         result = read_form(path / "result.json", RESULT) or {}
         accuracy = result["test_accuracy"]["average_model"]["last"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
@@ -18,7 +18,7 @@ from netdfl.core.control import Exit, Life, Order, Report
 from netdfl.core.errors import NetdflError
 from netdfl.core.interrupts import SIGNALS, Patience
 from netdfl.core.loops import outside_loops
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.record.base import Recorder, Store
 from netdfl.record.run import RunDirectory
 from netdfl.scenario.model.schema import Scenario
@@ -60,7 +60,7 @@ class News(Protocol):
 class Found:
     """What a world found when it was opened: who holds which labels, as `partition.json` has it; None: no labels."""
 
-    partition: Mapping[str, Any] | None = None
+    partition: Json | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Figures:
     A world in virtual time says how much of it passed, and the hash of its event log.
     """
 
-    links: Mapping[str, Any] = field(default_factory=dict)
+    links: Json = field(default_factory=dict)
     missed: str = ""
     virtual_duration_s: float | None = None
     event_log_hash: str | None = None

@@ -16,7 +16,7 @@ from typing import IO, Any, Protocol, Self
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.open_files import allow_open_files
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.host.plan import Command, Plan
 
 ENVIRONMENT = {
@@ -50,7 +50,7 @@ class Loaded:
 
     gpus: int
     dim: int
-    partition: Mapping[str, Any] | None
+    partition: Json | None
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ForkServer:
         )
         return cls(process)
 
-    async def look(self, question: Mapping[str, Any]) -> dict[str, Any]:
+    async def look(self, question: Json) -> dict[str, Any]:
         """What is so on its machine; may come before the plan. Raises RunError."""
         self._begin_to_read()
         found: dict[str, Any] = (await self._ask({"look": question}))["looked"]
@@ -171,7 +171,7 @@ class ForkServer:
         if self.process.stdout is not None and self._reading is None:
             self.process.stdout.close()
 
-    def _tell(self, command: Mapping[str, Any]) -> None:
+    def _tell(self, command: Json) -> None:
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(command).encode() + b"\n")
@@ -179,7 +179,7 @@ class ForkServer:
         except (BrokenPipeError, ValueError):
             self.ended.set()
 
-    async def _ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
+    async def _ask(self, command: Json) -> dict[str, Any]:
         async with self._asking:
             self._tell(command)
             answer = asyncio.create_task(self._answers.get())

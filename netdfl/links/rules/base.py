@@ -8,11 +8,11 @@ simulated world, and on packets below TCP: what passes is a `Transit`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
-from netdfl.core.types import Kind, NodeId
+from netdfl.core.types import Json, Kind, NodeId
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +77,7 @@ DROPPED = -(1 << 62)
 HELD = -(1 << 63)
 
 
-LinkEvent: TypeAlias = Mapping[str, Any]
+LinkEvent: TypeAlias = Json
 """A scheduled change of a stage: the parameters that it sets, by name, already in base units."""
 
 

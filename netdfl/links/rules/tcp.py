@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, ClassVar
 
+from netdfl.core.types import Json
 from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.in_flight import Flight
 from netdfl.links.rules.keyed_random import unit_uniform
@@ -62,7 +63,7 @@ class TcpTable:
     dead_ns: int
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> TcpTable:
+    def of(cls, data: Json) -> TcpTable:
         """Read what `packets.calibration.fit.write` wrote."""
         plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
         return cls(**plain | {rows: tuple(map(tuple, data[rows])) for rows in ("excess_us", "single_us")})
@@ -145,7 +146,7 @@ class Tcp(Stage):
         self.scales = {"rate": 1.0, "latency": 1.0}
         self._take({"loss": loss, "rate": rate, "latency": delay})
 
-    def _take(self, values: Mapping[str, Any]) -> None:
+    def _take(self, values: Json) -> None:
         if "loss" in values:
             self.loss = _share(values["loss"])
         if "rate" in values:

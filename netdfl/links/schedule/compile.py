@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
-from typing import Any
 
+from netdfl.core.types import Json
 from netdfl.links.reading import nearest, read_parameters, read_value
 from netdfl.links.rules.loss import DropList, rounds_beyond
 from netdfl.links.schedule.actions import ACTIONS
@@ -37,7 +37,7 @@ class ScheduleError(ValueError):
 class _ReadEntry:
     index: int
     action: str
-    written: Mapping[str, Any]
+    written: Json
     when: Sequence[Span]
     events: tuple[CompiledEvent, ...]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.links.schedule.places import name_change, name_place
 from netdfl.links.selectors import Block
 from netdfl.links.spec import Chosen, choose
@@ -41,7 +39,7 @@ class CompiledEvent:
     cause: int = STANDING
     blocks: tuple[Block, ...] = ()
     nodes: tuple[NodeId, ...] = ()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Json = field(default_factory=dict)
     entry: str = ""
     _parts: dict[str, Chosen | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import asin, cos, radians, sin, sqrt
 from typing import Any
 
+from netdfl.core.types import Json
 from netdfl.scenario.measured.said import DISTANCE, KM_PER_S, LATENCY, RTT, Facts, Named, add, is_nothing, named
 from netdfl.topology.files import read_graph
 
@@ -71,7 +72,7 @@ def kilometres(a: Place, b: Place) -> float:
     return 2 * _EARTH_KM * asin(min(1.0, sqrt(half)))
 
 
-def _attributes(data: Mapping[str, Any], found: Understood) -> list[tuple[str, Named, object]]:
+def _attributes(data: Json, found: Understood) -> list[tuple[str, Named, object]]:
     """The attributes of an edge that say something of its link. The Topology Zoo says a speed in up to three ways."""
     known: list[tuple[str, Named, object]] = []
     raw = "LinkSpeedRaw" in data and not is_nothing(data["LinkSpeedRaw"])
@@ -91,7 +92,7 @@ def _has_delay(data: Mapping[str, object]) -> bool:
     return any((what := named(str(name))) and what.what in (LATENCY, RTT) for name in data)
 
 
-def _place(data: Mapping[str, Any]) -> Place | None:
+def _place(data: Json) -> Place | None:
     plain = {str(name).lower(): value for name, value in data.items()}
     try:
         latitude, longitude = (

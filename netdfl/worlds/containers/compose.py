@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.packets.handover import OWNER
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
@@ -137,7 +137,7 @@ def engine_of(scenario: Scenario) -> str:
     return "tun" if acts_on_packets(scenario) else "bridge"
 
 
-def to_text(services: Mapping[str, Any], more: Mapping[str, Any]) -> str:
+def to_text(services: Json, more: Json) -> str:
     """The compose file; `more` is what it has beside services, like networks."""
     from io import StringIO
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import MachineError
+from netdfl.core.types import Json
 
 REMEDY = "or run it --on namespaces or --on processes"
 _ANSWER_S = 20
@@ -65,7 +66,7 @@ class Docker:
         found: list[dict[str, Any]] = json.loads(await call(["docker", "inspect", *names])) if names else []
         return found
 
-    async def events(self, label: str, since_s: float) -> AsyncIterator[Mapping[str, Any]]:
+    async def events(self, label: str, since_s: float) -> AsyncIterator[Json]:
         """What happens to containers with `label`: their `Action` and their `Actor`, as Docker words them."""
         command = ["docker", "events", f"--since={since_s:.3f}", "--filter=type=container", f"--filter=label={label}"]
         process = await asyncio.create_subprocess_exec(
