@@ -131,7 +131,8 @@ def describe(status: FleetStatus) -> dict[str, str]:
     """What a person wants to know of a running fleet, as words; what is not known yet is left out."""
     told: dict[str, str] = {}
     if (evaluation := status.evaluation) is not None:
-        told["accuracy"] = share(evaluation.test_accuracy)
+        if evaluation.test_accuracy is not None:
+            told["accuracy"] = share(evaluation.test_accuracy)
         if evaluation.mean_local_accuracy is not None:
             told["local models"] = share(evaluation.mean_local_accuracy)
         told["consensus distance"] = figure(evaluation.consensus_distance)

@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from netdfl.core.errors import InputError, NetdflError
@@ -72,9 +71,9 @@ def test_a_query_has_no_way_out_of_the_run(given: Path, tmp_path: Path, sql: str
     secret.write_text("secret")
     run = open_run(given)
     text = sql.format(secret=secret, outside=outside, store=given / "store")
-    with pytest.raises(duckdb.Error):
+    with pytest.raises(InputError, match="the query can't be made"):
         run.query(text).fetchall()
-    with pytest.raises(InputError, match="is damaged"):
+    with pytest.raises(InputError, match="the query can't be made"):
         run.rows(text)
     assert not outside.exists()
 

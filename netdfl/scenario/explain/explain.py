@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -152,7 +152,7 @@ class Explanation:
             "server": scenario.has_server,
             "rounds": scenario.rounds,
             "world": scenario.world.kind,
-            "algorithm": {"name": scenario.algorithm.kind, **row, "params": scenario.algorithm.params},
+            "algorithm": {"name": scenario.algorithm.kind, **row, "params": _plain(scenario.algorithm.params)},
             "graph": asdict(self.graph),
             "weights": _said(self.weights),
             "task": _said(self.task),
@@ -163,6 +163,13 @@ class Explanation:
             "data": self.data and asdict(self.data),
             "events": [event.to_json() for event in self.events],
         }
+
+
+def _plain(params: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+        for name, value in params.items()
+    }
 
 
 def _said(facts: WeightFacts | TaskFacts) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any, TypeAlias
 
 from rich.console import Console
@@ -101,7 +102,16 @@ def _compression(found: CompressionFacts) -> Iterator[tuple[str, str]]:
 
 
 def _params(params: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in params.items() if value is not None)
+    return ", ".join(f"{name} {_param(value)}" for name, value in params.items() if value is not None)
+
+
+def _param(value: object) -> str:
+    """A parameter in words: of one with keys of its own its kind, and what is not as usual."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return str(value)
+    (_, kind), *others = asdict(value).items()
+    usual = {field.name: field.default for field in fields(value)}
+    return " ".join([str(kind), *(f"{name} {each}" for name, each in others if each != usual[name])])
 
 
 def _task(task: TaskFacts) -> str:
