@@ -257,8 +257,7 @@ class Run:
             yield
         except (duckdb.Error, FileNotFoundError) as exc:
             told = " ".join(str(exc).partition("\nLINE")[0].split())
-            asked = isinstance(exc, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
-            if asked or (isinstance(exc, duckdb.Error) and self._is_sound()):
+            if isinstance(exc, duckdb.Error) and self._is_sound():
                 raise InputError(f"the query can't be made: {told}; the tables are {', '.join(TABLES)}") from exc
             raise InputError(f"{self.path / STORE} is damaged: {told}") from exc
 
