@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError, Problem, ScenarioError
 from netdfl.scenario.load import load as read
+from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.scenario.model.schema import Scenario
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def load(
         sets: Overrides, each `path.to.key=value`.
         on: The world to run on; short for an override of `world.kind`.
         model: In place of `task.model`: a module, whose weights all nodes start from; a class of one; or a function
-            that returns one. It lives in this process, so the world is `simulated`.
+            that returns one. It lives in this process, so the world is `simulated`; but for a class or function of a
+            module that lies beside the scenario or in the working directory, which nodes anywhere import by its name.
         data: In place of `task.dataset`: a torch Dataset, arrays `(inputs, targets)`, a data frame, `(train, test)` of
             these, a list with one for each client, or `netdfl.Datasets`. It lives in this process, too.
 
@@ -55,6 +57,8 @@ def load(
     except ScenarioError as exc:
         raise ScenarioError([_told(problem, names) for problem in exc.problems]) from exc
     if found.world.kind != "simulated":
+        if data is None and (path := _path_of(model, scenario)):
+            return read(scenario, [*sets, f"{_KEYS['model']}={path}"], on=on)
         lives = (
             f"{' and '.join(names)} given as objects live in this process, and nodes of world {found.world.kind} do not"
         )
@@ -68,6 +72,17 @@ def _names(model: nn.Module | type[nn.Module] | Factory | None, data: object) ->
 
     given = handed_in(model=model, data=data)
     return {what: name for what, name in (("model", given.model), ("data", given.dataset)) if name is not None}
+
+
+def _path_of(model: object, scenario: str | Path | Mapping[str, object] | Scenario) -> str:
+    """`module:name` of a class or function that other processes find by it; nothing where they do not."""
+    module, name = getattr(model, "__module__", ""), getattr(model, "__qualname__", "")
+    if isinstance(scenario, Scenario) or not name.replace(".", "").isidentifier() or module == "__main__":
+        return ""
+    beside = () if isinstance(scenario, Mapping) else (find_scenario(scenario).parent,)
+    places = [folder.joinpath(*module.split(".")) for folder in (*beside, Path.cwd())]
+    lies = any(place.with_suffix(".py").is_file() or (place / "__init__.py").is_file() for place in places)
+    return f"{module}:{name}" if lies else ""
 
 
 def _examples(names: Mapping[str, str]) -> Iterator[tuple[str, str]]:

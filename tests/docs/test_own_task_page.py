@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import netdfl
+from netdfl.cli.commands import make_app
 from tests.warm import warm_fork_servers
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "own_task.md").read_text(encoding="utf-8")
@@ -49,6 +52,21 @@ def test_the_regression_meets_what_it_expects(world: str, tmp_path: Path) -> Non
 def test_every_class_learns(kind: str, figure: str, least: float, most: float, world: str, tmp_path: Path) -> None:
     found = run(tmp_path, "own.yaml", f"task.kind={kind}", f"world.kind={world}")
     assert least <= found[figure] <= most
+
+
+def test_the_model_comes_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "project").mkdir()
+    for name in ("house.yaml", "house.py"):
+        (tmp_path / "project" / name).write_text(FILES[name], encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    for command in commands.splitlines():
+        done = CliRunner().invoke(make_app(), shlex.split(command)[1:])
+        assert done.exit_code == 0, done.output
+    assert {"model.safetensors", "model.pt"} <= {file.name for file in (tmp_path / "runs/house-model").iterdir()}
+    names: dict[str, Any] = {"netdfl": netdfl, "runs": ["runs/house", "runs/house"]}
+    latex = re.findall(r"`(\.groupby.*?)`", TEXT)[0]
+    assert r"\toprule" in eval(f"netdfl.compare(runs){latex}", names)
 
 
 def test_the_objects_of_a_program_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,23 @@ def test_objects_train_as_the_same_parts_do_by_name(tmp_path: Path, monkeypatch:
     given = _run(tmp_path / "given", model=Net, data=both())
     assert _figures(given) == _figures(named)
     assert _figures(given)[1]
+
+
+def test_a_class_of_a_module_is_found_by_its_name_in_other_worlds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nets.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    nets = importlib.import_module("nets")
+    scenario = {**SCENARIO, "task": {**SCENARIO["task"], "dataset": "nets:both"}}
+    figures = [
+        netdfl.run(scenario, model=nets.Net, on=world, out=tmp_path / world, page=False).result["test_accuracy"]
+        for world in ("simulated", "processes")
+    ]
+    assert figures[0] == figures[1]
+    with pytest.raises(InputError, match="live in this process"):
+        netdfl.load(scenario, model=nets.Net(), on="processes")
 
 
 def test_nodes_start_from_the_weights_of_a_module_and_leave_it_as_it_was(tmp_path: Path) -> None:
