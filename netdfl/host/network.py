@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from netdfl.core.clock import Clock
@@ -95,18 +96,9 @@ def make_transport(
     meter = Meter()
     if not blueprint.emulates_messages:
         return grpc(ledger), meter
-    emulated = Emulated(
-        node,
-        grpc,
-        Links(blueprint.links, blueprint.streams, blueprint.schedule),
-        blueprint.schedule,
-        clock=clock,
-        ledger=ledger,
-        seed=blueprint.streams.integer("ties"),
-        epoch=epoch,
-        measure=meter.arrived,
-    )
-    return emulated, meter
+    links, seed = Links(blueprint.links, blueprint.streams, blueprint.schedule), blueprint.streams.integer("ties")
+    real = partial(Emulated, clock=clock, ledger=ledger, seed=seed, epoch=epoch, measure=meter.arrived)
+    return real(node, grpc, links, blueprint.schedule), meter
 
 
 def message_options(blueprint: Blueprint) -> GrpcOptions:

@@ -86,27 +86,8 @@ def make_request(
     tls: bool = True,
 ) -> Request:
     """Check what the command line says. Raises InputError."""
-    if tls and credentials is None:
-        raise InputError(
-            "nodes that nobody looks after prove to each other who they are: make a file for each by "
-            "`netdfl credentials SCENARIO --out DIR`, and give --credentials DIR/ID.pem; or --no-tls, "
-            "where nobody but this fleet reaches the ports"
-        )
-    if not tls and credentials is not None:
-        raise InputError("--credentials are for mutual TLS, and --no-tls has none: give one of the two")
-    if scenario.world.kind not in WORLDS:
-        raise InputError(
-            f"a node by hand runs on the real clock, and {scenario.name} is of the world {scenario.world.kind}; "
-            f"give --on processes, or another of {', '.join(WORLDS)}"
-        )
-    addresses, wanted = read_peers(peers), set(range(scenario.num_nodes))
-    if set(addresses) != wanted:
-        raise InputError(
-            f"{peers} names the nodes {sorted(addresses)}, and {scenario.name} has 0 to {scenario.num_nodes - 1}"
-            + (" (the last is the server)" if scenario.has_server else "")
-        )
-    if node not in wanted:
-        raise InputError(f"--id {node} is no node of {scenario.name}, which has 0 to {scenario.num_nodes - 1}")
+    _check_talk(credentials, tls)
+    addresses = _addresses(scenario, node, peers)
     host, port = split_address(listen)
     directory = out or Path("fleet") / scenario.name / str(node)
     try:
@@ -123,6 +104,36 @@ def make_request(
         start_timeout_ns=_start_timeout_ns(scenario, start_timeout),
         authority=None if credentials is None else read_credentials(credentials, node),
     )
+
+
+def _check_talk(credentials: Path | None, tls: bool) -> None:
+    """Raises InputError where it is not clear whether nodes prove to each other who they are."""
+    if tls and credentials is None:
+        raise InputError(
+            "nodes that nobody looks after prove to each other who they are: make a file for each by "
+            "`netdfl credentials SCENARIO --out DIR`, and give --credentials DIR/ID.pem; or --no-tls, "
+            "where nobody but this fleet reaches the ports"
+        )
+    if not tls and credentials is not None:
+        raise InputError("--credentials are for mutual TLS, and --no-tls has none: give one of the two")
+
+
+def _addresses(scenario: Scenario, node: NodeId, peers: Path) -> Mapping[NodeId, str]:
+    """Where every node of `scenario` is, `node` among them. Raises InputError."""
+    if scenario.world.kind not in WORLDS:
+        raise InputError(
+            f"a node by hand runs on the real clock, and {scenario.name} is of the world {scenario.world.kind}; "
+            f"give --on processes, or another of {', '.join(WORLDS)}"
+        )
+    addresses, wanted = read_peers(peers), set(range(scenario.num_nodes))
+    if set(addresses) != wanted:
+        raise InputError(
+            f"{peers} names the nodes {sorted(addresses)}, and {scenario.name} has 0 to {scenario.num_nodes - 1}"
+            + (" (the last is the server)" if scenario.has_server else "")
+        )
+    if node not in wanted:
+        raise InputError(f"--id {node} is no node of {scenario.name}, which has 0 to {scenario.num_nodes - 1}")
+    return addresses
 
 
 def _start_timeout_ns(scenario: Scenario, written: str | None) -> int:

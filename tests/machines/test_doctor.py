@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +64,18 @@ def test_a_world_that_cannot_run_here_is_bad_only_where_it_is_asked_for(here: di
     known = Gathered({HERE: here}, worlds={"namespaces": "it needs root"})
     assert bad(known) == {}
     assert set(bad(known, wanted="namespaces")) == {(HERE, "world namespaces")}
+
+
+def test_names_of_nodes_by_hand_are_looked_up(tmp_path: Path) -> None:
+    """As docs/machines.md calls it."""
+    (tmp_path / "peers.yaml").write_text("{0: 'localhost:5000', 1: 'nowhere.invalid:5000'}", encoding="utf-8")
+    command = [sys.executable, "-m", "netdfl", "doctor", "--peers", "peers.yaml", "--format=json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    found = json.loads(done.stdout)
+    assert set(found["facts"][HERE]["names"]) == {"localhost", "nowhere.invalid"}
+    (failed,) = (each for each in found["findings"] if (each["what"], each["state"]) == ("names", "fail"))
+    assert "nowhere.invalid" in failed["found"] + failed["remedy"]
+    assert done.returncode == 1
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
