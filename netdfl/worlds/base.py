@@ -36,7 +36,7 @@ class News(Protocol):
     """Who is told what happens in a world: the supervisor. Called on the world's event loop; never waits."""
 
     def report(self, node: NodeId, report: Report) -> None:
-        """A node, or the evaluator, says something; its `Hello` first."""
+        """A node, or the evaluator, says something; its `Hello` first, or else what time it is that it asks."""
         ...
 
     def exited(self, node: NodeId, how: Exit) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from netdfl.core.control import AskClock, ClockReading, FilePart, Report
+from netdfl.core.control import EVALUATOR, AskClock, ClockReading, FilePart, Hello, Report
 from netdfl.core.errors import InputError, MachineError
 from netdfl.diagnosis.fidelity import Ways, _sentence
-from netdfl.host.apart import Shipping
+from netdfl.host.apart import ASKS, ClockOffset, Shipping
 from netdfl.host.living import record_name
 from netdfl.host.looking import address_in
 from netdfl.host.luggage import pack, unpack
@@ -25,6 +25,7 @@ from netdfl.scenario.model.world import Site
 from netdfl.supervisor.mirror import mirror
 from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines import world
+from netdfl.worlds.machines.clock_first import ClockFirst
 from netdfl.worlds.machines.machine import Offer
 from netdfl.worlds.machines.relay import Relayed
 from netdfl.worlds.machines.sbatch import script
@@ -169,6 +170,30 @@ async def test_a_checkpoint_has_arrived_when_the_node_goes_on(tmp_path: Path) ->
         await supervised.shipping.surely(saved)
         assert (tmp_path / "here" / "checkpoints" / "003.safetensors").read_bytes() == content
     assert supervised.parts == 3 + 1 + 2
+
+
+def test_a_node_attends_when_it_knows_the_clock() -> None:
+    """The supervisor's last answer is on its way before it hears of the node."""
+    told: list[tuple[int, Report]] = []
+    reports: list[Report] = []
+
+    class Told:
+        exited = came_back = refused = broke = None
+
+        def report(self, node: int, report: Report) -> None:
+            told.append((node, report))
+
+    hello = Hello(node=3, role="client", pid=1, address="", scenario_hash="", protocol_version=1, epoch=0)
+    first, clock = ClockFirst(Told()), ClockOffset(reports.append, lambda: 0)  # type: ignore[arg-type]
+    first.report(EVALUATOR, hello)
+    first.report(3, hello)
+    clock.begin()
+    while not clock.known:
+        asked = reports.pop()
+        assert isinstance(asked, AskClock)
+        first.report(3, asked)
+        clock.told(ClockReading(asked.number, 1))
+    assert told == [(EVALUATOR, hello), *((3, AskClock(number)) for number in range(ASKS)), (3, hello)]
 
 
 def test_later_lives_elsewhere_have_a_record_of_their_own() -> None:

@@ -25,6 +25,7 @@ from netdfl.record.run import CHECKPOINTS
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
+from netdfl.worlds.machines.clock_first import ClockFirst
 from netdfl.worlds.machines.machine import LOST, Engine, Machine
 from netdfl.worlds.machines.network import Network, measure, unreached
 from netdfl.worlds.machines.sites import shared_out
@@ -66,7 +67,7 @@ class MachinesWorld:
         self._machines = shared_out(offers, self._scenario.num_nodes, self._options.sites)
         for machine in self._machines:
             machine.start(self._engine)
-        found = await self._processes.open(news)
+        found = await self._processes.open(ClockFirst(news))
         await asyncio.gather(*map(self._settle, self._machines))
         self._network = await measure(self._machines)
         self._check_network()
