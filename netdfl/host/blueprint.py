@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -154,6 +155,18 @@ class Blueprint:
         """The links of a graph that has one-way links; None: whoever sends may be sent to."""
         topology = self.network.topology
         return used_links(self.scenario, topology) if topology.directed else None
+
+    @cached_property
+    def mutual(self) -> Mapping[NodeId, Sequence[NodeId]] | None:
+        """By node, those to whom links work both ways; None: between any two. Made once: it takes every link."""
+        links = used_links(self.scenario, self.network.topology)
+        if links is None:
+            return None
+        found: dict[NodeId, list[NodeId]] = {}
+        for src, dst in links:
+            if (dst, src) in links:
+                found.setdefault(src, []).append(dst)
+        return found
 
     def can_ask(self, node: NodeId, peer: NodeId) -> bool:
         """Whether links work both ways between `node` and `peer`, so that a question gets its answer."""

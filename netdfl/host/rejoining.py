@@ -6,16 +6,14 @@ from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
 from netdfl.node.runtime import Node
 from netdfl.node.state_transfer import Joining
-from netdfl.scenario.build import used_links
 from netdfl.scenario.schemes import is_push
 
 
 def joining(blueprint: Blueprint, node: NodeId, round: int, weight: int) -> Joining:
     """How `node` joins in `round` or later: it asks those to whom links work both ways, the next one first."""
-    num, scenario = blueprint.network.num_nodes, blueprint.scenario
-    links = used_links(scenario, blueprint.network.topology)
-    others = [(node + step) % num for step in range(1, num)]
-    peers = [each for each in others if links is None or {(node, each), (each, node)} <= links]
+    num, scenario, mutual = blueprint.network.num_nodes, blueprint.scenario, blueprint.mutual
+    others = range(num) if mutual is None else mutual.get(node, ())
+    peers = sorted((each for each in others if each != node), key=lambda each: (each - node) % num)
     return Joining(round=round, peers=tuple(peers), weight=weight if is_push(scenario) else None)
 
 

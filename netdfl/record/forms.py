@@ -46,6 +46,13 @@ class GraphForm(TypedDict):
     places: NotRequired[list[Place | None] | None]
 
 
+@with_config(ConfigDict(extra="ignore"))
+class SizeForm(TypedDict):
+    """`graph.json`, of which only the size is read: a large fleet's edges are many objects."""
+
+    num_nodes: Annotated[int, Field(strict=True, ge=1, le=MOST_NODES)]
+
+
 @with_config(OPEN)
 class PartitionForm(TypedDict):
     """`partition.json`: how many samples of each class each client has."""
@@ -92,6 +99,7 @@ def _rectangular(partition: PartitionForm) -> PartitionForm:
 
 
 GRAPH: TypeAdapter[GraphForm] = TypeAdapter(Annotated[GraphForm, AfterValidator(_within)])
+SIZE: TypeAdapter[SizeForm] = TypeAdapter(SizeForm)
 PARTITION: TypeAdapter[PartitionForm] = TypeAdapter(Annotated[PartitionForm, AfterValidator(_rectangular)])
 FLEET: TypeAdapter[FleetForm] = TypeAdapter(FleetForm)
 RESULT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, object])

@@ -18,7 +18,7 @@ from netdfl.core.arguments import expect
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import PRIVATE, check_plain, read_plain, write_whole
 from netdfl.record.database import COUNTED, MOST_NODES, TABLES, TOTALS, connect, view
-from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, FleetForm, GraphForm, PartitionForm, read_form
+from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, SIZE, FleetForm, GraphForm, PartitionForm, read_form
 from netdfl.record.plain_json import dump_json
 from netdfl.record.sampling import EVERYTHING, SAMPLING, SAMPLING_FORM, Sampling
 from netdfl.record.scheduled import ScheduledChange, put_scheduled, put_script, read_script
@@ -322,8 +322,8 @@ class Run:
 
     @cached_property
     def _num_nodes(self) -> int:
-        graph = self.graph
-        return MOST_NODES if graph is None else graph["num_nodes"]
+        size = read_form(self.path / "graph.json", SIZE)
+        return MOST_NODES if size is None else size["num_nodes"]
 
     @cached_property
     def sampling(self) -> Sampling:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter
 
 from netdfl.core.clock import SCHEDULED, Timer
 from netdfl.core.control import Crashed, Gone, Hello, Life, Order, Peers, Rejoin, Returned, Start
@@ -15,6 +16,8 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.evaluation import Evaluation
 from netdfl.supervisor.fleet import Fleet
 from netdfl.supervisor.resumption import Resumption
+
+_round_of = attrgetter("round")
 
 
 class Restarts:
@@ -82,7 +85,8 @@ class Restarts:
         fleet = self.fleet
         fleet.epochs[node] = epoch = fleet.epochs.get(node, 0) + 1
         if not back.keep_state:
-            others = (status.round for other, status in fleet.status.nodes.items() if other != node)
+            others = list(map(_round_of, fleet.status.nodes.values()))
+            others.remove(fleet.status.nodes[node].round)
             round = self.evaluation.joined[node] = fresh_round(round, others)
         rejoin = Rejoin(keep_state=back.keep_state, round=round, weight=back.weight)
         fleet.world.launch([node], Life(epoch, rejoin))

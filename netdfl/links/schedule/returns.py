@@ -61,7 +61,7 @@ def fresh_round(crashed_in: int, others: Iterable[int]) -> int:
     One that kept its state begins with the round in which it crashed, and sends again what it may have
     sent then: mass that it gave away is taken once, and not owned again.
     """
-    return max([crashed_in, *(round + 1 for round in others)])
+    return max(crashed_in, 1 + max(others, default=-1))
 
 
 def keeps_state(events: Sequence[CompiledEvent], node: NodeId) -> bool:
