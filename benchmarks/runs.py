@@ -1,6 +1,6 @@
 """What a whole simulated run costs: everything that `netdfl run` does, on training-free gossip.
 
-    python benchmarks/runs.py [--nodes 8 100 1000] [--repeats 3] [--messages 20000] [--report] [--beside DIR]
+    python benchmarks/runs.py [--nodes 8 100 1000] [--repeats 3] [--messages 20000] [--report] [--beside DIR | --budget]
 
 Prints a JSON list of rows: name, value, unit, reference, reference_value, ratio. Times are CPU seconds, of a command
 with its children, for the machine may be shared; medians of the repeats. Each case is a process of its own: it runs one
@@ -9,12 +9,16 @@ has above the second: sending, mixing, record, status and verdict, and no start.
 
 A message is set beside a timer on a heap in plain Python, taken after it, which tells how fast the machine was. With
 `--beside DIR` everything is set beside the netdfl whose source lies in DIR, run in turns with this one.
+
+`runs_budget.json` says what each row may cost, as a ratio to what stands beside it, so that it holds on any machine:
+what was measured and a quarter more. With `--budget` the exit code is 1 where one costs more; stderr says which.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import statistics
@@ -32,6 +36,7 @@ from typing import Any
 from figures import Row, show
 
 ROOT = Path(__file__).resolve().parents[1]
+BUDGET = Path(__file__).with_name("runs_budget.json")
 GRAPHS = {"static": {"redraw_every": 0}, "redrawn": {"redraw_every": 1}}
 TIMERS = 200_000
 Costs = Mapping[str, float]
@@ -199,6 +204,15 @@ def _medians(costs: Sequence[Costs]) -> Costs:
     return {name: statistics.median(each[name] for each in costs) for name in costs[0]}
 
 
+def over_budget(rows: Sequence[Row], budget: Mapping[str, float]) -> list[str]:
+    """A sentence for each row that costs more than it may."""
+    return [
+        f"{row.name}: {row.ratio:.3g} times {row.reference}, and may cost {budget[row.name]:.3g}"
+        for row in rows
+        if row.ratio > budget.get(row.name, math.inf)
+    ]
+
+
 def main() -> None:
     """Print a JSON list of rows, or, in a process of its own, the costs of one case."""
     parser = argparse.ArgumentParser()
@@ -207,13 +221,20 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--beside", type=Path)
+    parser.add_argument("--budget", action="store_true")
     parser.add_argument("--case", nargs=3, metavar=("NODES", "ROUNDS", "GRAPH"))
     args = parser.parse_args()
     if args.case:
         nodes, rounds, graph = args.case
         print(json.dumps(measure(int(nodes), int(rounds), graph, args.report)))
         return
-    show(rows(args), f"medians of {args.repeats}")
+    if args.budget and args.beside:
+        parser.error("--budget bounds what rows cost beside this machine, not beside another netdfl: leave one out")
+    found = rows(args)
+    show(found, f"medians of {args.repeats}")
+    over = over_budget(found, json.loads(BUDGET.read_text())) if args.budget else []
+    print("\n".join(over), file=sys.stderr)
+    raise SystemExit(bool(over))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,67 @@
+"""What a run writes grows with what happens in it, and in a few large writes: counted, in fleets of two sizes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import netdfl
+from netdfl.record import StoreWriter
+from netdfl.record.sampling import Sampling
+from netdfl.record.store import FLUSH_ROWS
+from tests.record.test_sampling import row
+
+NEIGHBORS, ROUNDS = 4, 6
+METRICS_A_ROUND = 7
+"""Figures that a node records of a round."""
+
+
+def scenario(nodes: int, messages: str) -> dict[str, object]:
+    return {
+        "schema": "netdfl/1",
+        "name": f"rows-{nodes}",
+        "nodes": nodes,
+        "rounds": ROUNDS,
+        "topology": {"kind": "random_sym", "neighbors": NEIGHBORS, "redraw_every": 1},
+        "algorithm": {"name": "dpsgd"},
+        "task": {"kind": "consensus", "dim": 4},
+        "links": {"default": {"latency": "20ms"}},
+        "world": {"kind": "simulated"},
+        "record": {"messages": messages},
+        "evaluation": {"local": "none"},
+    }
+
+
+@pytest.mark.parametrize("messages", ["all", "every 4th", "per_link"])
+def test_rows_by_message_and_round_do_not_depend_on_the_size(messages: str, tmp_path: Path) -> None:
+    for nodes in (12, 36):
+        run = netdfl.run(scenario(nodes, messages), out=tmp_path / str(nodes), page=False).run
+        sent, rounds = nodes * NEIGHBORS * ROUNDS, nodes * ROUNDS
+        assert run.result["messages"]["sent"] == run.result["messages"]["delivered"] == sent
+        rows = {table: run.rows(f"SELECT count(*) FROM {table}")[0][0] for table in ("messages", "metrics", "waits")}
+        share = {"all": 1.0, "every 4th": 0.25, "per_link": 0.0}[messages]
+        assert rows["messages"] == pytest.approx(share * sent, rel=0.3)
+        assert rows["waits"] <= rounds
+        own = run.rows("SELECT count(*) FROM metrics WHERE node IS NOT NULL")[0][0]
+        assert own <= METRICS_A_ROUND * rounds
+        assert run.rows("SELECT count(*) FROM events")[0][0] <= 5
+
+
+@pytest.mark.parametrize("every", [1, 10, 0])
+def test_rows_are_written_many_at_a_time(every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes: list[int] = []
+
+    def counted(fd: int, data: bytes) -> int:
+        writes.append(len(data))
+        return real(fd, data)
+
+    real = os.write
+    monkeypatch.setattr(os, "write", counted)
+    with StoreWriter(tmp_path, "fleet", Sampling(every)) as store:
+        for round in range(2000):
+            store.rows([row(src, src + 1, round) for src in range(10)])
+    rows = sum(len(file.read_bytes().splitlines()) for file in (tmp_path / "store").iterdir())
+    assert rows >= 10
+    assert len(writes) <= 3 + rows / FLUSH_ROWS
