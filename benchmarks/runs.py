@@ -78,7 +78,8 @@ def measure(nodes: int, rounds: int, graph: str, report: bool) -> dict[str, floa
         first = time.process_time()
         again, whole = run("again", 1), run("whole", 1 + rounds)
         found = Path(directory) / "whole"
-        sent = netdfl.open_run(found).result["messages"]["sent"]
+        result = netdfl.open_run(found).result
+        sent = result["messages"]["sent"]
         extra = (whole - again) / (sent * rounds / (1 + rounds))
         costs = {
             "a message": 1e6 * extra,
@@ -92,8 +93,8 @@ def measure(nodes: int, rounds: int, graph: str, report: bool) -> dict[str, floa
             from netdfl.report.html import write_report
 
             costs["report"] = cpu(lambda: write_report(found))
-        messages = sum(each.stat().st_size for each in found.glob("store/messages*"))
-        return costs | {"torch": loaded, "torch MB": base, "whole": whole, "row": messages / sent, "timer": timer()}
+        beside = {"torch": loaded, "torch MB": base, "whole": whole, "timer": timer()}
+        return costs | beside | {"on the wire": result["bytes_sent"] / sent}
 
 
 def peak_mb() -> float:
@@ -161,7 +162,7 @@ REFERENCES = {
     "to the end of one round": ("s", "import torch", "torch"),
     "one round more": ("s", "import torch", "torch"),
     "peak memory": ("MB", "with torch alone", "torch MB"),
-    "disk, a message": ("bytes", "its row in the record", "row"),
+    "disk, a message": ("bytes", "its bytes on the wire", "on the wire"),
     "report": ("s", "the run", "whole"),
     "netdfl --help": ("s", "import torch", "torch"),
     "netdfl validate": ("s", "import torch", "torch"),
