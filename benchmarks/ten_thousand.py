@@ -21,6 +21,7 @@ from typing import Any
 
 import netdfl
 from netdfl.core.units import format_bytes
+from netdfl.record import Run
 from netdfl.report.words import duration
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,7 +46,7 @@ def measure(algorithm: str, sets: Sequence[str]) -> Figures:
         return figures(run) | cost | {"peak_mb": used.ru_maxrss / 1000, "disk_bytes": nbytes}
 
 
-def figures(run: netdfl.Run) -> Figures:
+def figures(run: Run) -> Figures:
     """What a run came to."""
     result = run.result
     ((missing, rounds),) = run.rows(
