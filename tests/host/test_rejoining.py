@@ -51,7 +51,7 @@ def test_the_links_of_all_rounds_are_looked_through_once(tmp_path: Path, monkeyp
     [
         ("ring", 6, (7, 5)),
         ("{kind: random_push, out_neighbors: 2}", 6, (7, 0, 1, 2, 3, 4, 5)),
-        ("complete", 2, (3, 4, 5, 6, 7, 0, 1)),
+        ("full", 2, (3, 4, 5, 6, 7, 0, 1)),
     ],
 )
 def test_the_next_one_is_asked_first(topology: str, node: NodeId, peers: tuple[NodeId, ...]) -> None:
