@@ -34,6 +34,13 @@ def test_every_page_is_there_and_the_readme_is_the_first(site: Path) -> None:
     assert 'href="docs/' not in first
 
 
+def test_a_copied_console_block_is_its_commands(site: Path) -> None:
+    page = (site / "lecture.html").read_text(encoding="utf-8")
+    assert '<link rel="stylesheet" href="site.css">' in page
+    assert '<span class="gp">$ </span>netdfl' in page
+    assert "[data-md-copying] .gp" in (site / "site.css").read_text(encoding="utf-8")
+
+
 def test_the_reference_shows_what_docstrings_say(site: Path) -> None:
     reference = (site / "api.html").read_text(encoding="utf-8")
     assert "Run <code>scenario</code> in the world that it names, and judge it." in reference
