@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,12 +18,14 @@ from netdfl.report.data.columns import TIME, shorten, whole
 CURVES = ("error", "consensus_distance", "weight_sum")
 """Those that are laid over each other beside what models are judged by."""
 MOST_COMPARED = 60
+NAMED = "runs"
+"""The folder of a sweep with a link to each of its runs."""
 MOST_KEYS = 5000
 
 
 def summary(path: Path, root: Path) -> dict[str, Any]:
     """A row of the table of runs; a run that can't be read says so."""
-    place = str(path.relative_to(root)) if path != root else path.name
+    place = str(_as_named(path, root).relative_to(root)) if path != root else path.name
     try:
         state = (path / "result.json").lstat()
         row = dict(_of_result(path, state.st_mtime_ns, state.st_size))
@@ -31,6 +34,24 @@ def summary(path: Path, root: Path) -> dict[str, Any]:
     except (NetdflError, OSError) as error:
         row = {"state": "damaged", "verdict": "can't be read", "wrong": str(error)}
     return row | {"place": place, "tags": sorted({*row.get("tags", ()), *place.split("/")[:-1]})}
+
+
+def _as_named(path: Path, root: Path) -> Path:
+    """Where a sweep's run lies by the name that a person reads: a link to it, in the folder beside the cells'."""
+    links = path.parent.with_name(NAMED)
+    if root not in links.parents:
+        return path
+    try:
+        return links / _names(links, links.stat().st_mtime_ns)[f"../{path.parent.name}/{path.name}"]
+    except (OSError, KeyError):
+        return path
+
+
+@lru_cache(maxsize=64)
+def _names(folder: Path, mtime_ns: int) -> dict[str, str]:
+    """The links of a folder, by what they name."""
+    with os.scandir(folder) as entries:
+        return {os.readlink(entry): entry.name for entry in entries if entry.is_symlink()}
 
 
 @lru_cache(maxsize=4096)

@@ -32,7 +32,7 @@ def find_tables(root: Path, name_of: Callable[[Path], str]) -> list[dict[str, An
 
 
 def _files(root: Path) -> Iterator[Path]:
-    for pattern in ("*.csv", "*/*.csv", "*/*/*.csv"):
+    for pattern in ("*.csv", "*/*.csv", "*/*/*.csv", "*/*/*/*.csv"):
         for path in sorted(root.glob(pattern)):
             if (path.parent / CELLS).is_dir() and not path.is_symlink():
                 yield path

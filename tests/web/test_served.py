@@ -144,12 +144,15 @@ def test_a_row_of_a_sweeps_table_knows_its_runs(runs: Path, tmp_path: Path) -> N
     shutil.copytree(runs / "other", sweep / "cells/two")
     (sweep / "cells.csv").write_text("case,lr,seed,exit_code,run\n,0.1,3,0,one\n,0.1,4,0,two\n,0.2,4,0,../../secret\n")
     (sweep / "table.csv").write_text("case,lr,figure,mean\n,0.1,error,0.5\n,0.3,error,0.7\n")
+    (sweep / "runs").mkdir()
+    (sweep / "runs/lr-0.1_seed-3").symlink_to("../cells/one")
     found = json.loads(Folder(tmp_path).listed())
     tables = {table["name"]: table for table in found["tables"]}
     ids = {row["place"]: row["id"] for row in found["runs"]}
     assert [set(of) for of in tables["sweep/table.csv"]["runs"]] == [set(ids.values()), set()]
-    assert tables["sweep/cells.csv"]["runs"] == [[ids["sweep/cells/one"]], [ids["sweep/cells/two"]], []]
-    assert {row["tags"][0] for row in found["runs"]} == {"cells"}
+    assert tables["sweep/cells.csv"]["runs"] == [[ids["sweep/runs/lr-0.1_seed-3"]], [ids["sweep/cells/two"]], []]
+    assert {row["tags"][0] for row in found["runs"]} == {"cells", "runs"}
+    assert {row["place"] for row in json.loads(Folder(sweep / "cells").listed())["runs"]} == {"one", "two"}
 
 
 def test_whom_to_stop_is_told_by_the_system_and_not_by_the_run(runs: Path) -> None:

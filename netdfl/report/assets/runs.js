@@ -98,7 +98,7 @@ async function compare() {
 /** Runs whose scenarios differ in the seed alone are one group. @param {string} id */
 function groupOf(id) {
   const run = known.runs.find((/** @type {any} */ each) => each.id === id) ?? {};
-  const differ = Object.entries(compared.differences).filter(([key]) => key !== "seed" && key !== "name").map(([key, of]) => `${key}: ${of[id] ?? ""}`);
+  const differ = Object.entries(compared.differences).filter(([key, of]) => key !== "seed" && key !== "name" && (of[id] ?? "") !== "").map(([key, of]) => `${key}: ${of[id]}`);
   return `${run.name ?? id}${differ.length ? `, ${differ.slice(0, 4).join(", ")}` : ""}`;
 }
 
