@@ -101,7 +101,7 @@ def test_a_machine_that_stays_away_is_waited_for_no_longer_than_was_said(bench: 
     ended = running.wait()
     machines.power_on(machines.names[1])
     assert ended.code == ExitCode.FAIL, ended.text
-    one_or_both = r"(node 2 and node 3(, which)? crashed and do|node [23](, which)? crashed and does) not return"
+    one_or_both = r"(nodes 2 and 3(, which)? crashed and do|node [23](, which)? crashed and does) not return"
     assert re.search(one_or_both, ended.text), ended.text
 
 
