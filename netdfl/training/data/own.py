@@ -27,12 +27,10 @@ from netdfl.core.arguments import expect, is_whole
 from netdfl.core.errors import DatasetError
 from netdfl.training.data.dataset import Dataset
 from netdfl.training.data.examples import Examples, ReadSamples, Samples, in_memory
-from netdfl.training.data.trees import Tree, form, joined, leaves, mapped, tensors
-from netdfl.training.drawing import seeded
+from netdfl.training.data.reading import from_arrays, is_column, is_frame, is_numbers, kind_of, one_by_one
+from netdfl.training.data.tables import Asked, columns_of, from_frame, from_hugging_face
+from netdfl.training.data.trees import Tree, form, joined, leaves, mapped
 
-MOST_IN_MEMORY = 1 << 30
-"""Bytes up to which examples that are read one by one are kept once they were read."""
-_TRIED = 4
 _FORMS = "a torch Dataset, arrays (inputs, targets), a data frame, or netdfl.Datasets"
 
 
@@ -103,7 +101,7 @@ def adapted(found: Any) -> Dataset | Datasets:
         return found
     if isinstance(found, Mapping) and "train" in found:
         return Datasets(train=found["train"], test=found.get("test", found.get("validation")))
-    if isinstance(found, tuple | list) and len(found) == 2 and not (is_column(found[0]) or _is_numbers(found[0])):
+    if isinstance(found, tuple | list) and len(found) == 2 and not (is_column(found[0]) or is_numbers(found[0])):
         return Datasets(train=found[0], test=found[1])
     if _is_data(found) and not (isinstance(found, tuple) and len(found) != 2 and _is_data(found[0])):
         return Datasets(train=found)
@@ -121,7 +119,7 @@ def shared(given: Datasets) -> SharedData:
         train, parts = _together(each)
     else:
         train = examples(given.train, given, "train")
-        columns = _columns_of(given.train) | columns
+        columns = columns_of(given.train) | columns
     tests = given.client_tests
     own = None if tests is None else [examples(t, given, f"client_tests[{n}]") for n, t in enumerate(tests)]
     test = examples(given.test, given, "test") if given.test is not None else _together(own)[0] if own else None
@@ -197,162 +195,18 @@ def _examples(data: Any, given: Datasets, what: str) -> Examples:
     if isinstance(data, Samples | ReadSamples):
         return data
     if hasattr(data, "column_names") and hasattr(data, "features"):
-        return _hugging_face(data, given, what)
-    if _is_frame(data):
-        return _frame(data, given, what)
+        return from_hugging_face(data, Asked(given.target, given.inputs), what)
+    if is_frame(data):
+        return from_frame(data, Asked(given.target, given.inputs), what)
     if isinstance(data, torch.utils.data.IterableDataset):
         raise DatasetError(f"{what} is an IterableDataset, which has no length: give a Dataset with len() and [k]")
     if isinstance(data, torch.utils.data.TensorDataset):
-        return _arrays(tuple(data.tensors), what)
+        return from_arrays(tuple(data.tensors), what)
     if isinstance(data, tuple | list) and len(data) == 2:
-        return _arrays(tuple(data), what)
+        return from_arrays(tuple(data), what)
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_column(data):
-        return _map_style(data, what)
-    raise DatasetError(f"{what} is {_kind(data)}: expected {_FORMS}")
-
-
-def _arrays(columns: tuple[Any, ...], what: str) -> Examples:
-    columns = tuple(np.asarray(column) if _is_numbers(column) else column for column in columns)
-    lengths = [len(next(_flat(column))) for column in columns]
-    if len(set(lengths)) > 1:
-        raise DatasetError(f"{what} has {lengths[0]} inputs and {lengths[-1]} targets: give as many of both")
-    inputs = columns[0] if len(columns) <= 2 else columns[:-1]
-    memory = [each for each in _flat(columns) if isinstance(each, np.memmap)]
-    if memory:  # larger than memory, perhaps: read what is asked for
-        return _map_style(_Rows(inputs, columns[-1]), what)
-    return Samples(_real(tensors(inputs)), tensors(columns[-1]))
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Arrays that lie on disk, a row at a time."""
-
-    inputs: Any
-    targets: Any
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    def __getitem__(self, place: int) -> tuple[Any, Any]:
-        return np.array(self.inputs[place]), np.array(self.targets[place])
-
-
-def _map_style(data: Any, what: str) -> Examples:
-    def read(place: int) -> tuple[Tree, Tree]:
-        try:
-            return pair(data[place])
-        except Exception as error:
-            error.add_note(f"[{place}]")
-            raise
-
-    def pair(item: Any) -> tuple[Tree, Tree]:
-        if isinstance(item, Mapping):
-            raise TypeError(f"an example is a mapping with {', '.join(map(str, item))}: give pairs (input, target)")
-        if not isinstance(item, tuple | list) or len(item) < 2:
-            raise TypeError(f"an example is {_kind(item)}: give pairs (input, target)")
-        inputs = item[0] if len(item) == 2 else tuple(item[:-1])
-        return _real(tensors(inputs)), tensors(item[-1])
-
-    if not len(data):
-        raise DatasetError(f"{what} has no examples: give at least one")
-    return _kept(ReadSamples(read, np.arange(len(data))))
-
-
-def _kept(found: ReadSamples) -> Examples:
-    """Read into memory what is small and the same each time."""
-    first = [found.read(int(place)) for place in found.indices[:_TRIED]]
-    nbytes = sum(leaf.nbytes for leaf in leaves(first)) / len(first)
-    return in_memory(found) if nbytes * len(found) <= MOST_IN_MEMORY and _repeats(found) else found
-
-
-def _repeats(found: ReadSamples) -> bool:
-    """Whether examples are the same however torch's stream stands."""
-    places = [int(place) for place in found.indices[:_TRIED]]
-    reads = []
-    for seed in (1, 2, 3):
-        with seeded(seed, torch.device("cpu")):
-            reads.append([found.read(place) for place in places])
-    first, *others = [list(leaves(read)) for read in reads]
-    return all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
-
-
-def _hugging_face(data: Any, given: Datasets, what: str) -> Examples:
-    names = list(data.column_names)
-    target = _target(given, names, what)
-    first = {name: data[0][name] for name in names}
-    inputs = _inputs(given, [name for name in names if name != target and _is_numeric(first[name])], names, what)
-    for name in inputs:
-        if not _is_numeric(first[name]):
-            raise DatasetError(f"{what}: the column {name!r} holds {_kind(first[name])}, expected numbers: encode it")
-    if isinstance(first[target], str):  # names of classes
-        data = data.class_encode_column(target)
-    one_row = all(isinstance(first[name], int | float) for name in inputs)
-
-    def read(place: int) -> tuple[Tree, Tree]:
-        row = data[int(place)]
-        if missing := [name for name in (*inputs, target) if row[name] is None]:
-            raise ValueError(f"the column {missing[0]!r} is empty in row {place}: fill it, or drop the row")
-        if one_row:
-            return torch.tensor([float(row[name]) for name in inputs]), tensors(_listed(row[target]))
-        x = tuple(_real(tensors(_listed(row[name]))) for name in inputs)
-        return x[0] if len(x) == 1 else x, tensors(_listed(row[target]))
-
-    return _kept(ReadSamples(read, np.arange(len(data))))
-
-
-def _is_numeric(value: Any) -> bool:
-    """Whether a model can take `value`: a number, lists of them, an array or a picture."""
-    while isinstance(value, list) and value:
-        value = value[0]
-    return value is not None and not isinstance(value, str | bytes | Mapping)
-
-
-def _listed(value: Any) -> Any:
-    return np.asarray(value) if isinstance(value, list) else value
-
-
-def _frame(data: Any, given: Datasets, what: str) -> Examples:
-    names = [str(name) for name in data.columns]
-    target = _target(given, names, what)
-    arrays = {name: np.asarray(data[name]) for name in names}
-    numbers = [name for name in names if name != target and arrays[name].dtype.kind in "biuf"]
-    inputs = _inputs(given, numbers, names, what)
-    for name in inputs:
-        if arrays[name].dtype.kind not in "biuf":
-            raise DatasetError(f"{what}: the column {name!r} holds {arrays[name].dtype}, expected numbers: encode it")
-    x = np.stack([arrays[name].astype(np.float32) for name in inputs], 1)
-    y = arrays[target]
-    if y.dtype.kind not in "biuf":
-        _, y = np.unique(y, return_inverse=True)
-    if np.isnan(x).any() or (y.dtype.kind == "f" and np.isnan(y).any()):
-        raise DatasetError(f"{what} has empty cells: fill them, or drop their rows")
-    return Samples(torch.from_numpy(x), tensors(y))
-
-
-def _target(given: Datasets, names: list[str], what: str) -> str:
-    if given.target in names:
-        return str(given.target)
-    said = "names no column to predict" if given.target is None else f"has no column {given.target!r}"
-    raise DatasetError(f"{what} {said}: set target to one of {', '.join(names)}")
-
-
-def _inputs(given: Datasets, usual: list[str], names: list[str], what: str) -> list[str]:
-    inputs = usual if given.inputs is None else list(given.inputs)
-    if missing := [name for name in inputs if name not in names]:
-        raise DatasetError(f"{what} has no column {missing[0]!r}: set inputs to some of {', '.join(names)}")
-    if not inputs:
-        raise DatasetError(f"{what} has no column of numbers beside the target: set inputs")
-    return inputs
-
-
-def _columns_of(data: Any) -> dict[str, NDArray[Any]]:
-    """What examples can be shared out by: the columns of a table."""
-    if _is_frame(data):
-        return {str(name): np.asarray(data[name]) for name in data.columns}
-    if hasattr(data, "column_names") and hasattr(data, "features"):
-        scalar = [name for name in data.column_names if isinstance(data[0][name], str | int | float)]
-        return {name: np.asarray(data[name]) for name in scalar}
-    return {}
+        return one_by_one(data, what)
+    raise DatasetError(f"{what} is {kind_of(data)}: expected {_FORMS}")
 
 
 def _together(each: Sequence[Examples]) -> tuple[Examples, list[NDArray[np.int64]]]:
@@ -399,45 +253,8 @@ def _most(train: Examples) -> int:
     return int(y.max()) + 1 if whole else 0
 
 
-def _real(tree: Tree) -> Tree:
-    """Inputs as models take them: bytes from 0 to 1."""
-    return mapped(tree, lambda t: t.float().div(255) if t.dtype == torch.uint8 else t)
-
-
-def _is_numbers(column: Any) -> bool:
-    """Whether it is a list of numbers, or of such lists: an array as Python writes it."""
-    while isinstance(column, list) and column:
-        column = column[0]
-    return isinstance(column, int | float)
-
-
-def _flat(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    if isinstance(value, tuple) or (isinstance(value, list) and value and is_column(value[0])):
-        for part in value:
-            yield from _flat(part)
-    else:
-        yield value
-
-
-def _is_frame(data: Any) -> bool:
-    return hasattr(data, "columns") and hasattr(data, "dtypes") and hasattr(data, "__getitem__")
-
-
-def is_column(data: Any) -> bool:
-    """Whether `data` is an array, and so no whole dataset."""
-    return isinstance(data, np.ndarray | Tensor) or (hasattr(data, "__array__") and not _is_frame(data))
-
-
 def _is_data(found: Any) -> bool:
     if isinstance(found, str | bytes):
         return False
     pair = isinstance(found, tuple | list) and len(found) == 2
-    return pair or _is_frame(found) or (hasattr(found, "__getitem__") and hasattr(found, "__len__"))
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, Tensor | tuple | list | Mapping):
-        return form(value) if not isinstance(value, list) else f"a list of {len(value)}"
-    return type(value).__name__
+    return pair or is_frame(found) or (hasattr(found, "__getitem__") and hasattr(found, "__len__"))

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import nn
 
 from netdfl.core.errors import InputError
-from netdfl.training.data.own import Datasets, adapted, is_column
+from netdfl.training.data.own import Datasets, adapted
+from netdfl.training.data.reading import is_column
 
 Factory: TypeAlias = Callable[..., nn.Module]
 _GIVEN: dict[str, Callable[[], Any]] = {}
