@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -168,10 +168,10 @@ class Blueprint:
                 found.setdefault(src, []).append(dst)
         return found
 
-    def can_ask(self, node: NodeId, peer: NodeId) -> bool:
-        """Whether links work both ways between `node` and `peer`, so that a question gets its answer."""
+    def can_ask(self, node: NodeId, peers: Iterable[NodeId]) -> bool:
+        """Whether links work both ways between `node` and all `peers`, so that a question gets its answer."""
         links = self._links_used
-        return links is None or ((node, peer) in links and (peer, node) in links)
+        return links is None or all((node, peer) in links and (peer, node) in links for peer in peers)
 
     @property
     def push(self) -> bool:

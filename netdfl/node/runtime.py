@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
@@ -36,7 +36,7 @@ _message = partial(tuple.__new__, Message)
 """A message of the tuple of its fields: no frame of Python for each."""
 
 
-def nobody(peer: NodeId) -> bool:
+def nobody(peers: Collection[NodeId]) -> bool:
     """No peer can be asked anything."""
     return False
 
@@ -84,7 +84,7 @@ class Node:
     resending: Resending | None = None
     joining: Joining | None = None
     catch_up: int = 0
-    can_ask: Callable[[NodeId], bool] = nobody
+    can_ask: Callable[[Collection[NodeId]], bool] = nobody
 
     def __post_init__(self) -> None:
         """Put the mailbox at the transport's end."""

@@ -51,10 +51,10 @@ class Waits:
     def __init__(self, node: NodeId, mailbox: Mailbox, clock: Clock, asking: Asking | None = None) -> None:
         """Wait for what the `mailbox` of `node` gets, by `clock`; under an automatic deadline, `asking` for it.
 
-        Set `can_ask` where peers can be asked: it says of whom that is so.
+        Set `can_ask` where peers can be asked: it says whether that is so of all of some.
         """
         self.node, self.mailbox, self.clock, self.asking = node, mailbox, clock, asking
-        self.can_ask: Callable[[NodeId], bool] = lambda peer: False
+        self.can_ask: Callable[[Collection[NodeId]], bool] = lambda peers: False
         self.current: OpenWait | None = None
         self.went_on_ns = 0
         self.step = 0
@@ -131,7 +131,7 @@ class Waits:
         """Whether all that are awaited can be asked. A reply is owed to a request, and no matter of rounds."""
         if self.asking is None or policy.deadline_ns != "auto" or kind is not Kind.DATA:
             return False
-        return sources is not None and all(map(self.can_ask, sources))
+        return sources is not None and self.can_ask(sources)
 
     def _learn(self, wait: OpenWait, number: int, lag_ns: int) -> None:
         """What a deadline that can't ask goes by."""

@@ -139,6 +139,10 @@ class EdgeQueue:
 class Book(Protocol):
     """Where a fleet counts and records in one go, whoever the senders are."""
 
+    def sent(self, ledger: Ledger, messages: Sequence[Message], nbytes: int) -> None:
+        """What `ledger` would be told of messages that leave its node now, of `nbytes` together."""
+        ...
+
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """What each sender's ledger would be told of a message that was delivered now."""
         ...

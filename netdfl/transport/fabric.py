@@ -193,15 +193,15 @@ class Fabric:
     def _enter(self, source: End, messages: Sequence[Message]) -> None:
         if len(source.queues) > source.most_queues and not self._changing:
             source.forget(len(messages))
-        now, queues, sent, due = self._clock.now_ns(), source.queues, source.ledger.sent, self._due
+        now, queues, due = self._clock.now_ns(), source.queues, self._due
+        sizes = [message[7].size or self._size(message) for message in messages]
+        self._count_sent(source.ledger, messages, sizes, now)
         last, salt = None, 0
-        for message in messages:
+        for message, nbytes in zip(messages, sizes, strict=True):
             queue = queues.get(message[1]) or self._queue(source, message)
             head = message[2:7]
             if head != last:
                 last, salt = head, self._salt(message)
-            nbytes = message[7].size or self._size(message)
-            sent(message, nbytes, now)
             tie, delay = queue.tie ^ salt, queue.fixed_ns
             at = now + delay if delay >= 0 else self._through(queue, message, nbytes, now, tie)
             if at == now:
@@ -212,6 +212,13 @@ class Fabric:
             if entries is None:
                 entries = self._new_instant(at)
             entries.append((tie, queue, message, nbytes, now, None, 0))
+
+    def _count_sent(self, ledger: Ledger, messages: Sequence[Message], sizes: Sequence[int], now: int) -> None:
+        if self._book is not None:
+            self._book.sent(ledger, messages, sum(sizes))
+            return
+        for message, nbytes in zip(messages, sizes, strict=True):
+            ledger.sent(message, nbytes, now)
 
     def _through(self, queue: EdgeQueue, message: Message, nbytes: int, now: int, tie: int) -> int:
         """When the message arrives, if that can be computed at once; else put it into its first stage."""

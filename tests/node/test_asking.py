@@ -27,7 +27,7 @@ class Desk:
         self.sent: list[Message] = []
         self.asking = Asking(9, self.clock, self.sent.append, lambda: 0)
         self.waits = Waits(9, self.mailbox, self.clock, self.asking)
-        self.waits.can_ask = lambda peer: True
+        self.waits.can_ask = lambda peers: True
 
     def start(self, *sources: NodeId, round: int = 0, **policy: Any) -> asyncio.Task[tuple[Inbox, OpenWait]]:
         return asyncio.create_task(self.waits.messages(round, 0, frozenset(sources), WaitPolicy(**policy)))

@@ -8,7 +8,7 @@ from typing import cast
 from netdfl.core.types import Kind, Message
 from netdfl.node.ledger import NodeLedger
 from netdfl.record.event_log import LoggingRecorder
-from netdfl.transport.base import Fate
+from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.edge_queues import Due
 
 
@@ -21,6 +21,20 @@ class SimulatedLedger(NodeLedger):
         (edge or self._edge(message)).remember(message)
         self.bytes_sent += nbytes
         self.sent_count += 1
+
+    def sent_together(self, messages: Sequence[Message], nbytes: int) -> None:
+        """Count messages handed to the fabric at once, of `nbytes` together."""
+        edges, data = self.edges, Kind.DATA
+        for message in messages:
+            _, dst, kind, epoch, round, step, _, _ = message
+            edge = edges.get(dst) if kind is data else None
+            if edge is not None and edge.slots and edge.slots[0].life == (kind, epoch):
+                edge.sent += 1
+                edge.slots[0].add((round, step))
+            else:
+                (edge or self._edge(message)).remember(message)
+        self.bytes_sent += nbytes
+        self.sent_count += len(messages)
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Record a message's fate: one row."""
@@ -44,12 +58,16 @@ class FleetBook:
         """Record where all `SimulatedLedger`s of the fleet record."""
         self._recorder = recorder
 
+    def sent(self, ledger: Ledger, messages: Sequence[Message], nbytes: int) -> None:
+        """See `Book`."""
+        cast(SimulatedLedger, ledger).sent_together(messages, nbytes)
+
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """See `Book`."""
         messages, rows = [], []
         delivered, data = Fate.DELIVERED, Kind.DATA
         for _, queue, message, nbytes, sent_ns, _, _ in arrivals:
-            ledger = cast(SimulatedLedger, queue.ledger)
+            ledger: SimulatedLedger = queue.ledger  # type: ignore[assignment]  # a `cast` is a call a message
             edge = ledger.edges.get(message[1]) if message[2] is data else None
             if edge is None:
                 ledger.count_delivered(message)
