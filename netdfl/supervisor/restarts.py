@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from operator import attrgetter
@@ -85,11 +86,24 @@ class Restarts:
         fleet = self.fleet
         fleet.epochs[node] = epoch = fleet.epochs.get(node, 0) + 1
         if not back.keep_state:
-            others = list(map(_round_of, fleet.status.nodes.values()))
-            others.remove(fleet.status.nodes[node].round)
-            round = self.evaluation.joined[node] = fresh_round(round, others)
+            round = self.evaluation.joined[node] = fresh_round(round, self._begun_without(node))
         rejoin = Rejoin(keep_state=back.keep_state, round=round, weight=back.weight)
         fleet.world.launch([node], Life(epoch, rejoin))
+
+    def _begun_without(self, node: NodeId) -> list[int]:
+        """In which rounds the others are, but for those that `node` may join.
+
+        Who has only just joined is in a round that the fleet has yet to begin. Where waits end by themselves, others
+        that return meanwhile join it there: each in a round after the last one's would soon be beyond the fleet's end.
+        """
+        nodes = self.fleet.status.nodes
+        others = Counter(map(_round_of, nodes.values()))
+        others[nodes[node].round] -= 1
+        begun = others.copy()
+        if self.fleet.scenario.wait.deadline is not None:
+            joined = {other: round for other, round in self.evaluation.joined.items() if other != node}
+            begun.subtract(nodes[other].round for other, round in joined.items() if nodes[other].round <= round)
+        return list(+begun or +others)
 
     def attends(self, hello: Hello) -> None:
         """A node in a later life attends: let it join the others, and tell them."""

@@ -170,3 +170,16 @@ def test_a_node_without_mass_counts_in_the_average_alone() -> None:
     assert [x.tolist() for x in judged] == [[1.5, 2.5], [1.0, 2.0]]
     assert figures["weight_sum"] == 1.0
     assert figures["consensus_distance"] == pytest.approx(0.5**0.5)
+
+
+@pytest.mark.parametrize("algorithm", ["dpsgd", "sgp"])
+def test_who_returns_one_after_the_other_joins_the_same_round(algorithm: str, tmp_path: Path) -> None:
+    """Else the sixth would rejoin in round 9, and with much churn beyond the last."""
+    events = [f"{{at_round: 3, crash: {node}, restart_after: {40 + 12 * node}ms, state: lost}}" for node in range(1, 7)]
+    scenario = f"{BASE}events: [{', '.join(events)}]\n"
+    sets = ["nodes=12", "rounds=8", "topology=full", f"algorithm={algorithm}", "world.compute=200ms"]
+    finished = run(loads(scenario, sets), out=tmp_path / "run", page=False)
+    assert not finished.result["reasons"]
+    assert [restart["rejoined_in"] for restart in finished.result["restarts"]] == [4] * 6
+    last = finished.run.rows("SELECT DISTINCT node FROM metrics WHERE node IS NOT NULL AND round = 7")
+    assert sorted(node for (node,) in last) == list(range(12))
