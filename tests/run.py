@@ -1,6 +1,6 @@
 """Run all that CI runs: the README's first command, then pytest, in three parts; checks of the code beside them.
 
-Most tests measure nothing of the machine: these go first, on all cores, real fleets among them. Beside them
+Most tests measure nothing of the machine: these go first, a worker for each core, real fleets among them. Beside them
 go fleets in namespaces and in containers, one after the other: they wait for the kernel and for Docker more than they
 compute, and keep off each other's networks. What measures the machine follows, alone.
 
@@ -33,7 +33,7 @@ BESIDE = (
     "tests/containers",
 )
 ALONE = "tests/namespaces"
-TOGETHER = ("-n", str((os.cpu_count() or 1) + 1), "--dist", "worksteal")  # fleets wait for time: one more than cores
+TOGETHER = ("-n", "auto", "--dist", "worksteal")
 SLOWEST = "--durations=20"
 
 CHECKS = {

@@ -258,7 +258,7 @@ def timeline(run: Run) -> Section | None:
     if not rows:
         return None
     num = len(rows)
-    title = f"All {num} events" if num <= MOST_EVENTS else f"The first {MOST_EVENTS} of {num:,} events"
+    title = f"The first {MOST_EVENTS} of {num:,} events" if num > MOST_EVENTS else "All events"
     counts = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in event_counts(run).items())
     table = Table(("at", "node", "round", "event", "details"), rows[:MOST_EVENTS], title, folded=True)
     return Section("What happened when", f"Of all nodes: {counts}.", [table])
