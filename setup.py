@@ -9,7 +9,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 SHIPPED = ("scenarios", "nodes/image")
-"""Folders of the repository that `netdfl.core.shipped` finds below `netdfl/shipped`; an editable install needs none."""
+"""What `netdfl.core.files.shipped` finds below `netdfl/shipped`, but in editable installs."""
 
 
 class BuildWithShipped(build_py):

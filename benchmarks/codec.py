@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from figures import Row, show
 
-from netdfl.core.malloc import keep_freed
+from netdfl.core.process import keep_freed
 
 if TYPE_CHECKING:
     from torch import Tensor

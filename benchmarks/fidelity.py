@@ -29,6 +29,7 @@ from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport.emulated import Emulated
 from netdfl.transport.grpc import GrpcTransport
+from netdfl.transport.identity import Identity
 from netdfl.transport.wire import frame_size
 
 MB, MS, S = 1_000_000, 1_000_000, 1_000_000_000
@@ -56,7 +57,7 @@ async def measure(block: Mapping[str, Any], departures: Sequence[Departure]) -> 
         Emulated(
             node,
             lambda inner, node=node: GrpcTransport(  # type: ignore[misc]
-                node, "127.0.0.1:0", {}, run_id=bytes(8), scenario_hash="", clock=clock, ledger=inner
+                Identity(node, 0, bytes(8), ""), "127.0.0.1:0", clock=clock, ledger=inner
             ),
             Links(LinksSpec(block, {}, 3), streams),
             (),

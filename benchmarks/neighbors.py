@@ -23,8 +23,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 from figures import Row, show
 
-from netdfl.core.malloc import keep_freed
-from netdfl.core.orphans import die_with_parent
+from netdfl.core.process import die_with_parent, keep_freed
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.transport.bodies import SharedMemory
 

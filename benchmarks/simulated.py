@@ -28,7 +28,7 @@ from figures import Row, show
 from torch import Tensor
 
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, NodeId, Payload, View
 from netdfl.links.channel import Links

@@ -27,17 +27,18 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from netdfl.algorithms.base import Algorithm, LocalRound, NodeState
-from netdfl.algorithms.wait import WaitPolicy
-from netdfl.core.malloc import freed_kept
+from netdfl.algorithms.exchange import WaitPolicy
+from netdfl.core.process import freed_kept
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.testing.models import of_torch_alone
+from netdfl.training.alone import one_by_one
 from netdfl.training.base import Received
 from netdfl.training.classification import Classification
 from netdfl.training.data.examples import Samples, in_memory
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build
-from netdfl.training.service import Service, one_by_one
+from netdfl.training.service import Service
 from netdfl.training.sgd import LocalSgd, NoState, PlainStart
 
 VIEW = View(0, 0, 2, (), (), 1.0, {}, {})

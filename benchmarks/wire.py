@@ -28,7 +28,7 @@ import numpy as np
 from figures import Row, show
 
 from netdfl.core.clock import RealClock
-from netdfl.core.malloc import keep_freed
+from netdfl.core.process import keep_freed
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.testing.transports import KeptLedger
 from netdfl.transport.authority import Authority
@@ -36,6 +36,7 @@ from netdfl.transport.base import Fate
 from netdfl.transport.bodies import SharedMemory
 from netdfl.transport.credentials import Credentials
 from netdfl.transport.grpc import GrpcOptions, GrpcTransport
+from netdfl.transport.identity import Identity
 from netdfl.transport.v1.data_pb2 import Frame, Receipt
 
 TUNED = {
@@ -71,8 +72,8 @@ def transport(
     node: int, ledger: KeptLedger, credentials: Credentials | None = None, memory: SharedMemory | None = None
 ) -> GrpcTransport:
     options = GrpcOptions(max_message=64 << 20)
-    known = partial(GrpcTransport, run_id=b"wirebnch", scenario_hash="", clock=RealClock(), options=options)
-    return known(node, "127.0.0.1:0", {}, ledger=ledger, credentials=credentials, memory=memory)
+    known = partial(GrpcTransport, clock=RealClock(), options=options, credentials=credentials, memory=memory)
+    return known(Identity(node, 0, b"wirebnch", ""), "127.0.0.1:0", ledger=ledger)
 
 
 def receive_exactly(connection: socket.socket, view: memoryview) -> None:

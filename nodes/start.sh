@@ -7,6 +7,8 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 venv=$root/.venv
 
+unset PYTHONDONTWRITEBYTECODE  # or every run would compile anew what it imports
+
 say() { printf 'netdfl: %s\n' "$*" >&2; }
 
 is_recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
@@ -36,9 +38,11 @@ make_venv() {
     fi
 }
 
-# Shows what pip fetches and why it failed, and keeps the rest in .venv/install.log.
+# Shows what pip fetches and why it failed, and keeps the rest in .venv/install.log. What a first run imports is compiled
+# then: all there is would take longer than all else but the fetching.
 pip_install() {
-    { PYTHONUNBUFFERED=1 "$venv/bin/python" -m pip install --progress-bar off --log "$venv/install.log" "$@" 2>&1 &&
+    { PYTHONUNBUFFERED=1 "$venv/bin/python" -m pip install --no-compile --progress-bar off \
+        --log "$venv/install.log" "$@" 2>&1 &&
         echo 'exit:0' || echo 'exit:1'; } |
         while IFS= read -r line; do
             case $line in

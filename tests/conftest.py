@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-from tests.warm import warm_fork_servers
+from tests.warm import own_of_this_process, warm_fork_servers
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background has it so, and all that tests start would
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure() -> None:
@@ -29,5 +32,5 @@ def frozen_heap() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _warm() -> Iterator[None]:
     """Start real fleets from what has imported torch, but for those of a command of their own."""
-    with warm_fork_servers():
+    with warm_fork_servers(own_of_this_process()):
         yield

@@ -52,7 +52,6 @@ def main(arguments: list[str]) -> int:
         return 1 if report(run_checks()) else 0
     if arguments:
         return pytest(arguments)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of a few hundred processes would compile netdfl anew
     with chromium(), docker(), ThreadPoolExecutor(1) as beside:
         checks = beside.submit(run_checks)
         failed = first_command()

@@ -9,8 +9,7 @@ import pytest
 
 from netdfl.testing.world_bench import Bench
 from netdfl.testing.worlds import OWN_WORLDS, WORLD_CHECKS, Check, name_of
-from netdfl.worlds.catalog import WORLDS
-from tests.warm import warm_fork_servers
+from tests.warm import all_warm
 
 
 def suite_of(name: str) -> tuple[Callable[..., Any], Callable[..., None]]:
@@ -20,7 +19,7 @@ def suite_of(name: str) -> tuple[Callable[..., Any], Callable[..., None]]:
     @pytest.fixture(scope="module")
     def bench() -> Iterator[Bench]:
         # Theirs carry the mark of the bench, by which it knows what is left.
-        with Bench(world.options) as bench, warm_fork_servers(at_once=not WORLDS[name].repeatable):
+        with Bench(world.options) as bench, all_warm():
             yield bench
 
     @pytest.mark.parametrize("check", WORLD_CHECKS, ids=name_of)

@@ -11,7 +11,7 @@ LIGHT = [
     "import netdfl.cli",
     "import netdfl.links.path, netdfl.transport.grpc",
     "import netdfl; netdfl.load('scenarios/quickstart.yaml')",
-    "import netdfl.scenario.explain.catalogue as c; [c.rows(what) for what in c.CATALOGUE]",
+    "import netdfl.scenario.explain.keys as c; [c.rows(what) for what in c.CATALOGUE]",
     "from netdfl.scenario.build import build_network; import netdfl; "
     "build_network(netdfl.load('scenarios/quickstart.yaml')).matrix(0)",
 ]

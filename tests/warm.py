@@ -1,171 +1,173 @@
-"""Fork servers that begin with everything imported, each forked from one process that did so once.
+"""Commands and fork servers that begin with everything imported, each forked from one process that did so once.
 
-A fork server spends seconds of the processor on importing torch before it forks any node. For a user that is once a
-run; here it would be a hundred times. `python -m tests.warm DOOR` imports what fork servers import, and becomes a new
-one for every request at the socket DOOR. From there on all is as if it had been started by `ForkServer.open`: its
-session, environment, working directory, pipes, and whom it dies with.
+Most of what a small run costs, as a command or in processes, is the import of torch. For a user that is once a run;
+here it would be hundreds of times. What takes the place of `sys.executable` is a real process, with its own pid, pipes,
+exit code and signals, in front of a fork that does what it is asked to. What can't be had so is run as usual: other
+than modules and scripts, in other namespaces, or with other settings of Python and of threads in the environment.
+Who kills it knows only by the end of its output that what it stood for has ended too.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import select
-import signal
+import shlex
+import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import NoReturn, cast
+from typing import cast
 from unittest import mock
 
-from netdfl.core.orphans import die_with_parent
 from netdfl.worlds.fork_client import ENVIRONMENT, ONE_THREAD, ForkServer
+from tests.warm_client import place
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_BYTES = 1 << 17
 POSSIBLE = sys.platform == "linux"
 
 
+def warm_python() -> str:
+    """What takes the place of `sys.executable`; `python` and `netdfl` lie in its folder."""
+    return own_of_this_process().python if POSSIBLE else sys.executable
+
+
 @contextmanager
-def warm_fork_servers(*, at_once: bool = False) -> Iterator[None]:
-    """Have `ForkServer.open` give warm ones; what gives them starts `at_once`, or with the first of them."""
-    if not POSSIBLE:
+def all_warm() -> Iterator[None]:
+    """Have all that is started come from a source of its own, which has the environment of now."""
+    with own_source() as own, mock.patch.object(sys, "executable", own.python if POSSIBLE else sys.executable):
         yield
-        return
-    source, cold = Source(), ForkServer.open
-    if at_once:
-        source.start()
+
+
+@contextmanager
+def own_source() -> Iterator[Source]:
+    """Have fork servers come from a source of their own, which has the environment of now."""
+    own = Source()
+    if POSSIBLE:
+        own.start()  # or a test that looks for what a fleet leaves would find it
+    try:
+        with warm_fork_servers(own):
+            yield own
+    finally:
+        own.close()
+
+
+@contextmanager
+def warm_fork_servers(source: Source) -> Iterator[None]:
+    """Have `ForkServer.open` give warm ones."""
+    cold = ForkServer.open
 
     def warm(through: Sequence[str] = ()) -> ForkServer:
-        return cold(through) if through else ForkServer(source.process())
+        return ForkServer(source.fork_server()) if POSSIBLE and not through else cold(through)
 
-    try:
-        with mock.patch.object(ForkServer, "open", side_effect=warm):
-            yield
-    finally:
-        source.close()
+    with mock.patch.object(ForkServer, "open", side_effect=warm):
+        yield
 
 
 class Source:
-    """The process that they come from, as tests see it."""
+    """The process that they come from, as tests see it; it starts when it is first asked for something."""
 
     def __init__(self) -> None:
         """Start nothing yet."""
-        self._door: socket.socket | None = None
-        self._asking = Lock()
+        self._folder: Path | None = None
+        self._starting = Lock()
 
-    def process(self) -> subprocess.Popen[bytes]:
+    def start(self) -> None:
+        """Start it now."""
+        self._started()
+
+    @property
+    def python(self) -> str:
+        """The path of what takes the place of `sys.executable`."""
+        return str(self._started() / "python")
+
+    def fork_server(self) -> subprocess.Popen[bytes]:
         """A new fork server, with pipes to its input and from its output."""
-        with self._asking:
-            door = self._door or self.start()
-            its_input, stdin = os.pipe()
-            stdout, its_output = os.pipe()
-            wanted = {"environment": dict(os.environ), "directory": os.getcwd()}
-            socket.send_fds(door, [json.dumps(wanted).encode()], [its_input, its_output])
-            os.close(its_input)
-            os.close(its_output)
-            _, (end,), *_ = socket.recv_fds(door, 1, 1)
-        return cast("subprocess.Popen[bytes]", _Process(end, stdin, stdout))
+        wanted = {
+            "words": ["-m", "netdfl.worlds.forkserver"],
+            "environment": {**ENVIRONMENT, **os.environ, **ONE_THREAD},
+            "directory": os.getcwd(),
+            "place": place(),
+            "ignored": [],
+            "parent": os.getpid(),
+        }
+        way = socket.socket(socket.AF_UNIX)
+        way.connect(str(self._started() / "door"))
+        its_input, stdin = os.pipe()
+        stdout, its_output = os.pipe()
+        socket.send_fds(way, [json.dumps(wanted).encode() + b"\n"], [its_input, its_output, 2])
+        os.close(its_input)
+        os.close(its_output)
+        return cast("subprocess.Popen[bytes]", _Process(way, stdin, stdout))
 
     def close(self) -> None:
-        """End it; the fork servers that it became are no longer its own."""
-        if self._door is not None:
-            self._door.close()
+        """End it, and all that was forked from it."""
+        if self._folder is not None:
+            self._its.kill()
             self._its.wait()
+            shutil.rmtree(self._folder, ignore_errors=True)
 
-    def start(self) -> socket.socket:
-        """Have it import; returns the way to it."""
-        door, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
+    def _started(self) -> Path:
+        with self._starting:
+            if self._folder is None:
+                self._folder = self._start(Path(tempfile.mkdtemp(prefix="netdfl-warm-", dir="/tmp")))
+        return self._folder
+
+    def _start(self, folder: Path) -> Path:
+        client = [sys.executable, "-IS", str(ROOT / "tests" / "warm_client.py"), str(folder / "door"), sys.executable]
+        for name, words in (("python", client), ("netdfl", [*client, "-m", "netdfl"])):
+            (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+            (folder / name).chmod(0o755)
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(str(folder / "door"))
+            door.listen(100)
+            told = [str(door.fileno()), str(os.getpid()), str(folder / "python")]
             self._its = subprocess.Popen(
-                [sys.executable, "-m", "tests.warm", str(its.fileno()), str(os.getpid())],
+                [sys.executable, "-m", "tests.warm_python", *told],
                 cwd=ROOT,
-                env={**os.environ, **ONE_THREAD},
-                pass_fds=[its.fileno()],
+                pass_fds=[door.fileno()],
+                stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._door = door
-        return door
+        while not Path(f"/proc/{self._its.pid}/environ").read_bytes():
+            time.sleep(0.001)  # Popen returns a moment before the mark in it can be read
+        return folder
+
+
+@cache
+def own_of_this_process() -> Source:
+    """The one of this process."""
+    found = Source()
+    atexit.register(found.close)
+    return found
 
 
 class _Process:
-    """What a `ForkServer` asks of its process; `end` is readable once that has ended."""
+    """What a `ForkServer` asks of its process; `way` is readable once that has ended."""
 
-    def __init__(self, end: int, stdin: int, stdout: int) -> None:
+    def __init__(self, way: socket.socket, stdin: int, stdout: int) -> None:
         self.stdin, self.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb", 0)
-        self._end = os.fdopen(end, "rb", 0)
+        self._way = way
 
     def kill(self) -> None:
         """End it, if it has not ended."""
-        if not self._end.closed:
-            signal.pidfd_send_signal(self._end.fileno(), signal.SIGKILL)
+        with suppress(OSError):
+            self._way.shutdown(socket.SHUT_WR)
 
     def wait(self, timeout: float | None = None) -> None:
         """Return once it has ended. Raises TimeoutExpired."""
-        if self._end.closed:
+        if self._way.fileno() < 0:
             return
         look = select.poll()
-        look.register(self._end, select.POLLIN)
+        look.register(self._way, select.POLLIN)
         if not look.poll(None if timeout is None else 1000 * timeout):
             raise subprocess.TimeoutExpired("fork server", timeout or 0)
-        self._end.close()
-
-
-def main(door: socket.socket) -> None:
-    """Import, and fork for every request until there are no more."""
-    from netdfl.worlds import preload
-
-    preload.warm()
-    assert "grpc" not in sys.modules, "a process must not fork after grpc"
-    while True:
-        request, files, *_ = socket.recv_fds(door, MOST_BYTES, 2)
-        _reap()
-        if not request:
-            return
-        pid = os.fork()
-        if pid == 0:
-            door.close()
-            _become(files, **json.loads(request))
-        for file in files:
-            os.close(file)
-        end = os.pidfd_open(pid)
-        socket.send_fds(door, [b"."], [end])
-        os.close(end)
-
-
-def _reap() -> None:
-    """Let go of those that have ended."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def _become(files: list[int], environment: Mapping[str, str], directory: str) -> NoReturn:
-    """Be a fork server that `ForkServer.open` started there."""
-    code = 1
-    try:
-        os.setsid()
-        for number, file in enumerate(files):
-            os.dup2(file, number)
-            os.close(file)
-        os.chdir(directory)
-        sys.path[0] = directory
-        os.environ.clear()
-        os.environ.update({**ENVIRONMENT, **environment, **ONE_THREAD})
-        from netdfl.worlds.forkserver import main
-
-        main()
-        code = 0
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-if __name__ == "__main__":
-    die_with_parent(int(sys.argv[2]))
-    main(socket.socket(fileno=int(sys.argv[1])))
+        self._way.close()

@@ -8,10 +8,10 @@ from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.training.step_requests import StepRequests, alone, requested
+from netdfl.training.base import StepRequests, alone, requested
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,18 +93,20 @@ class NodeState(NamedTuple):
         start = alg.start.trained(start, update, view)
         if z is not None:
             update = update._replace(x=self.x + (update.x - z))
-        state = self._replace(start=start, local=local, statistics=kept)
+        same = start is self.start and local is self.local and kept is self.statistics
+        state = self if same else self._replace(start=start, local=local, statistics=kept)
         return state, update._replace(before=self.x)
 
     def outgoing(self, alg: Algorithm, update: Update, step: int, view: View) -> tuple[NodeState, Outbox]:
         """What the mixing sends in `step`."""
         mixing, outbox = alg.mixing.outgoing(self.mixing, update, step, view)
-        return self._replace(mixing=mixing), outbox
+        return self if mixing is self.mixing else self._replace(mixing=mixing), outbox
 
     def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:
         """Mix what came in `step`."""
         mixing, update, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
-        return self._replace(mixing=mixing, received=received), update
+        same = mixing is self.mixing and received is self.received
+        return self if same else self._replace(mixing=mixing, received=received), update
 
     def refine(self, alg: Algorithm, objective: Objective, view: View) -> NodeState:
         """What the server makes of its own model, once it has aggregated."""
@@ -126,11 +128,9 @@ class KeepsStatistics(Protocol):
 
     def begin(self, z: Tensor, kept: Tensor | None) -> None:
         """Local steps begin at the model `z`; `kept` are the statistics that the node keeps for itself."""
-        ...
 
     def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Tensor | None]:
         """`x`, where they led, with the statistics that they left; and those that the node keeps for itself."""
-        ...
 
 
 @cache
@@ -139,7 +139,7 @@ def _keeps_statistics(kind: type) -> bool:
     return issubclass(kind, KeepsStatistics)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class LocalRound:
     """A local round that waits to be computed: by itself, when called, or by whoever answers what it asks for."""
 
@@ -162,65 +162,51 @@ class RoundContext(Protocol):
 
     def begin(self, alg: Algorithm) -> NodeState:
         """The state to start from: the first, or the one kept over a restart."""
-        ...
 
     def rounds(self, first: int) -> AsyncIterator[View]:
         """The view of each round from `first` to the scenario's last, as the node begins it."""
-        ...
 
     async def train(self, state: NodeState, alg: Algorithm, view: View) -> tuple[NodeState, Update]:
         """Run one local round off the event loop."""
-        ...
 
     async def refine(self, state: NodeState, alg: Algorithm, view: View) -> NodeState:
         """Run a server's own work on its model, which may be long, off the event loop."""
-        ...
 
     async def do(self, function: Callable[..., T], *args: object) -> T:
         """Run a piece of maths: inline where it is short, off the event loop where it would block it."""
-        ...
 
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
         """Send one step's payloads and go on."""
-        ...
 
     async def gather(self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None) -> Inbox:
         """Wait for the step's messages from the in-neighbors (or `sources`) as the policy says."""
-        ...
 
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
         """All that came of this round and earlier ones, once what is `lag` rounds old has come as the policy says.
 
         None never waits, and takes what nodes that are ahead have sent too.
         """
-        ...
 
     def serve(self, answer: Callable[[Message], None] | None) -> None:
         """Hand every request of a peer to `answer`, at any time from now on; None: keep them for later.
 
         `answer` must not wait. Requests are answered after the last round too.
         """
-        ...
 
     def reply(self, request: Message, payload: Payload) -> None:
         """Answer a request, now or later."""
-        ...
 
     def owed(self, peer: NodeId) -> bool:
         """Whether an earlier request to `peer` is being sent again, because its reply has not come."""
-        ...
 
     def is_last(self, view: View) -> bool:
         """Whether no round follows the view's."""
-        ...
 
     async def ask(self, view: View, peer: NodeId, payload: Payload, wait: WaitPolicy) -> Inbox:
         """Send a request to `peer` and wait for its reply as the policy says."""
-        ...
 
     async def end_round(self, state: NodeState, view: View) -> None:
         """The round is over: the only place where state is snapshot or checkpointed."""
-        ...
 
 
 @dataclass(frozen=True)

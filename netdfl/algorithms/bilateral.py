@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.base import Algorithm, RoundContext
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import AnySgd, Exchange, PeerChoice
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import AnySgd, PeerChoice
 from netdfl.core.types import Message, NodeId, Payload, View
 
 if TYPE_CHECKING:

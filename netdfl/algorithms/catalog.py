@@ -11,17 +11,14 @@ from netdfl.algorithms import (
     bilateral,
     central,
     compressed,
-    corrected,
     directed,
     fitness,
     overlap,
-    slow,
-    sparse,
     synthetic,
     undirected,
 )
 from netdfl.algorithms.base import Catalog, Entry
-from netdfl.algorithms.parameters import flat
+from netdfl.algorithms.exchange import flat
 
 DOUBLY = frozenset({"doubly", "row"})
 COLUMN = frozenset({"doubly", "column"})
@@ -72,9 +69,9 @@ ALGORITHMS: Catalog = {
     "dfedsgpsm_s": Entry(flat(directed.dfedsgpsm_s), "gossip", COLUMN, "DFedSGPSM", fits=fitness.chooses, selects=True),
     "overlap_sgp": Entry(flat(overlap.overlap_sgp), "overlap", COLUMN, "Assran et al. 2019"),
     "asyng": Entry(flat(overlap.asyng), "overlap", COLUMN, "Chen et al. 2023; DFedSGPSM"),
-    "dispfl": Entry(flat(sparse.dispfl), "gossip", DOUBLY, "Dai et al. 2022", sparse=True),
+    "dispfl": Entry(flat(undirected.dispfl), "gossip", DOUBLY, "Dai et al. 2022", sparse=True),
     "slowmo": Entry(
-        flat(slow.slowmo),
+        flat(undirected.slowmo),
         "gossip",
         DOUBLY | {"average"},
         "Wang et al. 2020",
@@ -96,14 +93,14 @@ ALGORITHMS: Catalog = {
         flat(central.scaffold), "server", SERVER, "Karimireddy et al. 2020", adds_up=True, remembers=True
     ),
     "fedgamma": Entry(flat(central.fedgamma), "server", SERVER, "Dai et al. 2023", adds_up=True, remembers=True),
-    "feddyn": Entry(flat(corrected.feddyn), "server", SERVER, "Acar et al. 2021", remembers=True, extrapolates=True),
+    "feddyn": Entry(flat(central.feddyn), "server", SERVER, "Acar et al. 2021", remembers=True, extrapolates=True),
     "fedsmoo": Entry(
-        flat(corrected.fedsmoo), "server", SERVER, "Sun et al. 2023", adds_up=True, remembers=True, extrapolates=True
+        flat(central.fedsmoo), "server", SERVER, "Sun et al. 2023", adds_up=True, remembers=True, extrapolates=True
     ),
-    "fedlesam": Entry(flat(corrected.fedlesam), "server", SERVER, "Fan et al. 2024"),
-    "fedlesam_s": Entry(flat(corrected.fedlesam_s), "server", SERVER, "Fan et al. 2024", adds_up=True, remembers=True),
+    "fedlesam": Entry(flat(central.fedlesam), "server", SERVER, "Fan et al. 2024"),
+    "fedlesam_s": Entry(flat(central.fedlesam_s), "server", SERVER, "Fan et al. 2024", adds_up=True, remembers=True),
     "fedlesam_d": Entry(
-        flat(corrected.fedlesam_d), "server", SERVER, "Fan et al. 2024", remembers=True, extrapolates=True
+        flat(central.fedlesam_d), "server", SERVER, "Fan et al. 2024", remembers=True, extrapolates=True
     ),
     "dynafed": _distilling(flat(synthetic.dynafed), source="Pi et al. 2023", augments=True),
     "dynafed_synonly": _distilling(flat(synthetic.dynafed_synonly), source="Pi et al. 2023; FedSynSAM", augments=True),

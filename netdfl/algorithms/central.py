@@ -5,10 +5,11 @@ A function's keyword parameters, those of its records one by one, are what a sce
 
 from __future__ import annotations
 
+from typing import Literal
+
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import AnySgd, Exchange, Fraction, Radius, Sgd, Weighting
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import AnySgd, Fraction, Radius, Sgd, Weighting
 from netdfl.core.units import PositiveFloat
 
 
@@ -87,3 +88,84 @@ def fedgamma(
     """
     solver = parts.Controlled(parts.local_sgd(sgd, rho=rho))
     return parts.server(exchange, parts.Rollback(solver), parts.controlled(server_lr))
+
+
+def feddyn(exchange: Exchange, /, *, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()) -> Algorithm:
+    """FedDyn: clients are drawn to the server's model and pushed by how they drifted before.
+
+    y <- y - lr (g(y) + penalty (y - w) + penalty h_i) at every step, from w to y_i; then h_i+ = h_i + (y_i - w),
+    h+ = h + (1/n) sum(y_i - w), w+ = mean(y_i) + h+. Sends d numbers down and d up, because the server can
+    derive the mean h of all h_i from the models; clients keep h_i, the server h. penalty is written
+    lambda (or alpha) in the papers. Source: Acar et al. 2021.
+    """
+    solver = parts.Rollback(parts.Dynamic(parts.local_sgd(sgd), penalty))
+    return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))
+
+
+def fedsmoo(
+    exchange: Exchange,
+    /,
+    *,
+    rho: Radius = 0.1,
+    penalty: PositiveFloat = 0.1,
+    form: Literal["code", "paper"] = "code",
+    sgd: Sgd = Sgd(),
+) -> Algorithm:
+    """FedSMOO: FedDyn with a perturbation that all clients are brought to agree on.
+
+    s_k = rho (g(y) - mu_i - s) / |g(y) - mu_i - s|, mu_i <- mu_i + s_k - s,
+    y <- y - lr (g(y + s_k) + penalty (y - w) + penalty h_i) at every step, from w to y_i; then as `feddyn`
+    h_i+ = h_i + (y_i - w), h+ = h + (1/n) sum(y_i - w), w+ = mean(y_i) + h+, and
+    s+ = rho mean(mu_i) / |mean(mu_i)|. That is s as in the public code, which published figures come from;
+    `form: paper` has s+ = rho mean(mu_i - s_iK) / |mean(mu_i - s_iK)|, s_iK the client's last s_k. Sends 2 d numbers
+    down (w, s) and 2 d up (y_i, mu_i or mu_i - s_iK); clients keep h_i and mu_i, in `paper` s_iK too, the server h
+    and s. With `compression.extras: compressed` mu_i goes up by its changes, and the server keeps every client's.
+    Source: Sun et al. 2023 and its public code.
+    """
+    by_change = exchange.extras == "compressed"
+    solver = parts.Smoo(parts.Dynamic(parts.local_sgd(sgd), penalty), rho, by_change, less_last=form == "paper")
+    averaging = parts.SmooAveraging(rho=rho, by_change=by_change)
+    return parts.server(exchange, parts.Rollback(solver), parts.Confirming(inner=averaging))
+
+
+def fedlesam(
+    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.01, sgd: Sgd = Sgd()
+) -> Algorithm:
+    """FedLESAM: gradients are taken uphill, where uphill is back along the way of the server's model.
+
+    y~ = y + rho (w_old - w) / |w_old - w|, y <- y - lr g(y~) at every step, from w to y_i, w_old the model that
+    the client received when it last took part (the first time y~ = y); then w+ = w + server_lr mean(y_i - w).
+    One gradient a step. Sends d numbers down and d up, clients
+    keep w_old. Source: Fan et al. 2024; not its published code, which divides by other norms.
+    """
+    solver = parts.Lesam(parts.local_sgd(sgd), rho)
+    return parts.server(exchange, solver, parts.Averaging(server_lr=server_lr))
+
+
+def fedlesam_s(
+    exchange: Exchange, /, *, server_lr: PositiveFloat = 1.0, rho: Radius = 0.01, sgd: Sgd = Sgd()
+) -> Algorithm:
+    """FedLESAM-S: SCAFFOLD's correction on FedLESAM's gradients.
+
+    y <- y - lr (g(y~) - c_i + c) at each of K steps, from w to y_i, y~ = y + rho (w_old - w) / |w_old - w| as in
+    `fedlesam`; then as `scaffold` c_i+ = c_i - c + (w - y_i) / (K lr), w+ = w + server_lr mean(y_i - w),
+    c+ = c + (1/n) sum(c_i+ - c_i). Sends 2 d numbers down and 2 d up, clients keep c_i and w_old, the server c.
+    Source: Fan et al. 2024; the correction has weight 1, where the published code has 0.1.
+    """
+    solver = parts.Lesam(parts.Rollback(parts.Controlled(parts.local_sgd(sgd))), rho)
+    return parts.server(exchange, solver, parts.controlled(server_lr))
+
+
+def fedlesam_d(
+    exchange: Exchange, /, *, rho: Radius = 0.01, penalty: PositiveFloat = 0.1, sgd: Sgd = Sgd()
+) -> Algorithm:
+    """FedLESAM-D: FedDyn's terms on FedLESAM's gradients.
+
+    y <- y - lr (g(y~) + penalty (y - w) + penalty h_i) at every step, from w to y_i,
+    y~ = y + rho (w_old - w) / |w_old - w| as in `fedlesam`; then as `feddyn` h_i+ = h_i + (y_i - w),
+    h+ = h + (1/n) sum(y_i - w), w+ = mean(y_i) + h+.
+    Sends d numbers down and d up (FedSynSAM's tables say twice that), clients keep h_i and w_old, the
+    server h. Source: Fan et al. 2024.
+    """
+    solver = parts.Lesam(parts.Rollback(parts.Dynamic(parts.local_sgd(sgd), penalty)), rho)
+    return parts.server(exchange, solver, parts.Confirming(inner=parts.DynamicAveraging()))

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Literal
 
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import AnySgd, Exchange, Momentum, Sgd
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import AnySgd, Momentum, Sgd
 from netdfl.core.units import PositiveInt
 
 

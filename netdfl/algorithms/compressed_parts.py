@@ -16,9 +16,6 @@ from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.references import KEPT, KEPT_SURE, Differences
 from netdfl.mixing.compressed.server import CompressedReports, Feedback
 from netdfl.mixing.compressed.steady import Steady
-from netdfl.mixing.gossip import Gossip
-from netdfl.mixing.push_sum import PushSum
-from netdfl.mixing.running_sums import RunningSums
 
 
 def compressor(exchange: Exchange) -> Compressor:
@@ -57,26 +54,20 @@ def literal(exchange: Exchange) -> LiteralQuantized:
 
 
 def undirected(exchange: Exchange) -> Mixing:
-    """Gossip, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
-    if exchange.compressor is None:
-        return Gossip(on_missing=exchange.on_missing, stale=exchange.wait.stale)
+    """Compressed gossip as the exchange says. Raises ValueError for a scheme that is not for it."""
     if exchange.scheme in ("auto", "choco"):
         return choco(exchange)
     if exchange.scheme == "deepsqueeze":
         return deepsqueeze(exchange)
     if exchange.scheme == "unsafe":
-        return BareModel(compressor=exchange.compressor, streams=exchange.streams)
+        return BareModel(compressor=exchange.compressor or IdentityCompressor(), streams=exchange.streams)
     raise ValueError(f"scheme {exchange.scheme} is not for gossip; use choco, deepsqueeze or auto")
 
 
 def directed(exchange: Exchange) -> Mixing:
-    """Push-sum, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
+    """Compressed push-sum as the exchange says. Raises ValueError for a scheme that is not for it."""
     if exchange.delivery == "running_sums":
-        if exchange.compressor is not None:
-            raise ValueError("running sums grow without end, so they can't be compressed; remove compression")
-        return RunningSums()
-    if exchange.compressor is None:
-        return PushSum()
+        raise ValueError("running sums grow without end, so they can't be compressed; remove compression")
     if exchange.scheme in ("auto", "edge"):
         return EdgePushSum(differences=differences(exchange, mass=True), gamma=exchange.gamma)
     if exchange.scheme == "push_sum":

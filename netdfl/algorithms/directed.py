@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import AnySgd, Exchange, Momentum, Radius, Sgd
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import AnySgd, Momentum, Radius, Sgd
 from netdfl.core.units import NonNegativeInt, PositiveFloat, PositiveInt
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from netdfl.algorithms.base import Algorithm, FamilyName, NodeState, RoundContext
 from netdfl.algorithms.bilateral import bilateral
@@ -15,6 +13,9 @@ from netdfl.core.types import Inbox, Outbox, Role, View
 from netdfl.mixing.base import Remembering
 from netdfl.mixing.slow_momentum import SlowMomentum
 from netdfl.training.base import Received, Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 async def gossip(ctx: RoundContext, alg: Algorithm) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 
 from netdfl.core.types import Json
 from netdfl.topology.network import Network
-from netdfl.topology.pairing import halves, inside
-from netdfl.topology.selection import Everyone
+from netdfl.topology.selection import Everyone, halves, inside
 from netdfl.topology.spectrum import eigenvalues
 
 ROUNDS = 16

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm, NodeState, RoundContext
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import AnySgd, Exchange, Sgd
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import AnySgd, Sgd
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.core.units import PositiveInt
 

@@ -13,9 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import DistilLoss, Exchange, Interpolation, Optimizer, Radius, Sgd
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import DistilLoss, Interpolation, Optimizer, Radius, Sgd
 from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
 from netdfl.training.siamese import TRANSFORMATIONS, Transformation
 

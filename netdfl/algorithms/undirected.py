@@ -6,10 +6,22 @@ A function's keyword parameters, those of its records one by one, are what a sce
 from __future__ import annotations
 
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import (
+    AnySgd,
+    Between,
+    Buffer,
+    Exchange,
+    Fraction,
+    Interpolation,
+    Layout,
+    MixOrder,
+    Momentum,
+    Radius,
+    Regrow,
+    Sgd,
+)
 from netdfl.algorithms.late import parts
-from netdfl.algorithms.parameters import AnySgd, Interpolation, Momentum, Radius, Sgd
-from netdfl.core.units import PositiveInt
+from netdfl.core.units import PositiveFloat, PositiveInt
 
 
 def dpsgd(
@@ -117,3 +129,78 @@ def qg_dsgdm(
     Source: Lin et al. 2021, where K = 1 and mu = momentum.
     """
     return parts.gossip(exchange, parts.QuasiGlobal(parts.local_sgd(sgd, momentum=momentum), mu))
+
+
+def dispfl(
+    exchange: Exchange,
+    /,
+    *,
+    density: Fraction = 0.5,
+    layout: Layout = "erk",
+    anneal: Fraction = 0.5,
+    anneal_rounds: PositiveInt = 500,
+    regrow: Regrow = "gradient",
+    order: MixOrder = "train_first",
+    sgd: Sgd = Sgd(),
+) -> Algorithm:
+    """DisPFL: each node trains under a sparse mask of its own, pruned and regrown every round.
+
+    y <- y - lr g(y) M_i at every step, then in each layer the next mask M_i+ gives up a share r_t of its coordinates,
+    those of the smallest |y|, for as many others (`regrow`), r_t = (anneal / 2) (1 + cos(pi t / anneal_rounds)) and 0
+    from `anneal_rounds` on; then x_i = (sum_j y_j M_j / sum_j M_j) M_i+ over the node and its neighbors. Sends the
+    nonzero coordinates and d bits to each neighbor, keeps M_i+. The paper's round averages before it trains: the same
+    sequence, but a round's model, and so the last, is the y_i of its node alone, what the paper calls personal:
+    `order: mix_first`, which keeps x_i too. `train_first` records x_i, as every other method here does, so that figures
+    compare. Source: Dai et al. 2022.
+    """
+    if exchange.compressor is not None:
+        raise ValueError("dispfl sends sparse vectors already; remove compression")
+    local = parts.local_sgd(sgd)
+    solver = parts.Masked(
+        sgd=local,
+        density=density,
+        layout=layout,
+        anneal=anneal,
+        anneal_rounds=anneal_rounds,
+        regrow=regrow,
+        streams=exchange.streams,
+    )
+    return parts.gossip(exchange, solver, mixing=parts.MaskedAverage(for_next=order == "mix_first"))
+
+
+def slowmo(
+    exchange: Exchange,
+    /,
+    *,
+    momentum: Momentum = 0.0,
+    nesterov: bool = False,
+    buffer: Buffer = "outer_step",
+    every: PositiveInt = 4,
+    between: Between = "train",
+    alpha: PositiveFloat = 1.0,
+    beta: Momentum = 0.5,
+    sgd: Sgd = Sgd(local_epochs=1),
+) -> Algorithm:
+    """SlowMo: every few rounds the exact average, and a step of slow momentum over those rounds.
+
+    x_tau = (1/n) sum_j x_j after `every` rounds from x_0, u <- beta u + (x_0 - x_tau) / lr, x_0 <- x_0 - alpha lr u.
+    v <- momentum v + g(y), y <- y - lr v at every step (`nesterov`: y <- y - lr (g(y) + momentum v)). Between, nodes
+    only train, or gossip too (`between: gossip`). The graph of a round in which the average is due must give it.
+    v begins at 0 with each x_0 and lives for the outer step, because the paper's base is one optimizer run for
+    `every` rounds; `buffer: round` begins it anew every round, as `dfedavgm` does. Sends d numbers to each neighbor in
+    rounds that mix, keeps u, x_0 and v. The base is gossip, never push-sum; the paper's other choices, v kept over
+    the average or averaged too, are not here. Source: Wang et al. 2020.
+    """
+    if exchange.compressor is not None:
+        raise ValueError("slowmo needs the exact average; remove compression")
+    local = parts.local_sgd(sgd, momentum=momentum, nesterov=nesterov)
+    mixing = parts.SlowMomentum(
+        inner=parts.Gossip(on_missing=exchange.on_missing),
+        every=every,
+        alpha=alpha,
+        beta=beta,
+        base_mixes=between == "gossip",
+        rate=local.rate,
+    )
+    solver = parts.keeping_momentum(local, restart_every=every) if buffer == "outer_step" else local
+    return parts.gossip(exchange, solver, mixing=mixing)

@@ -8,43 +8,30 @@ from typing import Annotated
 
 import typer
 
-from netdfl.cli import (
-    calibration,
-    datasets,
-    describing,
-    doctor,
-    exploring,
-    fleets,
-    new,
-    replaying,
-    results,
-    running,
-    serving,
-    studies,
-)
+from netdfl.cli import data, fleets, results, running, scenarios, studies
 
 Commands = Mapping[str, Callable[..., None]]
 
 #: What `netdfl --help` shows under each heading: a command's name and its function.
 COMMANDS: Mapping[str, Commands] = {
     "Scenarios": {
-        "new": new.new,
-        "validate": describing.validate,
-        "explain": describing.explain,
-        "list": describing.list_parts,
+        "new": scenarios.new,
+        "validate": scenarios.validate,
+        "explain": scenarios.explain,
+        "list": scenarios.list_parts,
     },
     "Runs": {
         "run": running.run,
         "sweep": studies.sweep,
         "reproduce": studies.reproduce,
-        "explore": exploring.explore,
+        "explore": studies.explore,
     },
     "Results": {
         "report": results.report,
-        "serve": serving.serve,
+        "serve": results.serve,
         "export": results.export,
-        "replay": replaying.replay,
-        "diff": replaying.diff,
+        "replay": results.replay,
+        "diff": results.diff,
     },
     "Fleets that nobody looks after, and machines": {
         "node": fleets.node,
@@ -52,15 +39,15 @@ COMMANDS: Mapping[str, Commands] = {
         "collect": fleets.collect,
         "testbed": fleets.make_testbed,
         "sbatch": fleets.sbatch,
-        "doctor": doctor.doctor,
+        "doctor": fleets.doctor,
     },
     "Data and calibration": {
-        "calibrate": calibration.calibrate,
+        "calibrate": data.calibrate,
     },
 }
 #: Commands of two words: the first, what it is for, the second and its function.
 GROUPS: Mapping[str, tuple[str, Commands]] = {
-    "data": ("Fetch datasets.", {"get": datasets.data_get}),
+    "data": ("Fetch datasets.", {"get": data.data_get}),
 }
 
 

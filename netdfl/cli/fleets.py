@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from netdfl.cli.options import NewRun, Page, ScenarioFile, Sets, World, load_scenario
-from netdfl.cli.verdict import sum_up
+from netdfl.cli.options import (
+    Format,
+    NewRun,
+    OutputFormat,
+    Page,
+    ScenarioFile,
+    Sets,
+    World,
+    load_scenario,
+    print_json,
+    sum_up,
+)
 from netdfl.core.errors import InputError
 
 
@@ -122,10 +133,46 @@ def sbatch(
         netdfl sbatch clinics.yaml --machines 4 --option=--time=2:00:00 | sbatch
     """
     from netdfl.scenario.model.world import SlurmOptions
-    from netdfl.worlds.machines.sbatch import script
+    from netdfl.worlds.machines.slurm import script
 
     loaded = load_scenario(scenario, sets, "slurm")
     saves = loaded.checkpoint.every is not None
     assert isinstance(loaded.world, SlurmOptions)
     rejoins = loaded.world.rejoin
     print(script(scenario, loaded.name, machines, resumable=saves, rejoins=rejoins, sets=sets, options=options), end="")
+
+
+def doctor(
+    scenario: Annotated[Path | None, typer.Argument(metavar="[SCENARIO]", help="Look for what it needs, too.")] = None,
+    sets: Sets = [],  # noqa: B006 - typer reads it only
+    on: World = None,
+    peers: Annotated[
+        Path | None, typer.Option("--peers", metavar="FILE", help="Look up the names of nodes by hand, too.")
+    ] = None,
+    format: OutputFormat = Format.TEXT,
+) -> None:
+    """Check this machine, or with --on all machines of an engine, and say what to do; exit code 1 where it must be.
+
+    Examples:
+        netdfl doctor
+        netdfl doctor quickstart --on namespaces
+    """
+    from netdfl.doctor.checks import State, judge, lines
+    from netdfl.doctor.gather import DOCUMENT, gather
+    from netdfl.scenario.load import loads
+    from netdfl.standalone.request import read_peers
+
+    if scenario is None:
+        import json
+
+        wanted = loads(json.dumps(DOCUMENT), sets, on=on)
+    else:
+        wanted = load_scenario(scenario, sets, on)
+    names = [] if peers is None else sorted({where.rpartition(":")[0] for where in read_peers(peers).values()})
+    known = gather(wanted, names)
+    found = judge(known, device=wanted.device, wanted=on)
+    if format is Format.JSON:
+        print_json({"findings": [asdict(each) for each in found], **asdict(known)})
+    else:
+        print("\n".join(lines(found)))
+    raise typer.Exit(1 if any(each.state is State.FAIL for each in found) else 0)

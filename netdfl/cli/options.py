@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and what a command says of a finished run."""
 
 from __future__ import annotations
 
@@ -55,3 +55,10 @@ def print_json(value: object) -> None:
     import json
 
     print(json.dumps(value, indent=1, default=str))
+
+
+def sum_up(view: Any, finished: Any) -> int:
+    """Print what a run came to; return its exit code."""
+    page = finished.path / "report.html"
+    view.summary(finished.result, finished.path, page if page.exists() else None)
+    return int(finished.exit_code)

@@ -1,14 +1,31 @@
-"""The commands that show a finished run: `report`, `export`."""
+"""The commands that show a finished run, play it again, compare two: `report`, `export`, `serve`, `replay`, `diff`."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from netdfl.cli.options import RunPath
+from netdfl.cli.options import Format, OutputFormat, RunPath, print_json
+from netdfl.core.errors import InputError
+
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="WHAT",
+        help="messages, metrics, events or waits; trace, graph; model; or a tracker: tensorboard, mlflow.",
+    ),
+]
+FileFormat = Annotated[
+    str | None, typer.Option("--format", metavar="FORMAT", help="csv, jsonl, parquet; of a trace pftrace or json.")
+]
+FileOut = Annotated[
+    str | None, typer.Option("--out", metavar="FILE", help="By default named after it, here; - is the standard output.")
+]
+WhoseModel = Annotated[int | None, typer.Option("--node", metavar="N", help="Whose model; by default the average.")]
 
 
 def report(run: RunPath) -> None:
@@ -22,31 +39,7 @@ def report(run: RunPath) -> None:
     print(write_report(run))
 
 
-def export(
-    run: RunPath,
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="WHAT",
-            help="messages, metrics, events or waits; trace, graph; model; or a tracker: tensorboard, mlflow.",
-        ),
-    ],
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="csv, jsonl, parquet; of a trace pftrace or json.",
-        ),
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", metavar="FILE", help="By default named after it, here; - is the standard output."),
-    ] = None,
-    node: Annotated[
-        int | None, typer.Option("--node", metavar="N", help="Whose model; by default the average.")
-    ] = None,
-) -> None:
+def export(run: RunPath, what: What, format: FileFormat = None, out: FileOut = None, node: WhoseModel = None) -> None:
     """Write a run's tables, trace, graph or trained model for other programs, or hand it to a tracker.
 
     A model is a folder with model.safetensors and a state_dict, model.pt. To build it, modules of your own that the
@@ -73,3 +66,88 @@ def export(
         print(f"not all messages are in it: {found.sampling.sentence}", file=sys.stderr)
     if written := export_run(found, what, format, out):
         print(written)
+
+
+def replay(
+    run: RunPath,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="MOMENT", help="12.3s, 'lost 2->3 #5', 'crash 4', stall, end; else the start."),
+    ] = None,
+    until_round: Annotated[
+        int | None, typer.Option("--until-round", metavar="R", min=0, help="When the first node begins round R.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep what is played as a run of its own.")
+    ] = None,
+) -> None:
+    """Play a simulated run again, stop at a moment, and open a prompt: look, step, go back, change one thing.
+
+    Examples:
+        netdfl replay runs/quickstart/latest --until 12.3s
+        netdfl replay runs/quickstart/latest --until 'lost 2->3 #5'
+    """
+    if until is not None and until_round is not None:
+        raise InputError("--until and --until-round name two moments; give one of them")
+    from netdfl.replaying.prompt import Prompt
+    from netdfl.replaying.replay import replay as play
+
+    with play(run, out=out) as replayed:
+        if until is not None or until_round is not None:
+            replayed.until(until if until is not None else f"round {until_round}")
+        prompt = Prompt(replayed)
+        prompt.cmdloop()
+    raise typer.Exit(1 if prompt.failed and not prompt.typed else 0)
+
+
+def diff(
+    first: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    second: Annotated[Path, typer.Argument(metavar="RUN", help="Another.")],
+    format: OutputFormat = Format.TEXT,
+) -> None:
+    """Name the first event in which two runs part, and what followed; the exit code is 1 where they part.
+
+    Examples:
+        netdfl diff runs/quickstart/latest runs/other/latest
+    """
+    from netdfl.record.run import open_run
+    from netdfl.replaying.diff import diff as compare
+
+    found = compare(open_run(first), open_run(second))
+    if format is Format.JSON:
+        print_json(found.to_json())
+    else:
+        print(found.text)
+    raise typer.Exit(0 if found.equal else 1)
+
+
+Web = Annotated[
+    bool, typer.Option("--web", help="Show the run on a page at an address of this machine while it goes on.")
+]
+
+
+def serve(
+    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="A run, or a folder of runs; by default runs.")] = Path(
+        "runs"
+    ),
+    port: Annotated[int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="0: any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it where there is a desktop.")] = True,
+) -> None:
+    """Show runs, and those that go on, as pages at an address of this machine, until Ctrl-C.
+
+    Examples:
+        netdfl serve
+        netdfl serve runs/quickstart/latest --port 8000 --no-browser
+    """
+    from netdfl.web.serving import serve as serve_runs
+
+    serve_runs(runs, port, say=lambda address: print(address, flush=True), open_browser=browser)
+
+
+def beside(wanted: bool, view: Any) -> AbstractContextManager[Any]:
+    """The server beside a run, where it is wanted. Raises InputError where it is not installed."""
+    if not wanted:
+        return nullcontext()
+    from netdfl.web.beside import Beside
+
+    return Beside(view.note)

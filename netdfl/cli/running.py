@@ -8,30 +8,33 @@ from typing import Annotated, Any
 import typer
 
 from netdfl.cli import completion
-from netdfl.cli.options import SCENARIO_HELP, NewRun, Page, Sets, World, load_scenario
-from netdfl.cli.serving import Web, beside
-from netdfl.cli.verdict import sum_up
+from netdfl.cli.options import SCENARIO_HELP, NewRun, Page, Sets, World, load_scenario, sum_up
+from netdfl.cli.results import Web, beside
 from netdfl.core.errors import InputError
+
+OptionalScenario = Annotated[
+    Path | None, typer.Argument(metavar="SCENARIO", help=SCENARIO_HELP, autocompletion=completion.scenarios)
+]
+Twice = Annotated[
+    bool, typer.Option("--check-determinism", help="Simulate it twice, and name the first event that differs.")
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option(
+        "--resume", metavar="RUN", help="Go on with a run that was killed; modules that its scenario names run."
+    ),
+]
 
 
 def run(
-    scenario: Annotated[
-        Path | None, typer.Argument(metavar="SCENARIO", help=SCENARIO_HELP, autocompletion=completion.scenarios)
-    ] = None,
+    scenario: OptionalScenario = None,
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
     out: NewRun = None,
-    check_determinism: Annotated[
-        bool, typer.Option("--check-determinism", help="Simulate it twice, and name the first event that differs.")
-    ] = False,
+    check_determinism: Twice = False,
     page: Page = True,
     web: Web = False,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume", metavar="RUN", help="Go on with a run that was killed; modules that its scenario names run."
-        ),
-    ] = None,
+    resume: Resume = None,
 ) -> None:
     """Run a scenario and judge it; the exit code is the verdict.
 
@@ -55,6 +58,11 @@ def run(
         raise InputError("--check-determinism runs a scenario twice, and has no page; leave --web out")
     if check_determinism:
         raise typer.Exit(_check_determinism(load_scenario(scenario, sets, on), out))
+    raise typer.Exit(_run(scenario, sets, on, out=out, page=page, web=web))
+
+
+def _run(scenario: Path, sets: list[str], on: str | None, *, out: Path | None, page: bool, web: bool) -> int:
+    """Run it in front of whoever looks on; the exit code."""
     from netdfl.worlds.fork_client import ForkServer
 
     forkserver = None if _may_be_simulated(scenario, sets, on) else ForkServer.open()
@@ -70,10 +78,10 @@ def run(
             code = sum_up(view, finished)
             if web:
                 server.stay(view.note)
+            return code
     finally:
         if forkserver is not None:
             forkserver.close()
-    raise typer.Exit(code)
 
 
 def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from torch import Tensor
 
 from netdfl.core.types import Array, Scalar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,6 @@ class Compressor(Protocol):
     @abstractmethod
     def variance(self, dim: int) -> float:
         """The bound of E|x - C(x)|^2 / |x|^2 for vectors of `dim` numbers."""
-        ...
 
     @abstractmethod
     def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
@@ -58,9 +59,7 @@ class Compressor(Protocol):
 
         Raises ValueError where a number is NaN or infinite.
         """
-        ...
 
     @abstractmethod
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to a fresh vector of shape (d,). Absurd contents raise `MalformedMessage`."""
-        ...

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from netdfl.compression.arrays import as_vector
 from netdfl.compression.base import Compressor, Encoded
-from netdfl.compression.checks import as_vector
 from netdfl.compression.sparsify import Sparsifier, scatter
 
 _PREFIX = "values."

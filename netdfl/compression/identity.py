@@ -9,17 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.compression.arrays import DTYPES, empty, from_numpy, snapshot, to_array, to_tensor
-from netdfl.compression.base import Compressor, Encoded
-from netdfl.compression.checks import (
+from netdfl.compression.arrays import (
+    DTYPES,
     FLOATS,
     as_vector,
     check_names,
     copy_finite,
+    empty,
+    from_numpy,
     raise_non_finite,
     read_array,
     refuse_non_finite,
+    snapshot,
+    to_array,
+    to_tensor,
 )
+from netdfl.compression.base import Compressor, Encoded
 from netdfl.core.errors import MalformedMessage
 
 _STORED = ("float16", "bfloat16", *FLOATS)

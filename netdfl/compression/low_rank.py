@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.compression.arrays import from_numpy
+from netdfl.compression.arrays import Vector, as_vector, check_names, from_numpy, read_finite, refuse_non_finite
 from netdfl.compression.base import Compressor, Encoded
-from netdfl.compression.checks import Vector, as_vector, check_names, read_finite, refuse_non_finite
 from netdfl.core.errors import MalformedMessage
 
 

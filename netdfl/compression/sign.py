@@ -8,11 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.compression.arrays import DTYPES, empty, from_numpy
+from netdfl.compression.arrays import (
+    DTYPES,
+    as_vector,
+    check_names,
+    empty,
+    from_numpy,
+    read_numpy,
+    read_scales,
+    refuse_non_finite,
+)
 from netdfl.compression.base import Compressor, Encoded
-from netdfl.compression.bits import packed_nbytes
-from netdfl.compression.checks import as_vector, check_names, read_numpy, read_scales, refuse_non_finite
-from netdfl.compression.rows import bucket_totals, num_buckets, piece_scales, pieces
+from netdfl.compression.bits import bucket_totals, num_buckets, packed_nbytes, piece_scales, pieces
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,21 @@ import numpy as np
 from torch import Tensor
 
 from netdfl.compression import positions
-from netdfl.compression.arrays import DTYPES, empty, from_numpy
-from netdfl.compression.base import Compressor, Encoded
-from netdfl.compression.checks import (
+from netdfl.compression.arrays import (
+    DTYPES,
     Vector,
     as_vector,
     check_names,
+    empty,
+    from_numpy,
     read_count,
     read_dim,
     read_finite,
     read_numpy,
     refuse_non_finite,
 )
-from netdfl.compression.largest import above, largest
-from netdfl.compression.positions import Indices
+from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.positions import Indices, above, largest
 from netdfl.core.types import Array
 
 

@@ -19,7 +19,6 @@ class Timer(Protocol):
 
     def cancel(self) -> None:
         """Forget it; nothing happens where it was due already."""
-        ...
 
 
 class Clock(Protocol):
@@ -27,15 +26,12 @@ class Clock(Protocol):
 
     def now_ns(self) -> int:
         """Nanoseconds since the start; negative before it."""
-        ...
 
     async def sleep_until(self, at_ns: int) -> None:
         """Return at `at_ns`, or at once if that is past."""
-        ...
 
     def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> Timer:
         """Call `callback` on the loop at `at_ns`, or soon if that is past."""
-        ...
 
 
 class RealClock:

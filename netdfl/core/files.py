@@ -1,13 +1,19 @@
-"""Files of a folder that may come from anybody: written whole, never through a link, and read within bounds."""
+"""Files of a folder that may come from anybody: written whole, never through a link, and read within bounds.
+
+And those that come with netdfl, and its version: there may be none installed, as in an image.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, NetdflError
 
 PRIVATE = 0o700
 """The mode of a run's directory: models and logs are its owner's."""
@@ -15,9 +21,34 @@ MOST_BYTES = 1 << 28
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+@contextmanager
+def writing(what: object, refused: type[NetdflError] = InputError, more: str = "") -> Iterator[None]:
+    """Raise `refused`, which names `what`, where the disk refuses a writing within; `more` is what to know of it."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(f"{what} can't be written: {error.strerror}{more}") from error
+
+
+def check_empty(folder: Path) -> None:
+    """Raise InputError where there is something in `folder`, which a command is to make."""
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"--out {folder} is not empty; name a new folder, or empty it first")
+
+
 def is_of_node(name: str, node: int) -> bool:
     """Whether a file of a run directory, such as `messages-003-1.jsonl`, has the number of `node` in its name."""
     return f"{node:03d}" in name.partition(".")[0].split("-")
+
+
+def write_or_check(file: Path, text: str, command: str, arguments: Sequence[str]) -> int:
+    """Write a generated file, or with `--check` say whether it is up to date; the exit code."""
+    if list(arguments) != ["--check"]:
+        file.write_text(text, encoding="utf-8")
+    elif file.read_text(encoding="utf-8") != text:
+        print(f"{file} is out of date; run `{command}`", file=sys.stderr)
+        return 1
+    return 0
 
 
 def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
@@ -103,3 +134,20 @@ def _modes(folder: Path) -> Iterator[tuple[Path, int]]:
                 yield from _modes(Path(entry.path))
         except FileNotFoundError:
             continue  # a run that goes on replaces its files
+
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def shipped(folder: str) -> Path:
+    """Where the repository's `folder` lies, `scenarios` or `nodes/image`: a wheel has it below `netdfl/shipped`."""
+    inside = PACKAGE / "shipped" / folder
+    return inside if inside.is_dir() else PACKAGE.parent / folder
+
+
+def version_of(package: str) -> str | None:
+    """The installed version of `package`; None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

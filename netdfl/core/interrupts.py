@@ -1,12 +1,15 @@
-"""Ctrl-C and SIGTERM: the first ends a run in good order, the second at once."""
+"""Ctrl-C and SIGTERM: the first ends a run in good order, the second at once; and where a run has a loop of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WRITING = "interrupted; the result and the report are being written, Ctrl-C again leaves at once"
@@ -45,3 +48,16 @@ def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+T = TypeVar("T")
+
+
+def outside_loops(work: Callable[[], T]) -> T:
+    """Do `work` here, or in a thread of its own where an event loop runs in this one; raises what it raises."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(work).result()

@@ -1,9 +1,10 @@
-"""Tables of the parts that a scenario can name."""
+"""Tables of the parts that a scenario can name, and modules of parts that are imported at their first use."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -12,3 +13,23 @@ T = TypeVar("T")
 def by_name(*parts: Callable[..., T]) -> Mapping[str, Callable[..., T]]:
     """Functions that make parts, each under its own name."""
     return MappingProxyType({part.__name__: part for part in parts})
+
+
+class _Lazy(ModuleType):
+    def __init__(self, *names: str) -> None:
+        super().__init__(names[-1])
+        self._names = names
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        for each in self._names[:-1]:
+            module = importlib.import_module(each)
+            if hasattr(module, name):
+                return getattr(module, name)
+        return getattr(importlib.import_module(self._names[-1]), name)
+
+
+def lazy_module(*names: str) -> object:
+    """Stand in for the first of the modules that has whatever attribute is asked for; none is imported before."""
+    return _Lazy(*names)

@@ -155,9 +155,8 @@ class Role(StrEnum):
     SERVER = "server"
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """What one node knows of one round.
+class View(NamedTuple):
+    """What one node knows of one round. A tuple, because every node gets one in each.
 
     The mixing matrix is in receiver-row convention, `X+ = M X`: `in_weights[j]` is M_ij, the weight
     that this node gives to what it receives from j; `out_weights[j]` is M_ji, the weight that j

@@ -10,7 +10,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netdfl.core.lazy import lazy_module
+from netdfl.core.tables import lazy_module
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding

@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause
-from netdfl.diagnosis.partition import FEW_LINKS, describe_cut, divides
+from netdfl.diagnosis.outages import FEW_LINKS, describe_cut, divides
 from netdfl.diagnosis.snapshot import (
     DOWN,
     LOST_BY_GONE,

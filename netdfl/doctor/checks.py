@@ -134,3 +134,20 @@ def _worlds(worlds: Mapping[str, str], wanted: str | None) -> Iterator[Finding]:
 
 def _one(name: str, what: str, good: bool, said: str, remedy: str, bad: State = State.FAIL) -> Finding:
     return Finding(name, what, State.OK if good else bad, said, "" if good else remedy)
+
+
+def lines(found: Sequence[Finding]) -> Iterator[str]:
+    """A line a finding, the remedy below it, and at the end how many are bad."""
+    place = max((len(each.machine) for each in found), default=0)
+    what = max((len(each.what) for each in found), default=0)
+    for each in found:
+        yield f"{each.state.value:8} {each.machine:{place}}  {each.what:{what}}  {each.said}"
+        if each.remedy:
+            yield f"{'':8} {'':{place}}  {'':{what}}  → {each.remedy}"
+    counted = {state: sum(each.state is state for each in found) for state in (State.FAIL, State.WARNING)}
+    if counted[State.FAIL]:
+        yield f"{counted[State.FAIL]} must be mended before a fleet runs here"
+    elif counted[State.WARNING]:
+        yield f"a fleet can run; {counted[State.WARNING]} warnings"
+    else:
+        yield "all is well"

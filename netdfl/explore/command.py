@@ -13,8 +13,7 @@ from netdfl.core.errors import InputError
 from netdfl.core.files import write_whole
 from netdfl.explore.cause import is_raised
 from netdfl.explore.explore import Budget, Exploration, Explored, Show, by_rate
-from netdfl.explore.findings import shrink_found
-from netdfl.explore.shrink import MOST_RUNS
+from netdfl.explore.findings import Findings
 
 FOUND, INTERRUPTED = 1, 130
 
@@ -58,27 +57,26 @@ def tell(explored: Explored, files: dict[str, Path], console: Console) -> None:
 def _write(
     exploration: Exploration, explored: Explored, console: Console, files: dict[str, Path], *, shrink: bool
 ) -> None:
-    """A scenario for each finding, as small as it gets, into `files`; a traceback beside it where netdfl broke."""
-    folder = exploration.folder
-    if folder is None:
+    """A scenario for each finding into `files`, with the traceback where netdfl broke; then as small as it gets."""
+    if exploration.folder is None:
         return
+    findings = Findings(exploration, explored)
+    shown = [each for each in enumerate(by_rate(explored), start=1) if not is_raised(each[1].cause)]
     with console.status("") as status:
-        for place, found in enumerate(by_rate(explored), start=1):
-            if is_raised(found.cause):
-                continue
-            status.update(
-                f"{'shrinking' if shrink else 'writing'} {place} of {len(explored.findings)}: {found.cause.key}"
-            )
-            path = folder / f"finding-{place:02d}.yaml"
-            most = MOST_RUNS if shrink else 1
+        for place, found in shown:
+            path = exploration.folder / f"finding-{place:02d}.yaml"
             try:
-                write_whole(path, shrink_found(exploration, explored, found, most).encode())
+                write_whole(path, findings.written(found).encode())
             except InputError as error:
-                console.print(f"not shrunk: {error}", markup=False)
+                console.print(f"not written: {error}", markup=False)
                 continue
             files[found.cause.key] = path
             if found.broke:
                 write_whole(path.with_suffix(".traceback.txt"), found.broke.encode())
+        for place, found in shown:
+            if shrink and found.cause.key in files and not findings.is_shrunk(found):
+                status.update(f"shrinking {place} of {len(explored.findings)}: {found.cause.key}")
+                write_whole(files[found.cause.key], findings.shrunk(found).encode())
 
 
 @contextmanager

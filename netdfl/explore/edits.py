@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import combinations, product
 from typing import Any, TypeAlias
 
 from netdfl.core.types import Edge, Json
@@ -15,7 +16,10 @@ Plain: TypeAlias = dict[str, Any]
 """A scenario as plain values, in its normal form."""
 ON_LINKS = ("link", "drop", "delay", "heal", "flap", "random")
 ON_NODES = ("crash", "restart", "pause", "resume", "slow_down", "node", "churn")
+_ROUNDS = ("at_round", "for_rounds")
 _TIMES = ("for", "by", "restart_after", "at")
+MOST_PAIRED = 8
+MOST_TOGETHER = 3
 LEAST_NS = 1_000_000
 """No time is made shorter than this: people read it as a short one."""
 
@@ -23,6 +27,28 @@ LEAST_NS = 1_000_000
 def with_events(plain: Plain, events: Sequence[Json]) -> Plain:
     """The same with these events."""
     return {**plain, "events": [dict(event) for event in events]}
+
+
+def fewer_events(plain: Plain) -> Iterator[Plain]:
+    """The same without two events at once, or with one that lasts for both, where they differ in their rounds alone.
+
+    Two may go together of which neither can go alone. Of more than `MOST_PAIRED` events no pairs are made.
+    """
+    for pair in combinations(plain["events"], 2) if len(plain["events"]) <= MOST_PAIRED else ():
+        rest = [event for event in plain["events"] if event not in pair]
+        yield with_events(plain, rest)
+        if (lasting := _lasting(*pair)) is not None:
+            yield with_events(plain, [*rest, lasting])
+
+
+def _lasting(one: Json, other: Json) -> Plain | None:
+    """One from the first round of both to the last; None where they are about different things, or go by the clock."""
+    what, same = ({key: event[key] for key in event if key not in _ROUNDS} for event in (one, other))
+    if what != same or not all("at_round" in event for event in (one, other)):
+        return None
+    first = min(one["at_round"], other["at_round"])
+    ends = max(event["at_round"] + event.get("for_rounds", 1) for event in (one, other))
+    return {"at_round": first, "for_rounds": ends - first, **what}
 
 
 # nodes and links
@@ -126,6 +152,14 @@ def earlier(plain: Plain) -> Iterator[Plain]:
             if 0 <= to < event.get("at_round", 0):
                 yield _with(plain, place, {**event, "at_round": to})
         yield from (_with(plain, place, by_round) for by_round in _by_rounds(event))
+    yield from _together(plain)
+
+
+def _together(plain: Plain) -> Iterator[Plain]:
+    """What goes by the clock, in the first rounds instead, two or three at once: they may have to meet."""
+    forms = [[event, *_by_rounds(event)] for event in plain["events"]]
+    if 1 < sum(len(each) > 1 for each in forms) <= MOST_TOGETHER:
+        yield from (with_events(plain, events) for events in product(*forms) if list(events) != plain["events"])
 
 
 def _by_rounds(event: Json) -> Iterator[Plain]:

@@ -20,8 +20,8 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.explore.rows import Rows
 from netdfl.explore.verdict import count, figures_of, judge_rows
 from netdfl.host.blueprint import Blueprint
+from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import Verdict
-from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.supervisor.supervisor import Supervisor

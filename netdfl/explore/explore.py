@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from math import sqrt
 from pathlib import Path
+from typing import NamedTuple
 
 from netdfl.core.errors import InputError
-from netdfl.core.installed import version_of
-from netdfl.explore.cause import Cause, is_raised
+from netdfl.core.files import version_of
+from netdfl.explore.cause import Cause, find_predicates, is_raised
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.faults import Course, allowed
 from netdfl.explore.journal import Journal
 from netdfl.explore.pool import Laboratory, Ran, RunAll, workers
-from netdfl.explore.predicates import find_predicates
-from netdfl.explore.rates import Rate, wilson
 from netdfl.explore.search import Search
 from netdfl.explore.trial import Trial
 from netdfl.scenario.loading.resolved import scenario_hash
@@ -147,7 +148,7 @@ class Exploration:
             done: dict[int, Ran] = {}
             left = [trial for trial in trials if trial.number not in known]
             old = [known[trial.number][1] for trial in trials if trial.number in known]
-            for ran in _chain(old, run_all(left)):
+            for ran in chain(old, run_all(left)):
                 trial = trials[ran.number - first]
                 done[ran.number] = ran
                 explored.take(trial, ran)
@@ -214,11 +215,39 @@ def _parts(scenario: Scenario) -> str:
     return sha256(b"\0".join(texts)).hexdigest()
 
 
-def _chain(*parts: Iterable[Ran]) -> Iterable[Ran]:
-    for part in parts:
-        yield from part
-
-
 def by_rate(explored: Explored) -> Sequence[Found]:
     """The findings, those that were met most often first."""
     return sorted(explored.findings.values(), key=lambda found: (-len(found.numbers), found.cause.key))
+
+
+Z = 1.959964
+"""The quantile of the normal distribution for an interval of 95 %."""
+
+
+class Rate(NamedTuple):
+    """`hits` of `runs`, with Wilson's interval of 95 %."""
+
+    hits: int
+    runs: int
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """`12 of 400 (3.0 %, 1.7 to 5.2)`."""
+        share = self.hits / max(1, self.runs)
+        return f"{self.hits} of {self.runs} ({100 * share:.3g} %, {_percent(self.low)} to {_percent(self.high)})"
+
+
+def _percent(share: float) -> str:
+    """Two digits, or 100."""
+    return f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"
+
+
+def wilson(hits: int, runs: int) -> Rate:
+    """The rate of `hits` in `runs` (Wilson 1927); from 0 to 1 where there was no run."""
+    if not runs:
+        return Rate(hits, runs, 0.0, 1.0)
+    share, z2 = hits / runs, Z * Z
+    middle = (share + z2 / (2 * runs)) / (1 + z2 / runs)
+    half = Z / (1 + z2 / runs) * sqrt(share * (1 - share) / runs + z2 / (4 * runs * runs))
+    return Rate(hits, runs, max(0.0, middle - half), min(1.0, middle + half))

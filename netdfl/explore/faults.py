@@ -48,8 +48,8 @@ class Course:
     def of(cls, run: ExploredRun) -> Course:
         """By a run."""
         scenario = run.scenario
-        began = [0, *(each.at_ns for each in run.rows.metrics if each.name == "round_s")]
-        ended = 1 + max((each.round for each in run.rows.metrics if each.name == "round_s"), default=0)
+        began = [0, *(each.at_ns for each in run.rows.measured if each.name == "round_s")]
+        ended = 1 + max((each.round for each in run.rows.measured if each.name == "round_s"), default=0)
         round_ns = max(LEAST_ROUND_NS, max(began) // ended)
         everybody, always = range(scenario.num_nodes), range(scenario.rounds)
         return cls(scenario.num_nodes, scenario.rounds, round_ns, tuple(run.rows.messages), everybody, always)

@@ -46,7 +46,7 @@ def features_of(run: ExploredRun) -> frozenset[int]:
 
 
 def _faults(run: ExploredRun) -> Faults:
-    begun = sorted((each.at_ns, each.round) for each in run.rows.metrics if each.name == "round_s")
+    begun = sorted((each.at_ns, each.round) for each in run.rows.measured if each.name == "round_s")
     acting: defaultdict[int, set[str]] = defaultdict(set)
     for event in run.scenario.events:
         kind = next((str(key) for key in event if key in ACTIONS), "")

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import open_append, read_plain, write_whole
+from netdfl.core.files import open_append, read_plain, write_whole, writing
 from netdfl.explore.cause import Cause
 from netdfl.explore.pool import Ran
 from netdfl.explore.trial import Trial
@@ -37,6 +37,7 @@ class Line(TypedDict):
 
 
 _LINE: TypeAdapter[Line] = TypeAdapter(Line)
+KEPT = "; what was found is kept"
 
 
 class Journal:
@@ -45,12 +46,10 @@ class Journal:
     def __init__(self, folder: Path, settings: dict[str, object]) -> None:
         """Make the folder, or go on in it. Raises InputError where it is of another exploration, or can't be."""
         self.folder = folder
-        try:
+        with writing(folder, more="; name another with --out DIR"):
             folder.mkdir(parents=True, exist_ok=True)
             self._check(settings)
             self._fd = open_append(folder / RUNS)
-        except OSError as error:
-            raise InputError(f"{folder} can't be written: {error.strerror}; name another with --out DIR") from error
 
     def _check(self, settings: dict[str, object]) -> None:
         file = self.folder / SETTINGS
@@ -75,12 +74,8 @@ class Journal:
             "refused": ran.refused,
             "broke": ran.broke,
         }
-        try:
+        with writing(self.folder / RUNS, RunError, KEPT):
             os.write(self._fd, (json.dumps(line, separators=(",", ":")) + "\n").encode())
-        except OSError as error:
-            raise RunError(
-                f"{self.folder / RUNS} can't be written: {error.strerror}; what was found is kept"
-            ) from error
 
     def read(self) -> Iterator[tuple[Trial, Ran]]:
         """What was kept before; a torn last line is left out. Raises InputError for what is no such line."""
@@ -98,10 +93,8 @@ class Journal:
     def write(self, name: str, text: str) -> Path:
         """Write a file beside the runs. Raises RunError on a full disk."""
         path = self.folder / name
-        try:
+        with writing(path, RunError, KEPT):
             write_whole(path, text.encode())
-        except OSError as error:
-            raise _refused(path, error) from error
         return path
 
     def close(self) -> None:
@@ -114,7 +107,3 @@ def _read(line: Line) -> tuple[Trial, Ran]:
     cause = None if line["cause"] is None else Cause(*line["cause"])
     features = frozenset(line["features"])
     return trial, Ran(trial.number, cause, features, line["event_log_hash"], line["refused"], line["broke"])
-
-
-def _refused(path: Path, error: OSError) -> RunError:
-    return RunError(f"{path} can't be written: {error.strerror}; what was found is kept")

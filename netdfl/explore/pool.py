@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.explore.cause import Cause, cause_of
+from netdfl.explore.cause import VERDICT, Cause, Predicate, cause_of
 from netdfl.explore.execute import Executor
 from netdfl.explore.features import features_of
-from netdfl.explore.predicates import VERDICT, Predicate
 from netdfl.explore.trial import Trial, variant
 from netdfl.scenario.model.schema import Scenario
 

@@ -51,7 +51,7 @@ class Rows:
     def __init__(self) -> None:
         """Begin with none."""
         self.messages: list[Sent] = []
-        self.metrics: list[Measured] = []
+        self.measured: list[Measured] = []
         self.events: list[Noted] = []
         self.waits: list[Waited] = []
 
@@ -69,7 +69,11 @@ class Rows:
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """See `Recorder`."""
-        self.metrics.append(Measured(at_ns, node, round, name, float(value)))
+        self.measured.append(Measured(at_ns, node, round, name, float(value)))
+
+    def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        """See `Recorder`."""
+        self.measured += [Measured(at_ns, node, round, name, float(value)) for name, value in figures.items()]
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """See `Recorder`."""

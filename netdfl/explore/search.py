@@ -17,8 +17,7 @@ from random import Random
 
 from netdfl.core.rng import Streams
 from netdfl.explore.faults import Course, draw_faults
-from netdfl.explore.mutations import aligned, later, moved, renamed, symmetries
-from netdfl.explore.priorities import draw_schedule, is_priority
+from netdfl.explore.mutations import aligned, draw_schedule, is_priority, later, moved, renamed, symmetries
 from netdfl.explore.trial import Event, Trial, possible
 from netdfl.scenario.model.explore import Rates
 from netdfl.scenario.model.schema import Scenario

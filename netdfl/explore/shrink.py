@@ -16,13 +16,11 @@ from typing import TypeVar
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.fates import FateClass, class_of
 from netdfl.explore import edits
-from netdfl.explore.cause import Cause, cause_of
+from netdfl.explore.cause import VERDICT, Cause, Predicate, cause_of
 from netdfl.explore.edits import Plain
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.faults import Course, allowed, draw_faults, name_message
-from netdfl.explore.mutations import aligned
-from netdfl.explore.predicates import VERDICT, Predicate
-from netdfl.explore.priorities import is_priority
+from netdfl.explore.mutations import aligned, is_priority
 from netdfl.scenario.build import build_network
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import to_plain
@@ -65,9 +63,8 @@ class Shrinker:
 
     def shrink(self, scenario: Scenario, key: str) -> Shrunk:
         """The smallest variant of `scenario` whose cause is `key`. Raises InputError where its own is not."""
-        self._key, self._folder = key, "." if scenario.file is None else str(scenario.file.parent)
+        self._key, self._scenario = key, scenario
         self._verdict = VERDICT in scenario.explore.find
-        self._file = scenario.file
         plain = to_plain(scenario)
         plain = _fewer_keys(plain, self._means_the_same(plain))
         if not self._shows(plain):
@@ -79,7 +76,7 @@ class Shrinker:
             left = True
         best = self._best
         smallest = _fewer_keys(best, self._means_the_same(best))
-        return Shrunk(self._load(smallest), smallest, self._run, self._cause, self._runs, left)
+        return Shrunk(beside(self._scenario, smallest), smallest, self._run, self._cause, self._runs, left)
 
     # trying
 
@@ -90,7 +87,7 @@ class Shrinker:
             return self._seen[text]
         self._seen[text] = False
         try:
-            scenario = self._load(plain)
+            scenario = beside(self._scenario, plain)
         except NetdflError:
             return False
         if self._runs >= self.most_runs:
@@ -106,11 +103,6 @@ class Shrinker:
         self._best, self._run, self._cause = plain, run, cause
         self._seen[text] = True
         return True
-
-    def _load(self, plain: Plain) -> Scenario:
-        found = load(plain, directory=self._folder)
-        found._file = self._file
-        return found
 
     def _first(self, candidates: Iterator[Plain], plain: Plain) -> Plain:
         """The first candidate that shows the finding, else `plain`."""
@@ -131,6 +123,7 @@ class Shrinker:
             plain = self._fewer_events(plain)
             plain = self._fewer_rounds(plain)
             plain = self._single_delays(plain)
+            plain = self._greedily(edits.fewer_events, plain)
             plain = self._one_for_two(plain)
             plain = self._greedily(edits.earlier, plain)
             plain = self._greedily(edits.fewer_nodes, plain)
@@ -170,14 +163,14 @@ class Shrinker:
         written = edits.with_events(plain, [*others, *single])
         if len(single) > MOST_SINGLE or not self._shows(written):
             return plain
-        fewer = self._fewer_events(written)
+        fewer = self._greedily(edits.fewer_events, self._fewer_events(written))
         return fewer if len(fewer["events"]) < len(plain["events"]) else plain
 
     def _one_for_two(self, plain: Plain) -> Plain:
         """One fault in the place of two, drawn close to where they are: a pair may stand for what one does as well."""
         if len(plain["events"]) < 2 or not self._shows(plain):  # the run that is looked at is that of `plain`
             return plain
-        scenario, rng = self._load(plain), Random(len(plain["events"]))
+        scenario, rng = beside(self._scenario, plain), Random(len(plain["events"]))
         course = Course.of(self._run)
         rates, _ = allowed(scenario, course)
         for _ in range(EXCHANGES if rates else 0):
@@ -197,7 +190,7 @@ class Shrinker:
 
     def _smaller_graph(self, plain: Plain) -> Plain:
         """Fewer links, where the graph is the same in each round and the algorithm takes any."""
-        scenario = self._load(plain)
+        scenario = beside(self._scenario, plain)
         network = build_network(scenario)
         if network.varies or scenario.has_server or scenario.num_nodes > 12:
             return plain
@@ -212,15 +205,22 @@ class Shrinker:
         return graph(fewer) if len(fewer) < len(links) else plain
 
     def _means_the_same(self, plain: Plain) -> Callable[[Plain], bool]:
-        means = to_plain(self._load(plain))
+        means = to_plain(beside(self._scenario, plain))
 
         def same(candidate: Plain) -> bool:
             try:
-                return to_plain(self._load(candidate)) == means
+                return to_plain(beside(self._scenario, candidate)) == means
             except NetdflError:
                 return False
 
         return same
+
+
+def beside(scenario: Scenario, plain: Plain) -> Scenario:
+    """`plain` as if it came from the file of `scenario`, with the parts beside that. Raises InputError."""
+    found = load(plain, directory="." if scenario.file is None else str(scenario.file.parent))
+    found._file = scenario.file
+    return found
 
 
 def _fewer_keys(plain: Plain, holds: Callable[[Plain], bool], but: Sequence[str] = ()) -> Plain:

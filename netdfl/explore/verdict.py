@@ -14,7 +14,7 @@ from netdfl.core.types import Kind, NodeId, Scalar
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.explore.rows import Noted, Rows
 from netdfl.record.base import Ended
-from netdfl.record.cautions import Caution, Course, find_cautions
+from netdfl.record.cautions import Course, by_kind, find_cautions
 from netdfl.record.judge import FIGURES, Findings, Judgement, is_measured, judge
 from netdfl.record.messages import shares
 from netdfl.record.result import GROWING
@@ -55,26 +55,12 @@ def judge_rows(
     figures: Mapping[str, float | None],
 ) -> Judgement:
     """The verdict, by what the scenario expects."""
-    counts, series = count(rows), _series(rows)
     confirmed = [each for each in stalls if each.cause is Cause.DEADLOCK and not each.suspected and not each.over]
     refused = [event for event in rows.events if event.kind == "refused"]
     fell = {event.node for event in rows.events if event.kind == "not_finite" and event.node is not None}
     not_finite = list(_not_finite(rows))
-    timed_out, waits = _timeouts(rows)
     odd = [f"messages that were not finite came of node {e.details.get('src')}" for e in refused if _is_not_finite(e)]
-    cautions = find_cautions(
-        Course(
-            accuracy=_finite(series, "test_accuracy"),
-            grown={name.replace("_", " "): _finite(series, name) for name in GROWING},
-            not_finite=[*not_finite, *odd],
-            timed_out=timed_out,
-            waits=waits,
-            messages=counts,
-            weight=figures["weight_sum"],
-            gave_up=lost_weight(rows) / scenario.nodes,
-            plain=scenario.delivery.kind == "plain",
-        )
-    )
+    course = _course(scenario, rows, [*not_finite, *odd], figures["weight_sum"])
     findings = Findings(
         died=_deaths(rows),
         deadlocks=[f"deadlock: {each.text}" for each in confirmed],
@@ -83,11 +69,28 @@ def judge_rows(
         fell=fell,
         refused_not_finite=odd,
         unfinished=unfinished,
-        cautions=_by_kind(cautions),
+        cautions=by_kind(find_cautions(course)),
         figures=figures,
     )
     expect = {name: bound for name, bound in scenario.expect.entries().items() if name != "duration_s"}
     return judge(findings, expect)
+
+
+def _course(scenario: Scenario, rows: Rows, not_finite: Sequence[str], weight: float | None) -> Course:
+    """What cautions go by."""
+    series = _series(rows)
+    timed_out, waits = _timeouts(rows)
+    return Course(
+        accuracy=_finite(series, "test_accuracy"),
+        grown={name.replace("_", " "): _finite(series, name) for name in GROWING},
+        not_finite=not_finite,
+        timed_out=timed_out,
+        waits=waits,
+        messages=count(rows),
+        weight=weight,
+        gave_up=lost_weight(rows) / scenario.nodes,
+        plain=scenario.delivery.kind == "plain",
+    )
 
 
 def _is_not_finite(event: Noted) -> bool:
@@ -126,7 +129,7 @@ def _lost_by_restarts(rows: Rows) -> Iterator[float]:
 def _series(rows: Rows) -> dict[str, list[float]]:
     """Every figure of the fleet, in order of rounds."""
     found: dict[str, list[tuple[int, int, float]]] = {}
-    for at_ns, node, round, name, value in rows.metrics:
+    for at_ns, node, round, name, value in rows.measured:
         if node is None:
             found.setdefault(name, []).append((round, at_ns, value))
     return {name: [value for *_, value in sorted(values, key=lambda v: v[:2])] for name, values in found.items()}
@@ -142,7 +145,7 @@ def _finite(series: Mapping[str, Sequence[float]], name: str) -> list[float]:
 
 def _last_losses(rows: Rows) -> list[float]:
     last: dict[NodeId | None, tuple[int, float]] = {}
-    for _, node, round, name, value in rows.metrics:
+    for _, node, round, name, value in rows.measured:
         if name == "train_loss" and isfinite(value) and (node not in last or round > last[node][0]):
             last[node] = (round, value)
     return [value for _, value in last.values()]
@@ -168,7 +171,7 @@ def _not_finite(rows: Rows) -> Iterator[str]:
     for event in rows.events:
         if event.kind == "not_finite":
             first[event.node] = min(event.round, first.get(event.node, event.round))
-    for _, node, round, name, value in rows.metrics:
+    for _, node, round, name, value in rows.measured:
         if name in ("train_loss", "test_loss") and not isfinite(value):
             first[node] = min(round, first.get(node, round))
     for node, round in sorted(first.items(), key=lambda item: (item[1], item[0] is None, item[0] or 0)):
@@ -177,10 +180,3 @@ def _not_finite(rows: Rows) -> Iterator[str]:
     for event in rows.events:
         if event.kind == "mixed_not_finite":
             yield f"node {event.details.get('src')} sent NaN or infinity, mixed by node {event.node}"
-
-
-def _by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for caution in cautions:
-        found.setdefault(caution.kind.value, []).append(caution.text)
-    return found

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.keep import kept_stalls
+from netdfl.diagnosis.finding import kept_stalls
 from netdfl.record.forms import read_details
 from netdfl.record.history import EndedRound, History, Waiting, Why
 from netdfl.record.run import Run

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from netdfl.core.errors import InputError
+from netdfl.core.files import writing
+from netdfl.exports.traces import json_lines, packets
 from netdfl.record.database import TABLES
 from netdfl.record.export import export as export_table
+from netdfl.record.messages import count_by_link
 from netdfl.record.run import Run
 from netdfl.scenario.model.choices import nearest
 
@@ -41,11 +44,8 @@ def export(run: Run, what: str, format: str | None = None, out: str | None = Non
     target = Path(out or (f"{what}.{chosen}" if what in TABLES else f"{run.path.name}.{chosen}"))
     if what in TABLES:
         return str(export_table(run, cast(Any, what), cast(Any, chosen), target))
-    try:
-        with target.open("wb") as file:
-            file.writelines(_pieces(run, what, chosen))
-    except OSError as error:
-        raise InputError(f"{target} can't be written: {error.strerror}") from error
+    with writing(target), target.open("wb") as file:
+        file.writelines(_pieces(run, what, chosen))
     return str(target)
 
 
@@ -63,16 +63,11 @@ def _pieces(run: Run, what: str, format: str) -> Iterable[bytes]:
     from netdfl.exports.course import course, num_nodes
 
     if what in ("graph", "graphml"):
-        from netdfl.exports.graph import graphml
-
         return [graphml(run).encode()]
     with run.held():
         found, nodes = list(course(run)), num_nodes(run)
     if format == "json":
-        from netdfl.exports.chrome import lines
-
-        return (line.encode() for line in lines(run.path.name, nodes, found))
-    from netdfl.exports.perfetto import packets
+        return (line.encode() for line in json_lines(run.path.name, nodes, found))
 
     return packets(run.path.name, nodes, found)
 
@@ -94,9 +89,35 @@ def _track(run: Run, what: str, format: str | None, out: str | None) -> str:
     if out == STDOUT:
         raise InputError(f"{what} can't be written to standard output; name a folder")
     if what == "tensorboard":
-        from netdfl.exports.tensorboard import FOLDER, write_tensorboard
+        from netdfl.exports.trackers import FOLDER, write_tensorboard
 
         return str(write_tensorboard(run, Path(out or run.path / FOLDER)))
-    from netdfl.exports.mlflow import write_mlflow
+    from netdfl.exports.trackers import write_mlflow
 
     return write_mlflow(run, out)
+
+
+def graphml(run: Run) -> str:
+    """The graph of round 0 and every link that carried something. Raises InputError where there is no graph."""
+    import networkx as nx
+
+    written = run.graph
+    if written is None:
+        raise InputError(f"{run.path} has no graph.json, so there is no graph to export")
+    graph: nx.DiGraph[int] = nx.DiGraph(name=run.path.name)
+    server = written.get("server")
+    graph.add_nodes_from(range(written["num_nodes"]), role="client")
+    if server is not None:
+        graph.nodes[server]["role"] = "server"
+    graph.add_edges_from(((src, dst) for src, dst in written["edges"] if src != dst), planned=True)
+    ended = run.rows("SELECT node, count(*) FROM metrics WHERE name = 'round_s' AND node >= 0 GROUP BY node")
+    for node, rounds in ended:
+        graph.nodes[node]["rounds"] = rounds
+    for link in count_by_link(run):
+        carried = {"messages": link.counts.sent, "delivered": link.counts.delivered, "lost": link.counts.lost}
+        graph.add_edge(*link.edge, **carried, bytes=link.nbytes)
+        if link.delay_s is not None:
+            graph.edges[link.edge]["delay_s"] = float(link.delay_s)
+    for _, _, known in graph.edges(data=True):
+        known.setdefault("planned", False)
+    return "\n".join(nx.generate_graphml(graph)) + "\n"

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.clock import Clock
 from netdfl.core.errors import InputError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, NodeId, View
 from netdfl.host.injection import by_node
 from netdfl.host.problem import Problem
-from netdfl.host.task_setup import make_problem
+from netdfl.host.task_setup import is_plain, make_problem
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import keeps_state, returns_by_node
 from netdfl.links.spec import LinksSpec
@@ -25,12 +24,11 @@ from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Hooks, Node
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder
-from netdfl.scenario.build import build_links, build_network, compile_schedule, used_links
+from netdfl.scenario.build import build_links, build_network, compile_schedule, delivery_of, scheme_of, used_links
 from netdfl.scenario.explain.link_rules import keep_order
-from netdfl.scenario.model.delivery import AcknowledgedDelivery
+from netdfl.scenario.model.network import AcknowledgedDelivery
 from netdfl.scenario.model.schema import KEPT_BYTES, Scenario
 from netdfl.scenario.model.task import Training
-from netdfl.scenario.schemes import delivery_of, scheme_of
 from netdfl.topology.network import Network, without
 from netdfl.transport.base import Transport
 
@@ -88,6 +86,8 @@ class Blueprint:
     network: Network
     algorithm: Algorithm
     problem: Problem
+    plain: bool
+    """Whether vectors are `netdfl.compression.vector`'s, so that nothing needs torch."""
 
     @classmethod
     def of(cls, scenario: Scenario) -> Blueprint:
@@ -97,12 +97,15 @@ class Blueprint:
             network = build_network(scenario)
         except ValueError as error:
             raise InputError(str(error)) from error
+        algorithm = make_algorithm(scenario)
+        plain = is_plain(scenario, algorithm)
         return cls(
             scenario,
             streams,
             network,
-            make_algorithm(scenario),
-            make_problem(scenario, streams),
+            algorithm,
+            make_problem(scenario, streams, plain=plain),
+            plain,
         )
 
     @cached_property

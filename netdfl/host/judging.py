@@ -9,17 +9,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeAlias
 
 from netdfl.core.control import of_node
 from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.models import Snapshot, read_snapshot
 
-Judge = Callable[[Tensor], Mapping[str, float]]
-JudgeLocal = Callable[[NodeId, Tensor], Mapping[str, float]]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Judge: TypeAlias = "Callable[[Tensor], Mapping[str, float]]"
+JudgeLocal: TypeAlias = "Callable[[NodeId, Tensor], Mapping[str, float]]"
 Read = Callable[[], Snapshot]
 MEANS = {"test_": "mean_local_", "personal_": "mean_personal_"}
 """How figures of a local model begin, and how their means over the nodes do."""
@@ -30,7 +31,9 @@ ALONE = "test_"
 def judge_files(blueprint: Blueprint, paths: Mapping[NodeId, Path]) -> dict[str, float]:
     """Figures of the average of the models in `paths`. Raises InputError where one is damaged."""
     dim = blueprint.problem.judged_dim
-    return judge(blueprint, {node: partial(read_snapshot, path, dim) for node, path in paths.items()})
+    return judge(
+        blueprint, {node: partial(read_snapshot, path, dim, torch=not blueprint.plain) for node, path in paths.items()}
+    )
 
 
 def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, float]:
@@ -65,11 +68,17 @@ def averaged(read: Sequence[Read]) -> tuple[Tensor | None, float]:
     """The sum of x over the sum of w, None where nobody has mass; and that sum of w."""
     total, weights, dtype = None, 0.0, None
     for snapshot in (take() for take in read):
-        total = snapshot.x.to(torch.float64, copy=True) if total is None else total.add_(snapshot.x)
+        total = _copy(snapshot.x) if total is None else total.add_(snapshot.x)
         dtype = dtype or snapshot.x.dtype
         weights += snapshot.weight
     assert total is not None
     return (total / weights).to(dtype) if weights else None, weights
+
+
+def _copy(x: Tensor) -> Tensor:
+    """In float64."""
+    double = x.double()
+    return x.clone() if double is x else double
 
 
 def _spread(read: Mapping[NodeId, Read], average: Tensor, judge_local: JudgeLocal, local: int) -> dict[str, float]:
@@ -80,7 +89,7 @@ def _spread(read: Mapping[NodeId, Read], average: Tensor, judge_local: JudgeLoca
         if not snapshot.weight:
             continue
         z = snapshot.x if snapshot.weight == 1.0 else snapshot.x / snapshot.weight
-        squares.append(float(torch.linalg.vector_norm((z - average).double()) ** 2))
+        squares.append(float((z - average).double().norm() ** 2))
         if len(alone) < local:
             alone[node] = judge_local(node, z)
     figures = {"consensus_distance": (sum(squares) / len(squares)) ** 0.5}

@@ -13,7 +13,7 @@ from netdfl.core.types import NodeId
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.node.remembered import Remembered, durable, remember
 from netdfl.node.runtime import Node
-from netdfl.record.run import CHECKPOINTS
+from netdfl.record.directory import CHECKPOINTS
 
 
 class Kept(Protocol):

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+from safetensors import SafetensorError
 
+from netdfl.compression.tensor_files import as_bytes, read
 from netdfl.core.control import ModelSaved, Report
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import write_whole
 from netdfl.core.types import NodeId
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Snapshot(NamedTuple):
@@ -122,14 +124,17 @@ def model_path(directory: Path, node: NodeId) -> Path:
 
 def write_snapshot(path: Path, x: Tensor, weight: float) -> None:
     """Write a snapshot; it appears whole or not at all."""
-    write_whole(path, save({"x": x.detach().cpu()}, metadata={"weight": repr(weight)}))
+    write_whole(path, as_bytes({"x": x}, {"weight": repr(weight)}))
 
 
-def read_snapshot(path: Path, dim: int | None = None) -> Snapshot:
-    """Read what `write_snapshot` wrote, of a model with `dim` parameters. Raises InputError for anything else."""
+def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> Snapshot:
+    """Read what `write_snapshot` wrote, of a model with `dim` parameters; without `torch` as a `Vector`.
+
+    Raises InputError for anything else.
+    """
     try:
-        with safe_open(path, framework="pt") as file:
-            found = Snapshot(file.get_tensor("x"), float((file.metadata() or {})["weight"]))
+        tensors, metadata = read(path, torch=torch)
+        found = Snapshot(tensors["x"], float(metadata["weight"]))
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"{path} is no model that a node wrote: {error!r}; delete it to go on without it") from error
     if found.x.ndim != 1 or not found.x.is_floating_point():

@@ -76,18 +76,17 @@ def make_transport(
     """
 
     from netdfl.transport.grpc import GrpcTransport  # simulated nodes need no gRPC
+    from netdfl.transport.identity import Identity
+
+    me = Identity(node, epoch, endpoint.run_id, endpoint.scenario_hash)
 
     def grpc(ledger: Ledger) -> GrpcTransport:
         return GrpcTransport(
-            node,
+            me,
             endpoint.listen,
-            {},
-            run_id=endpoint.run_id,
-            scenario_hash=endpoint.scenario_hash,
             clock=clock,
             ledger=ledger,
             options=message_options(blueprint),
-            epoch=epoch,
             services=services,
             credentials=endpoint.credentials,
             memory=endpoint.memory,

@@ -51,7 +51,6 @@ from netdfl.node.ledger import NodeLedger
 from netdfl.node.pause import Gate
 from netdfl.node.remembered import Remembered, recall
 from netdfl.record.base import Recorder
-from netdfl.training.classification import Classification
 
 EXIT_TRAINING, EXIT_DISK = 5, 4
 
@@ -205,8 +204,8 @@ class NodeHost:
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
         """Keep the state where it may be needed, and hand over the model where it is judged or kept."""
         await self.parts.kept.save(self.node, state)
-        task = self.node.task
-        x = task.whole(state.x, state.statistics, weight) if isinstance(task, Classification) else state.x
+        whole = getattr(self.node.task, "whole", None)  # of a model with running statistics
+        x = state.x if whole is None else whole(state.x, state.statistics, weight)
         if self.blueprint.evaluates(view.round) and self.id in self.blueprint.evaluated:
             await self.parts.models.judge(view.round, x, weight)
         if self.blueprint.keeps_models(view.round):

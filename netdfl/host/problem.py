@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netdfl.core.types import Json, NodeId
 from netdfl.training.base import Objective, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Figures = Mapping[str, float]
 

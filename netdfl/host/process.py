@@ -13,11 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import torch
-
 from netdfl.core.control import EVALUATOR, Bye, Crashed, Evaluate, Evaluated, Hello, Order, Report, Stop
 from netdfl.core.errors import NetdflError, TransportError
-from netdfl.core.malloc import keep_freed
+from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId, Role
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
@@ -40,7 +38,10 @@ def run_process(blueprint: Blueprint, plan: Plan, command: Command, memory: Shar
 
     Large bodies lie in `memory`, where all processes of the fleet have it.
     """
-    torch.set_num_threads(1)
+    if not blueprint.plain:
+        import torch
+
+        torch.set_num_threads(1)
     keep_freed()
     worker = make_worker(blueprint, len(command.nodes))
     members = [

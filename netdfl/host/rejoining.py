@@ -6,7 +6,7 @@ from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
 from netdfl.node.runtime import Node
 from netdfl.node.state_transfer import Joining
-from netdfl.scenario.schemes import is_push
+from netdfl.scenario.build import is_push
 
 
 def joining(blueprint: Blueprint, node: NodeId, round: int, weight: int) -> Joining:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
+from netdfl.algorithms.base import Algorithm
+from netdfl.algorithms.plain_parts import needs_torch
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.host.problem import Figures, Idle, Problem
-from netdfl.host.training_problem import TrainingProblem
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
+from netdfl.training.catalog import TRAINING_FREE, without_torch
 from netdfl.training.toy import Quadratic, optimum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ToyProblem:
     """A toy problem whose answer is known: the mean of the starts, or the minimum of the mean quadratic."""
 
-    def __init__(self, scenario: Scenario, streams: Streams, num_clients: int) -> None:
-        """Make every client's task; they are small."""
+    def __init__(self, scenario: Scenario, streams: Streams, num_clients: int, *, plain: bool = False) -> None:
+        """Make every client's task; they are small. `plain`: on vectors that do not need torch."""
         part: Any = scenario.task
-        self.tasks: list[Quadratic] = [part.build(node, streams) for node in range(num_clients)]
+        build = partial(without_torch, **part.params) if plain else part.build
+        self.tasks: list[Quadratic] = [build(node, streams) for node in range(num_clients)]
         self.answer = optimum(self.tasks)
 
     @property
@@ -42,6 +46,8 @@ class ToyProblem:
 
     def idle(self) -> Idle:
         """The server's task: it starts where client 0 does, and its loss has the clients' mean curvature."""
+        import torch
+
         first = self.tasks[0]
         apart = torch.stack([task.curvature - first.curvature for task in self.tasks]).mean(0)
         return Idle(first.start, replace(first.objective, curvature=first.curvature + apart))
@@ -59,8 +65,16 @@ class ToyProblem:
         return
 
 
-def make_problem(scenario: Scenario, streams: Streams) -> Problem:
-    """The scenario's problem."""
+def is_plain(scenario: Scenario, algorithm: Algorithm) -> bool:
+    """Whether nobody trains, and no part of the algorithm needs torch."""
+    training_free = not isinstance(scenario.task, Training) and scenario.task.kind in TRAINING_FREE
+    return training_free and not needs_torch(algorithm)
+
+
+def make_problem(scenario: Scenario, streams: Streams, *, plain: bool = False) -> Problem:
+    """The scenario's problem; `plain`: on vectors that do not need torch, for whom `is_plain` says so."""
     if isinstance(scenario.task, Training):
+        from netdfl.host.training_problem import TrainingProblem
+
         return TrainingProblem(scenario, streams, scenario.nodes)
-    return ToyProblem(scenario, streams, scenario.nodes)
+    return ToyProblem(scenario, streams, scenario.nodes, plain=plain)

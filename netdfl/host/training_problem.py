@@ -19,9 +19,8 @@ from netdfl.host.problem import Figures, Idle
 from netdfl.scenario.model.schema import Scenario
 from netdfl.training.classification import Classification, CrossEntropy, answers, outcome
 from netdfl.training.data.augmentations import none as no_augmentation
-from netdfl.training.data.examples import Examples, Samples, in_batches, in_memory
+from netdfl.training.data.examples import Examples, Samples, in_batches, in_memory, leaves, shape_of
 from netdfl.training.data.partitions import label_counts
-from netdfl.training.data.trees import leaves, shape_of
 from netdfl.training.tasks.recipe import made, one_form, recipe_of
 
 SETTLING = 1024

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from netdfl.core.clock import NS_PER_S
 from netdfl.host.blueprint import Blueprint
 from netdfl.node.worker import BatchWorker, ThreadWorker, Worker
-from netdfl.training.service import Service, cores
+from netdfl.training.alone import cores, one_by_one
 
 T = TypeVar("T")
 
@@ -63,4 +63,8 @@ def make_worker(blueprint: Blueprint, hosted: int) -> ThreadWorker:
     batching = blueprint.scenario.batching
     if hosted == 1 or batching == "exact":
         return ThreadWorker(threads)
+    if blueprint.plain:
+        return BatchWorker(one_by_one)
+    from netdfl.training.service import Service
+
     return BatchWorker(Service(batching, threads).compute)

@@ -98,7 +98,9 @@ class Path:
         first = () if uplink is None else (uplink,)
         self.edge = edge
         self.own = _places(len(first), len(first) + len(own))
-        self.stages: tuple[LinkRule, ...] = (*first, *own, *(() if downlink is None else (downlink,)), *last)
+        self.stages: tuple[LinkRule, ...] = tuple(own)  # which links that are alike share
+        if first or downlink is not None or last:
+            self.stages = (*first, *own, *(() if downlink is None else (downlink,)), *last)
 
     def changed(self, event: LinkEvent, now_ns: int) -> list[tuple[int, StageOutcome]]:
         """Change the link's own stages; each outcome with the stage that it comes from.

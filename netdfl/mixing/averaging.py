@@ -2,22 +2,23 @@
 
 w+ = w + server_lr mean_i (y_i - w)      over the reports that came: uniformly, or by how many examples clients have
 
-The second is sum_i n_i (y_i - w) / sum_i n_i; n_i comes with the report (`netdfl.training.counted`).
+The second is sum_i n_i (y_i - w) / sum_i n_i; n_i comes with the report (`netdfl.training.rollback`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import product
-from typing import ClassVar, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from netdfl.core.types import Inbox, Message, Outbox, View
 from netdfl.mixing.base import Aggregation, Around
 from netdfl.mixing.payloads import EXTRA, extras_of, pack, scalar, to_all, vector
 from netdfl.training.base import Received, Update
-from netdfl.training.counted import SAMPLES
+from netdfl.training.rollback import SAMPLES
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Stateless(NamedTuple):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, runtime_checkable
 
-from torch import Tensor
 from typing_extensions import TypeVar
 
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.training.base import Extras, Objective, Received, S, Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T", contravariant=True, default=object)
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import Around
 from netdfl.mixing.payloads import absurd
 from netdfl.training.base import Received, S
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 UNREAD = "unread"
 

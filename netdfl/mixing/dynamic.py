@@ -4,7 +4,7 @@
     FedSMOO besides: s+ = rho mean_i mu_i / |mean_i mu_i|, mu_i or whatever of it the clients send
 
 As long as no report is lost, h is the mean of all h_i, which therefore need not be sent. The clients'
-sides are `netdfl.training.dynamic` and `netdfl.training.smoo`. Sources: Acar et al. 2021; Sun et al. 2023.
+sides are `netdfl.training.control` and `netdfl.training.perturbation`. Sources: Acar et al. 2021; Sun et al. 2023.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch import Tensor
 from netdfl.core.types import Inbox, NodeId, Outbox, View
 from netdfl.mixing.averaging import AroundAveraging, Stateless
 from netdfl.mixing.payloads import EXTRA, pack, to_all, vector
+from netdfl.training.perturbation import DUAL, PERTURBATION
 from netdfl.training.sgd import along
-from netdfl.training.smoo import DUAL, PERTURBATION
 
 
 class Drifted(NamedTuple):

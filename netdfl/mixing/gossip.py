@@ -11,15 +11,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from types import MappingProxyType
-from typing import Generic, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
-import torch
-from torch import Tensor
-
+from netdfl.compression.vector import weighted_sum
 from netdfl.core.types import Inbox, OnMissing, Outbox, View
 from netdfl.mixing.base import ByRows, Counting, Mixed, Mixing
 from netdfl.mixing.payloads import pack, to_all, vector, vectors
 from netdfl.training.base import S, Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NOTHING_OPEN: Mapping[str, Tensor] = MappingProxyType({})
 NOTHING_KNOWN: Mapping[int, tuple[int, int]] = MappingProxyType({})
@@ -85,10 +86,10 @@ class Gossip(ByRows):
         if self.stale:
             ages = [view.round - state.slots[j][0] for j in weights.keys() & came.keys()]
             state = state._replace(staleness=fmean(ages) if ages else None)
-        missing = sum(w for j, w in weights.items() if j not in came)
-        mixed = own * (self_weight if self.on_missing == "renormalise" else self_weight + missing)
-        for j in sorted(weights.keys() & came.keys()):
-            mixed.add_(came[j], alpha=weights[j])
+        here = sorted(weights.keys() & came.keys())
+        missing = 0.0 if len(here) == len(weights) else sum(w for j, w in weights.items() if j not in came)
+        kept = self_weight if self.on_missing == "renormalise" else self_weight + missing
+        mixed = weighted_sum(own, kept, [came[j] for j in here], [weights[j] for j in here])
         if self.on_missing == "renormalise" and missing:
             mixed.div_(1.0 - missing)
         return state, mixed
@@ -154,7 +155,7 @@ class GossipThenStep(Gossip):
     def mix(self, state: GossipState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """Average what stood before the step, then add the node's own step."""
         state, mixed = self.average(state, update.before, inbox, view)
-        return Mixed(state, update._replace(x=mixed.add_(torch.sub(update.x, update.before))))
+        return Mixed(state, update._replace(x=mixed.add_(update.x - update.before)))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ The sums of x and of w over the nodes and over what is in flight never change.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.payloads import mass, vector
 from netdfl.mixing.push_sum import PushSum, PushSumState
 from netdfl.training.base import Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

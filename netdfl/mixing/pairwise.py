@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload, View
 from netdfl.mixing.payloads import pack, vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PeerChoice = Literal["random", "successor"]
 

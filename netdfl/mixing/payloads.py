@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from math import isfinite
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from netdfl.compression.arrays import snapshot, to_tensor
 from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.vector import SHORT_BYTES, Vector, of_array, to_array
 from netdfl.core.errors import MalformedMessage
+from netdfl.core.tables import lazy_module
 from netdfl.core.types import Array, Message, NodeId, Outbox, Payload, Scalar, View
 from netdfl.training.base import Extras
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from netdfl.compression import arrays
+else:
+    arrays = lazy_module("netdfl.compression.arrays")
 
 MODEL = "x"
 EXTRA = "extra."
@@ -26,10 +34,19 @@ _LARGEST = sys.float_info.max
 
 def pack(x: Tensor, extras: Extras | None = None, meta: Mapping[str, Scalar] | None = None) -> Payload:
     """Copy `x` and `extras` into a payload that nobody writes to any more."""
-    arrays = {MODEL: snapshot(x)}
+    taken = {MODEL: _snapshot(x)}
     for name, value in (extras or {}).items():
-        arrays[EXTRA + name] = snapshot(value)
-    return Payload(arrays, meta or {})
+        taken[EXTRA + name] = _snapshot(value)
+    return Payload(taken, meta or {})
+
+
+def share(x: Tensor, factor: float, meta: Mapping[str, Scalar]) -> Payload:
+    """`factor` times `x` as a payload, in one pass over it."""
+    return Payload({MODEL: to_array(x * factor) if isinstance(x, Vector) else arrays.scaled(x, factor)}, meta)
+
+
+def _snapshot(x: Tensor) -> Array:
+    return to_array(x) if isinstance(x, Vector) else arrays.snapshot(x)
 
 
 def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
@@ -60,12 +77,18 @@ def vectors(messages: Iterable[Message], like: Tensor) -> dict[NodeId, Tensor]:
 
 
 def _read(message: Message, like: Tensor, name: str) -> Tensor:
-    array = message.payload.arrays.get(name)
-    if array is None or array.shape != tuple(like.shape) or array.dtype != str(like.dtype).removeprefix("torch."):
+    array, dtype = message.payload.arrays.get(name), _name(like.dtype)
+    if array is None or array.shape != tuple(like.shape) or array.dtype != dtype:
         got = "nothing" if array is None else f"{array.dtype}{list(array.shape)}"
-        expected = f"{str(like.dtype).removeprefix('torch.')}{list(like.shape)}"
+        expected = f"{dtype}{list(like.shape)}"
         raise absurd(message, f"vector {name!r} as {expected}", got)
-    return to_tensor(array)
+    return of_array(array) if isinstance(like, Vector) else arrays.to_tensor(array)
+
+
+@cache
+def _name(dtype: object) -> str:
+    """What arrays call a dtype of numpy or of torch."""
+    return str(dtype).removeprefix("torch.")
 
 
 def is_finite(payload: Payload) -> bool:
@@ -76,10 +99,10 @@ def is_finite(payload: Payload) -> bool:
 
 
 def _all_finite(array: Array) -> bool:
-    """The sum shows it at the speed of reading; only where that is not finite is every number looked at."""
-    x = to_tensor(array)
-    total = x.sum(dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
-    return isfinite(float(total)) or bool(x.isfinite().all())
+    """Of a long array the sum shows it, at the speed of reading; where that is not finite every number is looked at."""
+    if array.dtype == "bfloat16" or (array.nbytes > SHORT_BYTES and sys.modules.get("torch") is not None):
+        return isfinite(arrays.total(array)) or bool(arrays.to_tensor(array).isfinite().all())
+    return b"\0" not in np.isfinite(np.frombuffer(array.data, array.dtype)).tobytes()
 
 
 def extras_of(message: Message, like: Tensor) -> dict[str, Tensor]:

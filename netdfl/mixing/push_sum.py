@@ -12,15 +12,16 @@ SGP: Assran et al.). So a share that comes late is mass, and is added whenever i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from torch import Tensor
-
-from netdfl.compression.arrays import scaled
+from netdfl.compression.vector import weighted_sum
 from netdfl.core.types import Inbox, Outbox, Payload, View
 from netdfl.mixing.base import ByShares, Mixed
-from netdfl.mixing.payloads import MODEL, mass, vector
+from netdfl.mixing.payloads import mass, share, vector
 from netdfl.training.base import Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class PushSumState(NamedTuple):
@@ -40,15 +41,15 @@ class PushSum(ByShares):
     def outgoing(self, state: PushSumState, update: Update, step: int, view: View) -> tuple[PushSumState, Outbox]:
         """A share for each out-neighbor; equal shares are one payload."""
         payloads: dict[float, Payload] = {}
-        for share in view.out_weights.values():
-            if share not in payloads:
-                payloads[share] = Payload({MODEL: scaled(update.x, share)}, {"w": state.weight * share})
+        for part in view.out_weights.values():
+            if part not in payloads:
+                payloads[part] = share(update.x, part, {"w": state.weight * part})
         return state, {j: payloads[view.out_weights[j]] for j in view.out_neighbors}
 
     def mix(self, state: PushSumState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """Keep the own share, add every share that came, of this round or an earlier one, or that was refused."""
-        x, weight = update.x * view.self_weight, state.weight * view.self_weight
-        for message in (*inbox, *inbox.returned):
-            x.add_(vector(message, x))
-            weight += mass(message, "w")
+        came = (*inbox, *inbox.returned)
+        shares = [vector(message, update.x) for message in came]
+        x = weighted_sum(update.x, view.self_weight, shares, [1.0] * len(shares))
+        weight = sum([mass(message, "w") for message in came], state.weight * view.self_weight)
         return Mixed(PushSumState(weight), update._replace(x=x))

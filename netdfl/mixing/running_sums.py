@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import ByShares, Mixed
 from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.training.base import Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Counter(NamedTuple):
@@ -88,12 +88,12 @@ class RunningSums(ByShares):
 
 
 def _grown(before: Counter | None, x: Tensor, weight: float, share: float) -> Counter:
-    given = x.to(torch.float64) * share
+    given = x.double() * share
     if before is None:
         return Counter(given, weight * share)
     return Counter(before.x + given, before.weight + weight * share)
 
 
 def _counter(message: Message, like: Tensor) -> Counter:
-    total = vector(message, like.to(torch.float64)).clone()
+    total = vector(message, like.double()).clone()
     return Counter(total, mass(message, "w"), message.round, message.step)

@@ -10,20 +10,21 @@ Wang et al. 2020.
 Two of its options are not here. A push-sum base, whose numerators would be averaged and whose weights set
 back to 1: that makes and destroys mass, which the ways to survive loss count, so they would take it for lost.
 And keeping the base's buffers over the average, or averaging them: here they begin at 0 with every x_0
-(`netdfl.training.kept_momentum`).
+(`netdfl.training.momentum`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.base import Mixed, Mixing
 from netdfl.training.base import S, Update
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class SlowState(NamedTuple, Generic[S]):

@@ -10,15 +10,17 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+from safetensors import SafetensorError
 
+from netdfl.compression.tensor_files import as_bytes, read
+from netdfl.compression.vector import Vector, is_tensor
 from netdfl.core.errors import InputError
 from netdfl.core.files import write_whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 S = TypeVar("S")
 HEADER = "netdfl-state/1"
@@ -33,14 +35,14 @@ def save_state(state: object, path: str | Path) -> None:
     """
     tensors: dict[int, Tensor] = {}
     structure = _describe(state, type(state).__name__, tensors)
-    arrays = {str(k): t.detach().cpu().contiguous().clone() for k, t in enumerate(tensors.values())}
-    write_whole(Path(path), save(arrays, {HEADER: json.dumps(structure)}), durable=True)
+    arrays = {str(k): tensor for k, tensor in enumerate(tensors.values())}
+    write_whole(Path(path), as_bytes(arrays, {HEADER: json.dumps(structure)}, apart=False), durable=True)
 
 
 def _describe(value: Any, where: str, tensors: dict[int, Tensor]) -> object:
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, Tensor):
+    if is_tensor(value):
         tensors.setdefault(id(value), value)
         return {"tensor": list(tensors).index(id(value))}
     if _is_named(value):
@@ -62,14 +64,16 @@ def load_state(path: str | Path, like: S, *, remedy: str = "delete it to begin t
     Tensors come to the device of `like`'s. Raises InputError where the file is damaged, with the `remedy`,
     or holds the state of another algorithm or model.
     """
+    mine = [part for part in _parts(like) if is_tensor(part)]
+    plain = any(isinstance(part, Vector) for part in mine)
     try:
-        with safe_open(str(path), "pt") as file:
-            structure = json.loads((file.metadata() or {})[HEADER])
-            tensors = [file.get_tensor(str(k)) for k in range(len(file.keys()))]
+        found, metadata = read(path, torch=not plain)
+        structure = json.loads(metadata[HEADER])
+        tensors = [found[str(k)] for k in range(len(found))]
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: expected a checkpoint, got {error!r}; {remedy}") from error
-    device = next((part.device for part in _parts(like) if isinstance(part, Tensor)), torch.device("cpu"))
-    reader = _Reader(str(path), [t.to(device) for t in tensors], _types(like))
+    placed = [t.to(mine[0].device) for t in tensors] if mine and not plain else tensors
+    reader = _Reader(str(path), placed, _types(like))
     try:
         restored: S = reader.restore(structure, like, type(like).__name__)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -108,7 +112,7 @@ class _Reader:
         return tuple(read) if kind == "tuple" else read
 
     def _tensor(self, tensor: Tensor, like: object, where: str) -> Tensor:
-        if isinstance(like, Tensor) and (tensor.shape, tensor.dtype) != (like.shape, like.dtype):
+        if is_tensor(like) and (tensor.shape, tensor.dtype) != (like.shape, like.dtype):
             raise self._mismatch(where, f"{like.dtype} {list(like.shape)}", f"{tensor.dtype} {list(tensor.shape)}")
         return tensor
 

@@ -34,7 +34,6 @@ _NO_DROPS: Mapping[str, int] = MappingProxyType({})
 _NONE_FLYING: dict[MessageKey, int] = {}
 
 
-@dataclass(slots=True)
 class EdgeCount:
     """Messages of one directed edge, from the sender's side.
 
@@ -46,14 +45,15 @@ class EdgeCount:
     is something in it.
     """
 
-    sent: int = 0
-    delivered: int = 0
-    lost: int = 0
-    dropped: Mapping[str, int] = field(default_factory=lambda: _NO_DROPS)
-    flying: dict[MessageKey, int] = field(default_factory=lambda: _NONE_FLYING)
-    last: deque[Settled] = field(default_factory=lambda: _NONE)
-    last_lost: deque[Settled] = field(default_factory=lambda: _NONE)
-    slots: tuple[Slots, ...] = ()
+    __slots__ = ("delivered", "dropped", "flying", "last", "last_lost", "lost", "sent", "slots")
+
+    def __init__(self) -> None:
+        """Nothing was sent yet."""
+        self.sent = self.delivered = self.lost = 0
+        self.dropped: Mapping[str, int] = _NO_DROPS
+        self.flying: dict[MessageKey, int] = _NONE_FLYING
+        self.last = self.last_lost = _NONE
+        self.slots: tuple[Slots, ...] = ()
 
     def remember(self, message: Message) -> None:
         """`message` was handed to the transport."""

@@ -83,11 +83,12 @@ class Mailbox:
         if on_awaited is None or slot <= self._closed or self._shut:
             return [self.deliver(message) for message in messages]
         kept, heard, seen = self._slots.setdefault(slot, {}), self._heard, self._seen.get(slot, 0)
+        awaited_round, awaited_step = slot
         fates: list[Fate | None] = []
         came: list[Message] = []
         for message in messages:
             src, _, kind, _, round, step, _, _ = message
-            if kind in other or (round, step) != slot:
+            if round != awaited_round or step != awaited_step or kind in other:
                 fates.append(self.deliver(message))
                 continue
             bit = 1 << src

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from netdfl.algorithms.wait import OnNotFinite
+from netdfl.algorithms.exchange import OnNotFinite
 from netdfl.core.errors import NotFiniteMessage
 from netdfl.core.types import Inbox, Message, NodeId
 from netdfl.mixing.payloads import is_finite
 from netdfl.node.ledger import NodeLedger
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass

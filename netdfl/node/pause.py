@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
+from typing import cast
 
 
 class Gate:
@@ -45,11 +46,11 @@ class _Steps(Awaitable[None]):
         self.gate, self.coroutine = gate, coroutine
 
     def __await__(self) -> Generator[object, None, None]:
-        step: Callable[[], object] = partial(self.coroutine.send, None)
+        onward = step = cast("Callable[[], object]", partial(self.coroutine.send, None))
         ending = False
         while True:
             try:
-                if not ending:
+                if self.gate.closed and not ending:
                     yield from self.gate.until_open()
             except BaseException as error:
                 step = partial(self.coroutine.throw, error)
@@ -63,4 +64,4 @@ class _Steps(Awaitable[None]):
                 step = partial(self.coroutine.throw, error)
                 ending = isinstance(error, asyncio.CancelledError)  # a node that is stopped can still be killed
             else:
-                step, ending = partial(self.coroutine.send, None), False
+                step, ending = onward, False

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from netdfl.compression.vector import vector
 from netdfl.core.types import Message, NodeId
 from netdfl.node.runtime import Node
 from netdfl.transport.wire import Limits, decode, encode
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _NOBODY = bytes(8)
 _NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -62,7 +65,7 @@ def recall(node: Node, memory: Remembered) -> None:
 
 
 def _frame(message: Message) -> Tensor:
-    return torch.frombuffer(bytearray(encode(message, _NOBODY, 0)), dtype=torch.uint8)
+    return vector(np.frombuffer(encode(message, _NOBODY, 0), np.uint8))
 
 
 def _message(src: NodeId, sent: Unacknowledged) -> Message:

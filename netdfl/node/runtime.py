@@ -10,8 +10,8 @@ from math import isnan
 from typing import Protocol, TypeVar
 
 from netdfl.algorithms.base import Algorithm, LocalRound, NodeState
+from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.algorithms.families import FAMILIES, first_state
-from netdfl.algorithms.wait import WaitPolicy
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Payload, View
@@ -349,8 +349,7 @@ class Node:
             figures |= unacknowledged(self.delivery.unacknowledged())
         if self._counting is not None:
             figures |= self._counting.figures(state.mixing)
-        for name, value in figures.items():
-            self.recorder.metric(now, self.id, view.round, name, value)
+        self.recorder.metrics(now, self.id, view.round, figures)
         await self.hooks.end_round(state, view, weight)
 
 

@@ -11,10 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.algorithms.families import joining_state
@@ -28,6 +25,9 @@ from netdfl.node.waits import Waits
 from netdfl.record.base import Recorder
 from netdfl.training.base import Task
 from netdfl.transport.base import Fate, Transport
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ASKS = 8
 FIRST_NS = NS_PER_S // 2
@@ -169,7 +169,7 @@ class StateTransfer:
             return Fate.LATE
         try:
             model, round = vector(message, self._like).clone(), message.payload.meta.get(ROUND)
-            if not torch.isfinite(model).all() or type(round) is not int:
+            if not model.isfinite().all() or type(round) is not int:
                 what = "a finite model and a round" if type(round) is int else f"the round of a model, got {round!r}"
                 raise MalformedMessage(f"node {message.src} answered a request for its model: expected {what}", message)
         except MalformedMessage as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import Clock, Timer
 from netdfl.core.types import Inbox, Kind, Message, NodeId
 from netdfl.node.asking import Asking

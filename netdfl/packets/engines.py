@@ -39,15 +39,12 @@ class PacketEngine(Protocol):
 
     def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
         """Keep to the schedule from `start_ns` until `ended`; call `obey` when `control` is readable."""
-        ...
 
     def counts(self) -> dict[str, object]:
         """What became of the packets."""
-        ...
 
     def close(self) -> None:
         """Let go of the namespaces; those in which nobody lives end, with all that is in them."""
-        ...
 
 
 class Tun(Forwarder):

@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import InputError
-from netdfl.core.open_files import allow_open_files
-from netdfl.core.orphans import follow_parent
+from netdfl.core.process import allow_open_files, follow_parent
 from netdfl.core.types import Json
 
 

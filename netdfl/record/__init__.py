@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from netdfl.record.directory import RunDirectory
 from netdfl.record.export import export
-from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
 
 __all__ = ["Run", "RunDirectory", "StoreWriter", "export", "open_run"]

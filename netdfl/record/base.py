@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -55,23 +55,21 @@ class Recorder(Protocol):
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message and its fate (`delivered`, `late`, `dropped:loss`, `failed:unavailable`, ...)."""
-        ...
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number of one round: `train_loss`, `round_s`, `weight`, `test_accuracy`, ..."""
-        ...
+
+    def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        """Numbers of one round by name; nobody changes `figures` any more."""
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """Something that happened: `round_begin`, `crash`, `missing`, `gone`, `refused`, ..."""
-        ...
 
     def wait(self, waited: Waited) -> None:
         """A wait that is over."""
-        ...
 
     def flush(self) -> None:
         """Make everything taken so far durable and readable by others, in whole rows."""
-        ...
 
 
 class Store(Recorder, Protocol):
@@ -79,12 +77,9 @@ class Store(Recorder, Protocol):
 
     def row(self, row: MessageRow) -> None:
         """One message and its fate, without the message."""
-        ...
 
     def rows(self, rows: Sequence[MessageRow]) -> None:
         """Many of them."""
-        ...
 
     def close(self) -> None:
         """Nothing more will come. Raises RunError where what came can't be kept."""
-        ...

@@ -48,6 +48,14 @@ class Caution:
     text: str
 
 
+def by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
+    """Their sentences, by what they are about."""
+    found: dict[str, list[str]] = {}
+    for caution in cautions:
+        found.setdefault(caution.kind.value, []).append(caution.text)
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Course:
     """What cautions are found in: how a run's figures went, oldest first, and its counts.

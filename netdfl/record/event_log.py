@@ -8,9 +8,9 @@ the hash does not depend on the order in which equal times were worked through.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import groupby, repeat, zip_longest
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import groupby, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -22,8 +22,10 @@ from netdfl.core.types import Message, NodeId, Payload, Scalar
 from netdfl.record.base import MessageRow, Store, Waited
 
 MOST_ENTRIES = 1000
-_Entry: TypeAlias = "tuple[int, MessageRow, str] | tuple[int, str, str]"
-"""(when, a message's row, its digest) or (when, a metric, its value); a row becomes text with many others."""
+_Told: TypeAlias = list[tuple[int, str]]
+"""Entries of one instant: the keyed hash of what each is about, and its line."""
+_Group: TypeAlias = "tuple[int, int, Callable[[int, int], _Told]]"
+"""(when, how many entries, what tells them of the instant and the seed): they become text with many others."""
 _at = itemgetter(0)
 
 
@@ -32,7 +34,6 @@ class Lines(Protocol):
 
     def write(self, text: str, /) -> object:
         """Take lines."""
-        ...
 
 
 class EventLog:
@@ -42,78 +43,76 @@ class EventLog:
         """`seed` keys the order within an instant."""
         self._clock, self._seed, self._kept = clock, seed, kept
         self._hash = xxh3_128()
-        self._entries: list[_Entry] = []
-        self._most = MOST_ENTRIES
+        self._groups: list[_Group] = []
+        self._num, self._most = 0, MOST_ENTRIES
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message's end."""
-        self.row((message[:7], nbytes, sent_ns, arrived_ns, fate), message[7])
-
-    def row(self, row: MessageRow, payload: Payload) -> None:
-        """One message's end, as the store takes it, and what was in it."""
-        self._add((self._clock.now_ns(), row, payload.digest or content_digest(payload)))
+        self.rows((message,), ((message[:7], nbytes, sent_ns, arrived_ns, fate),))
 
     def rows(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
-        """What `row` does of each, at one instant."""
-        now = self._clock.now_ns()
+        """The ends of messages at one instant, as the store takes them, and what was in them."""
         digests = [message[7].digest or content_digest(message[7]) for message in messages]
-        self._entries += zip(repeat(now), rows, digests, strict=False)
-        self._write_past(now)
+        self._add(len(rows), partial(_messages, rows, digests))
 
     def metric(self, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number."""
-        self._add((self._clock.now_ns(), f"metric {node} {round} {name}", float(value).hex()))
+        self.metrics(node, round, {name: value})
 
-    def _add(self, entry: _Entry) -> None:
-        self._entries.append(entry)
-        if len(self._entries) >= self._most:
-            self._write_past(entry[0])
+    def metrics(self, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        """Numbers of one round, which nobody changes any more."""
+        self._add(len(figures), partial(_metrics, node, round, figures))
 
-    def _write_past(self, now: int) -> None:
-        """Write what is of instants before `now`, once it is much."""
-        if len(self._entries) >= self._most:
-            over = bisect_left(self._entries, now, key=_at)
-            self._digest(over)
-            self._most = len(self._entries) + MOST_ENTRIES
+    def _add(self, num: int, told: Callable[[int, int], _Told]) -> None:
+        now = self._clock.now_ns()
+        self._groups.append((now, num, told))
+        self._num += num
+        if self._num >= self._most:  # write what is of instants before this one
+            self._digest(bisect_left(self._groups, now, key=_at))
+            self._most = self._num + MOST_ENTRIES
 
     def _digest(self, count: int) -> None:
-        """Write the first `count` entries, which are all of their instants."""
-        text = "".join(_lines(self._entries[:count], self._seed))
-        del self._entries[:count]
+        """Write the first `count` groups, which are all of their instants."""
+        lines: list[str] = []
+        for at_ns, same in groupby(self._groups[:count], _at):
+            told = [each for _, _, tell in same for each in tell(at_ns, self._seed)]
+            told.sort()
+            lines += [line for _, line in told]
+        del self._groups[:count]
+        self._num -= len(lines)
+        text = "".join(lines)
         self._hash.update(text.encode())
         if self._kept is not None:
             self._kept.write(text)
 
     def hexdigest(self) -> str:
         """The hash of all entries so far, 32 hex digits."""
-        self._digest(len(self._entries))
+        self._digest(len(self._groups))
         return self._hash.hexdigest()
 
 
-def _lines(entries: Iterable[_Entry], seed: int) -> Iterator[str]:
-    """The entries as text, those of an instant in the order of their keyed hashes."""
-    for at_ns, same in groupby(entries, _at):
-        told = [  # in one go: there is one for each message of a run
-            (xxh3_64_intdigest(row.encode(), seed), row, rest)
-            if isinstance(row, str)
-            else (
-                xxh3_64_intdigest((about := f"message {row[0][0]}->{row[0][1]} {_names(row[0][2:])}").encode(), seed),
-                about,
-                f"{row[1]} {row[2]} {row[3]} {row[4]} {rest}",
-            )
-            for _, row, rest in same
-        ]
-        if len(told) > 1:
-            told.sort()
-        for _, about, rest in told:
-            yield f"{at_ns} {about} {rest}\n"
+def _messages(rows: Sequence[MessageRow], digests: Sequence[str], at_ns: int, seed: int) -> _Told:
+    return [
+        (
+            xxh3_64_intdigest(
+                (about := f"message {src}->{dst} {kind} {epoch}.{round}.{step}.{attempt}").encode(), seed
+            ),
+            f"{at_ns} {about} {nbytes} {sent_ns} {arrived_ns} {fate} {digest}\n",
+        )
+        for ((src, dst, kind, epoch, round, step, attempt), nbytes, sent_ns, arrived_ns, fate), digest in zip(
+            rows, digests, strict=True
+        )
+    ]
 
 
-@lru_cache(maxsize=64)
-def _names(head: tuple[str, int, int, int, int]) -> str:
-    """What an edge calls its message: most of an instant are of one kind, round and step."""
-    kind, epoch, round, step, attempt = head
-    return f"{kind} {epoch}.{round}.{step}.{attempt}"
+def _metrics(node: NodeId | None, round: int, figures: Mapping[str, float], at_ns: int, seed: int) -> _Told:
+    return [
+        (
+            xxh3_64_intdigest((about := f"metric {node} {round} {name}").encode(), seed),
+            f"{at_ns} {about} {float(value).hex()}\n",
+        )
+        for name, value in figures.items()
+    ]
 
 
 def content_digest(payload: Payload) -> str:
@@ -136,9 +135,7 @@ class LoggingRecorder:
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message and its fate."""
-        row = (message[:7], nbytes, sent_ns, arrived_ns, fate)
-        self._store.row(row)
-        self._log.row(row, message[7])
+        self.messages((message,), ((message[:7], nbytes, sent_ns, arrived_ns, fate),))
 
     def messages(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
         """The ends of messages at one instant."""
@@ -149,6 +146,11 @@ class LoggingRecorder:
         """One number of one round."""
         self._store.metric(at_ns, node, round, name, value)
         self._log.metric(node, round, name, value)
+
+    def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        """Numbers of one round."""
+        self._store.metrics(at_ns, node, round, figures)
+        self._log.metrics(node, round, figures)
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """Something that happened; not part of the log."""

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netdfl.core.arguments import expect, is_number
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, expect, is_number
 from netdfl.core.types import Edge, NodeId
 from netdfl.record.forms import GraphForm, PartitionForm, read_list
 from netdfl.record.kept_stalls import kept_stalls
@@ -33,21 +32,17 @@ class Recorded(Protocol):
     @property
     def path(self) -> Path:
         """Its directory."""
-        ...
 
     @property
     def graph(self) -> GraphForm | None:
         """Its graph."""
-        ...
 
     @property
     def partition(self) -> PartitionForm | None:
         """How its data are shared out."""
-        ...
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Rows of its tables."""
-        ...
 
 
 class Plots:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from netdfl.core.installed import version_of
+from netdfl.core.files import version_of
 from netdfl.core.types import Json, NodeId
-from netdfl.record.cautions import Caution, Course, find_cautions
-from netdfl.record.forms import read_details
-from netdfl.record.given_up import count_given_up
+from netdfl.record.cautions import Course, by_kind, find_cautions
+from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, last_of, reach_of, values_of
 from netdfl.record.judge import FIGURES, Findings, Judgement, is_measured, judge
-from netdfl.record.messages import count_messages, count_timeouts, shares
-from netdfl.record.restarts import find_restarts
+from netdfl.record.messages import MessageTotals, count_messages, count_timeouts, shares
+from netdfl.record.remarks import GivenUp, count_given_up, find_deaths, find_restarts, find_unreached
 from netdfl.record.run import Run
 from netdfl.record.time_spent import find_time_spent
-from netdfl.record.unreached import find_unreached
 
 SCHEMA = "netdfl/result/1"
 MASS_TOLERANCE = 1e-6
@@ -72,14 +69,6 @@ class Summary(NamedTuple):
     judgement: Judgement
 
 
-class EvaluatedValue(NamedTuple):
-    """One evaluation of a fleet metric; `value` is None where it was not finite."""
-
-    round: int
-    at_s: float
-    value: float | None
-
-
 class Odd(NamedTuple):
     """Messages of one sender with the same thing wrong, and which nodes got them; `first_round` is -1 if unknown.
 
@@ -116,60 +105,50 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         return _summarize(run, facts)
 
 
+class _Counted(NamedTuple):
+    """What was counted of messages, of waits (those that timed out, and all), of what deliveries gave up."""
+
+    messages: MessageTotals
+    timeouts: tuple[int, int]
+    given_up: GivenUp
+    restarts: Sequence[Json]
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """Count."""
+        return cls(count_messages(run), count_timeouts(run), count_given_up(run), find_restarts(run))
+
+    @property
+    def lost_weight(self) -> float:
+        """The push-sum weight that deliveries gave up and restarts lost."""
+        return self.given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in self.restarts)
+
+
 def _summarize(run: Run, facts: RunFacts) -> Summary:
-    series = all_evaluations(run)
-    accuracy = series.get("test_accuracy", [])
-    messages, timeouts, given_up = count_messages(run), count_timeouts(run), count_given_up(run)
+    series, counted, deaths = all_evaluations(run), _Counted.of(run), find_deaths(run)
     refused, mixed = (_by_sender(run, kind) for kind in ("refused", "mixed_not_finite"))
-    figures: Json = (
-        _figures(run, facts, series) | shares(messages.counts) | {"timeouts": timeouts[0] / max(1, timeouts[1])}
-    )
-    deaths = find_deaths(run)
-    restarts: Sequence[Json] = find_restarts(run)
+    timed_out, waits = counted.timeouts
+    timeouts = {"timeouts": timed_out / max(1, waits)}
+    figures: Json = _figures(run, facts, series) | shares(counted.messages.counts) | timeouts
     findings = _findings(run, facts, figures, deaths, refused, mixed)
-    lost_weight = given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in restarts)
-    cautions = find_cautions(
-        Course(
-            accuracy=_values(series, "test_accuracy"),
-            chance=_chance(run),
-            grown={name.replace("_", " "): _values(series, name) for name in GROWING},
-            not_finite=[*findings.not_finite, *findings.refused_not_finite],
-            timed_out=timeouts[0],
-            waits=timeouts[1],
-            messages=messages.counts,
-            weight=figures["weight_sum"],
-            gave_up=lost_weight / facts.nodes,
-            plain=facts.delivery == "plain",
-        )
-    )
-    judgement = judge(replace(findings, cautions=_by_kind(cautions)), facts.expect)
+    cautions = find_cautions(_course(run, facts, series, counted, findings))
+    judgement = judge(replace(findings, cautions=by_kind(cautions)), facts.expect)
     result = {
         **_what_ran(facts),
         "verdict": judgement.verdict,
         "reasons": judgement.reasons,
         "warnings": [asdict(caution) for caution in cautions],
-        "test_accuracy": {
-            "average_model": _digest(accuracy),
-            "mean_local": figures["mean_local"],
-            "mean_personal": figures["mean_personal"],
-        },
-        "metrics": {name: _course(found) for name, found in series.items() if is_measured(name)},
-        "test_loss": figures["test_loss"],
-        "error": figures["error"],
-        "train_loss": figures["train_loss"],
-        "consensus_distance": figures["consensus_distance"],
-        "weight_sum": figures["weight_sum"],
-        "targets": [_reach(run, series, target) for target in facts.targets],
-        "messages": messages.to_json(),
+        **_measured(run, facts, series, figures),
+        "messages": counted.messages.to_json(),
         "timeouts": figures["timeouts"],
-        "given_up": given_up._asdict(),
+        "given_up": counted.given_up._asdict(),
         "refused": [each._asdict() for each in refused],
         "mixed_not_finite": [each._asdict() for each in mixed],
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
         "time": find_time_spent(run, _length_s(facts), facts.rounds),
         "died": deaths,
-        "restarts": restarts,
+        "restarts": counted.restarts,
         "unfinished": list(facts.unfinished),
         "stalls": [dict(stall) for stall in facts.stalls],
         "deadlocks": [dict(deadlock) for deadlock in facts.deadlocks],
@@ -178,6 +157,41 @@ def _summarize(run: Run, facts: RunFacts) -> Summary:
         "versions": dict(_versions()),
     }
     return Summary(result | _where_it_applies(facts) | _recorded(run), judgement)
+
+
+def _course(run: Run, facts: RunFacts, series: Series, counted: _Counted, findings: Findings) -> Course:
+    """What cautions go by."""
+    timed_out, waits = counted.timeouts
+    return Course(
+        accuracy=values_of(series, "test_accuracy"),
+        chance=_chance(run),
+        grown={name.replace("_", " "): values_of(series, name) for name in GROWING},
+        not_finite=[*findings.not_finite, *findings.refused_not_finite],
+        timed_out=timed_out,
+        waits=waits,
+        messages=counted.messages.counts,
+        weight=findings.figures["weight_sum"],
+        gave_up=counted.lost_weight / facts.nodes,
+        plain=facts.delivery == "plain",
+    )
+
+
+def _measured(run: Run, facts: RunFacts, series: Series, figures: Json) -> dict[str, object]:
+    """What the fleet came to, in figures."""
+    return {
+        "test_accuracy": {
+            "average_model": digest_of(series.get("test_accuracy", [])),
+            "mean_local": figures["mean_local"],
+            "mean_personal": figures["mean_personal"],
+        },
+        "metrics": {name: course_of(found) for name, found in series.items() if is_measured(name)},
+        "test_loss": figures["test_loss"],
+        "error": figures["error"],
+        "train_loss": figures["train_loss"],
+        "consensus_distance": figures["consensus_distance"],
+        "weight_sum": figures["weight_sum"],
+        "targets": [reach_of(run, series, target) for target in facts.targets],
+    }
 
 
 def _what_ran(facts: RunFacts) -> dict[str, object]:
@@ -218,124 +232,25 @@ def _recorded(run: Run) -> dict[str, object]:
     return {"recorded": {"every": run.sampling.every, "messages": rows, "text": run.sampling.sentence}}
 
 
-def evaluations(run: Run, name: str) -> list[EvaluatedValue]:
-    """Every evaluation of the fleet metric `name` (`test_accuracy`, say), in order of rounds."""
-    rows = run.rows(
-        "SELECT round, at_s, value FROM metrics WHERE node IS NULL AND name = ? ORDER BY round, at_s", [name]
-    )
-    return [EvaluatedValue(*row) for row in rows]
-
-
-def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
-    """Every evaluation of every fleet metric, by its name, in order of rounds."""
-    found: dict[str, list[EvaluatedValue]] = {}
-    for name, *row in run.rows("SELECT name, round, at_s, value FROM metrics WHERE node IS NULL ORDER BY round, at_s"):
-        found.setdefault(name, []).append(EvaluatedValue(*row))
-    return found
-
-
-def find_deaths(run: Run) -> list[Json]:
-    """Nodes that died unplanned, in order of time: node, round, reason, and who waited for it in which round.
-
-    What was before the last resumption counts no more.
-    """
-    first = run.rows(
-        "SELECT node, arg_min(round, at_s), arg_min(kind, at_s), arg_min(details, at_s) FROM events "
-        "WHERE kind IN ('died', 'training_error') AND node IS NOT NULL "
-        "AND at_s > coalesce((SELECT max(at_s) FROM events WHERE kind = 'resume'), -1) "
-        "GROUP BY node ORDER BY min(at_s), node"
-    )
-    waits = run.rows(
-        "SELECT unnest(from_json(details->'awaited', '[\"INTEGER\"]')) AS awaited, node, round "
-        "FROM events WHERE kind = 'missing' ORDER BY round, node"
-    )
-    deaths: list[Json] = []
-    for node, round, kind, details in first:
-        waited: dict[NodeId, int] = {}
-        for awaited, waiter, since in waits:
-            if awaited == node and since >= round:
-                waited.setdefault(waiter, since)
-        by = [{"node": waiter, "round": since} for waiter, since in waited.items()]
-        deaths.append(
-            {"node": node, "round": round, "reason": _reason(kind, read_details(details)), "waited_for_by": by}
-        )
-    return deaths
-
-
-def _reason(kind: str, details: Mapping[str, object]) -> str:
-    """`killed by SIGKILL`, `exit code 3`, `training error: out of memory`, from an event's details."""
-    said = details.get("reason") or details.get("error")
-    if kind == "training_error":
-        return f"training error: {said}" if said else "training error"
-    if details.get("signal"):
-        return f"killed by {details['signal']}" + (f" ({said})" if said else "")
-    if said:
-        return str(said)
-    code = details.get("exit_code")
-    return "ended early" if code is None else f"exit code {code}"
-
-
-def _digest(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
-    """The last value, the best, and the mean of the last five."""
-    values = [evaluation.value for evaluation in accuracy if evaluation.value is not None]
-    if not values:
-        return {"last": None, "best": None, "mean_last_5": None}
-    tail = values[-5:]
-    return {"last": values[-1], "best": max(values), "mean_last_5": math.fsum(tail) / len(tail)}
-
-
-def _course(found: Sequence[EvaluatedValue]) -> dict[str, float | None]:
-    """The last value of a figure, its least and most, and the mean of the last five."""
-    digest = _digest(found)
-    least = min((each.value for each in found if each.value is not None), default=None)
-    return {"last": digest["last"], "least": least, "most": digest["best"], "mean_last_5": digest["mean_last_5"]}
-
-
-def _reach(
-    run: Run, series: Mapping[str, Sequence[EvaluatedValue]], target: float | Mapping[str, Any]
-) -> dict[str, object]:
-    """Rounds, bytes and seconds until the fleet first had the accuracy, or the figure, that `target` asks for."""
-    if isinstance(target, Mapping):
-        name, least, most = target["metric"], target.get("at_least"), target.get("at_most")
-        asked = {"metric": name, **({"at_most": most} if least is None else {"at_least": least})}
-    else:
-        name, least, most, asked = "test_accuracy", target, None, {"accuracy": target}
-    for found in series.get(name, ()):
-        if (
-            found.value is not None
-            and (least is None or found.value >= least)
-            and (most is None or found.value <= most)
-        ):
-            until = "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals WHERE round <= ?"
-            ((sent,),) = run.rows(until, [found.round])
-            return {**asked, "round": found.round, "bytes": sent, "seconds": found.at_s}
-    return {**asked, "round": None, "bytes": None, "seconds": None}
-
-
-def _figures(run: Run, facts: RunFacts, series: Mapping[str, Sequence[EvaluatedValue]]) -> dict[str, object]:
+def _figures(run: Run, facts: RunFacts, series: Series) -> dict[str, object]:
     """The final numbers, by the names that `expect` knows."""
     train = (
         "SELECT avg(last) FROM "
         "(SELECT arg_max(value, round) AS last FROM metrics WHERE name = 'train_loss' GROUP BY node)"
     )
     return {
-        "test_accuracy": _last(series, "test_accuracy"),
-        "mean_local": _last(series, "mean_local_accuracy"),
-        "mean_personal": _last(series, "mean_personal_accuracy"),
-        "test_loss": _last(series, "test_loss"),
-        "error": _last(series, "error"),
+        "test_accuracy": last_of(series, "test_accuracy"),
+        "mean_local": last_of(series, "mean_local_accuracy"),
+        "mean_personal": last_of(series, "mean_personal_accuracy"),
+        "test_loss": last_of(series, "test_loss"),
+        "error": last_of(series, "error"),
         "train_loss": _scalar(run, train),
-        "consensus_distance": _last(series, "consensus_distance"),
-        "weight_sum": _last(series, "weight_sum"),
+        "consensus_distance": last_of(series, "consensus_distance"),
+        "weight_sum": last_of(series, "weight_sum"),
         "bytes_sent": _scalar(run, "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals"),
         "duration_s": facts.duration_s,
         "virtual_duration_s": facts.virtual_duration_s,
-    } | {name: _last(series, name) for name in series if is_measured(name) and name not in FIGURES}
-
-
-def _last(series: Mapping[str, Sequence[EvaluatedValue]], name: str) -> float | None:
-    found = series.get(name)
-    return found[-1].value if found else None
+    } | {name: last_of(series, name) for name in series if is_measured(name) and name not in FIGURES}
 
 
 def _scalar(run: Run, sql: str) -> object:
@@ -367,17 +282,6 @@ def _chance(run: Run) -> float:
     """The accuracy of a guess; 0 where there are no classes."""
     partition = run.partition
     return 1 / len(partition["classes"]) if partition is not None and partition["classes"] else 0.0
-
-
-def _values(series: Mapping[str, Sequence[EvaluatedValue]], name: str) -> list[float]:
-    return [each.value for each in series.get(name, ()) if each.value is not None]
-
-
-def _by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for caution in cautions:
-        found.setdefault(caution.kind.value, []).append(caution.text)
-    return found
 
 
 def _mass_error(resumed: Sequence[Mapping[str, object]], weight_sum: float | None) -> str:

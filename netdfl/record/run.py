@@ -1,25 +1,20 @@
-"""The run directory: made by the supervisor, opened by whoever reads what happened."""
+"""What a run left, opened by whoever reads what happened."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from netdfl.core.arguments import expect
-from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import PRIVATE, check_plain, read_plain, write_whole
+from netdfl.core.errors import InputError, expect
+from netdfl.core.files import check_plain, read_plain
 from netdfl.record.database import COUNTED, MOST_NODES, TABLES, TOTALS, connect, view
+from netdfl.record.directory import EVENTS
 from netdfl.record.forms import FLEET, GRAPH, PARTITION, RESULT, SIZE, FleetForm, GraphForm, PartitionForm, read_form
-from netdfl.record.plain_json import dump_json
 from netdfl.record.sampling import EVERYTHING, SAMPLING, SAMPLING_FORM, Sampling
 from netdfl.record.scheduled import ScheduledChange, put_scheduled, put_script, read_script
 from netdfl.record.segments import pieces, roll_up, size
@@ -33,104 +28,11 @@ if TYPE_CHECKING:
     from netdfl.record.plots import Plots
 
 T = TypeVar("T")
-CHECKPOINTS = "checkpoints"
-EVENTS = "events.jsonl"
 MOST_HELD = 1 << 28
 """A table with more bytes than these, as lines, is not held in memory."""
 MOST_TRIES = 3
 """A file that was there when they were listed may be rolled up before it is read: then they are listed again."""
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class RunDirectory:
-    """Where one run writes. Every file but the store appears whole or not at all.
-
-    `page` says that the run ends with a report; a run that is not `kept` writes nothing at all.
-    """
-
-    path: Path
-    page: bool = True
-    kept: bool = True
-
-    @classmethod
-    def create(cls, root: Path | str, scenario_name: str, seed: int, out: Path | str | None = None) -> Self:
-        """Make `root/<scenario>/<UTC time>-<seed>/` and point `latest` beside it there; or make `out`.
-
-        Raises:
-            InputError: `out` exists and is not an empty directory, or nothing can be written there.
-        """
-        try:
-            if out is not None:
-                return cls(_make_empty(Path(out)))
-            path = _make_new(Path(root) / scenario_name, f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}")
-            _point(path.parent / "latest", path.name)
-        except OSError as exc:
-            raise InputError(
-                f"the run directory {exc.filename} can't be made: {exc.strerror}; name another with --out DIR"
-            ) from exc
-        return cls(path)
-
-    @property
-    def recorded(self) -> bool:
-        """Whether a node or the fleet has recorded anything yet."""
-        return any(file.stat().st_size for file in (self.path / STORE).glob("*"))
-
-    def abandon(self) -> None:
-        """Remove what was written for a run that was refused; `latest` points at the run before it again."""
-        for each in self.path.iterdir():
-            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
-        link = self.path.parent / "latest"
-        if link.is_symlink() and link.resolve() == self.path:
-            self.path.rmdir()
-            earlier = max((each.name for each in self.path.parent.iterdir() if not each.is_symlink()), default="")
-            _point(link, earlier) if earlier else link.unlink()
-
-    def write(self, name: str, text: str) -> Path:
-        """Write `name` (`scenario.yaml`, say) atomically. Raises RunError where the disk refuses it."""
-        target = self.path / name
-        if not self.kept:
-            return target
-        try:
-            write_whole(target, text.encode())
-        except OSError as exc:
-            raise RunError(f"{target} can't be written: {exc.strerror}; everything recorded so far is kept") from exc
-        return target
-
-    def write_json(self, name: str, value: object) -> Path:
-        """Write `fleet.json`, `result.json`, `graph.json`, `partition.json` as readable JSON."""
-        return self.write(name, dump_json(value, indent=1) + "\n")
-
-    def write_events(self, events: Sequence[Mapping[str, object]]) -> Path:
-        """Write the compiled list of scripted events, one a line, as `events.jsonl`."""
-        return self.write(EVENTS, "".join(dump_json(event) + "\n" for event in events))
-
-
-def _make_empty(path: Path) -> Path:
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"--out {path} is not an empty directory; name a new one, or empty it first")
-    path.mkdir(PRIVATE, parents=True, exist_ok=True)
-    return path.resolve()
-
-
-def _make_new(parent: Path, name: str) -> Path:
-    """Make `parent/name`, or `parent/name-2` and so on where another run of this second has it."""
-    parent.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
-        path = parent.resolve() / (name if number == 1 else f"{name}-{number}")
-        try:
-            path.mkdir(PRIVATE)
-        except FileExistsError:
-            number += 1
-        else:
-            return path
-
-
-def _point(link: Path, target: str) -> None:
-    temporary = link.with_name(f".latest-{os.getpid()}")
-    temporary.symlink_to(target, target_is_directory=True)
-    temporary.replace(link)
 
 
 class Run:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import open_append
+from netdfl.core.files import open_append, writing
 
 LOCK = ".lock"
 
@@ -22,10 +22,8 @@ def hold(path: Path) -> Iterator[None]:
         InputError: another process holds it: its run is still going on.
         RunError: the disk refuses it.
     """
-    try:
+    with writing(path / LOCK, RunError):
         file = os.fdopen(open_append(path / LOCK), "a")
-    except OSError as error:
-        raise RunError(f"{path / LOCK} can't be written: {error.strerror}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

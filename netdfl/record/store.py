@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -278,7 +278,11 @@ class StoreWriter:
 
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """Take one number; one that is not finite is stored as null. Raises RunError where a due flush fails."""
-        self._metrics.add((at_ns, node, round, name, float(value)))
+        self.metrics(at_ns, node, round, {name: value})
+
+    def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        """Take numbers, as `metric` takes one. Raises RunError where a due flush fails."""
+        self._metrics.extend([(at_ns, node, round, name, float(value)) for name, value in figures.items()])
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """Take one event. Raises RunError where a due flush fails."""

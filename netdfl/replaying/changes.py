@@ -13,7 +13,7 @@ from netdfl.replaying.checking import key_of
 from netdfl.replaying.happenings import ASIDE
 from netdfl.replaying.playing import Playing
 from netdfl.replaying.until import check_node
-from netdfl.transport.fabric import Flight
+from netdfl.transport.under_way import Flight
 
 BY_HAND = "by_hand"
 """The reason of a loss that somebody wanted."""
@@ -24,17 +24,16 @@ class Change(Protocol):
 
     def check(self, playing: Playing) -> None:
         """Raise InputError where it can't be done now."""
-        ...
 
     def make(self, playing: Playing) -> None:
         """Do it, on the fleet's loop."""
-        ...
 
 
 @dataclass(frozen=True)
-class _OfMessage:
-    """A message under way: the one of that number on its edge, or the first there."""
+class ChangeMessage:
+    """A message under way is lost, or arrives now: the one of that number on its edge, or the first there."""
 
+    action: Literal["drop", "deliver"]
     edge: Edge
     number: int | None = None
 
@@ -42,8 +41,15 @@ class _OfMessage:
         """See `Change`."""
         self._flight(playing)
 
+    def make(self, playing: Playing) -> None:
+        """See `Change`."""
+        if self.action == "drop":
+            playing.world.fabric.lose(self._flight(playing), BY_HAND)
+        else:
+            playing.world.fabric.hasten(self._flight(playing))
+
     def _flight(self, playing: Playing) -> Flight:
-        flights = list(playing.world.fabric.flights())
+        flights = list(playing.world.fabric.under_way.flights())
         numbers = playing.happenings.numbers(self.edge, flights)
         there = {
             numbers[key_of(flight.message)]: flight
@@ -61,37 +67,15 @@ class _OfMessage:
     def _where(self) -> str:
         return f"{self.edge[0]}->{self.edge[1]}"
 
-    @property
-    def _which(self) -> str:
-        return self._where if self.number is None else f"{self._where} #{self.number}"
-
-
-class DropNow(_OfMessage):
-    """Lose it."""
-
-    def make(self, playing: Playing) -> None:
-        """See `Change`."""
-        playing.world.fabric.lose(self._flight(playing), BY_HAND)
-
     def __str__(self) -> str:
-        return f"drop {self._which}"
-
-
-class DeliverNow(_OfMessage):
-    """Let it arrive."""
-
-    def make(self, playing: Playing) -> None:
-        """See `Change`."""
-        playing.world.fabric.hasten(self._flight(playing))
-
-    def __str__(self) -> str:
-        return f"deliver {self._which}"
+        return f"{self.action} {self._where}" + ("" if self.number is None else f" #{self.number}")
 
 
 @dataclass(frozen=True)
-class _OfNode:
-    """Something that happens to a node that is up."""
+class ChangeNode:
+    """A node that is up crashes, stands still, or goes on."""
 
+    action: Literal["crash", "pause", "resume"]
     node: NodeId
 
     def check(self, playing: Playing) -> None:
@@ -101,43 +85,15 @@ class _OfNode:
         if phase in ENDED:
             raise InputError(f"node {self.node} has {phase}")
 
-    def _happen(self, playing: Playing, action: str, **parameters: str) -> None:
+    def make(self, playing: Playing) -> None:
+        """See `Change`."""
+        how = {"state": "kept"} if self.action == "crash" else {}
         now = playing.now_ns
-        event = CompiledEvent(action, -1, at_ns=now, nodes=(self.node,), parameters=parameters, entry=BY_HAND)
+        event = CompiledEvent(self.action, -1, at_ns=now, nodes=(self.node,), parameters=how, entry=BY_HAND)
         playing.world.residents[self.node].host.happen(event)
 
-
-class CrashNow(_OfNode):
-    """Let it crash."""
-
-    def make(self, playing: Playing) -> None:
-        """See `Change`."""
-        self._happen(playing, "crash", state="kept")
-
     def __str__(self) -> str:
-        return f"crash {self.node}"
-
-
-class PauseNow(_OfNode):
-    """Let it stand still."""
-
-    def make(self, playing: Playing) -> None:
-        """See `Change`."""
-        self._happen(playing, "pause")
-
-    def __str__(self) -> str:
-        return f"pause {self.node}"
-
-
-class ResumeNow(_OfNode):
-    """Let it go on."""
-
-    def make(self, playing: Playing) -> None:
-        """See `Change`."""
-        self._happen(playing, "resume")
-
-    def __str__(self) -> str:
-        return f"resume {self.node}"
+        return f"{self.action} {self.node}"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Does what is played go as the run went? Every row that a replay records is looked for in the run's own record."""
+"""Whether a run can be played again, and goes as it went then: every row of a replay is looked for in its record."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections import Counter
 from typing import TypeAlias
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.errors import NetdflError
+from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.types import Edge, Message, NodeId
 from netdfl.record.run import Run
+from netdfl.running.prepare import other_versions, what_changed
+from netdfl.scenario.load import load
+from netdfl.scenario.model.schema import Scenario
+from netdfl.worlds.catalog import entry_of
 
 Key: TypeAlias = tuple[str, int, int, int, int]
 """What tells the messages of one edge apart: kind, epoch, round, step, attempt."""
@@ -103,3 +107,30 @@ def _end(nbytes: int, arrived_ns: int | None, fate: str) -> str:
 
 def _ns(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * NS_PER_S)
+
+
+def replayable(run: Run) -> Scenario:
+    """The scenario of `run`, in which nothing has changed since.
+
+    Raises:
+        InputError: it ran in a real world, or its scenario or a part of it has changed.
+    """
+    if changed := what_changed(run):
+        raise InputError(
+            f"{run.path} can't be replayed, for it would be another run: {'; '.join(changed)}. "
+            "Put back what it was made from, or run it anew"
+        )
+    scenario = load(run.path / "scenario.yaml")
+    if not entry_of(scenario).repeatable:
+        raise InputError(
+            f"{run.path} can't be replayed: it ran in the world {scenario.world.kind}, which does not repeat itself; "
+            "run its scenario with --on simulated, and replay that"
+        )
+    return scenario
+
+
+def parted_words(run: Run, what: str) -> str:
+    """Say that a replay of `run` does not go as the run did, from `what` on, and why that may be."""
+    others = other_versions(run)
+    why = "; ".join(others) if others else "a part of it that does not repeat itself (its task, its data, a rule)"
+    return f"{run.path} can't be replayed, for it goes another way: {what}. The reason: {why}"

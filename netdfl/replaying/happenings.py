@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
@@ -12,7 +12,7 @@ from netdfl.core.types import Edge, Kind, Message, NodeId
 from netdfl.record.base import MessageRow, Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.replaying.checking import Key, Record, key_of
-from netdfl.transport.fabric import Flight
+from netdfl.transport.under_way import Flight
 
 ASIDE = frozenset({Kind.HEARTBEAT, Kind.PROBE, Kind.QUERY, Kind.STATUS})
 """Kinds that are not numbered: what goes on beside the rounds."""
@@ -92,11 +92,6 @@ class HeardRecorder(LoggingRecorder):
         super().__init__(store, log)
         self._happenings, self._now_ns = happenings, now_ns
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
-        """One message and its fate."""
-        super().message(message, nbytes, sent_ns, arrived_ns, fate)
-        self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
-
     def messages(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
         """The ends of messages at one instant."""
         super().messages(messages, rows)
@@ -106,8 +101,17 @@ class HeardRecorder(LoggingRecorder):
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number of one round."""
         super().metric(at_ns, node, round, name, value)
-        if self._happenings.record is not None:
-            self._happenings.record.metric(at_ns, node, round, name, value)
+        self._heard(at_ns, node, round, {name: value})
+
+    def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        """Numbers of one round."""
+        super().metrics(at_ns, node, round, figures)
+        self._heard(at_ns, node, round, figures)
+
+    def _heard(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        if (record := self._happenings.record) is not None:
+            for name, value in figures.items():
+                record.metric(at_ns, node, round, name, value)
 
 
 def seconds(at_ns: int) -> str:

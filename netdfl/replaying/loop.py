@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from asyncio import events
 from collections.abc import Callable
 from typing import NamedTuple
 
 from netdfl.core.clock import TimerName
-from netdfl.worlds.simulated.loop import NAMED, Source, VirtualLoop
+from netdfl.worlds.simulated.loop import NamedTimer, Source, VirtualLoop
 
 
 class Due(NamedTuple):
@@ -29,27 +28,18 @@ class SteppedLoop(VirtualLoop):
         super().__init__(seed)
         self.halts: Callable[[], bool] = lambda: False
         self.steps = 0
-        self._names: dict[int, TimerName] = {}
-
-    def call_at_ns(
-        self, at_ns: int, name: TimerName, callback: Callable[[], None], rank: int = NAMED
-    ) -> events.TimerHandle:
-        """As `VirtualLoop.call_at_ns`; the name is kept, to be shown."""
-        handle = super().call_at_ns(at_ns, name, callback, rank)
-        self._names[self._count] = name
-        if len(self._names) > 100 + 2 * len(self._timers):
-            left = {entry[3] for entry in self._timers}
-            self._names = {count: each for count, each in self._names.items() if count in left}
-        return handle
 
     def due(self) -> list[Due]:
         """All timers that are set, in their order."""
-        live = sorted(entry[:4] for entry in self._timers if not entry[4]._cancelled)
-        return [Due(at_ns, self._names.get(count, ())) for at_ns, _, _, count in live]
+        return [
+            Due(when[0], timer.name if isinstance(timer, NamedTimer) else ())
+            for when in sorted(self._timers)
+            for timer in self._live(when)
+        ]
 
     def next_ns(self) -> int | None:
         """When something is due next; None: nothing ever is."""
-        times = [entry[0] for entry in self._timers if not entry[4]._cancelled]
+        times = [when[0] for when, timers in self._timers.items() if not all(each._cancelled for each in timers)]
         network = self.source.next_ns()
         return min(times if network is None else [*times, network], default=None)
 

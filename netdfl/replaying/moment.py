@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import torch
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING
 
 from netdfl.core.clock import SCHEDULED
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import NodeNow, State
+from netdfl.links.path import Fused
+from netdfl.links.rules.base import Departure, Dropped, LinkRule
 from netdfl.replaying.checking import key_of
-from netdfl.replaying.happenings import ASIDE, News
+from netdfl.replaying.happenings import ASIDE, News, seconds
 from netdfl.replaying.playing import Playing
-from netdfl.replaying.ways import way_of
+from netdfl.transport.under_way import Flight
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def way_of(flight: Flight) -> tuple[int | None, str]:
+    """When a message arrives (None: never, or that is not known), and its way in words.
+
+    What is left of its way is tried on copies of its stages. Luck there goes by the message's name, so it is what will
+    happen, unless something else comes into a queue before it, or the scenario changes the link meanwhile.
+    """
+    if flight.at_ns is None:
+        full = flight.unit is None
+        return None, "held: its receiver's mailbox is full" if full else "held by a link that is down"
+    if flight.unit is None or not flight.stages:
+        return flight.at_ns, f"arrives at {seconds(flight.at_ns)}"
+    at_ns, unit = flight.at_ns, replace(flight.unit, content=None, pending=None)
+    for stage in flight.stages:
+        outcomes = copy.deepcopy(stage).enter(unit, at_ns)
+        last = outcomes[0] if outcomes else None
+        if isinstance(last, Dropped):
+            return None, f"will be lost at {seconds(at_ns)}: {last.reason}"
+        if not isinstance(last, Departure):
+            return None, f"will be held from {seconds(at_ns)} by {_name(stage)}"
+        at_ns, unit = last.at_ns, last.unit
+    return at_ns, f"arrives at {seconds(at_ns)}, through {', '.join(map(_name, flight.stages))}"
+
+
+def _name(stage: LinkRule) -> str:
+    if isinstance(stage, Fused):
+        return " and ".join(map(_name, stage.stages))
+    return type(stage).__name__.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +154,7 @@ def _node(playing: Playing, now: NodeNow, norm: float, distance: float) -> NodeT
     return NodeThen(now, unread, None if now.state is State.CRASHED else node.held_weight, norm, distance)
 
 
-def _models(playing: Playing) -> dict[NodeId, tuple[torch.Tensor, float]]:
+def _models(playing: Playing) -> dict[NodeId, tuple[Tensor, float]]:
     """Each node's vector and weight at the end of its last round."""
     found = {}
     for node, resident in playing.world.residents.items():
@@ -129,21 +165,21 @@ def _models(playing: Playing) -> dict[NodeId, tuple[torch.Tensor, float]]:
 
 
 def _spread(
-    models: Mapping[NodeId, tuple[torch.Tensor, float]],
+    models: Mapping[NodeId, tuple[Tensor, float]],
 ) -> tuple[dict[NodeId, float], dict[NodeId, float], float]:
     """Norms, distances from the average model, and the consensus distance; see `netdfl.host.judging`."""
     held = {node: (x.double(), weight) for node, (x, weight) in models.items() if weight}
     if not held:
         return {}, {}, math.nan
-    average = sum((x for x, _ in held.values()), torch.zeros(())) / sum(weight for _, weight in held.values())
+    average = reduce(add, (x for x, _ in held.values())) / sum(weight for _, weight in held.values())
     z = {node: x / weight for node, (x, weight) in held.items()}
-    norms = {node: float(torch.linalg.vector_norm(each)) for node, each in z.items()}
-    distances = {node: float(torch.linalg.vector_norm(each - average)) for node, each in z.items()}
+    norms = {node: float(each.norm()) for node, each in z.items()}
+    distances = {node: float((each - average).norm()) for node, each in z.items()}
     return norms, distances, math.sqrt(sum(each**2 for each in distances.values()) / len(distances))
 
 
 def _flying(playing: Playing) -> list[MessageThen]:
-    flights = list(playing.world.fabric.flights())
+    flights = list(playing.world.fabric.under_way.flights())
     edges = {(flight.message.src, flight.message.dst) for flight in flights}
     numbers = {edge: playing.happenings.numbers(edge, flights) for edge in edges}
     found = []
@@ -160,7 +196,7 @@ def _coming(playing: Playing) -> list[NextEvent]:
     timers = [NextEvent(due.at_ns, _words(due.name)) for due in playing.loop.due()]
     network = [
         NextEvent(at_ns, f"{message.kind} {message.src}->{message.dst} {'goes on' if stages else 'arrives'}")
-        for message, _, at_ns, stages, _ in playing.world.fabric.flights()
+        for message, _, at_ns, stages, _ in playing.world.fabric.under_way.flights()
         if at_ns is not None
     ]
     return sorted([*timers, *network], key=lambda each: each.at_ns)

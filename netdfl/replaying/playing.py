@@ -10,11 +10,10 @@ from typing import TypeVar
 
 from netdfl.core.control import Progress, Report
 from netdfl.core.errors import NetdflError
-from netdfl.core.interrupts import interruptible
-from netdfl.core.loops import outside_loops
+from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.types import NodeId
 from netdfl.record.base import Store
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.replaying.checking import Parted, Record
 from netdfl.replaying.happenings import Happenings, HeardRecorder

@@ -5,24 +5,24 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, get_args
 
-from netdfl.core.arguments import expect, is_number, is_whole
-from netdfl.core.errors import InputError, NetdflError, RunError
+from netdfl.core.errors import InputError, NetdflError, RunError, expect, is_number, is_whole
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.finding import Finding
-from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.record.directory import RunDirectory
+from netdfl.record.run import Run, open_run
 from netdfl.record.status import WaitingStatus
-from netdfl.replaying.changes import Change, CrashNow, DeliverNow, DropNow, PauseNow, RestartNow, ResumeNow
-from netdfl.replaying.checking import Parted, Record
+from netdfl.replaying.changes import Change, ChangeMessage, ChangeNode, RestartNow
+from netdfl.replaying.checking import Parted, Record, parted_words, replayable
 from netdfl.replaying.happenings import seconds
 from netdfl.replaying.moment import MessageThen, Moment, NextEvent, NodeThen, see
 from netdfl.replaying.playing import Halts, Playing
-from netdfl.replaying.replayable import parted_words, replayable
 from netdfl.replaying.text import moment_html, moment_text
 from netdfl.replaying.until import FORMS, AtTime, Until, read_edge, read_until
 from netdfl.running.judged import Finished
@@ -78,8 +78,13 @@ class Replay:
             playing.go(lambda playing: playing.supervisor.fleet.start_ns is not None)
         return playing
 
-    def _parting(self) -> _Parting:
-        return _Parting(self.run)
+    @contextmanager
+    def _parting(self) -> Iterator[None]:
+        """Within it, what parts from the record says of which run, and why that may be."""
+        try:
+            yield
+        except Parted as parted:
+            raise InputError(parted_words(self.run, str(parted))) from parted
 
     # where it is
 
@@ -214,15 +219,15 @@ class Replay:
 
     def drop(self, edge: str | Edge, number: int | None = None) -> Self:
         """Lose a message that is under way: `drop("2->3 #5")`; without a number, the first on that edge."""
-        return self._change(DropNow(*_message(edge, number)))
+        return self._change(ChangeMessage("drop", *_message(edge, number)))
 
     def deliver(self, edge: str | Edge, number: int | None = None) -> Self:
         """Let a message that is under way arrive now; without a number, the first on that edge."""
-        return self._change(DeliverNow(*_message(edge, number)))
+        return self._change(ChangeMessage("deliver", *_message(edge, number)))
 
     def crash(self, node: NodeId) -> Self:
         """Let a node crash now; it does not return by itself."""
-        return self._change(CrashNow(node))
+        return self._change(ChangeNode("crash", node))
 
     def restart(self, node: NodeId, state: Literal["kept", "lost"] = "lost") -> Self:
         """Let a node that crashed live again, with the state of its last round's end, or without."""
@@ -231,11 +236,11 @@ class Replay:
 
     def pause(self, node: NodeId) -> Self:
         """Let a node stand still."""
-        return self._change(PauseNow(node))
+        return self._change(ChangeNode("pause", node))
 
     def resume(self, node: NodeId) -> Self:
         """Let a paused node go on."""
-        return self._change(ResumeNow(node))
+        return self._change(ChangeNode("resume", node))
 
     def _change(self, change: Change) -> Self:
         change.check(self._playing)
@@ -311,19 +316,6 @@ class Replay:
 
     def _repr_html_(self) -> str:
         return f"<p><b>{escape(self.scenario.name)}</b></p>" + moment_html(self.moment)
-
-
-class _Parting:
-    """Within it, what parts from the record says of which run, and why that may be."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Parted):
-            raise InputError(parted_words(self._run, str(error))) from error
 
 
 def replay(run: Any, *, out: Path | str | None = None) -> Replay:

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
-from netdfl.core.arguments import expect, is_whole
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, expect, is_whole
 from netdfl.core.fates import FateClass, class_of
 from netdfl.core.types import Edge, NodeId
 from netdfl.core.units import parse_time_ns
@@ -24,12 +23,11 @@ class Until(Protocol):
     """A moment of a playing."""
 
     def lies_behind(self, playing: Playing) -> bool:
-        """Whether it has come, so that it must be looked for from the start again."""
-        ...
+        """Whether it has come, so that it must be looked for from the start again; what may come anew never has."""
+        return False
 
     def from_here(self, playing: Playing) -> Halts:
         """What says that it has come, asked from now on. Raises InputError where it can't come."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class OfMessage:
         assert self.number is not None
         if self._sent(playing) < self.number:
             return False
-        numbers = playing.happenings.numbers(self.edge, playing.world.fabric.flights())
+        numbers = playing.happenings.numbers(self.edge, playing.world.fabric.under_way.flights())
         key = next((key for key, number in numbers.items() if number == self.number), None)
         if key is None or self.what == "sent":
             return key is not None
@@ -117,14 +115,10 @@ class OfMessage:
 
 
 @dataclass(frozen=True)
-class AtCrash:
+class AtCrash(Until):
     """`node` has crashed."""
 
     node: NodeId
-
-    def lies_behind(self, playing: Playing) -> bool:
-        """See `Until`."""
-        return False
 
     def from_here(self, playing: Playing) -> Halts:
         """See `Until`."""
@@ -133,12 +127,8 @@ class AtCrash:
 
 
 @dataclass(frozen=True)
-class AtStall:
+class AtStall(Until):
     """The diagnosis has found a stall that it had not found before."""
-
-    def lies_behind(self, playing: Playing) -> bool:
-        """See `Until`."""
-        return False
 
     def from_here(self, playing: Playing) -> Halts:
         """See `Until`."""
@@ -147,12 +137,8 @@ class AtStall:
 
 
 @dataclass(frozen=True)
-class AtEnd:
+class AtEnd(Until):
     """The run has come to its end, and the fleet still stands."""
-
-    def lies_behind(self, playing: Playing) -> bool:
-        """See `Until`."""
-        return False
 
     def from_here(self, playing: Playing) -> Halts:
         """See `Until`."""

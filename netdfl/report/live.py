@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console
@@ -17,8 +16,7 @@ from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
 from netdfl.record.status import FleetStatus
 from netdfl.report.panel import Curves, panel
-from netdfl.report.times import round_words
-from netdfl.report.words import duration, figure, not_delivered, own_figures, remarks, share, warnings
+from netdfl.report.words import duration, figure, not_delivered, own_figures, remarks, round_words, share, warnings
 
 COLORS = {"pass": "bold green", "done": "bold blue", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
@@ -30,21 +28,16 @@ class RunView(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *raised: object) -> None: ...
 
     def update(self, status: FleetStatus) -> None:
         """Show the fleet as it is now. Cheap; call it as often as something changed."""
-        ...
 
     def note(self, text: str) -> None:
         """Say something once, above the rest: a node died, a default was chosen."""
-        ...
 
     def summary(self, result: Mapping[str, object], run_path: Path, report: Path | None = None) -> None:
         """Say what the run came to; call it after the view was left."""
-        ...
 
 
 class PlainView:
@@ -59,9 +52,7 @@ class PlainView:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         pass
 
     def update(self, status: FleetStatus) -> None:
@@ -98,9 +89,7 @@ class LiveView(PlainView):
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._live.stop()
 
     def update(self, status: FleetStatus) -> None:

@@ -7,7 +7,6 @@ from html import escape
 from multiprocessing import parent_process
 from pathlib import Path
 from threading import current_thread, main_thread
-from types import TracebackType
 from typing import Any, Self
 
 from netdfl.core.types import Json
@@ -44,9 +43,7 @@ class NotebookView:
         self._shown = display(HTML(""), display_id=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._draw(self._last)
 
     def update(self, status: FleetStatus) -> None:

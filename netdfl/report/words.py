@@ -1,11 +1,19 @@
-"""Numbers as people read them; what was never measured is a dash."""
+"""Numbers as people read them, and where the time went; what was never measured is a dash.
+
+The time is what `time` in `result.json` holds, and the rounds of each node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
 
 from netdfl.core.fates import NOT_DELIVERED, FateClass
 from netdfl.core.types import Json
+from netdfl.record.time_spent import seconds
 
 WHY: Mapping[str, Mapping[str, str]] = {
     FateClass.LOST: {
@@ -144,3 +152,56 @@ def own_figures(result: Json) -> list[tuple[str, float, str]]:
             more = "".join(f", {figure(value)} mean of {what} models" for what, value in means if value is not None)
             found.append((name.replace("_", " "), course["last"], more))
     return found
+
+
+PARTS = {
+    "compute_s": "compute",
+    "links_s": "links: delay, rate and queues",
+    "resending_s": "until what was lost was sent again",
+    "deadlines_s": "until deadlines, for messages that did not come in time",
+    "lost_s": "until later messages told that one was lost",
+    "behind_s": "waiting for nodes that were behind, down, paused or slow",
+    "rest_s": "anything else: mixing, sending, saving",
+    "end_s": "at the end, in which no node went on",
+}
+
+
+def part_rows(spent: Json) -> list[list[str]]:
+    """What the fleet's time was spent on: the parts, the largest first, with their shares."""
+    parts = sorted(((spent[key], words) for key, words in PARTS.items() if spent[key] > 0), reverse=True)
+    return [[words, seconds(value), share(value / spent["total_s"])] for value, words in parts]
+
+
+def round_words(spent: Json) -> str:
+    """`1.05 s at the median, 31 s at most (round 3); deadlines of 2 s to 34 s`."""
+    lengths = [value for value in spent["rounds"]["median_s"] if value is not None]
+    longest = max((value, -round) for round, value in enumerate(spent["rounds"]["longest_s"]) if value is not None)
+    limits = [value for value in spent["rounds"]["deadline_s"] if value is not None]
+    words = f"{seconds(median(lengths))} at the median, {seconds(longest[0])} at most (round {-longest[1]})"
+    return f"{words}; {_deadlines(limits)}" if limits else words
+
+
+def _deadlines(limits: Sequence[float]) -> str:
+    low, high = seconds(min(limits)), seconds(max(limits))
+    return f"a deadline of {low}" if low == high else f"deadlines of {low} to {high}"
+
+
+NO_TIME = "Rounds took no virtual time: the scenario has neither compute time nor delays that would take any"
+
+
+class NodeTime(NamedTuple):
+    """Seconds of one node's mean round: all of them, those of training, those of waiting."""
+
+    node: int
+    train: float
+    wait: float
+    whole: float
+
+
+def say_rounds(times: Sequence[NodeTime]) -> str:
+    """The mean round of the median node and of the slowest, in a sentence."""
+    slowest = max(times, key=lambda each: each.whole)
+    if not slowest.whole:
+        return f"{NO_TIME}."
+    middle = seconds(float(np.median([each.whole for each in times])))
+    return f"A round took {middle} at the median node, {seconds(slowest.whole)} at the slowest, node {slowest.node}."

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netdfl.core.errors import InputError, RunError
+from netdfl.record.directory import RunDirectory
 from netdfl.record.event_log import first_difference
-from netdfl.record.run import RunDirectory
 from netdfl.running.prepare import prepare
 from netdfl.running.supervise import supervise
 from netdfl.scenario.load import load

@@ -18,11 +18,9 @@ class Display(Protocol):
 
     def update(self, status: FleetStatus) -> None:
         """Show the fleet as it is now."""
-        ...
 
     def note(self, text: str) -> None:
         """Show a piece of news."""
-        ...
 
 
 class Silent:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.diagnosis.messages import with_messages
+from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
-from netdfl.record.run import RunDirectory
 from netdfl.running.models import TrainedRun, open_run
 from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.model.schema import Scenario

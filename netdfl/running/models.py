@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
-from netdfl.core.files import write_whole
+from netdfl.core.files import write_whole, writing
 from netdfl.record.run import Run
 from netdfl.record.run import open_run as open_record
 
@@ -105,11 +105,9 @@ def export_model(run: TrainedRun, folder: Path, node: int | None = None) -> str:
     state = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / "model.safetensors", save(state))
         write_whole(folder / "model.pt", buffer.getvalue())
-    except OSError as error:
-        raise InputError(f"{folder} can't be written: {error.strerror}") from error
     load = f"model.load_state_dict(torch.load('{folder / 'model.pt'}', weights_only=True)); model.eval()"
     return f"{folder / 'model.safetensors'}\n{folder / 'model.pt'}\nload: {load}"

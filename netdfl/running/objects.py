@@ -56,15 +56,17 @@ def load(
         found = read(scenario, [*sets, *(f"{_KEYS[what]}={name}" for what, name in names.items())], on=on)
     except ScenarioError as exc:
         raise ScenarioError([_told(problem, names) for problem in exc.problems]) from exc
-    if found.world.kind != "simulated":
-        if data is None and (path := _path_of(model, scenario)):
-            return read(scenario, [*sets, f"{_KEYS['model']}={path}"], on=on)
-        lives = (
-            f"{' and '.join(names)} given as objects live in this process, and nodes of world {found.world.kind} do not"
-        )
-        keys = " and ".join(f"{_KEYS[what]}: mine:{example}" for what, example in _examples(names))
-        raise InputError(f"{lives}: say on='simulated', or put them into a module and write {keys}")
-    return found
+    if found.world.kind == "simulated":
+        return found
+    if data is None and (path := _path_of(model, scenario)):
+        return read(scenario, [*sets, f"{_KEYS['model']}={path}"], on=on)
+    raise _elsewhere(found.world.kind, names)
+
+
+def _elsewhere(world: str, names: Mapping[str, str]) -> InputError:
+    lives = f"{' and '.join(names)} given as objects live in this process, and nodes of world {world} do not"
+    keys = " and ".join(f"{_KEYS[what]}: mine:{example}" for what, example in _examples(names))
+    return InputError(f"{lives}: say on='simulated', or put them into a module and write {keys}")
 
 
 def _names(model: nn.Module | type[nn.Module] | Factory | None, data: object) -> dict[str, str]:

@@ -1,14 +1,33 @@
-"""What is written down before a run."""
+"""What there must be for a run, and what is written down before it.
+
+A run is refused before its round 0 where the disk or the machine lacks what its scenario asks for. What it was made
+from is kept, so that it is known later whether it can be played again.
+"""
 
 from __future__ import annotations
 
-from netdfl.record.run import RunDirectory
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+from xxhash import xxh3_128_hexdigest
+
+from netdfl.core.errors import DatasetError, InputError, MachineError, Problem, ScenarioError
+from netdfl.core.files import read_plain, version_of
+from netdfl.host.devices import spread
+from netdfl.record.directory import RunDirectory
+from netdfl.record.forms import read_form
+from netdfl.record.run import Run
 from netdfl.record.sampling import ALL, SAMPLING
-from netdfl.running.provenance import write_provenance
 from netdfl.scenario.build import build_network
+from netdfl.scenario.loading.document import Document, parse
 from netdfl.scenario.loading.resolved import to_yaml
-from netdfl.scenario.model.plugins import ORIGIN
+from netdfl.scenario.model.plugins import ORIGIN, imported_from
 from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Training
+from netdfl.worlds.catalog import entry_of
+from netdfl.worlds.forkserver import count_gpus
 
 
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:
@@ -51,3 +70,107 @@ def _places(scenario: Scenario) -> list[list[float] | None] | None:
 
     found = places_in(read_graph(file))
     return [[*found[node]] if node in found else None for node in range(scenario.num_nodes)] if found else None
+
+
+PROVENANCE = "provenance.json"
+SCHEMA = "netdfl/provenance/1"
+_VERSIONS = ("netdfl", "torch", "numpy")
+
+
+class Provenance(TypedDict):
+    """`provenance.json`: versions of packages, and digests of the resolved scenario and of the user's own modules."""
+
+    versions: dict[str, str]
+    scenario: str
+    modules: dict[str, str]
+
+
+_FORM: TypeAdapter[Provenance] = TypeAdapter(Provenance)
+
+
+def write_provenance(scenario: Scenario, directory: RunDirectory) -> None:
+    """Write what the run in `directory`, whose scenario lies there already, is made from."""
+    came = Path.cwd() if scenario.file is None else scenario.file.parent
+    modules = {str(file): _digest(file) for file in imported_from(str(came)) if file.is_file()}
+    text = read_plain(directory.path / "scenario.yaml")
+    made = {"versions": _versions(), "scenario": xxh3_128_hexdigest(text.encode()), "modules": modules}
+    directory.write_json(PROVENANCE, {"schema": SCHEMA} | made)
+
+
+def what_changed(run: Run) -> list[str]:
+    """What is not as it was when `run` was made, in words; nothing where that is not known.
+
+    Raises:
+        InputError: `provenance.json` is damaged.
+    """
+    made = read_form(run.path / PROVENANCE, _FORM)
+    if made is None:
+        return []
+    changed = (
+        [] if made["scenario"] == xxh3_128_hexdigest(run.scenario_text.encode()) else ["its scenario.yaml was edited"]
+    )
+    for name, digest in made["modules"].items():
+        file = Path(name)
+        if not file.is_file():
+            changed.append(f"{file} is gone")
+        elif _digest(file) != digest:
+            changed.append(f"{file} was edited")
+    return changed
+
+
+def other_versions(run: Run) -> list[str]:
+    """Which packages are not of the version that made `run`: `torch is 2.11, and was 2.12`."""
+    made = read_form(run.path / PROVENANCE, _FORM)
+    was: Mapping[str, str] = {} if made is None else made["versions"]
+    now = _versions()
+    return [f"{name} is {now[name]}, and was {was[name]}" for name in now if was.get(name, now[name]) != now[name]]
+
+
+def _digest(file: Path) -> str:
+    return xxh3_128_hexdigest(file.read_bytes())
+
+
+def _versions() -> dict[str, str]:
+    found = {name: version_of(name) for name in _VERSIONS}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+def check_ready(scenario: Scenario) -> None:
+    """Build what every node of the run would build.
+
+    Ports, privileges and Docker are not tried: they may differ when it runs.
+
+    Raises:
+        ScenarioError: with the sentences that the run would refuse it with, and where each mistake is written.
+    """
+    if problems := list(_problems(scenario)):
+        raise ScenarioError(problems)
+
+
+def _problems(scenario: Scenario) -> Iterator[Problem]:
+    file = scenario.file
+    document = Document("scenario") if file is None else parse(file.read_text(encoding="utf-8"), str(file))
+    try:
+        entry_of(scenario)
+    except InputError as error:
+        yield document.problem(("world", "kind"), str(error))
+    if not isinstance(scenario.task, Training):
+        return
+    try:
+        _share_out(scenario)
+    except DatasetError as error:
+        yield document.problem(("task", "dataset"), str(error))
+    except InputError as error:
+        yield document.problem(("task",), str(error), key=True)
+    try:
+        device = scenario.task.device
+        spread(device, count_gpus() if device.startswith("cuda") else 0, scenario.num_nodes)
+    except MachineError as error:
+        yield document.problem(("task", "device"), str(error))
+
+
+def _share_out(scenario: Scenario) -> object:
+    from netdfl.core.rng import Streams
+    from netdfl.host.task_setup import make_problem
+
+    return make_problem(scenario, Streams(scenario.seed))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netdfl.core.arguments import expect
-from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.errors import InputError, NetdflError, expect
 from netdfl.core.interrupts import WRITING
 from netdfl.diagnosis.fidelity import Ways, judge_fidelity
+from netdfl.record.directory import CHECKPOINTS, RunDirectory
 from netdfl.record.forms import damaged
-from netdfl.record.run import CHECKPOINTS, Run, RunDirectory, open_run
+from netdfl.record.run import Run, open_run
 from netdfl.record.run_lock import LOCK, hold
 from netdfl.running.display import Display, Silent, announcing, say_layer
 from netdfl.running.judged import Finished, facts_of, finish
@@ -74,24 +74,35 @@ def run(
     try:
         expect(out is None or isinstance(out, str | Path), "out", out, "a path")
         expect(isinstance(root, str | Path), "root", root, "a path")
-        expect(isinstance(page, bool), "page", page, "True or False")
         expect(made is None or callable(made), "made", made, "a function of the run directory")
-        expect(view is None or hasattr(view, "__enter__"), "view", view, "a context manager that gives a display")
+        _expect_shown(page, view)
         scenario = load(scenario, on=on, model=model, data=data)
         entry_of(scenario)
         directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
-        try:
-            with hold(directory.path):
-                if made is not None:
-                    made(directory.path)
-                return _run_in(scenario, replace(directory, page=page), view, forkserver)
-        except InputError:
-            if not directory.recorded:
-                directory.abandon()
-            raise
+        with _held(directory):
+            if made is not None:
+                made(directory.path)
+            return _run_in(scenario, replace(directory, page=page), view, forkserver)
     finally:
         if forkserver is not None:
             forkserver.close()
+
+
+def _expect_shown(page: object, view: object) -> None:
+    expect(isinstance(page, bool), "page", page, "True or False")
+    expect(view is None or hasattr(view, "__enter__"), "view", view, "a context manager that gives a display")
+
+
+@contextmanager
+def _held(directory: RunDirectory) -> Iterator[None]:
+    """Nobody else writes there meanwhile; what was refused before anything was recorded leaves nothing."""
+    try:
+        with hold(directory.path):
+            yield
+    except InputError:
+        if not directory.recorded:
+            directory.abandon()
+        raise
 
 
 def _run_in(
@@ -127,7 +138,7 @@ def _supervised(
 
     with ExitStack() as stack:
         if scenario.report.tensorboard:
-            from netdfl.exports.tensorboard import FOLDER, Following
+            from netdfl.exports.trackers import FOLDER, Following
 
             display = stack.enter_context(Following(open_run(directory.path), directory.path / FOLDER, display))
         shown = announcing(display, scenario)
@@ -146,8 +157,7 @@ def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[
     Raises:
         InputError: there is no such run, it goes on or has ended, or it can't be resumed.
     """
-    expect(isinstance(page, bool), "page", page, "True or False")
-    expect(view is None or hasattr(view, "__enter__"), "view", view, "a context manager that gives a display")
+    _expect_shown(page, view)
     found = open_run(path)
     with hold(found.path):
         return _resume(found, RunDirectory(found.path, page=page), view)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from netdfl.core.errors import InputError, NetdflError
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.running.display import Display, Silent
 from netdfl.scenario.model.schema import Scenario

@@ -1,4 +1,7 @@
-"""From a checked scenario to the objects that a fleet needs and that know no torch."""
+"""From a checked scenario to the objects that a fleet needs and that know no torch, and to what carries its messages.
+
+That are shares of mass, or a scheme of compression: here is which one `auto` means on a graph.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from netdfl.algorithms.exchange import Delivery, Scheme
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge
 from netdfl.links.schedule.compile import compile_events
@@ -16,8 +20,7 @@ from netdfl.scenario.model.links import block
 from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
-from netdfl.topology.pairing import halves
-from netdfl.topology.selection import Private, sampled
+from netdfl.topology.selection import Private, halves, sampled
 from netdfl.topology.weights import Weights, uniform
 
 _ROUNDS = 64
@@ -86,3 +89,49 @@ def _weights(scenario: Scenario, topology: Topology) -> Weights:
     chosen: Any = topology.weights if part.kind == "auto" else type(part).function
     weights: Weights = partial(chosen, **part.params) if any(part.params.values()) else chosen
     return weights
+
+
+GOSSIP = ("choco", "deepsqueeze", "unsafe")
+PUSH = ("edge", "push_sum")
+SERVER = ("plain", "ef14", "ef21")
+
+
+def scheme_of(scenario: Scenario, topology: Topology | None = None) -> Scheme:
+    """The scheme that is written, or that `auto` stands for. Raises ValueError where the graph can't be drawn."""
+    if scenario.compression is not None and scenario.compression.scheme != "auto":
+        return scenario.compression.scheme
+    if scenario.has_server:
+        return "plain"
+    if is_push(scenario):
+        return "edge"
+    if own := scenario.algorithm.traits.scheme:
+        return own
+    return "choco" if is_static(scenario, topology or build_topology(scenario)) else "deepsqueeze"
+
+
+def delivery_of(scenario: Scenario) -> Delivery:
+    """What becomes of a lost message; loading settles what `auto` is."""
+    kind = scenario.delivery.kind
+    return "plain" if kind == "auto" else kind
+
+
+def is_push(scenario: Scenario) -> bool:
+    """Whether the algorithm sends shares of mass."""
+    return "column" in scenario.algorithm.traits.needs
+
+
+def is_literal(scenario: Scenario) -> bool:
+    """Whether the algorithm sends C(z - x) as printed, for which nobody keeps a reference."""
+    written = scenario.algorithm.traits.literal
+    return written is not None and scenario.algorithm.params.get(written[0]) == written[1]
+
+
+def sends_vectors(scenario: Scenario) -> bool:
+    """Whether what gossip sends are whole vectors: not compressed, and nothing else by definition."""
+    traits = scenario.algorithm.traits
+    return scenario.compression is None and traits.scheme is None and not traits.sparse
+
+
+def is_static(scenario: Scenario, topology: Topology) -> bool:
+    """Whether every node has the same neighbors in every round."""
+    return not topology.time_varying and scenario.topology.selection.kind == "all"

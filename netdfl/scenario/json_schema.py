@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic.json_schema import JsonSchemaValue
 
+from netdfl.core.files import write_or_check
 from netdfl.scenario.model.choices import inlined
 from netdfl.scenario.model.schema import SCHEMA, Scenario
 
@@ -30,13 +31,7 @@ def text() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the file, or with `--check` say whether it is up to date."""
-    if arguments == ["--check"]:
-        if FILE.read_text(encoding="utf-8") == text():
-            return 0
-        print(f"{FILE} is out of date; run `python -m netdfl.scenario.json_schema`", file=sys.stderr)
-        return 1
-    FILE.write_text(text(), encoding="utf-8")
-    return 0
+    return write_or_check(FILE, text(), "python -m netdfl.scenario.json_schema", arguments)
 
 
 if __name__ == "__main__":

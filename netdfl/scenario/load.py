@@ -11,9 +11,8 @@ from netdfl.core.errors import Problem, ScenarioError
 from netdfl.scenario.build import build_topology, used_links
 from netdfl.scenario.checks.catalog import find_problems, find_problems_with_data
 from netdfl.scenario.checks.compression import warnings
-from netdfl.scenario.checks.no_effect import hardly_meant, weights_stay_one
 from netdfl.scenario.checks.survival import automatic, resent_too_late
-from netdfl.scenario.checks.waiting import waiting_notices
+from netdfl.scenario.checks.waiting import hardly_meant, waiting_notices, weights_stay_one
 from netdfl.scenario.loading import overrides
 from netdfl.scenario.loading.document import Document, parse
 from netdfl.scenario.loading.normalize import normalize
@@ -63,8 +62,10 @@ def load(
     file = None if isinstance(scenario, Mapping) else find_scenario(scenario)
     document = Document("scenario", _plain(scenario)) if file is None else parse(_text(file), str(scenario))
     found = _read(document, sets, on, str(directory if file is None else file.parent))
-    if problems := find_problems_with_data(found, document):
+    problems, notices = find_problems_with_data(found, document)
+    if problems:
         raise ScenarioError(problems)
+    found._notices += tuple(notices)
     found._file = file and file.resolve()
     return found
 

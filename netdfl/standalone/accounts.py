@@ -19,8 +19,9 @@ from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.remedies import Allows
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace
+from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import read_details, read_form
-from netdfl.record.run import Run, RunDirectory
+from netdfl.record.run import Run
 
 ACCOUNTS_FILE = "accounts.json"
 QUIET_NS = NS_PER_S

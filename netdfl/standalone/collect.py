@@ -21,17 +21,17 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import waits_in_vain
 from netdfl.diagnosis.ending import is_over, not_ended, without_server
 from netdfl.diagnosis.fidelity import judge_fidelity
-from netdfl.diagnosis.finding import Finding, by_verdict
-from netdfl.diagnosis.keep import keep_stall
+from netdfl.diagnosis.finding import Finding, by_verdict, keep_stall
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import State
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
 from netdfl.host.models import snapshot_path
+from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.record.messages import count_messages
 from netdfl.record.result import RunFacts
-from netdfl.record.run import Run, RunDirectory, open_run
+from netdfl.record.run import Run, open_run
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.record.store import STORE, StoreWriter
 from netdfl.running.judged import Finished, facts_of, finish

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
-from netdfl.core.files import PRIVATE, read_plain
+from netdfl.core.files import PRIVATE, read_plain, writing
 from netdfl.core.types import NodeId
 from netdfl.scenario.model.schema import Scenario
 
@@ -33,14 +33,12 @@ def write_credentials(scenario: Scenario, folder: Path, *, mounted: bool = False
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"--out {folder} is not an empty directory; name a new one, or empty it first")
-    try:
+    with writing(folder, more="; name another with --out DIR"):
         folder.mkdir(PRIVATE, parents=True, exist_ok=True)
         folder.chmod(PRIVATE)
         mode = _EVERYBODYS if mounted else _OWNERS
         made = bundles(scenario.num_nodes)
         return [_write(folder / f"{node}.pem", text, mode) for node, text in made.items()]
-    except OSError as error:
-        raise InputError(f"{folder} can't be written: {error.strerror}; name another with --out DIR") from error
 
 
 def bundles(num_nodes: int) -> dict[NodeId, str]:

@@ -11,16 +11,15 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from netdfl.core.errors import InputError
-from netdfl.core.files import PRIVATE
+from netdfl.core.files import PRIVATE, check_empty
 from netdfl.host.luggage import pack
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.credentials import MOUNTED, bundles
-from netdfl.worlds.containers.compose import HOME, acts_on_packets
+from netdfl.worlds.containers.compose import HOME, acts_on_packets, to_blocks
 from netdfl.worlds.containers.engine import IMAGE_USER
 from netdfl.worlds.containers.image import asks_gpus, write_recipe
 
@@ -38,8 +37,7 @@ Manifest = dict[str, Any]
 
 def write_manifests(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path:
     """Write the manifests of `scenario` into the new `folder`, and return that. Raises InputError."""
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"--out {folder} is not empty; name a new folder, or empty it first")
+    check_empty(folder)
     scenario = _on_messages(scenario)
     fleet = Manifests(scenario, str(scenario.world.image), tls=tls)  # type: ignore[attr-defined]
     config = fleet.config_map()
@@ -281,13 +279,5 @@ def dns_label(name: str) -> str:
 
 
 def _write(file: Path, objects: Sequence[Manifest], mode: int = 0o644) -> None:
-    from ruamel.yaml import YAML
-
-    yaml, text = YAML(typ="safe", pure=True), StringIO()
-    yaml.default_flow_style = False
-    yaml.representer.ignore_aliases = lambda data: True
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.explicit_start = True
-    yaml.dump_all(objects, text)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as opened:
-        opened.write(text.getvalue())
+        opened.write(to_blocks(objects, marked=True))

@@ -16,7 +16,7 @@ import torch
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Broke, Crashed, Happened, Peers, Progress, Report, Start
 from netdfl.core.errors import TransportError
-from netdfl.core.malloc import keep_freed
+from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, stack_of, waits_in_vain
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
@@ -28,8 +28,8 @@ from netdfl.host.network import Endpoint
 from netdfl.host.node import EXIT_DISK
 from netdfl.host.process import loop_factory
 from netdfl.node.worker import ThreadWorker
+from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
-from netdfl.record.run import RunDirectory
 from netdfl.running.prepare import prepare
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.scenario.model.schema import Scenario

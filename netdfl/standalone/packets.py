@@ -20,7 +20,7 @@ from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.packets.forwarder import Forwarder, NanosecondTimer
 from netdfl.packets.received import HandedOverForwarder, open_received
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.scenario.load import loads
 from netdfl.standalone.record import NodeRecord
 from netdfl.worlds.containers.compose import SOCKET

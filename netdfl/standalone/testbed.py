@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from netdfl.core.errors import InputError, MachineError
+from netdfl.core.errors import MachineError
+from netdfl.core.files import check_empty
 from netdfl.core.types import NodeId
 from netdfl.host.luggage import pack, unpack
 from netdfl.packets.tun import address_of
@@ -44,8 +45,7 @@ def write_testbed(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path
 
     With `tls`, each node gets a file by which the others know it, and no other node's.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"--out {folder} is not empty; name a new folder, or empty it first")
+    check_empty(folder)
     world: Any = scenario.world
     label = secrets.token_hex(8)
     image = str(world.image) or write_recipe(folder / "image", gpus=asks_gpus(scenario))

@@ -1,21 +1,26 @@
-"""Runs cells, each as `netdfl run` would in a process of its own, several at a time; those that have finished stay."""
+"""Runs cells, each as `netdfl run` would in a process of its own, several at a time; those that have finished stay.
+
+Ctrl-C and SIGTERM end a study at once: first its runs, then itself, with one sentence on how far it has come.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from netdfl.core.errors import InputError
 from netdfl.core.types import Json
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.study.forks import BROKE, FINISHED, UNUSABLE, path_beside
-from netdfl.study.interrupt import StudyProgress, end_forks
 from netdfl.study.plan import Cell
 
 
@@ -33,6 +38,11 @@ class Ran:
     def failed(self) -> bool:
         """Whether it left nothing to count: it could not be run, or broke."""
         return self.result is None or self.exit_code in (UNUSABLE, BROKE)
+
+    @property
+    def refused(self) -> bool:
+        """Whether its scenario was: it never began."""
+        return self.result is None and self.exit_code == UNUSABLE
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,25 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran]
     return found, waiting
 
 
+def check_values(looked: Sequence[Ran], cells: Sequence[Cell]) -> None:
+    """Raise InputError where a case, or a value of what varies, is refused in each of its `cells`: so it is a mistake.
+
+    What is refused in some of them does not go together with another value, and is named when the others run.
+    """
+    refused = {ran.cell: ran.text for ran in looked if ran.refused}
+    of_value: dict[str, list[Cell]] = {}
+    for cell in cells if refused else ():
+        for value in filter(None, [cell.case, *(f"{path}={value}" for path, value in cell.values)]):
+            of_value.setdefault(value, []).append(cell)
+    wrong: dict[str, list[str]] = {}
+    for value, those in of_value.items():
+        if all(cell in refused for cell in those):
+            wrong.setdefault(refused[those[0]], []).append(value)
+    if wrong:
+        told = [f"{', '.join(values)} can't be run: {text}" for text, values in wrong.items()]
+        raise InputError("\n".join(["no cell was run, as some never can be:", *told]))
+
+
 def finished(cell: Cell, path: Path) -> Ran | None:
     """The cell that has run at `path`; None where it has not, or not to its end."""
     try:
@@ -78,7 +107,7 @@ def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[Ran], None], 
     """Run these cells, `jobs` at a time, and tell `done` of each. What was interrupted goes on where it can.
 
     A process of its own forks them: a process that has used grpc, or has threads, must not. It has a session of its
-    own too, so that Ctrl-C reaches this process alone, which ends it; see `netdfl.study.interrupt`.
+    own too, so that Ctrl-C reaches this process alone, which ends it; see `ended_by_signals`.
     """
     by_path: dict[str, list[CellJob]] = {}
     for job in waiting:
@@ -127,3 +156,64 @@ def _log(job: CellJob) -> str:
     except OSError:
         return ""
     return lines[-1] if lines else ""
+
+
+INTERRUPTED = 130
+GRACE_S = 10.0
+"""How long containers may take to leave; all else takes no time."""
+SHOW_CURSOR = b"\x1b[?25h"
+
+
+@dataclass
+class StudyProgress:
+    """How far a study is, and the process that runs its cells while there is one."""
+
+    finished: int = 0
+    total: int = 0
+    forks: subprocess.Popen[bytes] | None = None
+
+    @property
+    def words(self) -> str:
+        """What somebody is told who ends it."""
+        far = f"{self.finished} of {self.total} runs are finished" if self.total else "nothing has been run yet"
+        return f"interrupted: {far}; repeat the command to go on from there"
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[StudyProgress]:
+    """End this process at Ctrl-C and SIGTERM, with exit code 130, when the runs of the study have ended.
+
+    It ends in the handler, wherever it is: an exception would get lost in the middle of an import, or be shown.
+    """
+    progress = StudyProgress()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        if progress.forks is not None:
+            end_forks(progress.forks)
+        if os.isatty(1):
+            os.write(1, SHOW_CURSOR)  # a bar of progress hides it
+        os.write(2, f"{progress.words}\n".encode())
+        os._exit(INTERRUPTED)
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {each: signal.getsignal(each) for each in numbers if signal.getsignal(each) is not signal.SIG_IGN}
+    for each in before:
+        signal.signal(each, end)
+    try:
+        yield progress
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def end_forks(forks: subprocess.Popen[bytes]) -> None:
+    """End the process that runs the cells, which ends these first; after the grace, all at once."""
+    forks.terminate()
+    try:
+        forks.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(forks.pid, signal.SIGKILL)
+        forks.wait()

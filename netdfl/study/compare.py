@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from netdfl.core.errors import RunError
-from netdfl.core.files import write_whole
+from netdfl.core.files import write_whole, writing
 from netdfl.core.types import Json
 from netdfl.record.judge import WELL
 from netdfl.record.plain_json import dump_json
@@ -168,12 +168,10 @@ class Comparison:
     def write(self, stem: Path) -> None:
         """Write STEM.json, STEM.csv and STEM.md. Raises RunError where the disk refuses."""
         texts = {"json": self._json(), "csv": self._csv(), "md": self.markdown()}
-        try:
+        with writing(f"{stem}.*", RunError, "; the runs are kept"):
             stem.parent.mkdir(parents=True, exist_ok=True)
             for ending, text in texts.items():
                 write_whole(stem.with_name(f"{stem.name}.{ending}"), text.encode())
-        except OSError as exc:
-            raise RunError(f"{stem}.* can't be written: {exc.strerror}; the runs are kept") from exc
 
     def _json(self) -> str:
         head = {"schema": SCHEMA, "paper": self.paper, "table": self.table, "rounds": self.rounds, "sets": self.sets}

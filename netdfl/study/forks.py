@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from netdfl.core.errors import InputError, NetdflError
-from netdfl.core.orphans import die_with_parent
+from netdfl.core.process import die_with_parent
 
 UNUSABLE, BROKE = 2, 4
 FINISHED = (0, 1, 3)

@@ -15,17 +15,15 @@ from rich.console import Console
 from rich.table import Table
 
 from netdfl.core.errors import DatasetError, InputError
-from netdfl.core.shipped import shipped
+from netdfl.core.files import shipped
 from netdfl.core.types import Json
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.scenario.model.schema import Scenario
-from netdfl.study.cells import CellJob, Ran, finished, look, run_all
+from netdfl.study.cells import CellJob, Ran, StudyProgress, finished, look, run_all
 from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
-from netdfl.study.interrupt import StudyProgress
 from netdfl.study.plan import Cell
-from netdfl.study.published import published
-from netdfl.study.trials import Trial, scenario_of, select, trials
+from netdfl.study.trials import Trial, published, scenario_of, select, trials
 from netdfl.training.data.dataset import data_root
 
 SCENARIOS = shipped("scenarios") / "papers"

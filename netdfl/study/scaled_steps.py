@@ -10,9 +10,8 @@ from torch import Tensor
 from netdfl.algorithms import directed
 from netdfl.algorithms.base import Algorithm, Entry
 from netdfl.algorithms.catalog import COLUMN
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import Exchange, Momentum, Radius, Sgd, flat
 from netdfl.algorithms.fitness import chooses
-from netdfl.algorithms.parameters import Momentum, Radius, Sgd, flat
 from netdfl.core.types import View
 from netdfl.core.units import PositiveFloat, PositiveInt
 from netdfl.training.base import LocalData, LocalSolver, Received, S, Untouched, Update

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -12,9 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from netdfl.core.errors import InputError
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.shipped import find_scenario
-from netdfl.study.cells import Ran, look, run_all
-from netdfl.study.interrupt import StudyProgress as Far
-from netdfl.study.named_runs import link_runs
+from netdfl.study.cells import CellJob, Ran, check_values, look, run_all
+from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.outcome import WARNED
 from netdfl.study.places import places_of
 from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
@@ -54,17 +56,33 @@ def sweep(
     cell overrides itself. Below `out` lie, for each grid, `cells/` with the runs and `runs/` with their names,
     `cells.csv` with a row for each, means with intervals as `table.csv`, `table.md` and `table.tex`, `differences.csv`
     with those that hold, and `figures/`.
-    A cell that has finished is not run again. `far` is told how far it is.
+    A cell that has finished is not run again; none is run where a value can't be at all. `far` is told how far it is.
     """
     file = find_scenario(file)
     study = is_study(file)
     if study and vary:
         raise InputError(f"{file}: is a study and says itself what varies; --vary is for a scenario, --set for both")
     plans = load_study(file, out / "scenarios") if study else [_plan_of(file, vary)]
-    grids = [(plan, _cells(plan, seeds, sets)) for plan in plans]
+    grids = [_looked(plan, _cells(plan, seeds, sets), out / plan.name) for plan in plans]
     far = far or Far()
-    far.total = sum(len(cells) for _, cells in grids)
-    return sum(_run(plan, cells, out / plan.name, jobs, console, far) for plan, cells in grids)
+    far.total = sum(len(grid.cells) for grid in grids)
+    return sum(_run(grid, jobs, console, far) for grid in grids)
+
+
+class _Grid(NamedTuple):
+    """The cells of a plan, those that have run or can't be, and those that have to, below `out`."""
+
+    plan: Plan
+    cells: Sequence[Cell]
+    known: Sequence[Ran]
+    waiting: Sequence[CellJob]
+    out: Path
+
+
+def _looked(plan: Plan, cells: Sequence[Cell], out: Path) -> _Grid:
+    known, waiting = look(plan.scenario, cells, out / "cells")
+    check_values(known, cells)
+    return _Grid(plan, cells, known, waiting, out)
 
 
 def _plan_of(file: Path, vary: Sequence[str]) -> Plan:
@@ -96,7 +114,8 @@ def _cells(plan: Plan, seeds: int | None, sets: Sequence[str]) -> list[Cell]:
     return list(cells_of(chosen, load(plan.scenario, sets).seed, sets))
 
 
-def _run(plan: Plan, cells: Sequence[Cell], out: Path, jobs: int, console: Console, far: Far) -> int:
+def _run(grid: _Grid, jobs: int, console: Console, far: Far) -> int:
+    plan, cells, known, waiting, out = grid
     found: dict[Cell, Ran] = {}
     columns = (TextColumn(f"{plan.name}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, auto_refresh=False, disable=not console.is_terminal) as progress:
@@ -110,7 +129,6 @@ def _run(plan: Plan, cells: Sequence[Cell], out: Path, jobs: int, console: Conso
             if ran.failed:
                 console.print(f"failed: {ran.cell.words}: {ran.text or f'exit code {ran.exit_code}'}", markup=False)
 
-        known, waiting = look(plan.scenario, cells, out / "cells")
         for each in known:
             done(each)
         run_all(waiting, jobs, done, far)
@@ -163,3 +181,24 @@ def _worth_showing(points: Sequence[Point], figures: Sequence[Drawn]) -> list[st
     asked = dict.fromkeys(drawn.y for drawn in figures)
     known = {name for point in points for name, values in point.figures.items() if any(values)}
     return [name for name in (asked or [*_own(points), *SHOWN]) if name in known]
+
+
+def name_run(cell: Cell) -> str:
+    """The name of a cell's run: `dfedavg_loss-10%_seed-0`."""
+    values = [value if _is_word(value) else f"{path.rpartition('.')[2]}-{value}" for path, value in cell.values]
+    plain = [re.sub(r"[^\w.%+]+", "-", each).strip("-") for each in (cell.case, *values, f"seed-{cell.seed}")]
+    return "_".join(filter(None, plain))[:200]
+
+
+def link_runs(ran: Sequence[Ran], folder: Path) -> None:
+    """Make `folder` with a link to each run that left something, beside those that are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in ran:
+        if not each.failed:
+            link = folder / name_run(each.cell)
+            link.unlink(missing_ok=True)
+            link.symlink_to(os.path.relpath(each.path, folder), target_is_directory=True)
+
+
+def _is_word(value: str) -> bool:
+    return bool(re.match(r"[A-Za-z]", value)) and value not in ("true", "false", "none", "null")

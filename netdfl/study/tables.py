@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from netdfl.core.units import format_bytes
-from netdfl.study.differences import LEVEL, Difference, differences
 from netdfl.study.outcome import PERCENT, SHARES, words
 from netdfl.study.plots import name_of
-from netdfl.study.summary import Estimate, Point, estimates, markdown_table
+from netdfl.study.summary import LEVEL, Difference, Estimate, Point, differences, estimates, markdown_table
 
 MORE = frozenset({"test_accuracy", "mean_local_accuracy", "mean_personal_accuracy", "rounds_per_s", "rounds"})
 LESS = frozenset(
@@ -68,7 +67,9 @@ class SweepTable:
 
     def markdown(self) -> str:
         """The table in Markdown, its legend, and the differences."""
-        table = markdown_table(self._headings(), map(self._row, range(len(self.points))))
+        table = markdown_table(
+            [*self._varied(), "runs", *map(words, self.names)], map(self._row, range(len(self.points)))
+        )
         lines = [self._sentence(each) for name in self.names for each in self.found(name)]
         pairs = "\n".join(f"- {line}" for line in lines) or "No two points share two seeds, so nothing is compared."
         same = "".join(f"- {line}\n" for line in self.alike())
@@ -144,9 +145,6 @@ class SweepTable:
     def _label(self, point: Point) -> list[str]:
         values = [value for _, value in point.values]
         return [point.case or "-", *values] if "case" in self._varied() else values
-
-    def _headings(self) -> list[str]:
-        return [*self._varied(), "runs", *map(words, self.names)]
 
     def _row(self, index: int) -> list[str]:
         point = self.points[index]

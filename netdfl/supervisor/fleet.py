@@ -13,7 +13,7 @@ from netdfl.core.types import NodeId
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import returns_by_node
 from netdfl.record.base import Store
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.record.status import ENDED, FleetStatus, Phase
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario

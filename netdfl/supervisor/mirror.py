@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 
 from netdfl.core.control import FilePart
 from netdfl.core.errors import RunError
-from netdfl.core.files import PRIVATE, is_of_node
+from netdfl.core.files import PRIVATE, is_of_node, writing
 from netdfl.core.types import NodeId
-from netdfl.record.run import CHECKPOINTS
+from netdfl.record.directory import CHECKPOINTS
 
 FOLDERS = ("store", "logs", "snapshots", "models", CHECKPOINTS)
 MOST_BYTES = 1 << 40
@@ -23,7 +23,7 @@ def mirror(directory: Path, node: NodeId, part: FilePart) -> None:
     """
     target = directory / _checked(node, part.path)
     file = target if part.grows else target.with_name(f"{target.name}.part")
-    try:
+    with writing(target, RunError):
         file.parent.mkdir(PRIVATE, exist_ok=True)
         begins_anew = part.offset == 0 and not part.grows
         size = file.stat().st_size if file.exists() and not begins_anew else 0
@@ -33,8 +33,6 @@ def mirror(directory: Path, node: NodeId, part: FilePart) -> None:
             written.write(part.data[size - part.offset :])
         if part.last and not part.grows:
             file.replace(target)
-    except OSError as error:
-        raise RunError(f"{target} can't be written: {error.strerror}") from error
 
 
 def _checked(node: NodeId, path: str) -> Path:

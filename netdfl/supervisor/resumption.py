@@ -26,8 +26,9 @@ from netdfl.core.types import NodeId
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import find_return
 from netdfl.node.checkpoint import HEADER
+from netdfl.record.directory import CHECKPOINTS, RunDirectory
 from netdfl.record.forms import OPEN, Seconds, read_details, read_form
-from netdfl.record.run import CHECKPOINTS, Run, RunDirectory
+from netdfl.record.run import Run
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
 

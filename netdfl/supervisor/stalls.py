@@ -18,10 +18,9 @@ from netdfl.diagnosis.account import Account, WaitInBrief
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up, unfinished
-from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.keep import keep_stall
+from netdfl.diagnosis.finding import Cause, Finding, keep_stall
 from netdfl.diagnosis.outages import Outages
-from netdfl.diagnosis.recover import Recovery, RecoveryStep, Resend, Skip
+from netdfl.diagnosis.remedies import Recovery, RecoveryStep, Resend, Skip
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace, Watch, Window
 from netdfl.record.status import Phase, WaitingStatus

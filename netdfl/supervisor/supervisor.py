@@ -38,8 +38,8 @@ from netdfl.core.control import (
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.types import Json, NodeId
 from netdfl.record.base import Store
+from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
-from netdfl.record.run import RunDirectory
 from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
 from netdfl.record.strangers import Strangers

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from netdfl.algorithms.base import Algorithm, Entry, NodeState
-from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.compression.identity import IdentityCompressor
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId, View
@@ -29,8 +28,7 @@ from netdfl.testing.loopback import run_fleet
 from netdfl.testing.rounds import States, exchange, first_states, in_step, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network
-from netdfl.topology.pairing import halves
-from netdfl.topology.selection import Everyone, Private, sampled
+from netdfl.topology.selection import Everyone, Private, halves, sampled
 from netdfl.topology.weights import uniform
 from netdfl.training.base import Update
 from netdfl.training.catalog import consensus
@@ -240,12 +238,9 @@ def _run(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
 
 
 def _after(alg: Algorithm, fleet: SmallFleet, num_rounds: int) -> States:
-    """By the loop, or, where nodes may be rounds apart, by hand: so that all are judged in the same round."""
-    if in_step(alg):
-        return _run(alg, fleet, num_rounds)
-    return play_rounds(
-        alg, first_states(alg, fleet.tasks, fleet.network.view), fleet.tasks, fleet.network.view, num_rounds
-    )
+    """By hand: all are judged in the same round, and `same_seed_same_result` holds the loop to it."""
+    first = first_states(alg, fleet.tasks, fleet.network.view)
+    return play_rounds(alg, first, fleet.tasks, fleet.network.view, num_rounds)
 
 
 def _views(fleet: SmallFleet, round: int) -> dict[NodeId, View]:

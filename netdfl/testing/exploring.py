@@ -7,7 +7,7 @@ from pathlib import Path
 from netdfl.core.errors import InputError
 from netdfl.core.types import Json
 from netdfl.explore.explore import Budget, Exploration, Explored, by_rate
-from netdfl.explore.findings import shrink_found
+from netdfl.explore.findings import Findings
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 
@@ -32,7 +32,7 @@ def _told(exploration: Exploration, explored: Explored) -> str:
         if each.broke:
             lines.append(each.broke.rstrip())
     try:
-        shown = shrink_found(exploration, explored, found[0])
+        shown = Findings(exploration, explored).shrunk(found[0])
     except InputError as error:
         shown = str(error)
     return "\n".join([*lines, "", "The first, as `netdfl run` shows it:", "", shown])

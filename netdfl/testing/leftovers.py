@@ -24,14 +24,22 @@ Look = Callable[[], Found]
 _DOCKERS = re.compile(r"docker0|br-[0-9a-f]{12}|veth[0-9a-f]{7}")
 
 
-def left_over(look: Look, before: Found) -> dict[str, set[str]]:
-    """What `look` still finds ten seconds from now that was not there `before`; nothing as soon as that is so."""
-    until = time.monotonic() + MOST_S
+def left_over(look: Look, before: Found, most_s: float = MOST_S) -> dict[str, set[str]]:
+    """What `look` still finds `most_s` from now that was not there `before`; nothing as soon as that is so."""
+    until = time.monotonic() + most_s
     while left := _new(look(), before):
         if time.monotonic() > until:
-            break
+            return left | {what: {_named(pid) for pid in left[what]} for what in left.keys() & {"processes"}}
         time.sleep(0.05)
     return left
+
+
+def _named(pid: str) -> str:
+    """A process with its command, where it is still there."""
+    try:
+        return f"{pid}: {Path('/proc', pid, 'cmdline').read_bytes().replace(bytes(1), b' ').decode(errors='replace')}"
+    except OSError:
+        return pid
 
 
 def _new(now: Found, before: Found) -> dict[str, set[str]]:

@@ -35,6 +35,9 @@ class SilentRecorder:
     def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
         """Keep nothing."""
 
+    def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        """Keep nothing."""
+
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """Keep nothing."""
 

@@ -16,9 +16,8 @@ import torch
 
 from netdfl.core.rng import Streams
 from netdfl.training.classification import outcome
-from netdfl.training.data.examples import Samples
+from netdfl.training.data.examples import Samples, leaves
 from netdfl.training.data.own import adapted
-from netdfl.training.data.trees import leaves
 from netdfl.training.flat import FlatModel
 from netdfl.training.tasks.recipe import Recipe, made, one_form
 from netdfl.training.tasks.task import Task

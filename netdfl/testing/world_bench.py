@@ -28,6 +28,8 @@ from netdfl.running.judged import Finished
 from netdfl.testing.leftovers import MARK, Found, left_over, marked, own
 
 PATIENCE_S = 240.0
+BUSY_S = 30.0
+"""How long what has ended may take to go away on a machine where much else runs."""
 Keys: TypeAlias = dict[str, Any]
 
 
@@ -178,7 +180,7 @@ class Bench:
         try:
             yield
         finally:
-            self.left[name] = left_over(look, before)
+            self.left[name] = left_over(look, before, BUSY_S)
 
     def _found(self) -> Found:
         return {**self._found_outside(), **own()}

@@ -92,10 +92,10 @@ STALLS: Mapping[str, Keys] = {
         "expect": {"deadlock": "some"},
     },
 }
-LONG: Keys = GOSSIP | {"rounds": 100, "links": {"default": {"latency": "20ms"}}, "evaluation": {"every": 1000}}
+LONG: Keys = GOSSIP | {"rounds": 50, "links": {"default": {"latency": "40ms"}}, "evaluation": {"every": 1000}}
 KILLED: Mapping[str, Keys] = {
     "told": LONG | {"wait": {"deadline": "none"}, "failure_detector": {"kind": "oracle"}},
-    "untold": LONG | {"wait": {"deadline": "60ms"}, "failure_detector": {"kind": "none"}},
+    "untold": LONG | {"wait": {"deadline": "100ms"}, "failure_detector": {"kind": "none"}},
 }
 
 
@@ -187,7 +187,7 @@ def kill_of_a_node(bench: Bench) -> None:
         (death,) = killed.result["died"]
         assert death["node"] == 1
         assert "SIGKILL" in death["reason"]
-        assert all(rounds_played(killed.run, node) == list(range(100)) for node in (0, 2, 3))
+        assert all(rounds_played(killed.run, node) == list(range(50)) for node in (0, 2, 3))
 
 
 def stall_named_and_ended(bench: Bench) -> None:

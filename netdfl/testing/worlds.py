@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from unittest import SkipTest
 
+from netdfl.core.files import write_or_check
 from netdfl.testing import world_ends as ends
 from netdfl.testing import world_faults as faults
 from netdfl.testing.leftovers import containers, network
@@ -167,14 +168,7 @@ def page(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the table, or with `--check` say whether it is up to date."""
-    text = PAGE.read_text(encoding="utf-8")
-    if arguments == ["--check"]:
-        if text == page(text):
-            return 0
-        print(f"{PAGE.name} is out of date; run `python -m netdfl.testing.worlds`", file=sys.stderr)
-        return 1
-    PAGE.write_text(page(text), encoding="utf-8")
-    return 0
+    return write_or_check(PAGE, page(PAGE.read_text(encoding="utf-8")), "python -m netdfl.testing.worlds", arguments)
 
 
 if __name__ == "__main__":

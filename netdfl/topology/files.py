@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netdfl.core.lazy import lazy_module
+from netdfl.core.tables import lazy_module
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
@@ -53,6 +52,7 @@ class Network:
         self._participants = participants or (lambda _: tuple(range(topology.num_nodes - 1)))
         self._selected = lru_cache(_KEPT)(self._select)
         self._mixing = lru_cache(_KEPT)(self.weights)
+        self._views: dict[NodeId, View] = {}  # of one round, where those of all others are alike
         if server is not None:
             _check_star(topology, server)
         elif self.receivers_know:
@@ -84,12 +84,12 @@ class Network:
         if self.server is not None:
             return self._server_view(round) if node == self.server else self._client_view(node, round)
         if self.receivers_know:
-            graph = self._selected(round)
-            return self._peer_view(node, round, self._mixing(graph), graph.in_neighbors(node))
+            known = self._views.get(node)
+            return self._known_view(node, round) if known is None else _in_round(known, round)
         chosen = self.selection.select(node, round, self.topology.graph(round).out_neighbors(node))
         view = self._peer_view(node, round, self.weights(_own_edges(self.num_nodes, node, chosen)), None)
         hears, sends_to = self._possible(node, round)
-        return replace(view, may_hear=hears, may_send_to=sends_to)
+        return view._replace(may_hear=hears, may_send_to=sends_to)
 
     def matrix(self, round: int) -> Matrix:
         """M of `round` as the views give it, shape (n, n), receiver-row convention."""
@@ -119,6 +119,13 @@ class Network:
     def _peer_view(self, node: NodeId, round: int, mixing: MixingMatrix, heard: tuple[NodeId, ...] | None) -> View:
         own, received, sent = mixing.node(node)
         return View(node, round, self.num_nodes, tuple(sent), heard, own, received, sent)
+
+    def _known_view(self, node: NodeId, round: int) -> View:
+        graph = self._selected(round)
+        view = self._peer_view(node, round, self._mixing(graph), graph.in_neighbors(node))
+        if not self.varies:
+            self._views[node] = view
+        return view
 
     def _server_view(self, round: int) -> View:
         assert self.server is not None
@@ -179,14 +186,18 @@ def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "colum
     else:
         total = own + sum(sent.values())
         own, sent = own / total, {peer: weight / total for peer, weight in sent.items()}
-    return replace(
-        view,
+    return view._replace(
         out_neighbors=tuple(peer for peer in view.out_neighbors if peer not in gone),
         in_neighbors=None if view.in_neighbors is None else tuple(peer for peer in known if peer not in gone),
         self_weight=own,
         in_weights=received,
         out_weights=sent,
     )
+
+
+def _in_round(view: View, round: int) -> View:
+    """The same in another round."""
+    return tuple.__new__(View, (view[0], round, *view[2:]))
 
 
 def _left(weights: Mapping[NodeId, float], gone: frozenset[NodeId]) -> dict[NodeId, float]:

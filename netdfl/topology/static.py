@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from netdfl.core.lazy import lazy_module
 from netdfl.core.rng import Streams
+from netdfl.core.tables import lazy_module
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
 from netdfl.topology.base import Topology, draw_connected, static
 from netdfl.topology.files import read_graph

@@ -6,9 +6,11 @@ Each imports torch only when it is called, so that the table, and a scenario's s
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
+import numpy as np
 from annotated_types import MinLen
+from numpy.typing import NDArray
 
 from netdfl.core.rng import Streams
 from netdfl.core.tables import by_name
@@ -39,18 +41,26 @@ def consensus(
     """
     import torch
 
-    from netdfl.training.toy import Quadratic
+    from netdfl.training.toy import still
 
+    return still(torch.from_numpy(_starts(node, streams, dim, init, dtype)), node, streams)
+
+
+def _starts(node: NodeId, streams: Streams, dim: int, init: str, dtype: str) -> NDArray[Any]:
     rng = streams.rng("consensus", node)
-    kind = getattr(torch, dtype)
     if init == "normal":
-        start = torch.from_numpy(rng.standard_normal(dim)).to(kind)
-    elif init == "integers":
-        start = torch.from_numpy(rng.integers(0, 1024, dim)).to(kind)
-    else:
-        start = torch.arange(dim, dtype=kind) + node
-    still = torch.zeros(dim, dtype=kind)
-    return Quadratic(still, start, still, node=node, streams=streams)
+        return rng.standard_normal(dim).astype(dtype)
+    return rng.integers(0, 1024, dim).astype(dtype) if init == "integers" else np.arange(dim, dtype=dtype) + node
+
+
+def without_torch(
+    node: NodeId, streams: Streams, /, *, dim: int = 4, init: str = "normal", dtype: str = "float64", **sized: object
+) -> Quadratic:
+    """The task of `consensus` or of `sized`, as each says, on a `Vector`."""
+    from netdfl.compression.vector import vector
+    from netdfl.training.toy import still
+
+    return still(vector(_starts(node, streams, dim, init, dtype)), node, streams)
 
 
 def quadratic(
@@ -96,3 +106,5 @@ def sized(node: NodeId, streams: Streams, /, *, bytes: Size) -> Quadratic:
 
 
 TOYS = by_name(consensus, quadratic, sized)
+TRAINING_FREE = frozenset({"consensus", "sized"})
+"""Those in which nothing is trained."""

@@ -18,8 +18,7 @@ from netdfl.core.errors import NotFiniteError, TrainingError
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
 from netdfl.training.base import Gradient, LocalData
-from netdfl.training.data.examples import Examples, Samples, in_batches
-from netdfl.training.data.trees import Tree, joined, leaves, mapped, shape_of
+from netdfl.training.data.examples import Examples, Samples, Tree, in_batches, joined, leaves, mapped, shape_of
 from netdfl.training.drawing import seeded
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.buffers import applied

@@ -1,25 +1,29 @@
-"""Local steps corrected by what the server says of the whole fleet: SCAFFOLD's and FedCM's terms.
+"""Local steps corrected by what the server says of the whole fleet: SCAFFOLD's, FedCM's and FedDyn's terms.
 
     SCAFFOLD   y <- y - lr (g - c_i + c);   c_i+ = c_i - c + (w - y_K) / (K lr)
     FedCM      y <- y - lr (alpha g + (1 - alpha) m)
+    FedDyn     y <- y - lr (g + lambda (y - w) + lambda h_i);   h_i+ = h_i + (y_K - w)
 
-g is SAM's gradient where the wrapped SGD has a radius: FedGAMMA and MoFedSAM. The server's vector
-comes with its model (`netdfl.mixing.control`). Where the change of c_i is compressed, both ends add what was
-said of it, so that the server's c stays the mean of all c_i. Sources: Karimireddy et al. 2020, option II; MoFedSAM.
+g is SAM's gradient where the wrapped SGD has a radius: FedGAMMA and MoFedSAM. The server's vector comes with its model
+(`netdfl.mixing.control`). Where the change of c_i is compressed, both ends add what was said of it, so that the
+server's c stays the mean of all c_i. FedDyn's pull is weight decay of lambda and a constant, lambda (h_i - w), so any
+local SGD can do it: every client is drawn to the server's model, and pushed by where it drifted before. -lambda h_i
+follows the client's gradient at the optimum of the fleet. Where reports are compressed, y_K in h_i is what the server
+reads, so that both ends count the same; the server's side is `netdfl.mixing.dynamic`. Sources: Karimireddy et al. 2020,
+option II; MoFedSAM; Acar et al. 2021.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import LocalData, Received, Update
+from netdfl.training.base import LocalData, Received, Solving, StepRequests, Update
 from netdfl.training.sgd import LocalSgd, Memoryless, NoState
-from netdfl.training.step_requests import Solving, StepRequests
 
 CONTROL, MOMENTUM, PATH = "control", "momentum", "path"
 
@@ -78,3 +82,35 @@ class Blended(Solving, Memoryless):
         rest = (1.0 - self.alpha) * momentum
         x, steps = yield self.sgd.steps_from(y, weight, data, view, scale=self.alpha, correction=rest)
         return state, Update(y, x, {PATH: y.new_tensor([steps * self.sgd.rate(view)])})
+
+
+class DynamicState(NamedTuple):
+    """h_i, shape (d,): the sum of the client's moves."""
+
+    drift: Tensor
+
+
+@dataclass(frozen=True)
+class Dynamic(Solving):
+    """FedDyn's client; `penalty` is lambda."""
+
+    sgd: LocalSgd
+    penalty: float
+
+    def init(self, x: Tensor, view: View) -> DynamicState:
+        """h_i = 0."""
+        return DynamicState(x.new_zeros(x.shape))
+
+    def solve(
+        self, state: DynamicState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> StepRequests[tuple[DynamicState, Update]]:
+        """The regularised steps."""
+        pulled = replace(self.sgd, weight_decay=self.sgd.weight_decay + self.penalty)
+        x, _ = yield pulled.steps_from(y, weight, data, view, correction=self.penalty * (state.drift - y))
+        return state, Update(y, x)
+
+    def after_mix(
+        self, state: DynamicState, before: Tensor, after: Tensor, received: Received, view: View
+    ) -> DynamicState:
+        """Add to h_i where the steps led, as the server has read it."""
+        return DynamicState(state.drift + ((after if received.read is None else received.read) - before))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from netdfl.training.data.trees import Tree
+from netdfl.training.data.examples import Tree
 from netdfl.training.drawing import seeded
 from netdfl.training.models.buffers import BufferPolicy, Buffers, applied, estimate
 from netdfl.training.perceptron import Perceptron

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Objective, Received, Untouched, Update
+from netdfl.training.base import Gradient, LocalData, Objective, Received, Solving, StepRequests, Untouched, Update
 from netdfl.training.sgd import LocalSgd, along
-from netdfl.training.step_requests import Solving, StepRequests
 from netdfl.training.wrapped import Wrapped
 
 INPUTS, LABELS, HOLDS = "synthetic.x", "synthetic.y", "holds"

@@ -25,9 +25,8 @@ from torch import Tensor
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
+from netdfl.training.base import Gradient, LocalData, Received, Solving, StepRequests, Untouched, Update
 from netdfl.training.sgd import LocalSgd
-from netdfl.training.step_requests import Solving, StepRequests
 from netdfl.training.wrapped import Wrapped
 
 MASK, NEXT_MASK, MEAN = "mask", "next_mask", "mean"

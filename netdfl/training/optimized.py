@@ -9,6 +9,7 @@ What the optimizer remembers (Adam's means) begins anew every round, or is kept 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,10 +19,9 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import View
-from netdfl.training.base import LocalData, Received, Update
+from netdfl.training.base import LocalData, Received, StepRequests, StepResult, Update
 from netdfl.training.sgd import LocalSgd
-from netdfl.training.step_requests import StepRequests, StepResult
-from netdfl.training.stepping.choice import OptimizerChoice
+from netdfl.training.stepping import OptimizerChoice
 
 _CLASSES = {
     "adam": torch.optim.Adam,
@@ -47,6 +47,10 @@ class OptimizedSgd(LocalSgd):
 
     optimizer: OptimizerChoice
     decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Import what the first optimizer of a process imports, which takes seconds: before nodes are forked."""
+        importlib.import_module("torch._dynamo")
 
     def init(self, x: Tensor, view: View) -> OptimizerState:  # type: ignore[override]
         """Nothing is remembered yet."""

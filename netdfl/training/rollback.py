@@ -1,20 +1,47 @@
-"""What a lost report has done to its client is taken back: it counts as not having taken part.
+"""What a client's report is worth: by how many examples it counts (FedAvg's n_k), and nothing where it was lost.
 
-A client's h_i or c_i and the server's h or c are two halves of one sum. A client moves its half when it
-has trained, the server when it reads the report; where that is lost, the halves would differ for good,
-and the fleet's optimum with them. The server says whose report it did not read (`netdfl.mixing.confirming`).
+What a lost report has done to its client is taken back: it counts as not having taken part. A client's h_i or c_i and
+the server's h or c are two halves of one sum. A client moves its half when it has trained, the server when it reads the
+report; where that is lost, the halves would differ for good, and the fleet's optimum with them. The server says whose
+report it did not read (`netdfl.mixing.confirming`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from netdfl.core.types import View
-from netdfl.training.base import LocalData, LocalSolver, Received, S, Update
-from netdfl.training.step_requests import Solving, StepRequests, requested
+from netdfl.training.base import LocalData, LocalSolver, Received, S, Solving, StepRequests, Update, requested
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+SAMPLES = "samples"
+
+
+@dataclass(frozen=True)
+class Counted(Solving, Generic[S]):
+    """Any local solver; n_k, one number, goes along with its model."""
+
+    inner: LocalSolver[S]
+
+    def init(self, x: Tensor, view: View) -> S:
+        """As the wrapped solver."""
+        return self.inner.init(x, view)
+
+    def solve(
+        self, state: S, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> StepRequests[tuple[S, Update]]:
+        """The wrapped solver's steps."""
+        state, update = yield from requested(self.inner, state, y, received, weight, data, view)
+        count = y.new_tensor([float(data.num_samples)])
+        return state, update._replace(extras={**update.extras, SAMPLES: count})
+
+    def after_mix(self, state: S, before: Tensor, after: Tensor, received: Received, view: View) -> S:
+        """As the wrapped solver."""
+        return self.inner.after_mix(state, before, after, received, view)
 
 
 class RollbackState(NamedTuple, Generic[S]):

@@ -13,7 +13,6 @@ In `exact` batching nothing is stacked.
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,17 +22,15 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 import torch
 
 from netdfl.core.types import Scalar
-from netdfl.training.base import LocalData
+from netdfl.training.alone import CallOutcome, cores, outcome_of
+from netdfl.training.base import LocalData, StepRequests, alone
 from netdfl.training.classification import Classification, RoundPass
 from netdfl.training.data.examples import Samples
 from netdfl.training.sgd import LocalSteps
 from netdfl.training.stacked import likeness, run_stacked, split
 from netdfl.training.stacked_model import StackedModel
-from netdfl.training.step_requests import StepRequests, alone
 
 Batching = Literal["exact", "auto"]
-CallOutcome: TypeAlias = tuple[object, Exception | None]
-"""What a call returned, or the error that it raised."""
 Way = Literal["stacked", "threads", "alone"]
 Work: TypeAlias = Callable[[], dict[int, CallOutcome]]
 """Computes some calls: their outcomes, by the calls' places."""
@@ -52,15 +49,12 @@ class Divisible(Protocol):
     @property
     def data(self) -> LocalData:
         """What it trains on."""
-        ...
 
     def __call__(self) -> object:
         """Compute it by itself."""
-        ...
 
     def solve(self) -> StepRequests[object]:
         """The same, with its steps asked for."""
-        ...
 
 
 class Open(NamedTuple):
@@ -69,16 +63,6 @@ class Open(NamedTuple):
     place: int
     requests: StepRequests[object]
     steps: LocalSteps
-
-
-def one_by_one(calls: Sequence[Callable[[], object]]) -> list[CallOutcome]:
-    """Each call by itself, in this thread."""
-    return [_outcome(call) for call in calls]
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Service:
@@ -193,15 +177,8 @@ def _draws(task: Classification) -> bool:
     return task.model.draws(task.initial(), task.first()[0])
 
 
-def _outcome(call: Callable[[], object]) -> CallOutcome:
-    try:
-        return call(), None
-    except Exception as error:
-        return None, error
-
-
 def _single(place: int, call: Callable[[], object]) -> dict[int, CallOutcome]:
-    return {place: _outcome(call)}
+    return {place: outcome_of(call)}
 
 
 def _together(group: Sequence[Open], model: StackedModel) -> dict[int, CallOutcome]:
@@ -211,6 +188,6 @@ def _together(group: Sequence[Open], model: StackedModel) -> dict[int, CallOutco
     except Exception as error:
         return {each.place: (None, error) for each in group}
     return {
-        each.place: (None, ran) if isinstance(ran, Exception) else _outcome(partial(alone, each.requests, ran))
+        each.place: (None, ran) if isinstance(ran, Exception) else outcome_of(partial(alone, each.requests, ran))
         for each, ran in zip(group, found, strict=True)
     }

@@ -11,24 +11,26 @@ With g the minibatch gradient and z = y / w (w = 1 but for push-sum):
 
 s_t is the schedule's factor in round t, 1 where nothing else is said.
 
+Where all of a round's gradients are taken at one point, the steps do not move meanwhile: x <- y - lr sum_k g~(z; xi_k).
 Both gradients of SAM use the same minibatch, norms are over all parameters, and the ascent never
 sees weight decay or the correction. A correction is clipped together with the gradient, because the
 published code of SCAFFOLD, FedDyn and their kin has it in the loss.
-Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM Alg. 1; FL-Simulator for the correction.
+Sources: DFedAvg (Sun, Li, Wang), DFedSAM Alg. 1, DFedSGPSM Alg. 1; FL-Simulator for the correction; AsyNG,
+as DFedSGPSM describes it, for the one point.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Received, Untouched, Update
-from netdfl.training.step_requests import Solving, StepRequests, StepResult
-from netdfl.training.stepping.schedule import CONSTANT, Schedule
+from netdfl.training.base import Gradient, LocalData, Received, Solving, StepRequests, StepResult, Untouched, Update
+from netdfl.training.stepping import CONSTANT, Schedule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 TINY = 1e-12
 
@@ -47,13 +49,13 @@ def along(at: Tensor, direction: Tensor, distance: float) -> Tensor:
 
     Vectors have shape (d,), or (n, d): then each row has a direction of its own.
     """
-    norm = torch.linalg.vector_norm(direction, dim=-1, keepdim=True) + TINY
-    return torch.addcmul(at, direction, (distance / norm).expand_as(direction))
+    norm = direction.norm(dim=-1, keepdim=True) + TINY
+    return at.addcmul(direction, (distance / norm).expand_as(direction))
 
 
 def clip(gradient: Tensor, limit: float) -> Tensor:
     """Scale `gradient` in place to a norm of at most `limit`: that of each row, where it has rows."""
-    norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True) + TINY
+    norm = gradient.norm(dim=-1, keepdim=True) + TINY
     return gradient.mul_((limit / norm).clamp(max=1.0))
 
 
@@ -131,7 +133,7 @@ class LocalSgd(Solving, Memoryless):
         return LocalSteps(self, y, weight, data, self.rate(view), velocity, scale, correction)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class LocalSteps:
     """What a solver asks for: the steps of `sgd` from `y`, which stays as it is, at the rate `lr`."""
 
@@ -156,7 +158,7 @@ class LocalSteps:
             if sgd.momentum:
                 velocity = step.clone() if velocity is None else velocity.mul_(sgd.momentum).add_(step)
                 step = step.add(velocity, alpha=sgd.momentum) if sgd.nesterov else velocity
-            y = torch.add(y, step, alpha=-self.lr) if y is self.y else y.add_(step, alpha=-self.lr)
+            y = y.add(step, alpha=-self.lr) if y is self.y else y.add_(step, alpha=-self.lr)
             count += 1
         return y, count
 
@@ -175,3 +177,19 @@ class PlainStart:
     def trained(self, state: NoState, update: Update, view: View) -> NoState:
         """Nothing changes."""
         return state
+
+
+@dataclass(frozen=True)
+class FixedPoint(Memoryless):
+    """The directions of `sgd` (its SAM, clipping and decay included), all at the round's first z. No momentum."""
+
+    sgd: LocalSgd
+
+    def train(
+        self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> tuple[NoState, Update]:
+        """One step by the sum of the round's gradients."""
+        z, total = y if weight == 1.0 else y / weight, y.new_zeros(y.shape)
+        for gradient in data.steps(epochs=self.sgd.epochs, steps=self.sgd.steps):
+            total.add_(self.sgd.descent(gradient, z))
+        return state, Update(y, y.add(total, alpha=-self.sgd.rate(view)))

@@ -6,14 +6,20 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
+from netdfl.compression.vector import Vector, vector
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
 from netdfl.training.base import Gradient, LocalData
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -52,15 +58,11 @@ class Quadratic:
     ) -> None:
         """All tensors have shape (d,); `noise` is the deviation of the gradient noise per coordinate."""
         self.center, self.start, self.curvature = center, start, curvature
+        self.dim = center.numel()
         self.node, self.streams, self.noise = node, streams, noise
         self.last_loss = math.nan
 
-    @property
-    def dim(self) -> int:
-        """Number of coordinates."""
-        return self.center.numel()
-
-    @property
+    @cached_property
     def objective(self) -> Centers:
         """The same curvature around any centers."""
         return Centers(self.curvature, self.streams)
@@ -89,27 +91,46 @@ class _QuadraticRound:
 
     def _gradient(self, step: int) -> Gradient:
         task = self.task
-        drawn = None if self.rng is None else torch.from_numpy(self.rng.standard_normal(task.dim))
-        noise = None if drawn is None else drawn.to(task.center.dtype)
+        noise = None if self.rng is None else _like(self.rng.standard_normal(task.dim), task.center)
 
         def gradient(at: Tensor) -> Tensor:
-            task.last_loss = self.loss(at)
+            exact, task.last_loss = self._slope(at)
             if not math.isfinite(task.last_loss):
                 raise NotFiniteError(f"the training loss became {task.last_loss}", step)
-            exact = task.curvature * (at - task.center)
             return exact if noise is None else exact.add_(noise, alpha=task.noise)
 
         return gradient
 
     def loss(self, at: Tensor) -> float:
         """The value of the quadratic at `at`."""
+        return self._slope(at)[1]
+
+    def _slope(self, at: Tensor) -> tuple[Tensor, float]:
+        """Gradient and value at `at`."""
         away = at - self.task.center
-        return 0.5 * float((self.task.curvature * away).dot(away))
+        slope = self.task.curvature * away
+        return slope, 0.5 * float(slope.dot(away))
+
+
+def still(start: Tensor, node: NodeId, streams: Streams) -> Quadratic:
+    """Nothing pulls: pure consensus on the starting vectors."""
+    nowhere = start.new_zeros(start.shape)
+    return Quadratic(nowhere, start, nowhere, node=node, streams=streams)
+
+
+def _like(drawn: NDArray[np.float64], like: Tensor) -> Tensor:
+    import torch
+
+    return torch.from_numpy(drawn).to(like.dtype)
 
 
 def optimum(tasks: Sequence[Quadratic]) -> Tensor:
     """The minimum of the mean of quadratics, shape (d,); where nothing pulls, the mean of the starts."""
+    if isinstance(tasks[0].start, Vector):  # which nothing pulls
+        return vector(np.mean([task.start for task in tasks], axis=0))
+    import torch
+
     curvature = torch.stack([task.curvature for task in tasks])
     pulled = (curvature * torch.stack([task.center for task in tasks])).sum(0) / curvature.sum(0)
-    still = torch.stack([task.start for task in tasks]).mean(0)
-    return torch.where(curvature.sum(0) > 0, pulled, still)
+    rest = torch.stack([task.start for task in tasks]).mean(0)
+    return torch.where(curvature.sum(0) > 0, pulled, rest)

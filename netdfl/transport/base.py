@@ -28,11 +28,9 @@ class Sink(Protocol):
 
     def deliver(self, message: Message) -> Fate | None:
         """Take a message now and say its fate; None: the mailbox is full, offer it again later."""
-        ...
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back once, soon after the mailbox has room again."""
-        ...
 
 
 @runtime_checkable
@@ -41,7 +39,6 @@ class BatchSink(Sink, Protocol):
 
     def deliver_all(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
         """What `deliver` would say of each, one after the other."""
-        ...
 
 
 class Ledger(Protocol):
@@ -52,15 +49,12 @@ class Ledger(Protocol):
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """`message` of `nbytes` on the wire was handed to the transport."""
-        ...
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """The message's fate is known."""
-        ...
 
     def refused(self, edge: Edge | None, reason: str, what: str) -> None:
         """Something foreign or malformed came in and changed nothing."""
-        ...
 
 
 class Transport(Protocol):
@@ -68,7 +62,6 @@ class Transport(Protocol):
 
     def attach(self, sink: Sink) -> None:
         """Deliver what arrives into `sink`; called once, before the first message is due."""
-        ...
 
     async def send(self, messages: Sequence[Message]) -> None:
         """Hand over one step's messages and go on: return before they arrive.
@@ -76,8 +69,6 @@ class Transport(Protocol):
         Waits only where a destination's queue is full (flow control). Messages of one edge leave in
         order. Loss, delay and dead peers show in the ledger, never as an exception here.
         """
-        ...
 
     async def aclose(self) -> None:
         """Let nothing more in or out; settle what is still in flight as `in_flight`."""
-        ...

@@ -20,6 +20,7 @@ from netdfl.core.errors import MachineError, TransportError
 from netdfl.core.types import NodeId
 from netdfl.transport.control_codec import decode_order, decode_report, encode_order, encode_report
 from netdfl.transport.credentials import SUPERVISOR, Credentials
+from netdfl.transport.departures import Watch, watched
 from netdfl.transport.identity import plainly
 from netdfl.transport.tls import Guard, open_channel, open_port, why_not
 from netdfl.transport.wire import PROTOCOL_VERSION
@@ -83,6 +84,7 @@ class ControlServer:
         self._on_lost = on_lost
         self._host = host
         self._server: grpc.aio.Server | None = None
+        self._watch: Watch | None = None
 
     async def start(self) -> str:
         """Listen. Returns the address. Raises MachineError."""
@@ -97,12 +99,16 @@ class ControlServer:
                 f"the supervisor can't listen on {self._host}; is that an address of this machine?"
             ) from error
         await self._server.start()
-        return address if address == self._host else f"{self._host}:{port}"
+        address = address if address == self._host else f"{self._host}:{port}"
+        if self._guard is None:
+            self._watch = await watched(address, self._refused)
+        return address
 
     async def aclose(self) -> None:
         """End every stream."""
-        if self._guard is not None:
-            self._guard.close()
+        for looker in (self._guard, self._watch):
+            if looker is not None:
+                looker.close()
         if self._server is not None:
             await self._server.stop(0.5)
 

@@ -23,11 +23,9 @@ class FabricLinks(Protocol):
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
         """The stages from `src` to `dst`."""
-        ...
 
     def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, StageOutcome]]:
         """Make a scheduled change; what becomes of what the stages hold."""
-        ...
 
 
 class PerfectLinks:
@@ -100,10 +98,9 @@ class EdgeQueue:
         "waiting",
     )
 
-    def __init__(self, path: Path, at_once: tuple[Stage, ...] | None, source: End, target: End, tie: int) -> None:
-        self.edge, self.path, self.at_once = path.edge, path, at_once
+    def __init__(self, path: Path, computed: Computed, source: End, target: End, tie: int) -> None:
+        self.edge, self.path, (self.at_once, self.fixed_ns) = path.edge, path, computed
         self.source, self.ledger, self.target, self.tie = source, source.ledger, target, tie
-        self.fixed_ns = -1 if at_once is None else fixed_ns(at_once)
         self.unit_made: Transit | None = None
         self.waiting = 0
         self.waiters: list[asyncio.Future[None]] | None = None
@@ -141,17 +138,25 @@ class Book(Protocol):
 
     def sent(self, ledger: Ledger, messages: Sequence[Message], nbytes: int) -> None:
         """What `ledger` would be told of messages that leave its node now, of `nbytes` together."""
-        ...
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """What each sender's ledger would be told of a message that was delivered now."""
-        ...
 
 
 Due: TypeAlias = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]
 """(tie, *parcel, departure from a stage, its place)"""
 Parcel: TypeAlias = tuple[EdgeQueue, Message, int, int]
 """(queue, message, nbytes, sent_ns)"""
+
+
+Computed: TypeAlias = tuple[tuple[Stage, ...] | None, int]
+"""(the stages of a path that are computed through when a message enters, what they always come to or -1)"""
+
+
+def computed(path: Path, changing: bool) -> Computed:
+    """What can be computed of `path` when a message enters."""
+    at_once = stages_at_once(path, changing)
+    return at_once, -1 if at_once is None else fixed_ns(at_once)
 
 
 def stages_at_once(path: Path, changing: bool) -> tuple[Stage, ...] | None:

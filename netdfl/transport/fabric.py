@@ -13,22 +13,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from operator import itemgetter
 from struct import Struct
-from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId
+from netdfl.links.path import Path
 from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, StageOutcome, Transit
 from netdfl.links.rules.bit_flips import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
-from netdfl.transport.edge_queues import Book, Due, EdgeQueue, End, FabricLinks, Parcel, PerfectLinks, stages_at_once
+from netdfl.transport.edge_queues import Book, Computed, Due, EdgeQueue, End, FabricLinks, PerfectLinks, computed
+from netdfl.transport.under_way import Flight, UnderWay, content_of, is_void
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -36,19 +37,6 @@ _KINDS = {kind: number for number, kind in enumerate(Kind)}
 _pack = Struct("<4qB").pack
 _MASK = (1 << 64) - 1
 _COPY = 0x9E3779B97F4A7C15
-
-
-class Flight(NamedTuple):
-    """A message under way: when it was sent, and when it arrives, or leaves the stage that it is in.
-
-    None: a link or a full mailbox holds it. Before it are the `stages`; `unit` stands for it in them.
-    """
-
-    message: Message
-    sent_ns: int
-    at_ns: int | None
-    stages: Sequence[LinkRule]
-    unit: Transit | None
 
 
 class Fabric:
@@ -78,7 +66,9 @@ class Fabric:
         self._times: list[int] = []
         self._due: dict[int, list[Due]] = {}
         self._in_stages: dict[Transit, EdgeQueue] = {}
+        self.under_way = UnderWay(self._ends, self._due, self._in_stages)
         self._running = False
+        self._alike: tuple[tuple[LinkRule, ...] | None, Computed] = (None, (None, -1))
 
     # nodes
 
@@ -104,75 +94,20 @@ class Fabric:
 
     def leave(self, *nodes: NodeId) -> None:
         """Settle as `in_flight` everything that `nodes` have sent and that has not ended."""
-        for parcel in self._take_out(set(nodes)):
+        for parcel in self.under_way.take_out(set(nodes)):
             queue, message, nbytes, sent_ns = parcel
             queue.ledger.settled(message, nbytes, sent_ns, None, Fate.IN_FLIGHT)
         for node in nodes:
             self._ends[node].attach(None)
 
-    def under_way(self) -> Iterator[tuple[Message, int]]:
-        """Every message that was sent and has not ended, with the time when it was sent."""
-        for entries in self._due.values():
-            yield from ((entry[2], entry[4]) for entry in entries if not _void(entry))
-        for unit in self._in_stages:
-            yield _content(unit)[:2]
-        for end in self._ends.values():
-            yield from ((message, sent_ns) for _, message, _, sent_ns in end.held)
-
-    def flights(self) -> Iterator[Flight]:
-        """Every message under way, and how far it is."""
-        for at_ns, entries in self._due.items():
-            for _, queue, message, _, sent_ns, departure, place in (each for each in entries if not _void(each)):
-                unit = None if departure is None else departure.unit
-                yield Flight(message, sent_ns, at_ns, () if unit is None else queue.path.stages[place + 1 :], unit)
-        for unit in self._in_stages:
-            yield Flight(*_content(unit)[:2], None, (), unit)
-        for end in self._ends.values():
-            yield from (Flight(message, sent_ns, None, (), None) for _, message, _, sent_ns in end.held)
-
     def lose(self, flight: Flight, reason: str) -> None:
         """Drop a message that is under way, now."""
-        queue, message, nbytes, sent_ns = self._withdraw(flight)
+        queue, message, nbytes, sent_ns = self.under_way.withdraw(flight)
         queue.ledger.settled(message, nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
 
     def hasten(self, flight: Flight) -> None:
         """Let a message that is under way arrive now."""
-        self._arrive(*self._withdraw(flight))
-
-    def _withdraw(self, flight: Flight) -> Parcel:
-        """Take one message off its way; a stage that counts it still does, and can't bring it back."""
-        message, unit = flight.message, flight.unit
-        if unit is not None:
-            queue = self._ends[message.src].queues[message.dst]
-            parcel = _parcel(queue, unit)
-            self._in_stages.pop(unit, None)
-            unit.pending = unit.content = None
-            return parcel
-        for at_ns, entries in self._due.items():
-            for entry in entries:
-                if entry[2] is message and entry[5] is None:
-                    entries.remove(entry)
-                    if entry[4] == at_ns:
-                        entry[1].fewer()
-                    return entry[1:5]
-        target = self._ends[message.dst]
-        parcel = next(each for each in target.held if each[1] is message)
-        target.held.remove(parcel)
-        parcel[0].fewer()
-        return parcel
-
-    def _take_out(self, nodes: set[NodeId]) -> Iterable[Parcel]:
-        for at_ns, entries in self._due.items():
-            self._due[at_ns] = [entry for entry in entries if entry[1].edge[0] not in nodes]
-            for entry in entries:
-                if entry[1].edge[0] in nodes and not _void(entry):
-                    yield entry[1:5]
-        for unit, queue in [item for item in self._in_stages.items() if item[1].edge[0] in nodes]:
-            del self._in_stages[unit]
-            yield _parcel(queue, unit)
-        for end in self._ends.values():
-            yield from (parcel for parcel in end.held if parcel[0].edge[0] in nodes)
-            end.held = [parcel for parcel in end.held if parcel[0].edge[0] not in nodes]
+        self._arrive(*self.under_way.withdraw(flight))
 
     # sending
 
@@ -196,7 +131,7 @@ class Fabric:
         now, queues, due = self._clock.now_ns(), source.queues, self._due
         sizes = [message[7].size or self._size(message) for message in messages]
         self._count_sent(source.ledger, messages, sizes, now)
-        last, salt = None, 0
+        last, salt, instant, entries = None, 0, -1, []
         for message, nbytes in zip(messages, sizes, strict=True):
             queue = queues.get(message[1]) or self._queue(source, message)
             head = message[2:7]
@@ -208,9 +143,8 @@ class Fabric:
                 queue.more()
             elif at < now:
                 continue
-            entries = due.get(at)
-            if entries is None:
-                entries = self._new_instant(at)
+            if at != instant:
+                instant, entries = at, due.get(at) or self._new_instant(at)
             entries.append((tie, queue, message, nbytes, now, None, 0))
 
     def _count_sent(self, ledger: Ledger, messages: Sequence[Message], sizes: Sequence[int], now: int) -> None:
@@ -259,9 +193,15 @@ class Fabric:
             edge = (message.src, message.dst)
             path = self._links.path(*edge)
             tie = xxh3_64_intdigest(_pack(*edge, 0, 0, 255), self._seed)
-            queue = EdgeQueue(path, stages_at_once(path, self._changing), source, self._ends[edge[1]], tie)
+            queue = EdgeQueue(path, self._computed(path), source, self._ends[edge[1]], tie)
             source.queues[edge[1]] = queue
         return queue
+
+    def _computed(self, path: Path) -> Computed:
+        """Of links that share their stages it is found out once."""
+        if path.stages is not self._alike[0]:
+            self._alike = path.stages, computed(path, self._changing)
+        return self._alike[1]
 
     # time
 
@@ -270,7 +210,7 @@ class Fabric:
         times = self._times
         while times:
             entries = self._due[times[0]]
-            if (entries and not _void(entries[0])) or not all(map(_void, entries)):
+            if (entries and not is_void(entries[0])) or not all(map(is_void, entries)):
                 return times[0]
             del self._due[heappop(times)]
         return None
@@ -364,7 +304,7 @@ class Fabric:
         if not self._running:
             self._depart(queue, place - 1, Departure(unit, now))
             return
-        message, sent_ns, _ = _content(unit)
+        message, sent_ns, _ = content_of(unit)
         if unit.copy:
             queue.ledger.sent(message, 0, sent_ns)
         if unit.corrupted:
@@ -389,7 +329,7 @@ class Fabric:
     def _depart(self, queue: EdgeQueue, place: int, departure: Departure) -> None:
         unit = departure.unit
         unit.pending = departure
-        message, sent_ns, tie = _content(unit)
+        message, sent_ns, tie = content_of(unit)
         tie = (tie ^ unit.copy * _COPY) & _MASK
         entries = self._due.get(departure.at_ns)
         if entries is None:
@@ -399,7 +339,7 @@ class Fabric:
     # ends
 
     def _drop(self, queue: EdgeQueue, unit: Transit, reason: str) -> None:
-        message, sent_ns, _ = _content(unit)
+        message, sent_ns, _ = content_of(unit)
         if unit.copy:
             queue.ledger.sent(message, 0, sent_ns)
         queue.ledger.settled(message, unit.nbytes, sent_ns, None, f"{Fate.DROPPED}:{reason}")
@@ -446,20 +386,5 @@ def _in_order(entries: list[Due]) -> list[Due]:
     return [of_queue[entry[1]].popleft() for entry in ordered]
 
 
-def _void(entry: Due) -> bool:
-    departure = entry[5]
-    return departure is not None and departure.unit.pending is not departure
-
-
 def _unit(m: Message, nbytes: int, now: int, tie: int) -> Transit:
     return Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, nbytes, 0, False, (m, now, tie))
-
-
-def _content(unit: Transit) -> tuple[Message, int, int]:
-    """What `_enter` put into the unit: the message, when it was sent, its place among those of one instant."""
-    return unit.content  # type: ignore[return-value]
-
-
-def _parcel(queue: EdgeQueue, unit: Transit) -> Parcel:
-    message, sent_ns, _ = _content(unit)
-    return queue, message, unit.nbytes, sent_ns

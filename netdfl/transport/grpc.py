@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import grpc.aio
@@ -15,6 +15,7 @@ from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.bodies import Bodies, SharedMemory
 from netdfl.transport.credentials import Credentials
+from netdfl.transport.departures import Watch, watched
 from netdfl.transport.grpc_in import Inlet
 from netdfl.transport.grpc_out import Outlet
 from netdfl.transport.identity import Identity
@@ -38,16 +39,12 @@ class GrpcTransport:
 
     def __init__(
         self,
-        node: NodeId,
+        me: Identity,
         address: str,
-        peers: Mapping[NodeId, str],
         *,
-        run_id: bytes,
-        scenario_hash: str,
         clock: Clock,
         ledger: Ledger,
         options: GrpcOptions | None = None,
-        epoch: int = 0,
         services: Sequence[Service] = (),
         credentials: Credentials | None = None,
         memory: SharedMemory | None = None,
@@ -55,34 +52,29 @@ class GrpcTransport:
         """Listen on `address` (`127.0.0.1:0` draws a port) once started.
 
         Args:
-            node: this node.
+            me: this node, in this life of it; peers of another run, or with another scenario, are refused.
             address: host and port to listen on.
-            peers: where the others listen, as far as that is known.
-            run_id: 8 bytes, the same in the whole fleet.
-            scenario_hash: the hash of the resolved scenario; peers with another are refused.
             clock: the fleet's time.
             ledger: told of every message sent and of its fate.
             options: gRPC's timers, windows and limits.
-            epoch: how often this node was restarted.
             services: what its server answers beside messages.
             credentials: what this life of the node proves itself with, by mutual TLS; None: plain text.
             memory: where large bodies lie for the nodes that share it; to others they go inline, as all do with None.
         """
         self.address = address
         self._services = services
-        self._me = Identity(node, epoch, run_id, scenario_hash)
+        self._me = me
         self._clock = clock
         self._ledger = ledger
         self._options = options or GrpcOptions()
         self._credentials = credentials
         self._guard = None if credentials is None else Guard(credentials, self._refuse)
-        self._bodies = None if memory is None else Bodies(memory, node, epoch)
+        self._bodies = None if memory is None else Bodies(memory, me.node, me.epoch)
         self._inlet = Inlet(self._me, clock, ledger, self._options, self._guard, self._bodies)
         self._outlets: dict[NodeId, tuple[Outlet, Outlet]] = {}
         self._retired: list[Outlet] = []
         self._server: grpc.aio.Server | None = None
-        for peer, where in peers.items():
-            self.set_peer(peer, where)
+        self._watch: Watch | None = None
 
     async def start(self) -> str:
         """Listen. Returns the address with the port that was drawn. Raises MachineError."""
@@ -97,6 +89,8 @@ class GrpcTransport:
             ) from error
         await self._server.start()
         self.address = f"{self.address.rpartition(':')[0]}:{port}"
+        if self._credentials is None:
+            self._watch = await watched(self.address, self._refuse)
         return self.address
 
     def _refuse(self, what: str) -> None:
@@ -175,26 +169,21 @@ class GrpcTransport:
     async def hand_over(self) -> None:
         """Let what is queued leave within the grace, settle the rest as `in_flight`, and send nothing more."""
         outlets = [outlet for pair in self._outlets.values() for outlet in pair if not outlet.closed]
-        await self._drained(outlets)
+        grace_s = self._options.close_grace / NS_PER_S
+        await asyncio.gather(*(outlet.drained(grace_s) for outlet in outlets))
         for outlet in outlets:
             outlet.close(Fate.IN_FLIGHT)
         self._retired += outlets
 
-    async def _drained(self, outlets: Sequence[Outlet]) -> None:
-        grace_s = self._options.close_grace / NS_PER_S
-        await asyncio.gather(*(outlet.drained(grace_s) for outlet in outlets))
-
     async def aclose(self) -> None:
         """Let what is queued leave within the grace, then settle the rest as `in_flight` and stop."""
-        outlets = [outlet for pair in self._outlets.values() for outlet in pair if not outlet.closed]
-        await self._drained(outlets)
-        for outlet in outlets:
-            outlet.close(Fate.IN_FLIGHT)
-        if self._guard is not None:
-            self._guard.close()
+        await self.hand_over()
+        for looker in (self._guard, self._watch):
+            if looker is not None:
+                looker.close()
         if self._server is not None:
             await self._server.stop(None)
-        await asyncio.gather(*(outlet.wait_closed() for outlet in (*outlets, *self._retired)))
+        await asyncio.gather(*(outlet.wait_closed() for outlet in self._retired))
         if self._bodies is not None:
             self._bodies.give_all_back()
 

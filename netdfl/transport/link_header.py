@@ -49,7 +49,6 @@ class LinkHeaderSink(Sink, Protocol):
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> str | None:
         """Take a message and say its fate, `in_flight` where that comes later; None: offer it again later."""
-        ...
 
 
 class Carrier(Protocol):
@@ -57,36 +56,27 @@ class Carrier(Protocol):
 
     async def start(self) -> str:
         """Listen; return the address."""
-        ...
 
     def attach(self, sink: Sink) -> None:
         """Deliver into `sink`, a `LinkHeaderSink`."""
-        ...
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
         """Reach `node` at `address` from now on."""
-        ...
 
     def set_gone(self, node: NodeId) -> None:
         """Give `node` up."""
-        ...
 
     def carry(self, message: Message, link_header: bytes) -> None:
         """Queue one message with a link header."""
-        ...
 
     def has_room(self, message: Message) -> bool:
         """Whether the queue to the message's destination takes it now."""
-        ...
 
     async def room(self, message: Message) -> None:
         """Return when it does."""
-        ...
 
     async def hand_over(self) -> None:
         """Let what is queued leave within a grace, and send nothing more."""
-        ...
 
     async def aclose(self) -> None:
         """Let nothing more in or out."""
-        ...

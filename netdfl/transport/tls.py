@@ -22,6 +22,7 @@ import grpc.aio
 
 from netdfl.core.types import NodeId
 from netdfl.transport.credentials import NOBODY, Certified, Credentials, name_of, read_names, who
+from netdfl.transport.departures import PROBE_S, greeting
 
 Options: TypeAlias = Sequence[tuple[str, int | str]]
 _Peer: TypeAlias = tuple[str, int]
@@ -29,7 +30,6 @@ LOOK_S = 0.25
 """How long after a connection came it is asked whether it still is there, and again."""
 DEAR_S, SPARE = 0.005, 20
 """A look at who is connected that costs more of a processor than the first keeps off others for so many times that."""
-_PROBE_S = 3.0
 _TCP = (socket.AF_INET, socket.AF_INET6)
 _FDS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
@@ -182,7 +182,9 @@ async def why_not(address: str, callee: NodeId, credentials: Credentials | None)
     host, _, port = address.rpartition(":")
     name = None if credentials is None else name_of(credentials.run, callee)
     try:
-        async with asyncio.timeout(_PROBE_S):
+        if credentials is None and await greeting(host.strip("[]"), int(port)):
+            return ""
+        async with asyncio.timeout(PROBE_S):
             context = _trusting(credentials)
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context, server_hostname=name)
     except ssl.SSLCertVerificationError as error:

@@ -13,14 +13,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgpack
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from netdfl.core.errors import ForeignMessage, MalformedMessage, OversizedMessage
-from netdfl.core.types import Array, Kind, Message, NodeId, Payload
+from netdfl.core.types import Array, Kind, Message, NodeId, Payload, Scalar
+
+Listing: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
+"""The name, dtype and shape of each array of a payload."""
 
 PROTOCOL_VERSION = 1
 BODY_AT = 48
@@ -290,8 +294,18 @@ def varint(value: int) -> bytes:
 
 
 def _metadata(payload: Payload) -> bytes:
-    listing = [(name, array.dtype, array.shape) for name, array in payload.arrays.items()]
-    packed: bytes = msgpack.packb((payload.meta or {}, listing), default=_plain)
+    listing = tuple([(name, array.dtype, array.shape) for name, array in payload.arrays.items()])
+    return _packed(payload.meta, listing) if payload.meta else _bare(listing)
+
+
+@lru_cache(maxsize=64)
+def _bare(listing: Listing) -> bytes:
+    """The metadata of a payload of arrays alone: rounds differ in what is in the arrays."""
+    return _packed({}, listing)
+
+
+def _packed(meta: Mapping[str, Scalar], listing: Listing) -> bytes:
+    packed: bytes = msgpack.packb((meta, listing), default=_plain)
     return packed
 
 

@@ -13,8 +13,7 @@ from starlette.routing import Route
 from netdfl.core.errors import InputError
 from netdfl.report.html import fill
 from netdfl.web.folder import Folder
-from netdfl.web.holder import ask_to_stop
-from netdfl.web.watch import Watched, log_tail
+from netdfl.web.watch import Watched, ask_to_stop, log_tail
 
 POLICY = "default-src 'none'; img-src data:; connect-src 'self'"
 

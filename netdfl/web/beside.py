@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from netdfl.core.errors import InputError
+from netdfl.core.process import end_child
 from netdfl.web.serving import MISSING, has_desktop
 
 
@@ -65,19 +65,11 @@ class Beside:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """End the server when each page has got what it should."""
         if self._process is None:
             return
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end_child(self._process, 10)
         if self._process.stdout is not None:
             if self._told is not None:
                 self._told.join(1)

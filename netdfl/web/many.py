@@ -13,7 +13,7 @@ from netdfl.core.types import Json
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.record.run import Run, open_run
 from netdfl.record.run_lock import is_held
-from netdfl.report.data.columns import TIME, shorten, whole
+from netdfl.report.data.frame import TIME, shorten, whole
 
 CURVES = ("error", "consensus_distance", "weight_sum")
 """Those that are laid over each other beside what models are judged by."""

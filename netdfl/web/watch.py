@@ -1,8 +1,10 @@
-"""What is new of a run: its state each second, its data as often as a small share of a processor allows."""
+"""What is new of a run, as often as a small share of a processor allows, and who writes it and can be asked to stop."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -16,9 +18,42 @@ from netdfl.core.errors import NetdflError
 from netdfl.core.files import read_plain
 from netdfl.record.forms import FLEET, read_form
 from netdfl.record.run import open_run
-from netdfl.record.run_lock import is_held
+from netdfl.record.run_lock import LOCK, is_held
 from netdfl.report.data import page_data
-from netdfl.web.holder import find_holder
+
+LOCKS = Path("/proc/locks")
+
+
+def find_holder(run: Path) -> int | None:
+    """The process that holds the run at `run`; None where none does, or where the system does not tell.
+
+    The system's own table is asked, never a file of the run, so that no run directory can name a process.
+    """
+    try:
+        found = os.stat(run / LOCK, follow_symlinks=False)
+        lines = LOCKS.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    for line in lines:
+        parts = line.split()
+        if len(parts) >= 6 and parts[1:2] == ["FLOCK"] and parts[3] == "WRITE" and parts[5] == place:
+            pid = int(parts[4])
+            return pid if pid > 1 and pid != os.getpid() else None
+    return None
+
+
+def ask_to_stop(run: Path) -> bool:
+    """Interrupt a run as Ctrl-C does: it ends in good order. Returns whether there was one to ask."""
+    pid = find_holder(run)
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, signal.SIGINT)
+    except OSError:
+        return False
+    return True
+
 
 TICK_S = 1.0
 SHARE = 0.01

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from netdfl.core.clock import Clock
 from netdfl.core.control import Exit, Life, Order, Report
 from netdfl.core.errors import NetdflError
-from netdfl.core.interrupts import SIGNALS, Patience
-from netdfl.core.loops import outside_loops
+from netdfl.core.interrupts import SIGNALS, Patience, outside_loops
 from netdfl.core.types import Json, NodeId
 from netdfl.record.base import Recorder, Store
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.fork_client import ForkServer
 
@@ -37,23 +36,18 @@ class News(Protocol):
 
     def report(self, node: NodeId, report: Report) -> None:
         """A node, or the evaluator, says something; its `Hello` first, or else what time it is that it asks."""
-        ...
 
     def exited(self, node: NodeId, how: Exit) -> None:
         """A life of a node has ended. One that had said that it crashes is no news."""
-        ...
 
     def came_back(self, node: NodeId, keeps: bool) -> None:
         """Somebody else started a dead node again: it wants a life. `keeps`: the state of its last one is there."""
-        ...
 
     def refused(self, what: str) -> None:
         """Somebody who is not of this run would attend, and may not."""
-        ...
 
     def broke(self, error: Exception) -> None:
         """The world can't go on, and the run with it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -83,35 +77,27 @@ class World(Protocol):
     @property
     def clock(self) -> Clock:
         """The fleet's time."""
-        ...
 
     def recorder(self, store: Store) -> Recorder:
         """Through what the fleet's figures go into `store`: by itself, or past an event log."""
-        ...
 
     def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
         """Run a supervisor's `course` on this world's event loop; the first Ctrl-C calls `interrupt`."""
-        ...
 
     async def open(self, news: News) -> Found:
         """Make ready. Raises InputError for what can't be (MachineError: here), RunError."""
-        ...
 
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
         """Begin a life of each of `nodes`: it will attend, or exit, or the world break."""
-        ...
 
     def begin(self, at_ns: int) -> int:
         """The fleet's time is about to be `at_ns`; the reading of this machine's monotonic clock at which it was 0."""
-        ...
 
     def order(self, node: NodeId, order: Order) -> None:
         """Hand an order to a node, or to the evaluator; lost without a word where that is gone."""
-        ...
 
     async def aclose(self, grace_s: float) -> Figures:
         """All were told to stop: give them the grace, end what is left, take everything down."""
-        ...
 
 
 class Looker(Protocol):
@@ -121,11 +107,9 @@ class Looker(Protocol):
 
     def look(self, now_ns: int) -> None:
         """It is time."""
-        ...
 
     def idle(self) -> None:
         """Nothing can run and nothing is due: make something runnable."""
-        ...
 
 
 @runtime_checkable
@@ -134,23 +118,18 @@ class VirtualWorld(Protocol):
 
     def watched_by(self, looker: Looker) -> None:
         """Let `looker` look from now on."""
-        ...
 
     def accounts(self) -> dict[NodeId, Account]:
         """What every node does at this moment, its last life's where it is down."""
-        ...
 
     def waits(self) -> dict[NodeId, WaitInBrief]:
         """What the nodes wait for that wait for messages now."""
-        ...
 
     def stack(self, node: NodeId) -> str:
         """Where the coroutine of `node` stands."""
-        ...
 
     def can_send_again(self, node: NodeId, sent: SentKey) -> bool:
         """Whether `node` still has a message that it sent."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
@@ -70,7 +71,7 @@ def _containers(setting: Setting) -> World:
     return ContainersWorld(setting)
 
 
-def _machines(setting: Setting, engine: Callable[[Scenario], Engine]) -> World:
+def _machines(engine: Callable[[Scenario], Engine], setting: Setting) -> World:
     _quiet()
     from netdfl.worlds.machines.world import MachinesWorld
 
@@ -91,21 +92,15 @@ def _ray_machines(scenario: Scenario) -> Engine:
     return make(scenario.world, scenario.num_nodes)
 
 
-def _slurm(setting: Setting) -> World:
-    return _machines(setting, _slurm_machines)
-
-
-def _ray(setting: Setting) -> World:
-    return _machines(setting, _ray_machines)
-
-
 WORLDS = {
     "simulated": WorldEntry(options=SimulatedOptions, make=_simulated, repeatable=True, resumable=True),
     "processes": WorldEntry(options=ProcessesOptions, make=_processes, resumable=True),
     "namespaces": WorldEntry(options=NamespacesOptions, make=_namespaces, resumable=True),
     "containers": WorldEntry(options=ContainersOptions, make=_containers),
-    "slurm": WorldEntry(options=SlurmOptions, make=_slurm, resumable=True, engine=_slurm_machines),
-    "ray": WorldEntry(options=RayOptions, make=_ray, resumable=True, engine=_ray_machines),
+    "slurm": WorldEntry(
+        options=SlurmOptions, make=partial(_machines, _slurm_machines), resumable=True, engine=_slurm_machines
+    ),
+    "ray": WorldEntry(options=RayOptions, make=partial(_machines, _ray_machines), resumable=True, engine=_ray_machines),
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.open_files import allow_open_files
+from netdfl.core.process import Child, allow_open_files, end_child
 from netdfl.core.types import Json, NodeId
 from netdfl.host.plan import Command, Plan
 
@@ -29,19 +29,10 @@ GIVEN_BYTES = 256 * 1024
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
-class ServerProcess(Protocol):
-    """A process, or what stands for one that lives elsewhere."""
+class ServerProcess(Child, Protocol):
+    """A process with two pipes."""
 
-    stdin: IO[bytes] | None
     stdout: IO[bytes] | None
-
-    def kill(self) -> None:
-        """End it."""
-        ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end. Raises subprocess.TimeoutExpired."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -156,19 +147,12 @@ class ForkServer:
         """End the fork server and every child of it; at once where it has nothing to end."""
         if self._reading is None:
             self.process.kill()
-        if self._reading is not None:
+        else:
             self._tell({"end": None})
-        if self.process.stdin is not None:
-            with suppress(BrokenPipeError):  # what an ended process did not read is still to be flushed
-                self.process.stdin.close()
-        try:
-            self.process.wait(2)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end_child(self.process)
         if self._reading is not None:
             self._reading.cancel()
-        if self.process.stdout is not None and self._reading is None:
+        elif self.process.stdout is not None:
             self.process.stdout.close()
 
     def _tell(self, command: Json) -> None:

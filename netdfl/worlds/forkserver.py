@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.files import open_append
-from netdfl.core.orphans import die_with_parent, follow_parent
+from netdfl.core.process import die_with_parent, follow_parent
 
 if TYPE_CHECKING:
     from netdfl.host.blueprint import Blueprint
@@ -134,7 +134,7 @@ class _Forks:
 
     def take(self, node: int, data: str, first: bool) -> None:
         """Append a part of a node's checkpoint, or begin with it."""
-        from netdfl.record.run import CHECKPOINTS
+        from netdfl.record.directory import CHECKPOINTS
 
         assert self.loaded is not None
         file = Path(self.loaded[1].directory) / CHECKPOINTS / f"{node:03d}.safetensors"

@@ -11,19 +11,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from netdfl.core.control import Life, Order
+from netdfl.core.control import Life
 from netdfl.core.types import NodeId
-from netdfl.packets.network import PacketNetwork
-from netdfl.packets.watched import Watched
-from netdfl.record.base import Store
+from netdfl.packets.network import PacketNetwork, Watched
 from netdfl.scenario.model.world import NamespacesOptions
 from netdfl.worlds.base import Figures, Found, News, Setting
-from netdfl.worlds.processes import Place, ProcessesWorld
+from netdfl.worlds.processes import AroundProcesses, Place, ProcessesWorld
 
 T = TypeVar("T")
 
 
-class NamespacesWorld:
+class NamespacesWorld(AroundProcesses):
     """One fleet of processes, each in a network namespace of its own."""
 
     def __init__(self, setting: Setting) -> None:
@@ -33,20 +31,15 @@ class NamespacesWorld:
         self._socket = run / "control.sock"
         listen = f"unix:/proc/{os.getpid()}/fd/{self._folder}/control.sock"  # a socket's path may be 107 bytes long
         self._processes = ProcessesWorld(setting, listen=listen, place=self._place)
-        self.clock = self._processes.clock
         source = scenario.file.parent if scenario.file else Path.cwd()
         network = PacketNetwork(run / "scenario.yaml", source)
         assert isinstance(scenario.world, NamespacesOptions)
         self._packets = Watched(network, scenario, scenario.world.tcp, setting.directory)
 
-    def recorder(self, store: Store) -> Store:
-        """See `World`."""
-        return store
-
     def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
         """See `World`."""
         try:
-            return self._processes.run(course, interrupt)
+            return super().run(course, interrupt)
         finally:
             self._packets.close()
             self._socket.unlink(missing_ok=True)
@@ -67,13 +60,9 @@ class NamespacesWorld:
 
     def begin(self, at_ns: int) -> int:
         """See `World`: let packets flow, and the nodes begin, from the common start on."""
-        start_ns = self._processes.begin(at_ns)
+        start_ns = super().begin(at_ns)
         self._packets.begin(start_ns)
         return start_ns
-
-    def order(self, node: NodeId, order: Order) -> None:
-        """See `World`."""
-        self._processes.order(node, order)
 
     async def aclose(self, grace_s: float) -> Figures:
         """See `World`: let the nodes leave, then count the packets."""

@@ -195,3 +195,30 @@ class ProcessesWorld:
         if isinstance(report, Hello):
             self._attendees[node] = attendee
         self.news.report(node, report)
+
+
+class AroundProcesses:
+    """What a world that is made around one of local processes leaves to that as it is."""
+
+    _processes: ProcessesWorld
+
+    @property
+    def clock(self) -> RealClock:
+        """See `World`."""
+        return self._processes.clock
+
+    def recorder(self, store: Store) -> Store:
+        """See `World`."""
+        return store
+
+    def run(self, course: Callable[[], Coroutine[object, object, T]], interrupt: Callable[[], None]) -> T:
+        """See `World`."""
+        return self._processes.run(course, interrupt)
+
+    def begin(self, at_ns: int) -> int:
+        """See `World`."""
+        return self._processes.begin(at_ns)
+
+    def order(self, node: NodeId, order: Order) -> None:
+        """See `World`."""
+        self._processes.order(node, order)

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, Payload

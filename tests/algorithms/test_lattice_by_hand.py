@@ -12,7 +12,7 @@ from torch import Tensor
 
 from netdfl.algorithms import parts
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.parameters import Sgd
+from netdfl.algorithms.exchange import Sgd
 from netdfl.testing.loopback import run_fleet
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from method_scenarios import scenario
 
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.parameters import Decay, Momentum, Sgd, flat
+from netdfl.algorithms.exchange import Decay, Momentum, Sgd, flat
 from netdfl.core.errors import ScenarioError
 from netdfl.core.units import PositiveFloat
 from netdfl.scenario.load import loads

@@ -15,8 +15,7 @@ from torch import Tensor
 import netdfl
 from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.compression.identity import IdentityCompressor
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array, Inbox, Kind, Message, Payload

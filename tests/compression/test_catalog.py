@@ -49,7 +49,7 @@ all_variants = pytest.mark.parametrize("make", VARIANTS.values(), ids=VARIANTS.k
 
 @all_variants
 def test_contract(make: Callable[[], Compressor]) -> None:
-    check_compressor(make, draws=100)
+    check_compressor(make, draws=50)
 
 
 @all_variants

@@ -11,10 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from netdfl.compression.bits import PIECE
 from netdfl.compression.catalog import COMPRESSORS
-from netdfl.compression.dither import fractions
-from netdfl.compression.qsgd import Qsgd
-from netdfl.compression.rows import PIECE
+from netdfl.compression.qsgd import Qsgd, fractions
 
 Norm = Literal["max", "l2"]
 

@@ -15,7 +15,7 @@ from netdfl.compression.arrays import from_numpy
 from netdfl.compression.base import Encoded
 from netdfl.compression.bits import pack, unary
 from netdfl.compression.catalog import COMPRESSORS
-from netdfl.compression.largest import above, largest
+from netdfl.compression.positions import above, largest
 from netdfl.compression.sparsify import TopK, random_subset
 from netdfl.core.errors import MalformedMessage
 

@@ -20,7 +20,7 @@ from netdfl.worlds.containers.world import SUPERVISOR, is_alive, this_supervisor
 DIGITS = """
 schema: netdfl/1
 name: digits
-nodes: 4
+nodes: 3
 rounds: 15
 world: {{kind: containers, image: {image}, memory: 2GiB, cpus: 2}}
 task: {{dataset: {{name: digits, partition: {{kind: dirichlet, alpha: 0.5}}}}, model: mlp, batch_size: 32}}
@@ -28,6 +28,7 @@ algorithm: {{name: dfedavg, lr: 0.1, local_epochs: 2}}
 topology: ring
 evaluation: {{every: 5}}
 """
+AGREEING = ("--set=task={kind: consensus, dim: 10}", "--set=algorithm=dpsgd")
 PACKETS = """
 schema: netdfl/1
 name: packets
@@ -140,12 +141,12 @@ def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(t
 
 
 def test_what_a_killed_supervisor_leaves_is_swept_by_the_next_run(digits: Path, tmp_path: Path) -> None:
-    killed = netdfl("run", digits, "--set=rounds=100000", "--out", tmp_path / "killed")
+    killed = netdfl("run", digits, *AGREEING, "--set=rounds=100000", "--out", tmp_path / "killed")
     wait_for_round(tmp_path / "killed", 0, 1, killed)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert left() != []
-    said = done("run", digits, "--set=rounds=1", "--out", tmp_path / "next")
+    said = done("run", digits, *AGREEING, "--set=rounds=1", "--out", tmp_path / "next")
     assert "removed what a killed run had left" in said
     found = result(tmp_path / "next")
     assert (found["world"], found["links"]) == ("containers", {"layer": "packet", "engine": "bridge"})

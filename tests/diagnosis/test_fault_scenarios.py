@@ -9,8 +9,8 @@ import pytest
 
 import netdfl
 from netdfl.diagnosis.finding import Cause
+from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import WELL, Findings, judge
-from netdfl.record.run import RunDirectory
 from netdfl.running.supervise import supervise
 
 FOLDER = Path(__file__).resolve().parents[2] / "scenarios" / "faults"

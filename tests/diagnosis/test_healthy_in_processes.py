@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.soak.tally import Count, append
+from tests.warm import warm_python
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 RUNS, AT_ONCE, SEED = 200, 3, 1
@@ -74,7 +74,7 @@ def _trial(number: int, out: Path) -> str | None:
     file, sets = HEALTHY[name]
     sets = [*sets, f"seed={number}", "expect={}", *([] if "nodes" in name else [f"nodes={2 * draw.randint(2, 4)}"])]
     overrides = [part for each in sets for part in ("--set", each)]
-    command = [sys.executable, "-m", "netdfl.cli", "run", str(SCENARIOS / file), "--on", "processes", "--no-page"]
+    command = [warm_python(), "-m", "netdfl.cli", "run", str(SCENARIOS / file), "--on", "processes", "--no-page"]
     done = subprocess.run([*command, "--out", str(out), *overrides], text=True, capture_output=True)
     if not (out / "result.json").exists():
         return f"{name}: {done.stderr[-300:]}"

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from truths import TRUTHS, Truth
 import netdfl
 from netdfl.record.judge import WELL, ExitCode
 from netdfl.record.run import open_run
+from tests.warm import warm_python
 
 FAULTS = Path(__file__).resolve().parents[2] / "scenarios" / "faults"
 
@@ -59,7 +59,7 @@ def begin(out: Path, *sets: str) -> subprocess.Popen[bytes]:
     long = ["rounds=1000000", "wait.for=all", "events=[]", "world.fidelity={relative: 100, slack: 100s}", *sets]
     overrides = [part for each in long for part in ("--set", each)]
     file = str(FAULTS / "quorum_survives.yaml")
-    command = [sys.executable, "-m", "netdfl.cli", "run", file, "--on", "processes", "--out", str(out), *overrides]
+    command = [warm_python(), "-m", "netdfl.cli", "run", file, "--on", "processes", "--out", str(out), *overrides]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

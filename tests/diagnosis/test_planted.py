@@ -12,7 +12,7 @@ from wait_first import wait_first_loop
 
 from netdfl.algorithms.families import FAMILIES
 from netdfl.diagnosis.finding import Cause
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.record.status import Phase
 from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads

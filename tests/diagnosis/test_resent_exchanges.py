@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -48,7 +49,7 @@ def test_the_mean_stays(tmp_path: Path) -> None:
     """Those that answer are so slow that they are in their rounds when the last of the others has its reply."""
     scenario = loads(SCENARIO, ONE_OF_EACH)
     problem = Blueprint.of(scenario).problem
-    start = torch.stack([problem.task(node, "cpu").initial() for node in range(scenario.nodes)])
+    start = torch.tensor(np.stack([problem.task(node, "cpu").initial() for node in range(scenario.nodes)]))
     finished = run(scenario, out=tmp_path / "run", page=False)
     assert finished.run.rows(AGAIN) == [("reply",), ("request",)]
     end = torch.stack([read_snapshot(file).x for file in sorted((finished.path / "models").iterdir())])

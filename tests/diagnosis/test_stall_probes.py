@@ -14,7 +14,7 @@ from netdfl.core.control import Order, Probe, ProbeReply
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.scenario.load import loads
 from netdfl.supervisor import probing

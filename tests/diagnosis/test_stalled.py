@@ -10,7 +10,7 @@ import pytest
 from stall_terms import BASE, Stalled, says
 from stalled import STALLED
 
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.record.status import Phase
 from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads

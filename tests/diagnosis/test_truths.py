@@ -9,8 +9,8 @@ import pytest
 from stall_terms import BASE
 from truths import TRUTHS, Truth
 
+from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import Findings, judge
-from netdfl.record.run import RunDirectory
 from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads
 

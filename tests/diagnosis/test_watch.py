@@ -20,7 +20,7 @@ from netdfl.diagnosis.ending import is_over, unfinished
 from netdfl.diagnosis.finding import Cause
 from netdfl.diagnosis.outages import EdgeOutage, Outages
 from netdfl.diagnosis.outgoing import Outgoing
-from netdfl.diagnosis.recover import MOST_RESENDS, Recovery, Resend, Skip
+from netdfl.diagnosis.remedies import MOST_RESENDS, Recovery, Resend, Skip
 from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, State, What
 from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, Pace, Watch

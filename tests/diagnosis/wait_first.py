@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from netdfl.algorithms.base import Algorithm, Entry, RoundContext
-from netdfl.algorithms.exchange import Exchange
+from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.algorithms.undirected import dpsgd
-from netdfl.algorithms.wait import WaitPolicy
 
 
 @dataclass(frozen=True, kw_only=True)

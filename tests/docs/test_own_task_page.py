@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from typer.testing import CliRunner
 
 import netdfl
 from netdfl.cli.commands import make_app
-from tests.warm import warm_fork_servers
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "own_task.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -27,12 +25,6 @@ def run(folder: Path, scenario: str, *sets: str) -> dict[str, float]:
     result = netdfl.run(loaded, out=folder / "run", page=False).result
     assert result["verdict"] in ("pass", "done"), result["reasons"]
     return {name: course["last"] for name, course in result["metrics"].items()}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_fleets() -> Iterator[None]:
-    with warm_fork_servers():
-        yield
 
 
 @pytest.mark.parametrize("world", ["simulated", "processes"])

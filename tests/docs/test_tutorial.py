@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import netdfl
+from tests.warm import warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -29,7 +30,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "200"}
+    environment = {**os.environ, "PATH": f"{Path(warm_python()).parent}:{os.environ['PATH']}", "COLUMNS": "200"}
     return subprocess.run(
         ["sh", "-c", command], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

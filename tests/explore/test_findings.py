@@ -14,7 +14,7 @@ from netdfl.core.errors import InputError
 from netdfl.explore.cause import cause_of, shape
 from netdfl.explore.execute import Executor
 from netdfl.explore.explore import Budget, Exploration, by_rate
-from netdfl.explore.priorities import bound, draw_schedule
+from netdfl.explore.mutations import bound, draw_schedule
 from netdfl.explore.shrink import Shrinker
 from netdfl.explore.trial import variant
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,13 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import InputError
-from netdfl.explore.cause import cause_of
+from netdfl.explore.cause import Predicate, cause_of
 from netdfl.explore.execute import Executor, ExploredRun
-from netdfl.explore.explore import Budget, Exploration, Explored
-from netdfl.explore.rates import wilson
-from netdfl.explore.rows import Rows
+from netdfl.explore.explore import Budget, Exploration, Explored, wilson
+from netdfl.explore.findings import write_finding
+from netdfl.explore.rows import Rows, Sent
 from netdfl.explore.shrink import Shrinker, minimize
-from netdfl.explore.trial import variant
-from netdfl.explore.written import write_finding
+from netdfl.explore.trial import Event, variant
 from netdfl.scenario.model.schema import Scenario
 
 
@@ -88,6 +88,40 @@ def test_random_losses_are_written_out(small: dict[str, Any]) -> None:
     shrunk = Shrinker((), Executor()).shrink(shown, found.key)
     assert "loss" not in shrunk.plain.get("links", {}).get("default", {})
     assert [list(event)[1] for event in shrunk.plain["events"]] == ["drop"]
+
+
+def dropped(run: ExploredRun) -> list[Sent]:
+    return [message for message in run.rows.messages if message.fate.endswith("scripted")]
+
+
+def shrink_where(holds: Callable[[ExploredRun], bool], text: dict[str, Any], events: list[Event]) -> list[Event]:
+    """The events that are left, where what counts as found is said by `holds`."""
+    scenario = variant(netdfl.load(text | {"wait": {"deadline": "20ms"}}), events, None)
+    shrunk = Shrinker([Predicate("it", holds, ".")], Executor()).shrink(scenario, "predicate it: it holds")
+    return list(shrunk.plain["events"])
+
+
+def test_faults_of_which_none_can_go_alone_go_together(small: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdfl.explore.shrink.EXCHANGES", 0)  # one that does nothing may stand for both by luck
+    events = [{"at_round": 1, "drop": f"{src}->{(src + 1) % 4}"} for src in range(4)]
+    two_or_all = ([0, 2], [0, 1, 2, 3])
+    left = shrink_where(lambda run: sorted(message.src for message in dropped(run)) in two_or_all, small, events)
+    assert sorted(event["drop"] for event in left) == ["0->1", "2->3"]
+
+
+def test_faults_that_differ_in_their_round_become_one_that_lasts(small: dict[str, Any]) -> None:
+    events = [{"at_round": round, "drop": "1->2"} for round in (2, 3)]
+    left = shrink_where(lambda run: len({message.round for message in dropped(run)}) == 2, small, events)
+    assert [event["for_rounds"] for event in left] == [2]
+
+
+def test_faults_that_have_to_meet_go_from_the_clock_to_a_round_together(small: dict[str, Any]) -> None:
+    def at_once(run: ExploredRun) -> bool:
+        crashes = [event.at_ns for event in run.rows.events if event.kind == "crash"]
+        return len(crashes) == 2 and crashes[1] - crashes[0] < 1_000_000
+
+    events = [{"at": "22ms", "crash": 0}, {"at": "22.5ms", "crash": 2}]
+    assert [event.get("at_round") for event in shrink_where(at_once, small, events)] == [0, 0]
 
 
 def test_minimize_finds_the_pair_that_matters() -> None:

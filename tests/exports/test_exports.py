@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from netdfl.exports.export import export
 from netdfl.record.messages import count_by_link
 from netdfl.record.run import Run
 from netdfl.scenario.load import loads
+from tests.warm import warm_python
 
 SCENARIO = """
 schema: netdfl/1
@@ -151,7 +151,7 @@ def test_mlflow_has_the_run(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_standard_output_has_the_bytes_and_nothing_else(run: Run) -> None:
     def printed(*words: str) -> bytes:
-        command = [sys.executable, "-m", "netdfl", "export", str(run.path), *words, "--out", "-"]
+        command = [warm_python(), "-m", "netdfl", "export", str(run.path), *words, "--out", "-"]
         return subprocess.run(command, capture_output=True, check=True).stdout
 
     rows = list(csv.DictReader(io.StringIO(printed("messages").decode())))

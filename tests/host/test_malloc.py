@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from netdfl.core import malloc as memory
+from netdfl.core import process as memory
 
 PROGRAM = """
 import resource
 import numpy as np
-from netdfl.core.malloc import freed_kept
+from netdfl.core.process import freed_kept
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

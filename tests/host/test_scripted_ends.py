@@ -23,7 +23,7 @@ from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import find_return
 from netdfl.links.schedule.when import Facts
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.scenario.load import loads
 from netdfl.supervisor.fleet import Fleet

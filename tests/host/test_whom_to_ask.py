@@ -12,16 +12,9 @@ from netdfl.host import blueprint as module
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.rejoining import joining
 from netdfl.scenario.load import loads
+from tests.agreeing import agreeing
 
-SCENARIO = """
-schema: netdfl/1
-name: returning
-nodes: 8
-rounds: 6
-world: {kind: simulated, compute: 10ms}
-task: {kind: consensus, dim: 4}
-algorithm: dpsgd
-topology: TOPOLOGY
+RETURNS = """
 wait: {deadline: 50ms}
 links: {default: {latency: 5ms}}
 events:
@@ -29,6 +22,10 @@ events:
   - {crash: 4, at: 14ms, restart_after: 20ms, state: lost}
   - {crash: 6, at: 16ms, restart_after: 20ms, state: lost}
 """
+
+
+def returning(topology: str) -> str:
+    return agreeing("returning", 8, 6, RETURNS, compute="10ms", topology=topology)
 
 
 def test_the_links_of_all_rounds_are_looked_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,8 +37,7 @@ def test_the_links_of_all_rounds_are_looked_through_once(tmp_path: Path, monkeyp
 
     real = module.used_links
     monkeypatch.setattr(module, "used_links", counted)
-    text = SCENARIO.replace("TOPOLOGY", "{kind: random_sym, neighbors: 2}")
-    finished = netdfl.run(loads(text), out=tmp_path / "run", page=False)
+    finished = netdfl.run(loads(returning("{kind: random_sym, neighbors: 2}")), out=tmp_path / "run", page=False)
     assert len(finished.result["restarts"]) == 3
     assert len(calls) == 1
 
@@ -56,5 +52,5 @@ def test_the_links_of_all_rounds_are_looked_through_once(tmp_path: Path, monkeyp
 )
 def test_the_next_one_is_asked_first(topology: str, node: NodeId, peers: tuple[NodeId, ...]) -> None:
     algorithm = "sgp" if "push" in topology else "dpsgd"
-    blueprint = Blueprint.of(loads(SCENARIO.replace("TOPOLOGY", topology), [f"algorithm={algorithm}"]))
+    blueprint = Blueprint.of(loads(returning(topology), [f"algorithm={algorithm}"]))
     assert joining(blueprint, node, 2, 0).peers == peers

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.machines import separated
 from tests.machines.separated import Separated
 
-_RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 _SMALL = ["--object-store-memory=80000000", "--disable-usage-stats"]
 
 
@@ -27,11 +27,23 @@ def missing() -> str:
     return separated.missing()
 
 
+def no_jobs() -> str:
+    """Why a cluster takes no jobs here; empty where it does."""
+    lacks = importlib.util.find_spec("ray") is not None and importlib.util.find_spec("aiohttp_cors") is None
+    return "Ray's dashboard, which takes jobs, is not installed (pip install 'ray[default]')" if lacks else missing()
+
+
 class Cluster:
     """Some machines that Ray gives."""
 
     def __init__(self, machines: Separated) -> None:
-        """Nothing runs yet."""
+        """Nothing runs yet. Where Ray's dashboard is installed it takes jobs, at the address `jobs`."""
+        port = 30000 + os.getpid() % 1000
+        self.jobs = "" if no_jobs() else f"http://127.0.0.1:{port}"
+        self._dashboard = ["--dashboard-host=127.0.0.1", f"--dashboard-port={port}"]
+        self._dashboard.append(f"--dashboard-agent-listen-port={port + 1000}")
+        if not self.jobs:
+            self._dashboard = ["--include-dashboard=false"]
         self.machines = machines
         self.folder = Path(tempfile.mkdtemp(prefix="r", dir="/var/tmp"))  # sockets in it have short names
         self.port = 20000 + os.getpid() % 10000
@@ -39,10 +51,14 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         """Start it."""
-        head = ["--head", f"--node-ip-address={self.machines.here}", f"--port={self.port}", "--num-cpus=0"]
-        self._ray("start", *head, "--include-dashboard=false", f"--temp-dir={self.folder}", *_SMALL)
-        for name in self.machines.names:
-            self.boot(name)
+        try:
+            head = ["--head", f"--node-ip-address={self.machines.here}", f"--port={self.port}", "--num-cpus=0"]
+            self._ray("start", *head, *self._dashboard, f"--temp-dir={self.folder}", *_SMALL)
+            for name in self.machines.names:
+                self.boot(name)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def boot(self, name: str) -> None:
@@ -68,6 +84,6 @@ class Cluster:
                     os.kill(int(found.parent.name), signal.SIGKILL)
 
     def _ray(self, *arguments: str, through: list[str] | None = None) -> None:
-        command = [*(through or []), *_RAY, *arguments]
+        command = [*(through or []), *RAY, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr

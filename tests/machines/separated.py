@@ -52,6 +52,7 @@ class Separated:
         self.name, self.count = name or f"m{secrets.token_hex(3)}", count
         name, self.switch = self.name, f"{self.name}-sw"
         self.names = [f"{name}-{number}" for number in range(count)]
+        self._moved: dict[int, int] = {}
         self.subnet = subnet or f"10.{64 + secrets.randbelow(64)}.{secrets.randbelow(255)}"
 
     @property
@@ -104,7 +105,7 @@ class Separated:
 
     def address(self, number: int) -> str:
         """Where machine `number` is reached."""
-        return f"{self.subnet}.{number + 1}"
+        return f"{self.subnet}.{self._moved.get(number, number + 1)}"
 
     def through(self, name: str) -> list[str]:
         """The command by which another runs there."""
@@ -129,9 +130,11 @@ class Separated:
         ip("-n", self.switch, "link", "delete", f"port{self.names.index(name)}")
         ip("netns", "delete", name)
 
-    def power_on(self, name: str) -> None:
-        """Have it again, as it was when it was new."""
-        self._plug_in(self.names.index(name), name)
+    def power_on(self, name: str, host: int = 0) -> None:
+        """Have it again, as it was when it was new; with a `host`, at that place of the subnet."""
+        number = self.names.index(name)
+        self._moved[number] = host or number + 1
+        self._plug_in(number, name)
 
     # an engine
 

@@ -15,6 +15,7 @@ import pytest
 import netdfl
 from tests.machines.separated import Separated, missing
 from tests.machines.shell import Shell
+from tests.warm import warm_python
 
 pytestmark = [
     pytest.mark.soak,  # four machines, each of which imports torch twice
@@ -47,7 +48,7 @@ def machines() -> Iterator[Separated]:
 
 
 def netdfl_here(*arguments: str | Path) -> str:
-    command = [sys.executable, "-m", "netdfl", *map(str, arguments)]
+    command = [warm_python(), "-m", "netdfl", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -88,7 +89,7 @@ def test_one_is_killed_and_begins_again_and_all_are_collected(machines: Separate
         for id, shell in enumerate(shells):
             shell.get("/tmp/out", tmp_path / "nodes" / str(id))
     subprocess.run(
-        [sys.executable, "-m", "netdfl", "collect", tmp_path / "nodes", "--out", tmp_path / "run"], check=False
+        [warm_python(), "-m", "netdfl", "collect", tmp_path / "nodes", "--out", tmp_path / "run"], check=False
     )
     found = netdfl.open_run(tmp_path / "run").result
     assert [each["node"] for each in found["died"]] == [2]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from netdfl.doctor.checks import HERE, Gathered, State, judge
-from netdfl.doctor.words import lines
+from netdfl.doctor.checks import HERE, Gathered, State, judge, lines
 from netdfl.host.facts import facts
 from tests.machines.separated import Separated, missing
+from tests.warm import warm_python
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_world_that_cannot_run_here_is_bad_only_where_it_is_asked_for(here: di
 def test_names_of_nodes_by_hand_are_looked_up(tmp_path: Path) -> None:
     """As docs/machines.md calls it."""
     (tmp_path / "peers.yaml").write_text("{0: 'localhost:5000', 1: 'nowhere.invalid:5000'}", encoding="utf-8")
-    command = [sys.executable, "-m", "netdfl", "doctor", "--peers", "peers.yaml", "--format=json"]
+    command = [warm_python(), "-m", "netdfl", "doctor", "--peers", "peers.yaml", "--format=json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     found = json.loads(done.stdout)
     assert set(found["facts"][HERE]["names"]) == {"localhost", "nowhere.invalid"}

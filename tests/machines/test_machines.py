@@ -14,16 +14,13 @@ from netdfl.record.judge import ExitCode
 from netdfl.report.html import write_report
 from netdfl.testing.world_bench import Bench, Keys, Options, events, nodes_of, until
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART
+from netdfl.testing.world_faults import GOSSIP
 from tests.machines.separated import Separated, ip, missing
-from tests.warm import warm_fork_servers
+from tests.warm import own_source
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
-LONG: Keys = {
-    "nodes": 4,
-    "rounds": 150,
-    "task": {"kind": "consensus", "dim": 10},
-    "algorithm": "dpsgd",
-    "topology": "full",
+LONG: Keys = GOSSIP | {
+    "rounds": 80,
     "links": {"default": {"latency": "20ms"}},
     "evaluation": {"every": 1000},
     "wait": {"deadline": "none"},
@@ -41,7 +38,7 @@ def machines() -> Iterator[Separated]:
 @pytest.fixture
 def bench(machines: Separated) -> Iterator[Bench]:
     world = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told, "shared_from": "1B"}
-    with Bench(Options(world={**world, "fidelity": {"relative": 100, "slack": "100s"}})) as bench, warm_fork_servers():
+    with Bench(Options(world={**world, "fidelity": {"relative": 100, "slack": "100s"}})) as bench, own_source():
         yield bench
 
 
@@ -84,7 +81,7 @@ def test_nodes_of_a_machine_that_is_back_rejoin(bench: Bench, machines: Separate
     until(lambda: list(running.path.glob("stalls/*")), over)
     machines.power_on(machines.names[1])
     until(lambda: phases()[2:] == ["running", "running"], over)
-    running.until_round(30)
+    running.until_round(10)
     ended = running.end(signal.SIGINT)
     assert "wait in round" in ended.text
     assert "which died and may return until" in ended.text
@@ -107,7 +104,7 @@ def test_a_machine_that_stays_away_is_waited_for_no_longer_than_was_said(bench: 
 
 @pytest.mark.soak  # it waits for ten seconds
 def test_a_cable_that_is_cut_for_seconds_is_a_partition(bench: Bench, machines: Separated) -> None:
-    play = LONG | {"rounds": 40, "wait": {"deadline": "500ms"}}
+    play = LONG | {"wait": {"deadline": "500ms"}}
     running = bench.start("cut", bench.file("cut", play), "--no-page")
     running.until_round(3)
     ip("-n", machines.switch, "link", "set", "port1", "down")

@@ -80,3 +80,26 @@ def test_the_doctor_looks_at_every_machine(cluster: Any, tmp_path: Path) -> None
     assert len(found["facts"]) == 4, done.stdout + done.stderr
     assert len(found["ways"]) >= 6
     assert [each for each in found["findings"] if each["what"] == "network" and each["state"] == "fail"] == []
+
+
+def test_a_run_as_a_job(cluster: Any, tmp_path: Path) -> None:
+    """It runs in a copy of the working directory, and finds the cluster by itself."""
+    if cluster.kind == "slurm" or not cluster.jobs:
+        pytest.skip(ray_cluster.no_jobs() or "Slurm's jobs are scripts")
+    work, out = tmp_path / "work", tmp_path / "run"
+    work.mkdir()
+    scenario = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}
+    world = {"kind": "ray", "fidelity": {"relative": 100, "slack": "100s"}}
+    (work / "scenario.yaml").write_text(json.dumps(scenario | {"world": world}), encoding="utf-8")
+    (line,) = (line for line in PAGE.read_text(encoding="utf-8").splitlines() if "ray job submit" in line)
+    words = [str(out) if word.startswith("/") else word for word in line.split()]
+    at = words.index("netdfl")
+    words[at : at + 1] = [sys.executable, "-m", "netdfl"]
+    submit = [*ray_cluster.RAY, *words[1:]]
+    environment = os.environ | {"RAY_ADDRESS": cluster.jobs}
+    done = subprocess.run(submit, cwd=work, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    theirs = netdfl.run(scenario | {"world": {"kind": "simulated"}}, out=tmp_path / "simulated", page=False)
+    ours = netdfl.open_run(out)
+    assert ours.rows(NUMBERS) == theirs.run.rows(NUMBERS)
+    assert sorted(ours.result["links"]["machines"].values()) == [[0, 1], [2], [3]]

@@ -125,6 +125,28 @@ def test_its_nodes_rejoin_once_it_is_back(cluster: Any, tmp_path: Path, keys: Ke
     assert len(restarted) == len(set(restarted)) == 2
 
 
+def test_a_machine_that_returns_with_another_address_is_found_in_its_network(cluster: Any, tmp_path: Path) -> None:
+    """Nothing lives at its old address any more."""
+    if cluster.kind == "slurm":
+        pytest.skip("Slurm's configuration says where its machines are")
+    running = Running(
+        cluster, tmp_path, ENDLESS | {"rounds": 1_000_000}, rejoin=True, network=f"{cluster.machines.subnet}.0/24"
+    )
+    running.until(in_round(3))
+    name = cluster.machines.names[2]
+    cluster.machines.kill(name)
+    running.until(lambda nodes: sum(each["phase"] == "died" for each in nodes) == 2)
+    cluster.machines.power_off(name)
+    cluster.machines.power_on(name, host=77)
+    cluster.boot(name)
+    running.until(lambda nodes: all(each["phase"] == "running" for each in nodes))
+    reached = max(each["round"] or 0 for each in nodes_of(running.path))
+    running.until(in_round(reached + 10))
+    running.interrupt()
+    restarted = [node for _, node, _, _ in events(netdfl.open_run(running.path), "restart")]
+    assert len(restarted) == len(set(restarted)) == 2
+
+
 def nodes_on(path: Path) -> dict[str, list[int]]:
     found: dict[str, list[int]] = netdfl.open_run(path).result["links"]["machines"]
     return found

@@ -14,29 +14,28 @@ import pytest
 
 import netdfl
 from netdfl.testing.world_bench import Bench, Keys, Options
+from netdfl.testing.world_faults import GOSSIP
 from tests.machines.separated import Separated, missing
-from tests.warm import warm_fork_servers
+from tests.warm import own_source, warm_python
 from tests.web.web_server import ask, started
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
-FLEET: Keys = {
+FLEET: Keys = GOSSIP | {
     "nodes": 3,
-    "rounds": 60,
-    "task": {"kind": "consensus", "dim": 10},
-    "algorithm": "dpsgd",
-    "topology": "full",
-    "links": {"default": {"latency": "30ms"}},
-    "evaluation": {"every": 20},
+    "rounds": 20,
+    "links": {"default": {"latency": "90ms"}},
+    "evaluation": {"every": 10},
     "wait": {"deadline": "none"},
 }
 
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
+    warm_python()  # what is started within a bench ends with it
     late = {"fidelity": {"relative": 100, "slack": "100s"}}
     with Separated(2) as machines:
         world = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told, **late}
-        with Bench(Options(world=world)) as bench, warm_fork_servers():
+        with Bench(Options(world=world)) as bench, own_source():
             yield bench
 
 
@@ -70,15 +69,30 @@ def test_its_page_and_its_report_say_what_its_record_says(bench: Bench) -> None:
     assert row["state"] == "running"
     assert [each["node"] for each in statuses[0]["nodes"]] == [0, 1, 2]
     ((recorded, rounds),) = netdfl.open_run(ended.path).rows("SELECT count(*), max(round) + 1 FROM messages")
-    assert (recorded, rounds) == (3 * 2 * 60, 60)
+    assert (recorded, rounds) == (3 * 2 * 20, 20)
     counts = [each["counts"]["sent"][-1] for each in data if "counts" in each]
     assert counts == sorted(counts)
     assert counts[-1] == recorded
     assert [each["head"]["verdict"] for each in data if "head" in each][-1] == ended.result["verdict"]
     for made, words in (("report.html", ["report"]), ("m.csv", ["export", "messages", "--format=csv", "--out=m.csv"])):
-        command = [sys.executable, "-m", "netdfl", words[0], str(ended.path), *words[1:]]
+        command = [warm_python(), "-m", "netdfl", words[0], str(ended.path), *words[1:]]
         done = subprocess.run(command, cwd=ended.path, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stdout + done.stderr
         assert (ended.path / made).stat().st_size > recorded
     lines = (ended.path / "m.csv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1 + recorded
+
+
+def test_run_with_a_page_serves_its_fleet_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.web.web_server.warm_python", lambda: sys.executable)  # machines see no /tmp
+    out = bench.folder / "run"
+    with started("run", bench.file("web", FLEET), "--web", "--no-page", "--out", out) as (page, process):
+        statuses, data = followed(page)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    ended = netdfl.open_run(out)
+    assert [each["node"] for each in statuses[0]["nodes"]] == [0, 1, 2]
+    assert data[0]["head"]["verdict"] != ended.result["verdict"]
+    assert [each["head"]["verdict"] for each in data if "head" in each][-1] == ended.result["verdict"]
+    assert [each["counts"]["sent"][-1] for each in data if "counts" in each][-1] == 3 * 2 * 20
+    assert sorted(node for nodes in ended.result["links"]["machines"].values() for node in nodes) == [0, 1, 2]

@@ -25,11 +25,10 @@ from netdfl.scenario.model.world import Site
 from netdfl.supervisor.mirror import mirror
 from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines import world
-from netdfl.worlds.machines.clock_first import ClockFirst
-from netdfl.worlds.machines.machine import Offer
-from netdfl.worlds.machines.relay import Relayed
-from netdfl.worlds.machines.sbatch import script
-from netdfl.worlds.machines.sites import shared_out, shares_of
+from netdfl.worlds.machines.machine import Offer, shared_out, shares_of
+from netdfl.worlds.machines.network import ClockFirst
+from netdfl.worlds.machines.ray import Relayed
+from netdfl.worlds.machines.slurm import script
 from netdfl.worlds.machines.world import packed
 
 

@@ -10,7 +10,7 @@ from netdfl.testing.world_bench import Bench, Options
 from netdfl.testing.world_ends import resume_of_a_killed_run, resume_without_the_last_rows
 from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
 from tests.machines.separated import Separated, missing
-from tests.warm import warm_fork_servers
+from tests.warm import own_source
 
 pytestmark = [
     pytest.mark.soak,  # every machine is a process more that imports torch, in each of twenty runs
@@ -40,7 +40,7 @@ def world(machines: Separated) -> TestedWorld:
 
 @pytest.fixture(scope="module")
 def bench(world: TestedWorld) -> Iterator[Bench]:
-    with Bench(world.options) as bench, warm_fork_servers(at_once=True):
+    with Bench(world.options) as bench, own_source():
         yield bench
 
 

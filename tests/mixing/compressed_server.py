@@ -8,8 +8,7 @@ from torch import Tensor
 
 from netdfl.algorithms.base import NodeState
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Exchange, ExtrasTravel
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import Exchange, ExtrasTravel, WaitPolicy
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.rng import Streams
 from netdfl.testing.loopback import run_fleet

@@ -147,7 +147,7 @@ def test_what_a_receiver_refuses_is_the_senders_again() -> None:
     current = Update(x, x)
     taken_x, taken_w = torch.zeros_like(x), 0.0
     for round in range(4):
-        now = replace(view, round=round)
+        now = view._replace(round=round)
         state, outbox = EDGE.outgoing(state, current, 0, now)
         message = Message(0, 1, Kind.DATA, 0, round, 0, 0, outbox[1])
         if round == 0:

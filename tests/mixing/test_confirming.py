@@ -13,8 +13,7 @@ from torch import Tensor
 
 from netdfl.algorithms.base import NodeState
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
@@ -93,7 +92,7 @@ def test_only_a_report_that_was_not_read_is_taken_back(last_read: int | None, ta
     common = {CONTROL: torch.ones_like(x)}
     begun = solver.init(x, view)
     once, _ = solver.train(begun, x, Received(common), 1.0, task.data(2), view)
-    later = replace(view, round=5)
+    later = view._replace(round=5)
     twice, _ = solver.train(once, x, Received(common, last_read=last_read), 1.0, task.data(5), later)
     base = begun.inner if taken_back else once.inner
     expected, _ = controlled.train(base, x, Received(common), 1.0, task.data(5), later)
@@ -108,7 +107,7 @@ def test_where_all_reports_come_nothing_is_added_and_what_is_absurd_is_refused()
     came = [Message(i, 2, Kind.DATA, 0, 4, 1, 0, pack(w + 1)) for i in (0, 1)]
     state, _ = mixing.aggregate(mixing.init_server(w, server), w, Inbox(came), server)
     assert mixing.broadcast(state, w, server)[0].meta == {}
-    state, _ = mixing.aggregate(state, w, Inbox(came[:1]), replace(server, round=5))
+    state, _ = mixing.aggregate(state, w, Inbox(came[:1]), server._replace(round=5))
     told = mixing.broadcast(state, w, server)
     assert told[0] is told[1]
     assert told[0].meta == {UNREAD: [1, 4]}

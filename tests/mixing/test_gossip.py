@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import given
@@ -60,7 +58,7 @@ def test_or_its_last_vector_stands_in_once_there_is_one() -> None:
 
 
 def at(round: int) -> View:
-    return replace(VIEW, round=round)
+    return VIEW._replace(round=round)
 
 
 def test_a_stale_vector_stands_in_as_long_as_it_is_young_enough() -> None:

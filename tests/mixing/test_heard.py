@@ -29,7 +29,7 @@ class Stream:
 
     def say(self, epoch: int = 0) -> Message:
         before = self.reference
-        self.reference, code = self.differences.send(before, self.x[self.round], replace(HERE, round=self.round), 0)
+        self.reference, code = self.differences.send(before, self.x[self.round], HERE._replace(round=self.round), 0)
         self.owed, outbox = address(self.owed, before, code, {"share": 0.5, "w": 0.25}, [1])
         self.exact[self.reference.version] = self.reference.vector
         self.round += 1

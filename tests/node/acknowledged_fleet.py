@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Exchange, OnMissing
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import Exchange, OnMissing, WaitPolicy
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.mixing.payloads import mass, vector

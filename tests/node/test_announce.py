@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import RealClock
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.node.mailbox import Mailbox

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_waits import MS, HandClock, came, settle
 
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
 from netdfl.node.asking import FIRST_NS, SILENT_NS, TRIES, AnswerTime, Asking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -12,8 +12,7 @@ import torch
 
 from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.algorithms.catalog import ALGORITHMS
-from netdfl.algorithms.exchange import Exchange
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import Exchange, WaitPolicy
 from netdfl.core.clock import RealClock
 from netdfl.core.errors import TrainingError
 from netdfl.core.fates import MessageCounts
@@ -38,15 +37,15 @@ RING = Network(TOPOLOGIES["ring"](N, STREAMS))
 
 class Notes(SilentRecorder):
     def __init__(self) -> None:
-        self.metrics: Counter[str] = Counter()
+        self.measured: Counter[str] = Counter()
         self.events: list[tuple[NodeId | None, int, str, dict[str, Any]]] = []
         self.fates: list[str] = []
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         self.fates.append(fate)
 
-    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        self.metrics[name] += 1
+    def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        self.measured.update(figures.keys())
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Any) -> None:
         self.events.append((node, round, kind, details))
@@ -123,10 +122,10 @@ def test_every_round_has_its_figures() -> None:
     fleet = Fleet(algorithm("osgp"), 3)
     fleet.run()
     names = ("train_loss", "round_s", "train_s", "wait_s", "bytes_sent", "weight")
-    assert fleet.notes.metrics == dict.fromkeys(names, 3 * N)
+    assert fleet.notes.measured == dict.fromkeys(names, 3 * N)
     gossip = Fleet(algorithm(), 3)
     gossip.run()
-    assert "weight" not in gossip.notes.metrics
+    assert "weight" not in gossip.notes.measured
 
 
 class Failing(Quadratic):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
-from netdfl.algorithms.wait import WaitPolicy
+from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
 from netdfl.node.deadline import AutoDeadline

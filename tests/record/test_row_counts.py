@@ -11,6 +11,7 @@ import netdfl
 from netdfl.record import StoreWriter
 from netdfl.record.sampling import Sampling
 from netdfl.record.store import FLUSH_ROWS
+from tests.agreeing import agreeing_fleet
 from tests.record.test_sampling import row
 
 NEIGHBORS, ROUNDS = 4, 6
@@ -19,19 +20,8 @@ METRICS_A_ROUND = 7
 
 
 def scenario(nodes: int, messages: str) -> dict[str, object]:
-    return {
-        "schema": "netdfl/1",
-        "name": f"rows-{nodes}",
-        "nodes": nodes,
-        "rounds": ROUNDS,
-        "topology": {"kind": "random_sym", "neighbors": NEIGHBORS, "redraw_every": 1},
-        "algorithm": {"name": "dpsgd"},
-        "task": {"kind": "consensus", "dim": 4},
-        "links": {"default": {"latency": "20ms"}},
-        "world": {"kind": "simulated"},
-        "record": {"messages": messages},
-        "evaluation": {"local": "none"},
-    }
+    agreeing = agreeing_fleet(nodes, ROUNDS, NEIGHBORS, redraw_every=1)
+    return agreeing | {"record": {"messages": messages}, "evaluation": {"local": "none"}}
 
 
 @pytest.mark.parametrize("messages", ["all", "every 4th", "per_link"])

@@ -13,11 +13,11 @@ import pytest
 import netdfl
 from netdfl.core.errors import InputError
 from netdfl.core.types import Kind
-from netdfl.exports.graph import graphml
+from netdfl.exports.export import graphml
 from netdfl.record import StoreWriter, open_run
 from netdfl.record.base import MessageRow
-from netdfl.record.given_up import count_given_up
 from netdfl.record.messages import count_by_link
+from netdfl.record.remarks import count_given_up
 from netdfl.record.run import Run
 from netdfl.record.sampling import GROWN, SAMPLING, Sampling, ordinal
 from netdfl.replaying.diff import diff

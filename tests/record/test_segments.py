@@ -20,20 +20,14 @@ from netdfl.report.html import render
 from netdfl.report.words import remarks
 from netdfl.scenario.load import loads
 from netdfl.study.outcome import rows as study_rows
+from tests.agreeing import agreeing
 
-SCENARIO = """
-schema: netdfl/1
-name: rolled
-nodes: 4
-rounds: 10
-world: simulated
-task: {kind: consensus, dim: 4}
-algorithm: dpsgd
-topology: ring
+FAULTS = """
 wait: {deadline: 100ms}
 links: {default: {latency: 5ms, loss: 10%}}
 events: [{crash: 1, at: 30ms, restart_after: 40ms}]
 """
+SCENARIO = agreeing("rolled", 4, 10, FAULTS)
 ALL_ROWS = "SELECT * FROM messages ORDER BY ALL"
 
 

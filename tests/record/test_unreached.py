@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netdfl.record import RunDirectory, StoreWriter, open_run
-from netdfl.record.unreached import find_unreached
+from netdfl.record.remarks import find_unreached
 
 SECOND = 10**9
 

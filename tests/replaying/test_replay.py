@@ -10,7 +10,8 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import InputError
-from netdfl.record.run import Run, RunDirectory
+from netdfl.record.directory import RunDirectory
+from netdfl.record.run import Run
 from netdfl.replaying.prompt import Prompt
 from netdfl.replaying.replay import Replay
 from netdfl.running.prepare import prepare

@@ -12,8 +12,7 @@ import pytest
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
-from netdfl.diagnosis.finding import Finding
-from netdfl.diagnosis.keep import keep_stall
+from netdfl.diagnosis.finding import Finding, keep_stall
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow
 from netdfl.record import Run, RunDirectory, StoreWriter, open_run
 from netdfl.record.result import RunFacts, summarize

@@ -8,20 +8,12 @@ import pytest
 
 from netdfl.report.data import page_data
 from netdfl.report.html import render
-from netdfl.report.node_times import NodeTime, say_rounds
+from netdfl.report.words import NodeTime, say_rounds
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
+from tests.agreeing import agreeing
 
-BARE = """
-schema: netdfl/1
-name: bare
-nodes: 6
-rounds: 3
-world: simulated
-task: {kind: consensus, dim: 2}
-algorithm: dpsgd
-topology: {kind: random_sym, neighbors: 2}
-"""
+BARE = agreeing("bare", 6, 3, topology="{kind: random_sym, neighbors: 2}")
 
 
 def times(num: int, longest_s: float) -> list[NodeTime]:
@@ -50,17 +42,7 @@ def test_a_redrawn_graph_is_called_one_and_its_edges_are_counted_as_they_are_dra
     assert "The graph, ring: 6 nodes, 6 edges, each both ways (12 links)." in render(static.run)
 
 
-LARGE = """
-schema: netdfl/1
-name: large
-nodes: 250
-rounds: 6
-world: {kind: simulated, compute: 10ms}
-task: {kind: consensus, dim: 2}
-algorithm: dpsgd
-topology: ring
-links: {default: {latency: 5ms}}
-"""
+LARGE = agreeing("large", 250, 6, "links: {default: {latency: 5ms}}", compute="10ms")
 
 
 def test_of_a_large_fleet_some_nodes_and_messages_are_in_the_page_and_all_in_its_counts(

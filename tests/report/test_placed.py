@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from netdfl.record.forms import GraphForm
 from netdfl.record.run import Run, open_run
 from netdfl.report.data import page_data
-from netdfl.report.data.places import place_nodes
+from netdfl.report.data.fleet import place_nodes
 from netdfl.running.run import run
 from netdfl.scenario.load import load, loads
 

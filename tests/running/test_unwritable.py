@@ -12,7 +12,7 @@ import pytest
 
 from netdfl.core.clock import RealClock
 from netdfl.core.errors import RunError
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.running.run import run
 from netdfl.scenario.load import loads

@@ -27,7 +27,7 @@ HEAVY += ("pandas", "scipy", "sympy", "grpc", "google.protobuf", "pydantic", "ji
 NEEDED = {
     "--help": set(),
     "validate": {"numpy", "pydantic"},
-    "run": {"numpy", "pydantic", "torch", "duckdb"},
+    "run": {"numpy", "pydantic", "duckdb"},
 }
 SHOW = (
     "import atexit, json, subprocess, sys; began = []; popen = subprocess.Popen.__init__\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from netdfl import cli
 from netdfl.scenario.json_schema import FILE, text
+from tests.warm import warm_python
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "scenarios" / "quickstart.yaml")
@@ -57,7 +57,7 @@ def test_an_internal_error_is_one_line_and_exit_4(
         raise RuntimeError("no idea")
 
     monkeypatch.delenv("NETDFL_TRACEBACK", raising=False)
-    monkeypatch.setattr("netdfl.cli.describing.load_scenario", broken)
+    monkeypatch.setattr("netdfl.cli.scenarios.load_scenario", broken)
     assert netdfl("validate", QUICKSTART, monkeypatch=monkeypatch) == 4
     assert "internal error: RuntimeError: no idea" in capsys.readouterr().err
 
@@ -128,7 +128,7 @@ def test_the_json_schema_knows_every_key_and_part() -> None:
 
 
 def test_the_command_line_is_a_module_too() -> None:
-    done = subprocess.run([sys.executable, "-m", "netdfl", "list", "--help"], capture_output=True, text=True)
+    done = subprocess.run([warm_python(), "-m", "netdfl", "list", "--help"], capture_output=True, text=True)
     assert done.returncode == 0
     assert "algorithms" in done.stdout
 

@@ -9,13 +9,12 @@ import pytest
 from rich.console import Console
 
 from netdfl.core.errors import ScenarioError
-from netdfl.scenario.build import build_network
+from netdfl.scenario.build import build_network, scheme_of
 from netdfl.scenario.explain.explain import explain
 from netdfl.scenario.explain.memory import counts_all, vectors_kept
 from netdfl.scenario.explain.terminal_tables import show
 from netdfl.scenario.load import loads
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.schemes import scheme_of
 
 
 def scenario(algorithm: str, topology: str, compression: str, **more: Any) -> Scenario:

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import ScenarioError
 from netdfl.scenario.draft import Draft
-from netdfl.scenario.explain.catalogue import CATALOGUE
-from netdfl.scenario.explain.keys import lists, rows
+from netdfl.scenario.explain.keys import CATALOGUE, lists, rows
 from netdfl.scenario.load import load, loads
 from netdfl.scenario.loading.shipped import first_sentence, shipped_scenarios
 from netdfl.scenario.model.schema import Scenario

@@ -12,7 +12,7 @@ import pytest
 import netdfl
 from netdfl.cli import main
 from netdfl.core.errors import DatasetError, InputError, ScenarioError
-from netdfl.running.ready import check_ready
+from netdfl.running.prepare import check_ready
 from netdfl.scenario.load import load, loads
 
 TOY = """schema: netdfl/1

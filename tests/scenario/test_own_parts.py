@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError, ScenarioError
-from netdfl.scenario.explain.catalogue import CATALOGUE
+from netdfl.scenario.explain.keys import CATALOGUE
 from netdfl.scenario.load import load
 from netdfl.scenario.model.choices import Choices
 from netdfl.scenario.model.contracts import CONTRACTS
@@ -210,6 +210,15 @@ def test_a_part_may_be_anything_that_is_called(tmp_path: Path, program: str) -> 
     assert load(file, ["task.model.width=7"]).task.model.params == {"width": 7}  # type: ignore[attr-defined]
     with pytest.raises(ScenarioError, match="width is 0, expected at least 1"):
         load(file, ["task.model.width=0"])
+
+
+@pytest.mark.parametrize(
+    ("last", "noticed"), [("nn.Softmax(1)", True), ("nn.LogSoftmax(1)", False), ("nn.Sigmoid()", False)]
+)
+def test_a_softmax_before_cross_entropy_is_noticed(tmp_path: Path, last: str, noticed: bool) -> None:
+    program = f"\ndef mine(shape, num_classes, /): return nn.Sequential(Net(shape, num_classes), {last})\n"
+    notices = load(written(tmp_path, "model", CALLABLES + program)).notices
+    assert any("'parts:mine' gives probabilities" in notice for notice in notices) == noticed
 
 
 def test_a_type_that_no_scenario_can_write_is_refused_in_a_line(tmp_path: Path) -> None:

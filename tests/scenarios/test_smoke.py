@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import netdfl
 from netdfl.core.fates import FateClass
+from tests.warm import warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
 SMOKE = sorted((ROOT / "scenarios" / "smoke").glob("*.yaml"))
@@ -22,7 +22,7 @@ def netdfl_run(scenario: Path, world: str, out: Path) -> None:
     if scenario.stem != BY_COMMAND:
         netdfl.run(netdfl.load(scenario, on=world), out=out, page=False)
         return
-    command = [sys.executable, "-m", "netdfl.cli", "run", str(scenario), "--on", world, "--out", str(out)]
+    command = [warm_python(), "-m", "netdfl.cli", "run", str(scenario), "--on", world, "--out", str(out)]
     done = subprocess.run(command, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.running.prepare import prepare
 from netdfl.running.supervise import supervise
 from netdfl.scenario.load import loads

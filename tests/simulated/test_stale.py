@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import Run, small
@@ -39,7 +40,7 @@ def test_two_nodes_mix_what_was_sent_three_rounds_ago(stale: int, age: int | Non
     """Round t ends at 10 (t + 1) ms and is heard of 25 ms later: after round t + 2 is mixed, before t + 3 is."""
     scenario = small(*PAIR, waiting(stale), "evaluation.keep_models=true")
     problem = Blueprint.of(scenario).problem
-    start = torch.stack([problem.task(node, "cpu").initial() for node in range(2)])
+    start = torch.tensor(np.stack([problem.task(node, "cpu").initial() for node in range(2)]))
     rounds = [start]
     for t in range(scenario.rounds):
         mixes = age is not None and t >= age

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from netdfl.report.times import round_words
+from netdfl.report.words import round_words
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 

@@ -108,7 +108,7 @@ def test_a_cancelled_timer_moves_no_clock() -> None:
         for timer in timers:
             timer.cancel()
         await asyncio.sleep(1)
-        assert len(loop._timers) < 2500
+        assert sum(map(len, loop._timers.values())) < 2500
         return loop.now_ns
 
     assert run(main) == 10**9

@@ -14,8 +14,8 @@ from conftest import Run, small
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.rng import Streams
+from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import WELL
-from netdfl.record.run import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.record.store import StoreWriter
 from netdfl.report.words import remarks

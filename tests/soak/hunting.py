@@ -22,11 +22,10 @@ from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.core.errors import InputError, ScenarioError
 from netdfl.explore.cause import cause_of
 from netdfl.explore.execute import Executor
-from netdfl.explore.explore import Budget, Exploration
-from netdfl.explore.rates import wilson
+from netdfl.explore.explore import Budget, Exploration, wilson
+from netdfl.explore.findings import write_finding
 from netdfl.explore.shrink import Shrinker
 from netdfl.explore.trial import variant
-from netdfl.explore.written import write_finding
 from netdfl.scenario.loading.resolved import to_plain
 from tests.soak.tally import ROOT
 
@@ -189,7 +188,7 @@ def cut_off() -> str:
             continue
         text = {**found, "algorithm": name, "rounds": 16, "events": [event], "expect": {}}
         run = Executor().run(netdfl.load(text))
-        far = {each.round: each.value for each in run.rows.metrics if each.name == "consensus_distance"}
+        far = {each.round: each.value for each in run.rows.measured if each.name == "consensus_distance"}
         lines.append(f"| {name} | " + " | ".join(f"{far[round]:.2g}" for round in looks) + " |")
     return "\n".join(lines)
 

@@ -1,6 +1,6 @@
 """Find ten rare bugs, planted behind patches of netdfl's parts: by the search, and by as many seeds alone.
 
-python -m tests.soak.planted_bugs [--runs 1500] [--searches 3]    # goes on where it was left
+python -m tests.soak.planted_bugs [--runs 2500] [--searches 3]    # goes on where it was left
 python -m tests.soak.planted_bugs --table                         # writes the table of docs/exploring.md
 
 Each trial is one bug of `tests/explore/planted.py`, a row of docs/studies/planted.json. It fails where one of the
@@ -175,7 +175,7 @@ def write_table() -> None:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="planted bugs")
-    parser.add_argument("--runs", type=int, default=1500)
+    parser.add_argument("--runs", type=int, default=2500)
     parser.add_argument("--searches", type=int, default=3)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()

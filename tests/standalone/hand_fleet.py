@@ -15,6 +15,7 @@ from pathlib import Path
 
 from netdfl.scenario.load import loads
 from netdfl.standalone.credentials import write_credentials
+from netdfl.worlds import preload
 
 END_S = 120
 
@@ -22,7 +23,7 @@ END_S = 120
 def context() -> ForkServerContext:
     """Processes that begin with everything loaded but grpc."""
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["netdfl.standalone.request", "netdfl.host.blueprint", "netdfl.record.store"])
+    found.set_forkserver_preload(["netdfl.standalone.request", "netdfl.cli.commands", *preload.MODULES])
     return found
 
 

@@ -23,6 +23,7 @@ from netdfl.study import resumable
 from netdfl.study.resumable import MOST_HELD, drop_checkpoints, rounds_between, run_or_resume
 from netdfl.study.sweep import sweep
 
+PYTHON = sys.executable  # a cold one: the processes below it are looked at
 DATA = '''
 import numpy as np
 from netdfl.training.data.dataset import Dataset
@@ -93,7 +94,7 @@ def cell_of(out: Path) -> Path:
 
 def interrupt(scenario: Path, out: Path, number: int, *, group: bool) -> None:
     """Send a signal to a sweep that has begun to write checkpoints; see how it ends."""
-    command = [sys.executable, "-m", "netdfl", "sweep", str(scenario), "--seeds", "1", "--out", str(out)]
+    command = [PYTHON, "-m", "netdfl", "sweep", str(scenario), "--seeds", "1", "--out", str(out)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as study:
@@ -127,7 +128,7 @@ def test_a_study_goes_on_after_ctrl_c(scenario: Path, tmp_path: Path) -> None:
 
 def test_before_anything_ran_it_says_so_too(tmp_path: Path) -> None:
     code = (
-        "import os, signal\nfrom netdfl.study.interrupt import ended_by_signals\n"
+        "import os, signal\nfrom netdfl.study.cells import ended_by_signals\n"
         "with ended_by_signals():\n    os.kill(os.getpid(), signal.SIGTERM)\n    print('went on')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

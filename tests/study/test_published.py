@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.study.published import PublishedFigure, figures, published
+from netdfl.study.trials import PublishedFigure, figures, published
 
 
 def one(paper: str, table: str, **wanted: str) -> PublishedFigure:

@@ -24,9 +24,8 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import Ran
 from netdfl.study.compare import row_of
 from netdfl.study.plan import Cell
-from netdfl.study.published import figures, published
 from netdfl.study.reproduce import SCENARIOS, Reproduction, parse_seeds, reproduce
-from netdfl.study.trials import Trial, scenario_of, select, trials
+from netdfl.study.trials import Trial, figures, published, scenario_of, select, trials
 
 TABLES = list(dict.fromkeys((figure.paper, figure.table) for figure in figures()))
 STAND_IN = '''

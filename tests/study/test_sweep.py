@@ -53,29 +53,48 @@ def rows(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def test_a_sweep_resumes_and_names_what_fails(scenario: Path, tmp_path: Path) -> None:
+def test_a_sweep_resumes_and_names_what_does_not_go_together(scenario: Path, tmp_path: Path) -> None:
     out, said = tmp_path / "out", io.StringIO()
     console = Console(file=said, width=200)
-    vary = ["links.default.loss=0,0.3", "algorithm.name=dpsgd,no_such_method"]
-    assert sweep(scenario, vary, out=out, seeds=2, jobs=2, console=console) == 4
-    assert "failed: links.default.loss=0, algorithm.name=no_such_method, seed=0: " in said.getvalue()
-    assert "unknown algorithm 'no_such_method'" in said.getvalue()
+    vary = ["links.default.loss=0,0.3", "algorithm.name=dpsgd,fedavg", "topology=ring,star"]
+    assert sweep(scenario, vary, out=out, seeds=1, jobs=2, console=console) == 4
+    failed = "failed: links.default.loss=0, algorithm.name=dpsgd, topology=star, seed=0: "
+    assert failed in said.getvalue()
 
     cells = rows(out / "swept" / "cells.csv")
     assert len(cells) == 8
-    ran = [row for row in cells if not row["wrong"]]
-    assert {(row["links.default.loss"], row["seed"]) for row in ran} == {(p, s) for p in ("0", "0.3") for s in "01"}
+    ran = [row for row in cells if not row["wrong"] and row["algorithm.name"] == "dpsgd"]
+    assert {(row["links.default.loss"], row["seed"]) for row in ran} == {("0", "0"), ("0.3", "0")}
     assert all(float(row["error"]) < 1e-12 for row in ran if row["links.default.loss"] == "0")
     assert (out / "swept" / "figures" / "error.png").stat().st_size > 0
-    assert (out / "swept" / "table.md").read_text().startswith("| links.default.loss | algorithm.name | runs |")
+    assert (out / "swept" / "table.md").read_text().startswith("| links.default.loss | algorithm.name | topology |")
 
     kept, lost = (out / "swept" / "cells" / row["run"] for row in ran[:2])
     before = (kept / "result.json").stat().st_mtime_ns
     (lost / "result.json").unlink()
-    sweep(scenario, vary, out=out, seeds=2, jobs=1, console=console)
+    sweep(scenario, vary, out=out, seeds=1, jobs=1, console=console)
     assert (kept / "result.json").stat().st_mtime_ns == before
     assert json.loads((lost / "result.json").read_text())["verdict"] in WELL
     assert not (kept / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("vary", "wrong"),
+    [
+        (["links.default.loss=0,0.3", "algorithm.name=dpsgd,no_such_method"], "algorithm.name=no_such_method"),
+        (["algorithm.nme=dpsgd,sgp"], "algorithm.nme=dpsgd"),
+        (["rounds=3,three"], "rounds=three"),
+    ],
+)
+def test_a_typo_in_one_arm_is_named_before_anything_is_run(
+    vary: list[str], wrong: str, scenario: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as told:
+        sweep(scenario, vary, out=tmp_path / "out", seeds=2, console=Console(file=io.StringIO()))
+    first, *problems = str(told.value).splitlines()
+    assert first == "no cell was run, as some never can be:"
+    assert problems[0].startswith(f"{wrong} can't be run: ")
+    assert not (tmp_path / "out").exists()
 
 
 def test_overrides_hold_in_all_cells_below_what_a_cell_overrides(scenario: Path, tmp_path: Path) -> None:

@@ -14,12 +14,10 @@ import pytest
 from rich.console import Console
 from scipy.stats import ttest_rel
 
-from netdfl.study.differences import differences, paired_t
 from netdfl.study.learning import band
-from netdfl.study.named_runs import name_run
 from netdfl.study.plan import Cell
-from netdfl.study.summary import Point
-from netdfl.study.sweep import sweep
+from netdfl.study.summary import Point, differences, paired_t
+from netdfl.study.sweep import name_run, sweep
 from netdfl.study.tables import SweepTable
 
 SCENARIO = """

@@ -153,7 +153,7 @@ def test_without_mass_it_trains_where_its_model_is_and_adds_the_step(algorithm: 
 def test_it_keeps_the_fetched_model_until_mass_comes() -> None:
     blueprint = Blueprint.of(loads(BASE, []))
     alg, task, view = blueprint.algorithm, blueprint.problem.task(3, "cpu"), blueprint.view(3, 7, frozenset())
-    z = torch.ones(4, dtype=torch.float64)
+    z = task.initial().new_zeros((4,)) + 1.0
     state, update = joining_state(task.initial(), z, 0, alg, view).train(alg, task.data(7), view)
     assert state.end_round(alg, update, view).z is z
     grown = state._replace(mixing=state.mixing._replace(weight=0.5))

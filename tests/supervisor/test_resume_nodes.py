@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from netdfl.core.errors import InputError
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import open_run
 from netdfl.running.run import resume
+from tests.warm import warm_python
 
 SCENARIO = """
 schema: netdfl/1
@@ -38,7 +38,7 @@ def killed(folder: Path, extra: str = "", *sets: str, after_round: int) -> Path:
     file, out = folder / "scenario.yaml", folder / "run"
     file.write_text(SCENARIO + extra)
     overrides = [f"--set={each}" for each in sets]
-    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), f"--out={out}", "--no-page", *overrides]
+    command = [warm_python(), "-m", "netdfl.cli", "run", str(file), f"--out={out}", "--no-page", *overrides]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             while process.poll() is None and max(_rounds(out), default=0) < after_round:

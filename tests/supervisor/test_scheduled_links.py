@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from netdfl.report.times import PARTS
+from netdfl.report.words import PARTS
 from netdfl.running.run import run
 from netdfl.scenario.load import load
 

@@ -18,8 +18,7 @@ from netdfl.core.errors import DatasetError
 from netdfl.training.data import datasets, fetch
 from netdfl.training.data.augmentations import AUGMENTATIONS, crop_flip
 from netdfl.training.data.dataset import Dataset, data_root
-from netdfl.training.data.datasets import DATASETS
-from netdfl.training.data.files import read_idx, read_records
+from netdfl.training.data.datasets import DATASETS, read_idx, read_records
 
 
 def load(name: str, root: Path | None = None, **params: object) -> Dataset:

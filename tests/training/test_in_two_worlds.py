@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 
 import netdfl
 from netdfl.running.judged import Finished
-from tests.warm import warm_fork_servers
 
 PROJECT = """
 import torch
@@ -95,12 +93,6 @@ BROUGHT: dict[str, dict[str, Any]] = {
         "task": {"dataset": {"name": "mine:tokens"}, "model": {"name": "mine:Characters"}, "metrics": ["perplexity"]}
     },
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_fleets() -> Iterator[None]:
-    with warm_fork_servers():
-        yield
 
 
 @pytest.fixture(scope="module")

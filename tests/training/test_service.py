@@ -14,24 +14,20 @@ from torch import Tensor, nn
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
-from netdfl.training.base import Gradient, LocalData, Received, Update
+from netdfl.training.alone import one_by_one
+from netdfl.training.base import Gradient, LocalData, Received, StepRequests, Update, alone, requested
 from netdfl.training.classification import Classification, RoundPass
-from netdfl.training.control import CONTROL, MOMENTUM, Blended, Controlled
+from netdfl.training.control import CONTROL, MOMENTUM, Blended, Controlled, Dynamic
 from netdfl.training.data.examples import Samples
-from netdfl.training.dynamic import Dynamic
-from netdfl.training.fixed_point import FixedPoint
 from netdfl.training.flat import FlatModel
 from netdfl.training.guided import INPUTS, LABELS, Guided
-from netdfl.training.kept_momentum import KeptMomentum
-from netdfl.training.lesam import Lesam
 from netdfl.training.masked import Masked
 from netdfl.training.models.build import build
-from netdfl.training.quasi_global import QuasiGlobal
-from netdfl.training.service import Service, one_by_one
-from netdfl.training.sgd import LocalSgd
-from netdfl.training.smoo import PERTURBATION, Smoo
+from netdfl.training.momentum import KeptMomentum, QuasiGlobal
+from netdfl.training.perturbation import PERTURBATION, Lesam, Smoo
+from netdfl.training.service import Service
+from netdfl.training.sgd import FixedPoint, LocalSgd
 from netdfl.training.stacked_model import StackedModel
-from netdfl.training.step_requests import StepRequests, alone, requested
 
 SIZES = (40, 7, 33, 64, 1, 0, 16, 40)
 SHAPE = (1, 4, 4)

@@ -14,8 +14,8 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.base import Gradient, Received
 from netdfl.training.catalog import quadratic
+from netdfl.training.momentum import QuasiGlobal
 from netdfl.training.ole import Ole
-from netdfl.training.quasi_global import QuasiGlobal
 from netdfl.training.sgd import LocalSgd, NoState, PlainStart, clip, sam
 
 DIM = 7

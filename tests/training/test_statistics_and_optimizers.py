@@ -21,8 +21,7 @@ from netdfl.training.base import Gradient, Received
 from netdfl.training.models.buffers import Buffers
 from netdfl.training.models.build import build
 from netdfl.training.optimized import OptimizedSgd
-from netdfl.training.stepping.choice import OptimizerChoice
-from netdfl.training.stepping.schedule import Schedule
+from netdfl.training.stepping import OptimizerChoice, Schedule
 
 NORMED = """
 from torch import nn

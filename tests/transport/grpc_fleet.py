@@ -12,15 +12,24 @@ from netdfl.testing.transports import KeptLedger
 from netdfl.transport.authority import Authority
 from netdfl.transport.base import Ledger
 from netdfl.transport.grpc import GrpcOptions, GrpcTransport
+from netdfl.transport.identity import Identity
 
 RUN_ID = b"run-0001"
 OPTIONS = GrpcOptions(close_grace=50_000_000)
 
 
-def make(node: int, ledger: Ledger | None = None, **changed: Any) -> GrpcTransport:
+def make(
+    node: int,
+    ledger: Ledger | None = None,
+    epoch: int = 0,
+    run_id: bytes = RUN_ID,
+    scenario_hash: str = "abc",
+    **changed: Any,
+) -> GrpcTransport:
     """A transport of the tests' run that knows nobody."""
-    settings: dict[str, Any] = {"run_id": RUN_ID, "scenario_hash": "abc", "clock": RealClock(), "options": OPTIONS}
-    return GrpcTransport(node, "127.0.0.1:0", {}, ledger=ledger or KeptLedger(), **(settings | changed))
+    me = Identity(node, epoch, run_id, scenario_hash)
+    settings: dict[str, Any] = {"clock": RealClock(), "options": OPTIONS, "ledger": ledger or KeptLedger()}
+    return GrpcTransport(me, "127.0.0.1:0", **(settings | changed))
 
 
 async def connect(transports: Sequence[GrpcTransport]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 import grpc
@@ -29,6 +31,7 @@ from netdfl.transport.credentials import SUPERVISOR, Credentials, name_of
 from netdfl.transport.grpc import GrpcTransport
 from netdfl.transport.identity import Identity
 from netdfl.transport.rendezvous import READY, RUNNING, Line, Rendezvous, make_call
+from netdfl.transport.tls import why_not
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 RUN = RUN_ID.hex()
@@ -172,6 +175,88 @@ async def test_a_message_is_taken_from_whom_the_certificate_names_alone(
     ((edge, reason, what),) = ledger.refusals
     assert (edge, reason) == (named, "foreign")
     assert "by its certificate, says that it is node 1 of epoch 0" in what
+
+
+def bare_tls(host: str, port: int) -> None:
+    with suppress(ssl.SSLError), socket.create_connection((host, port)) as line:
+        context = ssl.create_default_context()
+        context.wrap_socket(line, server_hostname=NODE_0)
+
+
+def bare_grpc(host: str, port: int) -> None:
+    with grpc.secure_channel(f"{host}:{port}", proof(OURS.issue(1, 0))) as opened, suppress(grpc.RpcError):
+        opened.unary_unary(HELLO)(said_hello(1), timeout=20)
+
+
+def says(words: bytes) -> Callable[[str, int], None]:
+    def speak(host: str, port: int) -> None:
+        with socket.create_connection((host, port)) as line, suppress(ConnectionError):
+            line.sendall(words)
+            while line.recv(100):
+                pass
+
+    return speak
+
+
+def silent(host: str, port: int) -> None:
+    with socket.create_connection((host, port)):
+        time.sleep(1.3)
+
+
+STRANGERS_IN_PLAIN = {
+    "TLS of gRPC": bare_grpc,
+    "TLS of OpenSSL": bare_tls,
+    "silence": silent,
+    "another protocol": says(b"GET / HTTP/1.1\r\n\r\n"),
+    "much of nothing": says(bytes(1 << 20)),
+}
+
+
+only_linux = pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="only Linux tells of connections that ended")
+
+
+@only_linux
+@pytest.mark.parametrize("which", STRANGERS_IN_PLAIN)
+async def test_who_speaks_no_http_to_a_plain_port_is_counted_and_named_there(which: str) -> None:
+    ledger = KeptLedger()
+    async with grpc_fleet(2, ledger) as nodes:
+        host, _, port = nodes[0].address.rpartition(":")
+        await assert_undisturbed(nodes, ledger)
+        await asyncio.to_thread(STRANGERS_IN_PLAIN[which], host, int(port))
+        await until(lambda: bool(ledger.refusals))
+        await assert_undisturbed(nodes, ledger)
+    for edge, reason, what in ledger.refusals:
+        assert (edge, reason) == (None, "foreign")
+        assert "a connection from 127.0.0.1, port " in what
+        assert "ended before it spoke HTTP/2" in what
+
+
+async def test_a_peer_that_leaves_a_plain_port_as_it_comes_is_no_stranger() -> None:
+    ledger, plain = KeptLedger(), make(0)
+    node = make(0, ledger)
+    address = await node.start()
+    node.set_peer(1, await plain.start())
+    host, _, port = address.rpartition(":")
+    for number in range(20):
+        socket.create_connection((host, int(port))).close()
+        async with channel(address, None) as opened:
+            call = opened.unary_unary(HELLO)(said_hello(1))
+            await asyncio.sleep(0.001 * number)
+            call.cancel()
+    assert await why_not(address, 0, None) == ""
+    await asyncio.gather(node.aclose(), plain.aclose())
+    assert ledger.refusals == []
+
+
+@only_linux
+async def test_the_supervisors_plain_port_tells_of_strangers_too() -> None:
+    refused: list[str] = []
+    server = ControlServer("secret", lambda who, report: None, lambda who: None, on_refused=refused.append)
+    host, _, port = (await server.start()).rpartition(":")
+    await asyncio.to_thread(bare_grpc, host, int(port))
+    await until(lambda: bool(refused))
+    await server.aclose()
+    assert "a connection from 127.0.0.1, port " in refused[0]
 
 
 async def test_tls_to_a_plain_port_is_refused_and_the_caller_says_why() -> None:

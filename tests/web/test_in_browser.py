@@ -17,21 +17,14 @@ from netdfl.record.run import Run, open_run
 from netdfl.report.html import write_report
 from netdfl.running.run import run
 from netdfl.scenario.load import load, loads
+from tests.agreeing import agreeing
 from tests.chromium import find_chromium
 from tests.web.web_server import ask, started
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 LOSSY = """
-schema: netdfl/1
-name: lossy
 seed: 5
-nodes: 6
-rounds: 12
-world: {kind: simulated, compute: 10ms}
-task: {kind: consensus, dim: 2}
-algorithm: dpsgd
-topology: ring
 wait: {deadline: 60ms}
 delivery: plain
 links: {default: {latency: 5ms, loss: 15%}, "0->1": {loss: 50%}}
@@ -56,7 +49,7 @@ Open = Callable[[str], Any]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs: one under loss, one that stalled, one whose every word is markup."""
     root = tmp_path_factory.mktemp("seen")
-    run(loads(LOSSY), out=root / "lossy")
+    run(loads(agreeing("lossy", 6, 12, LOSSY, compute="10ms")), out=root / "lossy")
     run(load("scenarios/faults/lost_message.yaml", on="simulated"), out=root / "stalled")
     evil = root / "evil"
     shutil.copytree(root / "stalled", evil)

@@ -16,22 +16,12 @@ from netdfl.core.errors import InputError
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.web.folder import Folder
-from netdfl.web.holder import ask_to_stop, find_holder
 from netdfl.web.many import compare
+from netdfl.web.watch import ask_to_stop, find_holder
+from tests.agreeing import agreeing
 from tests.web.web_server import ask, first_data, started
 
-SMALL = """
-schema: netdfl/1
-name: small
-seed: 3
-nodes: 4
-rounds: 3
-world: {kind: simulated, compute: 10ms}
-task: {kind: consensus, dim: 2}
-algorithm: dpsgd
-topology: ring
-links: {default: {latency: 5ms}}
-"""
+SMALL = agreeing("small", 4, 3, "seed: 3\nlinks: {default: {latency: 5ms}}", compute="10ms")
 
 
 @pytest.fixture(scope="module")

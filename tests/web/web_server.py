@@ -6,12 +6,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from tests.warm import warm_python
 
 QUIET = {"OMP_NUM_THREADS": "1", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
 
@@ -19,7 +20,7 @@ QUIET = {"OMP_NUM_THREADS": "1", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
 @contextmanager
 def started(*arguments: str | Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run `netdfl`, and yield the address that it prints; it is ended afterwards."""
-    command = [sys.executable, "-m", "netdfl", *map(str, arguments)]
+    command = [warm_python(), "-m", "netdfl", *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | QUIET)
     assert process.stdout is not None
     try:

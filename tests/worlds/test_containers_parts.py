@@ -6,7 +6,6 @@ import os
 import select
 import socket
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone import credentials
 from netdfl.standalone.testbed import known_of, write_testbed
 from netdfl.worlds.containers.compose import engine_of
+from tests.warm import warm_python
 
 FLEET = """
 schema: netdfl/1
@@ -182,7 +182,7 @@ def test_what_a_testbed_is_known_to_be_without_docker(tmp_path: Path, monkeypatc
 def test_without_docker_a_run_ends_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text(FLEET.format(world="image: none", more=""))
-    command = [sys.executable, "-m", "netdfl.cli", "run", str(file), f"--out={tmp_path / 'run'}"]
+    command = [warm_python(), "-m", "netdfl.cli", "run", str(file), f"--out={tmp_path / 'run'}"]
     ended = subprocess.run(command, env={**os.environ, "PATH": ""}, capture_output=True, text=True)
     assert ended.returncode == 2
     (line,) = ended.stderr.strip().splitlines()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from netdfl.core import orphans
+from netdfl.core import process as processes
 from netdfl.core.errors import RunError
 from netdfl.host.plan import Command, Plan
 from netdfl.worlds.fork_client import Forked, ForkServer
@@ -89,14 +89,14 @@ def test_only_another_parent_than_the_one_that_started_it_means_its_death(
     def end(code: int) -> None:
         raise Ended
 
-    monkeypatch.setattr(orphans, "follow_parent", lambda: None)
+    monkeypatch.setattr(processes, "follow_parent", lambda: None)
     monkeypatch.setattr(os, "getppid", lambda: now)
     monkeypatch.setattr(os, "_exit", end)
     if ends:
         with pytest.raises(Ended):
-            orphans.die_with_parent(parent)
+            processes.die_with_parent(parent)
     else:
-        orphans.die_with_parent(parent)
+        processes.die_with_parent(parent)
 
 
 @LINUX

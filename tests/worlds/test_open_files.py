@@ -7,7 +7,7 @@ import sys
 
 _ASK = """
 import resource
-from netdfl.core.open_files import allow_open_files
+from netdfl.core.process import allow_open_files
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
 assert allow_open_files() == most

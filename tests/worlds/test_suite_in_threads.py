@@ -21,6 +21,7 @@ from netdfl.testing.world_ends import (
 )
 from netdfl.testing.world_faults import crash_and_return_with_lost_state, crash_of_the_server, kill_of_a_node
 from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
+from tests.warm import all_warm
 
 ALOUD = "gRPC writes down the calls that end with the loop of a thread"
 WORLD = TestedWorld(
@@ -49,7 +50,7 @@ ACROSS = (quickstart, same_numbers_as_simulated, whole_record, crash_and_return_
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    with Bench(WORLD.options) as bench:
+    with Bench(WORLD.options) as bench, all_warm():
         yield bench
 
 

@@ -28,9 +28,8 @@ import numpy as np
 from torch import Tensor
 from xxhash import xxh3_64
 
-from netdfl.compression.arrays import from_numpy, snapshot
+from netdfl.compression.arrays import as_vector, from_numpy, snapshot
 from netdfl.compression.base import Compressor
-from netdfl.compression.checks import as_vector
 from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, View

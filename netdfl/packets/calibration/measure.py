@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import RunError
-from netdfl.core.open_files import allow_open_files
+from netdfl.core.process import allow_open_files
 from netdfl.packets.netns import inside
 from netdfl.packets.network import MOST_LATE_NS, PacketNetwork
 

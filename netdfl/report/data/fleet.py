@@ -1,16 +1,20 @@
-"""The fleet as a picture: what the page draws of it, who is linked to whom, who died."""
+"""The fleet as a picture: what the page draws of it, who is linked to whom, who died, and where each node stands.
+
+Nodes stand by geography, by sites, around a server, on a circle, by springs, or over a disc.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from netdfl.core.graph_words import count_words, redrawn_words
 from netdfl.record.forms import GraphForm
-from netdfl.record.result import find_deaths
+from netdfl.record.remarks import find_deaths
 from netdfl.record.run import Run
-from netdfl.report.data.columns import Made, shorten, whole
-from netdfl.report.data.frame import Frame
-from netdfl.report.data.places import place_nodes
+from netdfl.report.data.frame import Floats, Frame, Made, shorten, whole
+from netdfl.topology.graph import count_words, redrawn_words
 
 MOST_EDGES = 20_000
 
@@ -55,3 +59,120 @@ def _degrees(graph: GraphForm) -> list[list[int]]:
         out[:] = 0
     degrees, numbers = np.unique(out, return_counts=True)
     return [[int(degree), int(number)] for degree, number in zip(degrees, numbers, strict=True)][:200]
+
+
+CIRCLES = ("ring", "directed_ring", "exponential", "one_peer_exponential", "full")
+MOST_FORCES = 300
+"""Larger graphs are placed by their numbers, evenly over a disc."""
+MOST_NAMED = 12
+Edges = Sequence[Sequence[int]]
+
+
+def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> tuple[Floats, str]:
+    """The same place for the same graph, in a square from -1 to 1, and what is to be said of it."""
+    count, given = len(nodes), graph or GraphForm(num_nodes=1, edges=[])
+    known = given.get("places") or ()
+    if any(place is not None for place in known):
+        where = [known[node] if node < len(known) else None for node in nodes]
+        return _geography(nodes, where, edges), "Nodes are drawn where they are on the earth."
+    sites = given.get("sites") or _disjoint(given.get("groups") or {}, given["num_nodes"])
+    if len(sites) > 1:
+        return _by_site(nodes, sites), f"Nodes are drawn by sites, clockwise: {_named(sites)}."
+    server, kind = given.get("server"), given.get("kind", "")
+    if server is not None and server in nodes:
+        rim = _circle(count - 1)
+        return np.insert(rim, list(nodes).index(server), 0.0, axis=0), ""
+    if count > MOST_FORCES:
+        return _disc(count), ""
+    if kind in CIRCLES or count <= 3:
+        return _circle(count), ""
+    place = {node: number for number, node in enumerate(nodes)}
+    return _springs(count, [(place[edge[0]], place[edge[1]]) for edge in edges if edge[0] != edge[1]]), ""
+
+
+def _geography(nodes: Sequence[int], where: Sequence[Sequence[float] | None], edges: Edges) -> Floats:
+    """As on a map, north up; a node of unknown place is amid its neighbors."""
+    rows = {node: row for row, node in enumerate(nodes)}
+    earth = np.asarray([(math.nan, math.nan) if at is None else at for at in where], dtype=float)
+    earth[:, 1] = _unwrapped(earth[:, 1])
+    for row in np.flatnonzero(np.isnan(earth[:, 0])).tolist():
+        ends = {rows[end] for edge in edges if nodes[row] in edge for end in edge} - {row}
+        near = [earth[end] for end in ends if not math.isnan(earth[end, 0])]
+        earth[row] = np.mean(near, axis=0) if near else np.nanmean(earth, axis=0)
+    at = np.stack([earth[:, 1] * math.cos(math.radians(float(earth[:, 0].mean()))), -earth[:, 0]], axis=1)
+    at -= (at.max(axis=0) + at.min(axis=0)) / 2
+    return _apart(at / max(1e-9, float(np.abs(at).max())))
+
+
+def _unwrapped(longitudes: Floats) -> Floats:
+    """Longitudes from the widest gap between them on, so that the Pacific divides no fleet around it."""
+    known = np.sort(longitudes[~np.isnan(longitudes)])
+    gaps = np.append(known[1:], known[0] + 360) - known
+    first = known[(int(np.argmax(gaps)) + 1) % len(known)]
+    turned: Floats = (longitudes - first) % 360
+    return turned
+
+
+def _apart(at: Floats) -> Floats:
+    """Nodes of one place beside each other."""
+    _, which, numbers = np.unique(at.round(2), axis=0, return_inverse=True, return_counts=True)
+    for place in np.flatnonzero(numbers > 1):
+        rows = np.flatnonzero(which.ravel() == place)
+        at[rows] += 0.06 * math.sqrt(len(rows)) * _disc(len(rows))
+    return at
+
+
+def _disjoint(groups: Mapping[str, Sequence[int]], num_nodes: int) -> Mapping[str, Sequence[int]]:
+    """The groups, where each node is in one of them."""
+    named = sorted(node for group in groups.values() for node in group)
+    return groups if named == list(range(num_nodes)) else {}
+
+
+def _by_site(nodes: Sequence[int], sites: Mapping[str, Sequence[int]]) -> Floats:
+    """A heap for each site, around a circle; nodes that have none are the last heap."""
+    site_of = {node: place for place, group in enumerate(sites.values()) for node in group}
+    mine = np.asarray([site_of.get(node, len(sites)) for node in nodes])
+    heaps = np.unique(mine)
+    centers, at = _circle(len(heaps)), np.zeros((len(nodes), 2))
+    size = min(0.5, 0.6 * math.sin(math.pi / max(2, len(heaps))))
+    for center, heap in zip(centers, heaps, strict=True):
+        rows = np.flatnonzero(mine == heap)
+        at[rows] = center + size * (_circle(len(rows)) if 1 < len(rows) <= 12 else _disc(len(rows)))
+    return at / max(1e-9, float(np.abs(at).max()))
+
+
+def _named(sites: Mapping[str, Sequence[int]]) -> str:
+    names = [name[:60] for name in sites]
+    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+
+
+def _circle(count: int) -> Floats:
+    first = math.pi if count == 2 else -math.pi / 2  # two stand beside each other
+    angles = np.linspace(first, first + 2 * math.pi, max(1, count), endpoint=False)[:count]
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1).reshape(count, 2)
+
+
+def _disc(count: int) -> Floats:
+    """As the seeds of a sunflower: each about as far from its neighbors."""
+    numbers = np.arange(count)
+    radius, angles = np.sqrt((numbers + 0.5) / count), numbers * math.pi * (3 - math.sqrt(5))
+    return np.stack([radius * np.cos(angles), radius * np.sin(angles)], axis=1)
+
+
+def _springs(count: int, edges: Sequence[tuple[int, int]], steps: int = 80) -> Floats:
+    """Fruchterman and Reingold's forces from a circle on: linked nodes attract, all repel each other."""
+    at, length = _circle(count), 1.5 / math.sqrt(count)
+    src, dst = (np.asarray(ends, dtype=int) for ends in zip(*(edges or [(0, 0)]), strict=True))
+    for step in range(steps):
+        apart = at[:, None, :] - at[None, :, :]
+        far = np.maximum(np.hypot(apart[..., 0], apart[..., 1]), 1e-3)
+        force = (apart * (length**2 / far**2)[..., None]).sum(axis=1)
+        pull = at[src] - at[dst]
+        pull *= np.hypot(pull[:, 0], pull[:, 1])[:, None] / length
+        np.add.at(force, src, -pull)
+        np.add.at(force, dst, pull)
+        size = np.maximum(np.hypot(force[:, 0], force[:, 1]), 1e-9)[:, None]
+        at = at + force / size * np.minimum(size, 0.2 * (1 - step / steps))
+        at -= 0.02 * at  # pieces that nothing links stay on the picture
+    at -= (at.max(axis=0) + at.min(axis=0)) / 2
+    return at / max(1e-9, float(np.abs(at).max()))

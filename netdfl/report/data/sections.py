@@ -15,18 +15,16 @@ from netdfl.core.fates import MEANINGS, NOT_DELIVERED, FateClass
 from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
 from netdfl.links.rules.figures import say
+from netdfl.record.evaluated import all_evaluations
 from netdfl.record.judge import is_measured
 from netdfl.record.messages import count_messages
-from netdfl.record.result import all_evaluations, find_deaths
+from netdfl.record.remarks import find_deaths
 from netdfl.record.run import Run
-from netdfl.report.bands import find_bands
-from netdfl.report.data.columns import Made
 from netdfl.report.data.fleet import graph_words
-from netdfl.report.data.happened import event_counts, events
+from netdfl.report.data.frame import Made
+from netdfl.report.data.happened import event_counts, events, find_bands
 from netdfl.report.data.traffic import links
-from netdfl.report.node_times import NodeTime, say_rounds
-from netdfl.report.times import part_rows
-from netdfl.report.words import WHY, figure, share
+from netdfl.report.words import WHY, NodeTime, figure, part_rows, say_rounds, share
 
 MOST_ROWS = 12
 MOST_EVENTS = 200

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.diagnosis.keep import Kept, kept_stalls
+from netdfl.diagnosis.finding import Kept, kept_stalls
 from netdfl.record.run import Run
-from netdfl.report.data.columns import Made
+from netdfl.report.data.frame import Made
 
 MOST_NODES = 200
 MOST_STALLS = 20

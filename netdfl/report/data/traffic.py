@@ -1,4 +1,4 @@
-"""What crossed the links: figures of each link, the rules that it was under, and the messages themselves."""
+"""Messages: how many there were up to each moment, figures of each link and the rules that it was under, and each."""
 
 from __future__ import annotations
 
@@ -7,13 +7,49 @@ from typing import Any
 
 import numpy as np
 
-from netdfl.core.fates import FateClass, class_of
+from netdfl.core.fates import Fate, FateClass, class_of
 from netdfl.links.rules.figures import say
 from netdfl.links.selectors import Groups, is_edges, parse_edges
 from netdfl.record.run import Run
-from netdfl.report.data.columns import FIGURE, TIME, Floats, Made, Words, shorten, whole
-from netdfl.report.data.counted import CLASS_NUMBER, NUMBERS
-from netdfl.report.data.frame import Frame
+from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, Words, shorten, whole
+
+NUMBERS = {name: number for number, name in enumerate(FateClass)}
+CLASS_NUMBER = f"""CASE split_part(fate, ':', 1) {
+    " ".join(f"WHEN '{fate.value}' THEN {NUMBERS[class_of(fate.value)]}" for fate in Fate)
+} END"""
+"""The place of a message's class in `FateClass`, as SQL."""
+CLASSES = tuple(name for name in FateClass if name is not FateClass.UNFINISHED)
+
+
+def count_by_moment(run: Run, frame: Frame) -> Made:
+    """Messages and bytes sent, and messages of each class, up to and including each moment.
+
+    A message counts as sent when it was first sent, and has its fate when it arrived, or, where it did not, at once.
+    Where not every message is recorded, those of a round count when the last of them has its fate.
+    """
+    if run.sampling.is_all:
+        table, number, when, then = "messages", "1", "sent_s", "coalesce(arrived_s, sent_s)"
+    else:
+        table, number, when, then = "round_totals", "messages", "until_s", "until_s"
+    when, then = ("round + 1", "round + 1") if frame.by_round else (when, then)
+    rows = run.columns(
+        f"SELECT {when} AS sent, {then} AS decided, {number} AS number, nbytes, {CLASS_NUMBER} AS class FROM {table}"
+    )
+    found: Made = {
+        name: _up_to(frame, rows["sent"], rows[of]) for name, of in (("sent", "number"), ("nbytes", "nbytes"))
+    }
+    for name in CLASSES:
+        of = rows["class"] == NUMBERS[name]
+        if of.any():
+            found[name.value] = _up_to(frame, rows["decided"][of], rows["number"][of])
+    return found
+
+
+def _up_to(frame: Frame, times: Floats, amounts: Floats) -> list[float | int | None]:
+    places = np.searchsorted(frame.moments, times)  # the first moment at or after each
+    sums = np.bincount(places, amounts, minlength=len(frame.moments) + 1)
+    return whole(np.cumsum(sums[: len(frame.moments)]))
+
 
 MOST_LINKS = 12_000
 MOST_MESSAGES = 20_000

@@ -8,18 +8,14 @@ from dataclasses import asdict
 from netdfl.core.errors import InputError
 from netdfl.record.forms import damaged
 from netdfl.record.run import Run
-from netdfl.report.data.by_node import node_matrices, time_by_node
-from netdfl.report.data.columns import Made, shorten
-from netdfl.report.data.counted import count_by_moment
-from netdfl.report.data.curves import fleet_curves, spreads
+from netdfl.report.data.figures import fleet_curves, node_matrices, spreads, time_by_node
 from netdfl.report.data.fleet import fleet
-from netdfl.report.data.frame import Frame, find_frame
-from netdfl.report.data.happened import bands, event_counts, events, outages, waits
+from netdfl.report.data.frame import Frame, Made, find_frame, shorten
+from netdfl.report.data.happened import bands, event_counts, events, logs, outages, waits
 from netdfl.report.data.head import head
-from netdfl.report.data.logs import logs
 from netdfl.report.data.sections import SECTIONS
 from netdfl.report.data.stalled import stalls
-from netdfl.report.data.traffic import links, messages, rules
+from netdfl.report.data.traffic import count_by_moment, links, messages, rules
 
 SCHEMA = "netdfl/page/1"
 MOST_CLIENTS = 500
@@ -75,13 +71,9 @@ def _parts(run: Run, frame: Frame) -> dict[str, tuple[Callable[[], object], obje
         "stalls": (lambda: stalls(run), []),
         "partition": (lambda: _partition(run), None),
         "logs": (lambda: logs(run, frame), {}),
-        "sections": (lambda: _sections(run), []),
+        "sections": (lambda: [asdict(made) for section in SECTIONS if (made := section(run)) is not None], []),
         "scenario": (lambda: run.scenario_text, ""),
     }
-
-
-def _sections(run: Run) -> list[Made]:
-    return [asdict(made) for section in SECTIONS if (made := section(run)) is not None]
 
 
 def _rules(run: Run, traffic: Made, tolerant: bool) -> list[Made]:

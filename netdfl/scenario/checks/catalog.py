@@ -10,7 +10,13 @@ from netdfl.core.rng import Streams
 from netdfl.record.judge import own_figure
 from netdfl.scenario.checks.compression import compression_fits
 from netdfl.scenario.checks.finding import Check, Finding
-from netdfl.scenario.checks.graph import graph_fits, selection_chooses, server_and_star, somebody_to_talk_to
+from netdfl.scenario.checks.graph import (
+    graph_fits,
+    selection_chooses,
+    server_and_star,
+    somebody_to_talk_to,
+    task_has_pictures,
+)
 from netdfl.scenario.checks.links import (
     events_can_be,
     layer_exists,
@@ -18,7 +24,6 @@ from netdfl.scenario.checks.links import (
     messages_exist,
     packets_can,
 )
-from netdfl.scenario.checks.pictures import task_has_pictures
 from netdfl.scenario.checks.plugins import with_data, without_data
 from netdfl.scenario.checks.survival import rejoins, survives
 from netdfl.scenario.checks.waiting import missing_is_treated, quorum_can_come, stale_acts, waits_can_end
@@ -163,9 +168,11 @@ def find_problems(scenario: Scenario, document: Document, wrong: frozenset[str] 
     return _placed(found, document)
 
 
-def find_problems_with_data(scenario: Scenario, document: Document) -> list[Problem]:
-    """What is wrong with parts of one's own that act on the data, where these are there."""
-    return _placed(with_data(scenario), document)
+def find_problems_with_data(scenario: Scenario, document: Document) -> tuple[list[Problem], list[str]]:
+    """What is wrong with parts of one's own that act on the data, where these are there; and notices of them."""
+    found = list(with_data(scenario))
+    notices = dict.fromkeys(f"{each.what}; {each.remedy}" for each in found if each.notice)
+    return _placed((each for each in found if not each.notice), document), list(notices)
 
 
 def _placed(found: Iterable[Finding], document: Document) -> list[Problem]:

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
-from netdfl.scenario.build import build_topology, drawn
+from netdfl.scenario.build import GOSSIP, PUSH, SERVER, build_topology, drawn, is_literal, is_push, is_static, scheme_of
 from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.model.algorithm import algorithms
 from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
 from netdfl.scenario.model_size import num_parameters
-from netdfl.scenario.schemes import GOSSIP, PUSH, SERVER, is_literal, is_push, is_static, scheme_of
 
 if TYPE_CHECKING:
     from netdfl.compression.base import Compressor
@@ -114,9 +113,10 @@ def warnings(scenario: Scenario) -> Iterator[str]:
         return
     lost, part = _lost(scenario, compression)
     if lost >= 1:
+        damped = f", so gamma: auto moves references by {part:.2g} of what was said, and agrees slowly"
         yield (
             f"{compression.kind} as set here adds {lost:.2g} times the energy of what it compresses, with which "
-            f"{scheme} diverges{_damped(part) if gamma == 'auto' else ''}; use {_less_noise(compression)}"
+            f"{scheme} diverges{damped if gamma == 'auto' else ''}; use {_less_noise(compression)}"
         )
     sparse = compression.kind in ("top_k", "random_k", "chain", "low_rank")
     if sparse and lost > 0 and scheme in ("choco", "edge", "push_sum") and gamma != "auto" and gamma > _MOST:
@@ -142,10 +142,6 @@ def _parameters(scenario: Scenario) -> int:
         return num_parameters(scenario.task)
     except (InputError, ValueError, OSError):
         return _IF_UNKNOWN
-
-
-def _damped(part: float) -> str:
-    return f", so gamma: auto moves references by {part:.2g} of what was said, and agrees slowly"
 
 
 def _less_noise(compression: CompressionPart) -> str:

@@ -9,13 +9,17 @@ from netdfl.scenario.model.schema import Scenario
 
 
 class Finding(NamedTuple):
-    """What is wrong at `path`, what would do, and what was expected; `key` points at the key instead of its value."""
+    """What is wrong at `path`, what would do, and what was expected; `key` points at the key instead of its value.
+
+    A `notice` is told, and nothing is refused for it.
+    """
 
     path: tuple[str | int, ...]
     what: str
     remedy: str = ""
     expected: str = ""
     key: bool = False
+    notice: bool = False
 
 
 Check: TypeAlias = Callable[[Scenario], Iterator[Finding]]

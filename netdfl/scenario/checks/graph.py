@@ -1,4 +1,4 @@
-"""Mistakes about the graph: none can be drawn, or the algorithm is not for it."""
+"""Mistakes about the graph: none can be drawn, or the algorithm is not for it; and pictures, where it augments some."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from netdfl.scenario.build import build_network, build_topology, drawn
 from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.model.algorithm import ALGORITHMS, algorithms
 from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Training
 from netdfl.topology.base import Topology
 from netdfl.topology.network import Network
 
@@ -105,3 +106,25 @@ def selection_chooses(scenario: Scenario) -> Iterator[Finding]:
     if not topology.time_varying and k > most:
         what = f"{selection.kind} of k = {k} neighbors would choose nothing: no node has more than {most}"
         yield Finding(("topology", "selection", "k"), what, f"give k from 1 to {most}, or use a denser graph")
+
+
+def task_has_pictures(scenario: Scenario) -> Iterator[Finding]:
+    """A toy problem's examples are vectors."""
+    if _augments(scenario) and not isinstance(scenario.task, Training):
+        yield _no_pictures(scenario, f"the examples of task {scenario.task.kind} are vectors")
+
+
+def data_are_pictures(scenario: Scenario, shape: tuple[int, ...]) -> Iterator[Finding]:
+    """Inputs of `shape` have channels, rows and columns."""
+    if _augments(scenario) and len(shape) != 3:
+        yield _no_pictures(scenario, f"an input of the dataset has the shape {shape}")
+
+
+def _augments(scenario: Scenario) -> bool:
+    algorithm = scenario.algorithm
+    return algorithm.traits.augments and bool(algorithm.params.get("augment"))
+
+
+def _no_pictures(scenario: Scenario, given: str) -> Finding:
+    what = f"{scenario.algorithm.kind} would augment pictures, and {given}"
+    return Finding(("algorithm", "augment"), what, "set augment: []", "expected (channels, height, width)")

@@ -17,7 +17,7 @@ from netdfl.core.types import Kind, Message
 from netdfl.links.rules.base import Transit
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.checks.finding import Finding
-from netdfl.scenario.checks.pictures import data_are_pictures
+from netdfl.scenario.checks.graph import data_are_pictures
 from netdfl.scenario.model.contracts import OwnPartError, broken, misfit
 from netdfl.scenario.model.fields import Function
 from netdfl.scenario.model.parts import Part
@@ -61,7 +61,7 @@ def with_data(scenario: Scenario) -> Iterator[Finding]:
     task = scenario.task
     if not isinstance(task, Training) or not any(part.own in _DATA_TRIALS for _, part in own_parts(task)):
         return
-    from netdfl.training.data.trees import shape_of
+    from netdfl.training.data.examples import shape_of
 
     place = ("task", "dataset", "name") if isinstance(task, Train) else ("task", "kind")
     try:
@@ -79,11 +79,13 @@ def with_data(scenario: Scenario) -> Iterator[Finding]:
     yield from data_are_pictures(scenario, shape_of(data.first()[0]))
 
 
-def _tried(scenario: Scenario, trials: Mapping[str, Callable[[Part, T], None]], context: T) -> Iterator[Finding]:
+def _tried(
+    scenario: Scenario, trials: Mapping[str, Callable[[Part, T], Finding | None]], context: T
+) -> Iterator[Finding]:
     for path, part in own_parts(scenario):
         try:
-            if part.own in trials:
-                trials[part.own](part, context)
+            if part.own in trials and (noticed := trials[part.own](part, context)) is not None:
+                yield noticed._replace(path=path)
         except OwnPartError as exc:
             yield Finding(path, exc.what, exc.remedy)
 
@@ -206,28 +208,43 @@ def _partition(part: Part, context: WithData) -> None:
         _require(bool(inside), part, f"gave client {client} a sample that is not among the {len(labels)}")
 
 
-def _model(part: Part, context: WithData) -> None:
+def _model(part: Part, context: WithData) -> Finding | None:
+    from netdfl.training.classification import outcome
+    from netdfl.training.data.examples import Samples
     from netdfl.training.tasks.recipe import made, recipe_of
 
     scenario, data = context
     task = scenario.task
     assert isinstance(task, Training)
     try:
-        made(recipe_of(task), data, task.settings, 0)
+        model, _ = made(recipe_of(task), data, task.settings, 0)
     except OwnPartError:
         raise
     except ValueError as exc:
         place = f" ({where})" if (where := written_at(inspect.unwrap(_function(part)))) else ""
         raise OwnPartError(f"{part.own} {part.kind!r}: {exc}{place}") from exc
+    if part.own != "model" or not model.uses_cross_entropy:
+        return None
+    return _gives_probabilities(part, outcome(model, model.flat(), Samples(*data.first())).outputs)
 
 
-def _judged(part: Part, context: WithData) -> None:
+def _gives_probabilities(part: Part, said: Tensor) -> Finding | None:
+    """Whether the model ends in a softmax: cross-entropy takes one itself, and of two the gradients nearly vanish."""
+    import torch
+
+    if said.shape[1] < 2 or said.min() < 0 or not torch.allclose(said.sum(1), torch.ones(len(said), dtype=said.dtype)):
+        return None
+    what = f"model {part.kind!r} gives probabilities, and the loss, cross-entropy, takes a softmax of them once more"
+    return Finding((), what, "leave out the model's last softmax, or it hardly learns", notice=True)
+
+
+def _judged(part: Part, context: WithData) -> Finding | None:
     """What models are judged by works on what the model gives."""
     from netdfl.training.classification import outcome
     from netdfl.training.data.examples import Samples
     from netdfl.training.tasks.recipe import made, recipe_of
 
-    _model(part, context)
+    noticed = _model(part, context)
     scenario, data = context
     assert isinstance(scenario.task, Training)
     model, metrics = made(recipe_of(scenario.task), data, scenario.task.settings, 0)
@@ -237,6 +254,7 @@ def _judged(part: Part, context: WithData) -> None:
             figures = metrics(found.outputs, found.targets)
             names = {name: float(value) for name, value in figures.items()}
             _require(all(map(str.isidentifier, names)), part, f"named figures {', '.join(names)}", "use plain words")
+    return noticed
 
 
 def _augmentation(part: Part, context: WithData) -> None:
@@ -246,7 +264,7 @@ def _augmentation(part: Part, context: WithData) -> None:
     _require(out.shape == x.shape, part, f"made {tuple(out.shape)} of a batch of shape {tuple(x.shape)}")
 
 
-_TRIALS: Mapping[str, Callable[[Part, Scenario], None]] = {
+_TRIALS: Mapping[str, Callable[[Part, Scenario], Finding | None]] = {
     "topology": _topology,
     "weights": _weights,
     "selection": _selection,
@@ -258,7 +276,7 @@ _TRIALS: Mapping[str, Callable[[Part, Scenario], None]] = {
     "compute time": _compute,
     **dict.fromkeys(("rate", "uplink", "downlink", "duplicate", "corrupt", "reorder"), _plain),
 }
-_DATA_TRIALS: Mapping[str, Callable[[Part, WithData], None]] = {
+_DATA_TRIALS: Mapping[str, Callable[[Part, WithData], Finding | None]] = {
     "dataset": lambda part, context: None,
     "partition": _partition,
     "model": _model,

@@ -11,12 +11,11 @@ from netdfl.links.rules.mahimahi import Opportunities
 from netdfl.links.rules.rate import Shape
 from netdfl.links.spec import SLOTS, choose
 from netdfl.node.delivery import FACTOR, LEAST_NS
-from netdfl.scenario.build import build_topology, compile_schedule, drawn, used_links
+from netdfl.scenario.build import build_topology, compile_schedule, drawn, is_push, is_static, sends_vectors, used_links
 from netdfl.scenario.checks.finding import Finding
-from netdfl.scenario.model.delivery import AcknowledgedDelivery, Delivery, Plain, RunningSumsDelivery
 from netdfl.scenario.model.links import block
+from netdfl.scenario.model.network import AcknowledgedDelivery, Delivery, Plain, RunningSumsDelivery
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.schemes import is_push, is_static, sends_vectors
 from netdfl.topology.base import Topology
 
 

@@ -1,13 +1,21 @@
-"""Where a way to wait means nothing: for the algorithm, or on this graph."""
+"""What is asked for and would never come: a way to wait that means nothing for the algorithm, or on this graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from netdfl.scenario.build import build_network, build_topology, drawn
+from netdfl.scenario.build import (
+    build_network,
+    build_topology,
+    drawn,
+    is_literal,
+    is_push,
+    is_static,
+    scheme_of,
+    sends_vectors,
+)
 from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.schemes import is_literal, is_push, is_static, scheme_of, sends_vectors
 from netdfl.topology.network import Network
 
 _ROUNDS = 8
@@ -15,13 +23,8 @@ _ROUNDS = 8
 
 def stale_acts(scenario: Scenario) -> Iterator[Finding]:
     """`stale` is written only where messages of earlier rounds are mixed by it."""
-    return _refused("stale", _no_stale(scenario) if scenario.wait.stale else None)
-
-
-def _refused(key: str, found: tuple[str, str] | None) -> Iterator[Finding]:
-    """The reason and the remedy that were `found`, at a key of `wait`."""
-    if found is not None:
-        yield Finding(("wait", key), *found)
+    if scenario.wait.stale and (found := _no_stale(scenario)):
+        yield Finding(("wait", "stale"), *found)
 
 
 def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
@@ -53,8 +56,8 @@ def _no_stale(scenario: Scenario) -> tuple[str, str] | None:
 
 def missing_is_treated(scenario: Scenario) -> Iterator[Finding]:
     """`on_missing` is written only where the algorithm has a weight that it could give away."""
-    asked = scenario.wait.on_missing in ("last", "renormalise")
-    return _refused("on_missing", _no_choice(scenario) if asked else None)
+    if scenario.wait.on_missing in ("last", "renormalise") and (found := _no_choice(scenario)):
+        yield Finding(("wait", "on_missing"), *found)
 
 
 def _no_choice(scenario: Scenario) -> tuple[str, str] | None:
@@ -144,3 +147,35 @@ def _in_degrees(network: Network, rounds: range) -> tuple[int, int]:
     if network.server is not None:
         degrees = [each[network.server : network.server + 1] for each in degrees]
     return min(int(each.min()) for each in degrees), max(int(each.max()) for each in degrees)
+
+
+def hardly_meant(scenario: Scenario) -> Iterator[str]:
+    """What the algorithm would do in so many rounds, or after such crashes, and nobody asks for."""
+    name, traits = scenario.algorithm.kind, scenario.algorithm.traits
+    if traits.remembers and any(event.get("state") == "lost" for event in scenario.events):
+        yield (
+            f"a client that loses its state begins {name}'s corrections anew at 0, but the server keeps what it had "
+            "added up of them: the fleet settles away from the optimum; use state: kept"
+        )
+    if traits.warns is not None:
+        yield from traits.warns(scenario.algorithm.params, scenario.rounds)
+
+
+def weights_stay_one(scenario: Scenario) -> Iterator[str]:
+    """Push-sum on links that all work both ways, by weights under which it is plain gossip."""
+    weights, name = scenario.topology.weights.kind, scenario.algorithm.kind
+    if weights != "auto" or not is_push(scenario) or scenario.algorithm.traits.selects:
+        return
+    if (network := drawn(build_network, scenario)) is None:
+        return
+    rounds = range(min(_ROUNDS, scenario.rounds) if network.topology.time_varying else 1)
+    graphs = [network.graph(round) for round in rounds] if network.receivers_know else []
+    if not graphs or not all(graph.is_symmetric for graph in graphs):
+        return
+    degrees = {int(degree) for graph in graphs for degree in graph.out_degrees}
+    yield (
+        f"topology.weights: all links of {scenario.topology.kind} work both ways, so auto is metropolis, w stays 1 and "
+        f"{name} has nothing to de-bias"
+        + ("; with column each node sends 1 / (1 + its out-degree)" if len(degrees) > 1 else "")
+        + ("; nor would it with column, for all nodes have as many neighbors" if len(degrees) == 1 else "")
+    )

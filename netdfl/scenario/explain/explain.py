@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from netdfl.core.rng import Streams
 from netdfl.core.types import Array, Kind, Message, Payload
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.scenario.build import build_network, compile_schedule
+from netdfl.scenario.build import build_network, compile_schedule, is_push, scheme_of
 from netdfl.scenario.checks.compression import warnings
 from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.explain.memory import counts_all, vectors_kept
@@ -20,7 +20,6 @@ from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train, Training
 from netdfl.scenario.model_size import load_data, num_parameters
-from netdfl.scenario.schemes import is_push, scheme_of
 from netdfl.topology.network import Network
 from netdfl.topology.spectrum import psi, spectral_gap, stochasticity
 from netdfl.transport.wire import frame_size

@@ -1,4 +1,4 @@
-"""The keys of a scenario that are no choice among parts: what each takes, what it is by default, what it is for."""
+"""What a scenario can name: every table with its parts and parameters, and keys that are no choice among parts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,74 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from netdfl.algorithms.base import Entry
 from netdfl.core.errors import InputError
 from netdfl.links.schedule.when import KEYS as WHEN
-from netdfl.scenario.explain.catalogue import CATALOGUE, written_default
-from netdfl.scenario.explain.catalogue import rows as rows_of_parts
 from netdfl.scenario.loading.shipped import first_sentence, shipped_scenarios
-from netdfl.scenario.model.choices import nearest
-from netdfl.scenario.model.events import EVENT, event_model
-from netdfl.scenario.model.links import LinkEntry
+from netdfl.scenario.model.algorithm import ALGORITHMS
+from netdfl.scenario.model.choices import Choices, nearest
+from netdfl.scenario.model.links import EVENT, LinkEntry, event_model, link_choices
+from netdfl.scenario.model.network import COMPRESSION, DELIVERY, SELECTIONS, TOPOLOGY, WEIGHTS
+from netdfl.scenario.model.parts import Part, builder
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.signatures import Record, record_model
+from netdfl.scenario.model.signatures import Record, about, record_model, summary
+from netdfl.scenario.model.task import AUGMENTATIONS, DATASETS, LOSSES, METRICS, MODELS, PARTITIONS, TASK
+from netdfl.scenario.model.world import DETECTOR, WORLD
+
+CATALOGUE: Mapping[str, Choices] = {
+    "algorithms": ALGORITHMS,
+    "topologies": TOPOLOGY,
+    "weights": WEIGHTS,
+    "selections": SELECTIONS,
+    "tasks": TASK,
+    "datasets": DATASETS,
+    "partitions": PARTITIONS,
+    "augmentations": AUGMENTATIONS,
+    "models": MODELS,
+    "training_losses": LOSSES,
+    "metrics": METRICS,
+    "compressors": COMPRESSION,
+    "deliveries": DELIVERY,
+    "losses": link_choices("loss"),
+    "latencies": link_choices("latency"),
+    "rates": link_choices("rate"),
+    "worlds": WORLD,
+    "failure_detectors": DETECTOR,
+}
+
+
+def _rows_of_parts(what: str) -> list[dict[str, object]]:
+    """Each part of the table `what`: name, help, parameters with their defaults, source where known, all `about` it."""
+    choices = CATALOGUE[what]
+    return [_part_row(kind, entry, choices.model(kind)) for kind, entry in choices.table().items()]
+
+
+def _part_row(kind: str, entry: object, model: type[BaseModel]) -> dict[str, object]:
+    part = entry if isinstance(entry, type) and issubclass(entry, Part) else builder(entry)
+    row: dict[str, object] = {"name": kind, "help": summary(part)}
+    if isinstance(entry, Entry):
+        row |= {"family": entry.family, "needs": sorted(entry.needs), "source": entry.source}
+    return row | {"parameters": _parameters(model), "about": about(part)}
+
+
+def _parameters(model: type[BaseModel]) -> dict[str, object]:
+    """Each parameter's default as the scenario would write it; `required` where there is none."""
+    names = set(model.model_fields) - {"kind"}
+    if issubclass(model, Part) and model.function is not None:
+        names = set(model.parameters.values())
+    found: dict[str, object] = {}
+    for name, field in model.model_fields.items():
+        if name in names:
+            found[field.alias or name] = "required" if field.is_required() else written_default(model, name)
+    return found
+
+
+def written_default(model: type[BaseModel], name: str) -> object:
+    """The default of the field `name` as a scenario writes it."""
+    default = model.model_fields[name].get_default()
+    dumped = model.model_construct(**{name: default}).model_dump(mode="json", include={name}, warnings=False)
+    return dumped.get(name, default)
+
 
 SCENARIOS, KEYS = "scenarios", "keys"
 
@@ -32,7 +90,7 @@ def lists() -> list[str]:
 def rows(what: str) -> list[dict[str, object]]:
     """The rows of the list `what`: name, help, and what else it has: parameters, a default. Raises InputError."""
     if what in CATALOGUE:
-        return rows_of_parts(what)
+        return _rows_of_parts(what)
     if what == SCENARIOS:
         return [{"name": name, "help": first_sentence(file)} for name, file in shipped_scenarios().items()]
     if what == KEYS:
@@ -49,7 +107,7 @@ def _key(name: str, field: FieldInfo) -> list[dict[str, object]]:
         return [_action(action) for action in EVENT.names()]
     for table, choices in CATALOGUE.items():
         if any(mark is choices for mark in field.metadata):
-            return rows_of_parts(table)
+            return _rows_of_parts(table)
     model = LinkEntry if name == "links" else _model(field)
     return [_row(name, field)] if model is None else _rows(model, inspect.getdoc(_record(field)))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from netdfl.scenario.build import SERVER, is_static, scheme_of
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.schemes import SERVER, is_static, scheme_of
 from netdfl.topology.network import Network
 
 _UNIONS = 256

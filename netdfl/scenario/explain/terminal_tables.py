@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from netdfl.core.graph_words import count_words, redrawn_words
 from netdfl.core.units import format_bytes, format_time
 from netdfl.links.rules.figures import say
 from netdfl.links.schedule.changes import link_changes
@@ -26,6 +25,7 @@ from netdfl.scenario.explain.explain import (
     WeightFacts,
 )
 from netdfl.scenario.model.world import MachinesOptions, WorldOptions
+from netdfl.topology.graph import count_words, redrawn_words
 
 _SHADES = " ░▒▓█"
 _MOST_ROWS = 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import sha256
 from io import StringIO
 
@@ -18,12 +19,17 @@ def to_plain(scenario: Scenario) -> dict[str, object]:
 
 def to_yaml(scenario: Scenario) -> str:
     """The scenario as a YAML file that loads to the same scenario."""
+    return plain_to_yaml(to_plain(scenario))
+
+
+def plain_to_yaml(plain: Mapping[str, object]) -> str:
+    """YAML with blocks at the top, one line for each thing below."""
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = None
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.width = 10**6
     out = StringIO()
-    yaml.dump(to_plain(scenario), out)
+    yaml.dump(plain, out)
     return out.getvalue()
 
 

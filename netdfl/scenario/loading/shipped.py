@@ -6,7 +6,7 @@ import difflib
 from functools import cache
 from pathlib import Path
 
-from netdfl.core.shipped import shipped
+from netdfl.core.files import shipped
 
 
 @cache

@@ -47,7 +47,6 @@ class Strict(BaseModel):
         strict=True,
         frozen=True,
         populate_by_name=False,
-        use_attribute_docstrings=True,
         protected_namespaces=(),
         allow_inf_nan=False,
     )

@@ -1,4 +1,4 @@
-"""Who talks to whom, how messages are compressed, what a node waits for: `topology`, `compression`, `wait`."""
+"""Who talks to whom, how messages go: `topology`, `compression`, `wait`, and `delivery`: what becomes of a lost one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from netdfl.algorithms.exchange import ExtrasTravel, Scheme
-from netdfl.algorithms.wait import OnNotFinite
+from netdfl.algorithms.exchange import ExtrasTravel, OnNotFinite, Scheme
 from netdfl.core.types import OnMissing
 from netdfl.scenario.model.choices import Choices, listed
-from netdfl.scenario.model.fields import InputFile, Strict, parse_nodes, parse_time_or, plain, written_time
+from netdfl.scenario.model.fields import (
+    Choice,
+    InputFile,
+    Strict,
+    by_kind,
+    parse_nodes,
+    parse_time_or,
+    plain,
+    written_time,
+)
 from netdfl.scenario.model.parts import Part
 
 WEIGHTS = Choices("weights", listed("netdfl.topology.catalog", "WEIGHTS"), default="auto")
@@ -134,3 +142,46 @@ class LinksFrom(Strict):
     )
     delay_unit: Literal["s", "ms", "us"] = Field("ms", description="Of delays without a unit.")
     rate_unit: Literal["bit", "kbit", "Mbit", "Gbit"] = Field("Mbit", description="Of rates without a unit.")
+
+
+def _timeout(value: object) -> int | Literal["auto"]:
+    what = f"a timeout of {value} would send without end; write a time above 0, or auto"
+    return "auto" if value == "auto" else parse_time_or(value, "auto", what)
+
+
+Timeout = Annotated[
+    int | Literal["auto"], *plain(_timeout, written_time, {"type": "string", "examples": ["auto", "200ms"]})
+]
+
+
+class Automatic(Choice):
+    """Push-sum over links that lose messages survives it where the graph lets it; everything else is plain."""
+
+    kind: Literal["auto"] = "auto"
+
+
+class Plain(Choice):
+    """A message is sent once. What is lost is lost: a vector for gossip, mass for push-sum."""
+
+    kind: Literal["plain"] = "plain"
+
+
+class AcknowledgedDelivery(Choice):
+    """Receivers acknowledge over the reverse link; what is not acknowledged is sent again."""
+
+    kind: Literal["acknowledged"] = "acknowledged"
+    timeout: Timeout = Field(
+        "auto", description="How long to wait for an acknowledgement at first; auto adapts to them."
+    )
+    attempts: int = Field(20, ge=0, le=200, description="How many times an unacknowledged message is sent again.")
+
+
+class RunningSumsDelivery(Choice):
+    """Push-sum sends the sum of all its shares on an edge, so the next message makes up for a lost one."""
+
+    kind: Literal["running_sums"] = "running_sums"
+
+
+Delivery = Automatic | Plain | AcknowledgedDelivery | RunningSumsDelivery
+DELIVERIES = by_kind(Automatic, Plain, AcknowledgedDelivery, RunningSumsDelivery)
+DELIVERY = Choices("delivery", lambda: DELIVERIES, default="auto")

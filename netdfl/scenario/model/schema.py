@@ -24,12 +24,20 @@ from netdfl.record.judge import FIGURES, SHARES, is_measured
 from netdfl.record.sampling import WORDS, Sampling
 from netdfl.scenario.model.algorithm import ALGORITHMS, AlgorithmPart
 from netdfl.scenario.model.choices import nearest, refused
-from netdfl.scenario.model.delivery import DELIVERY, Delivery
-from netdfl.scenario.model.events import EVENT
 from netdfl.scenario.model.explore import Explore
 from netdfl.scenario.model.fields import Share, Strict, make_model
-from netdfl.scenario.model.links import LinkEntry
-from netdfl.scenario.model.network import COMPRESSION, TOPOLOGY, CompressionPart, LinksFrom, Nodes, TopologyPart, Wait
+from netdfl.scenario.model.links import EVENT, LinkEntry
+from netdfl.scenario.model.network import (
+    COMPRESSION,
+    DELIVERY,
+    TOPOLOGY,
+    CompressionPart,
+    Delivery,
+    LinksFrom,
+    Nodes,
+    TopologyPart,
+    Wait,
+)
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.signatures import Record
 from netdfl.scenario.model.task import TASK, Train, Training

@@ -23,13 +23,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from netdfl.core.arguments import expect, is_whole
-from netdfl.core.errors import DatasetError
+from netdfl.core.errors import DatasetError, expect, is_whole
 from netdfl.training.data.dataset import Dataset
-from netdfl.training.data.examples import Examples, ReadSamples, Samples, in_memory
-from netdfl.training.data.reading import from_arrays, is_column, is_frame, is_numbers, kind_of, one_by_one
-from netdfl.training.data.tables import Asked, columns_of, from_frame, from_hugging_face
-from netdfl.training.data.trees import Tree, form, joined, leaves, mapped
+from netdfl.training.data.examples import Examples, ReadSamples, Samples, Tree, form, in_memory, joined, leaves, mapped
+from netdfl.training.data.reading import (
+    Asked,
+    columns_of,
+    from_arrays,
+    from_frame,
+    from_hugging_face,
+    is_column,
+    is_frame,
+    is_numbers,
+    kind_of,
+    one_by_one,
+)
 
 _FORMS = "a torch Dataset, arrays (inputs, targets), a data frame, or netdfl.Datasets"
 

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from netdfl.training.data.trees import Tree
+from netdfl.training.data.examples import Tree
 
 BufferPolicy: TypeAlias = Literal["average", "local", "reset"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from netdfl.training.data.trees import Tree, form
+from netdfl.training.data.examples import Tree, form
 from netdfl.training.drawing import aside
 from netdfl.training.models.buffers import applied
 from netdfl.training.models.catalog import MODELS

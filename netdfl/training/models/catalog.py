@@ -117,7 +117,7 @@ def resnet18_gn(
     DisPFL takes the CIFAR stem (one 3x3 convolution) and 32 groups, FL-Simulator torchvision's stem
     (7x7 with stride 2, max pooling) and 2 groups.
     """
-    from netdfl.training.models.residual import resnet18
+    from netdfl.training.models.layers import resnet18
 
     channels, _, _ = _picture("resnet18_gn", shape, smallest=8)
     _check_groups("resnet18_gn", groups)
@@ -136,7 +136,7 @@ def resnet18(
 
     `width` is that of the first stage; a thin one keeps the 18 layers, and trains quickly.
     """
-    from netdfl.training.models.residual import resnet18 as residual
+    from netdfl.training.models.layers import resnet18 as residual
 
     channels, _, _ = _picture("resnet18", shape, smallest=8)
     return residual(channels, num_classes, small_stem=stem == "cifar", groups=None, width=width)

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from netdfl.core.errors import DatasetError, InputError
 from netdfl.core.rng import Streams
 from netdfl.training.data.dataset import Dataset, data_root
-from netdfl.training.data.examples import Samples
+from netdfl.training.data.examples import Samples, form, shape_of
 from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
-from netdfl.training.data.trees import form, shape_of
 from netdfl.training.flat import FlatModel, Loss
 from netdfl.training.models.buffers import changing
 from netdfl.training.models.build import load_initial, seeded_module, settle

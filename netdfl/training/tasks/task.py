@@ -18,7 +18,6 @@ class Task(Protocol):
 
     def model(self) -> nn.Module:
         """The model that every node starts from."""
-        ...
 
     def data(self) -> Any:
         """The data: `netdfl.Datasets`, or what it may be made of, like (train, test). Each client gets its part.
@@ -26,15 +25,12 @@ class Task(Protocol):
         Given each client's own test examples, its model is judged on them (`mean_personal_...`) beside the test set
         of all.
         """
-        ...
 
     def loss(self, outputs: Any, targets: Any) -> Tensor:
         """The mean loss of a minibatch, of what the model gives for its inputs; what local steps bring down."""
-        ...
 
     def metrics(self, outputs: Any, targets: Any) -> Mapping[str, float]:
         """Figures by name, of the outputs for all examples that are tested at once: `mae` becomes `test_mae`."""
-        ...
 
 
 def as_number(found: Any) -> float:

@@ -139,6 +139,11 @@ def engine_of(scenario: Scenario) -> str:
 
 def to_text(services: Json, more: Json) -> str:
     """The compose file; `more` is what it has beside services, like networks."""
+    return to_blocks([{"services": dict(services), **more}])
+
+
+def to_blocks(documents: Sequence[object], *, marked: bool = False) -> str:
+    """YAML with a line for each thing; `marked`: each document begins with a line of its own."""
     from io import StringIO
 
     from ruamel.yaml import YAML
@@ -147,5 +152,6 @@ def to_text(services: Json, more: Json) -> str:
     yaml.default_flow_style = False
     yaml.representer.ignore_aliases = lambda data: True
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump({"services": dict(services), **more}, text)
+    yaml.explicit_start = marked
+    yaml.dump_all(documents, text)
     return text.getvalue()

@@ -43,10 +43,11 @@ class Docker:
                 f"containers need a Docker engine, and none answers here ({str(error) or 'no answer'}): "
                 f"start it (systemctl start docker), or ask for the right to use it, {REMEDY}"
             ) from None
-        for compose in (["docker", "compose"], ["docker-compose"]):
-            with suppress(MachineError):
-                await call([*compose, "version"])
-                return cls(compose)
+        with suppress(MachineError):
+            await call(["docker", "compose", "version"])
+            return cls(["docker", "compose"])
+        if shutil.which("docker-compose") is not None:
+            return cls(["docker-compose"])
         raise MachineError(
             "containers need Docker Compose, and there is neither `docker compose` nor `docker-compose` here: "
             f"install it (on Debian: apt-get install docker-compose), {REMEDY}"
@@ -56,9 +57,12 @@ class Docker:
         """Create and start services. Raises MachineError."""
         await call([*self.compose, "-p", project, "-f", str(file), "up", "-d", "--no-build", *services])
 
-    async def down(self, project: str, file: Path) -> None:
-        """Remove all that `up` made. Raises MachineError."""
-        await call([*self.compose, "-p", project, "-f", str(file), "down", "-t", "1", "--remove-orphans"])
+    async def down(self, label: str) -> None:
+        """Remove the containers and the networks with `label`. Raises MachineError."""
+        for listed, removed in ((["ps", "--all"], ["rm", "--force"]), (["network", "ls"], ["network", "rm"])):
+            ids = (await call(["docker", *listed, "--quiet", "--filter", f"label={label}"])).split()
+            if ids:
+                await call(["docker", *removed, *ids])
 
     async def containers(self, label: str) -> list[dict[str, Any]]:
         """What `docker inspect` says of every container with `label`, stopped ones too. Raises MachineError."""

@@ -16,7 +16,7 @@ from netdfl.core.control import Exit, Life
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.transport.credentials import Credentials
 from netdfl.worlds.containers.compose import HOME, NODE_LABEL
 from netdfl.worlds.containers.docker import Docker, call
@@ -32,11 +32,9 @@ class Watcher(Protocol):
 
     def ended(self, node: NodeId, how: Exit) -> None:
         """A life of a node has ended."""
-        ...
 
     def started_again(self, node: NodeId) -> None:
         """Somebody else started the container of a dead node."""
-        ...
 
 
 @dataclass

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from netdfl.core.errors import MachineError
-from netdfl.core.shipped import PACKAGE, shipped
+from netdfl.core.files import PACKAGE, shipped
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.containers.docker import REMEDY, call
 

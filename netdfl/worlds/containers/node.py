@@ -20,7 +20,6 @@ from netdfl.core.errors import InputError
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan, read
 from netdfl.transport.credentials import Credentials
-from netdfl.worlds import preload
 from netdfl.worlds.containers.compose import HOME
 from netdfl.worlds.forkserver import redirect
 
@@ -35,19 +34,18 @@ def main(arguments: list[str]) -> int:
     """Become the node; returns the exit code."""
     node, home = int(arguments[0]), Path(HOME)
     redirect(home / "logs" / f"{node:03d}.log")
-    preload.warm()
     try:
         plan = read(Plan, json.loads((home / COMMANDS / PLAN).read_text(encoding="utf-8")))
         blueprint = plan.blueprint()
     except (OSError, InputError) as error:
         print(f"node {node}: {error}", file=sys.stderr)
         return EXIT_INPUT
+    from netdfl.host.process import run_process  # what it imports is there by the time the supervisor asks
+
     command = wait_for(command_file(home, node))
     if command is None:
         print(f"node {node}: the supervisor never asked for it", file=sys.stderr)
         return EXIT_FORGOTTEN
-    from netdfl.host.process import run_process
-
     return run_process(blueprint, plan, command)
 
 

@@ -18,29 +18,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Order, Report
-from netdfl.core.errors import MachineError, NetdflError
+from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Report
+from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
 from netdfl.host.luggage import named_files
-from netdfl.packets.network import PacketNetwork
-from netdfl.packets.watched import Watched
-from netdfl.record.base import Store
-from netdfl.record.run import CHECKPOINTS
+from netdfl.packets.network import PacketNetwork, Watched
+from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.world import ContainersOptions
 from netdfl.training.data.dataset import data_root
-from netdfl.worlds.base import Figures, Found, News, Setting
+from netdfl.worlds.base import Beside, Figures, Found, News, Setting
 from netdfl.worlds.containers.compose import SOCKET, Fleet, acts_on_packets, service_name, to_text
 from netdfl.worlds.containers.docker import Docker, call
 from netdfl.worlds.containers.engine import Containers, inside, owner, secret_place, take_back
 from netdfl.worlds.containers.image import asks_gpus, image_for
-from netdfl.worlds.processes import ProcessesWorld
+from netdfl.worlds.processes import AroundProcesses, ProcessesWorld
 
 T = TypeVar("T")
 SUPERVISOR, RUN = "netdfl.launcher", "netdfl.run"
 
 
-class ContainersWorld:
+class ContainersWorld(AroundProcesses):
     """One fleet of containers. The evaluator is a process of this machine, whose `News` this is."""
 
     def __init__(self, setting: Setting) -> None:
@@ -50,7 +48,6 @@ class ContainersWorld:
         here = f"/proc/{os.getpid()}/fd/{self._folder}"  # a socket's path may be 107 bytes long
         gpus = asks_gpus(setting.scenario)
         self._processes = ProcessesWorld(setting, listen=f"unix:{here}/control.sock", gpus=gpus)
-        self.clock = self._processes.clock
         self._source = self._scenario.file.parent if self._scenario.file else Path.cwd()
         self._packets: Watched | None = None
         if acts_on_packets(self._scenario):
@@ -59,17 +56,12 @@ class ContainersWorld:
             self._packets = Watched(network, self._scenario, self._scenario.world.tcp, setting.directory)
         self._project = f"netdfl-{secrets.token_hex(4)}"
         self._containers: Containers | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._closing = False
-
-    def recorder(self, store: Store) -> Store:
-        """See `World`."""
-        return store
+        self._beside = Beside(lambda error: self.broke(error))
 
     def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
         """See `World`."""
         try:
-            return self._processes.run(course, interrupt)
+            return super().run(course, interrupt)
         finally:
             if self._packets is not None:
                 self._packets.close()
@@ -81,7 +73,8 @@ class ContainersWorld:
 
     async def open(self, news: News) -> Found:
         """See `World`: find or build the image, start the containers. Raises MachineError."""
-        self._news = news
+        self._news, self.exited, self.came_back = news, news.exited, news.came_back
+        self.refused, self.broke = news.refused, news.broke
         docker = await self._prepare()
         if self._packets is not None:
             await self._packets.open(news.broke)
@@ -123,32 +116,22 @@ class ContainersWorld:
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
         """See `World`."""
         for node in nodes:
-            task = asyncio.get_running_loop().create_task(self._launch(node, life))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._beside.do(self._launch(node, life))
 
     async def _launch(self, node: NodeId, life: Life) -> None:
         assert self._containers is not None
         proof = self._processes.certify([node], life)
-        try:
-            await self._containers.begin(node, self._processes.devices[node], life, proof.get(node))
-        except NetdflError as error:
-            self._news.broke(error)
+        await self._containers.begin(node, self._processes.devices[node], life, proof.get(node))
 
     def begin(self, at_ns: int) -> int:
         """See `World`."""
-        start_ns = self._processes.begin(at_ns)
+        start_ns = super().begin(at_ns)
         if self._packets is not None:
             self._packets.begin(start_ns)
         return start_ns
 
-    def order(self, node: NodeId, order: Order) -> None:
-        """See `World`."""
-        self._processes.order(node, order)
-
     async def aclose(self, grace_s: float) -> Figures:
         """See `World`: let the nodes leave, remove the containers, count the packets."""
-        self._closing = True
         containers = self._containers
         if containers is not None:
             with suppress(TimeoutError):
@@ -165,7 +148,7 @@ class ContainersWorld:
         finally:
             if containers is not None:
                 with suppress(MachineError):
-                    await containers.docker.down(self._project, containers.file)
+                    await containers.docker.down(containers.label)
             await asyncio.to_thread(take_back, self._home)
         return figures
 
@@ -185,22 +168,6 @@ class ContainersWorld:
         if isinstance(report, Hello) and node != EVALUATOR and self._containers is not None:
             report = replace(report, pid=self._containers.nodes[node].pid)
         self._news.report(node, report)
-
-    def exited(self, node: NodeId, how: Exit) -> None:
-        """See `News`."""
-        self._news.exited(node, how)
-
-    def came_back(self, node: NodeId, keeps: bool) -> None:
-        """See `News`."""
-        self._news.came_back(node, keeps)
-
-    def refused(self, what: str) -> None:
-        """See `News`."""
-        self._news.refused(what)
-
-    def broke(self, error: Exception) -> None:
-        """See `News`."""
-        self._news.broke(error)
 
 
 async def sweep(docker: Docker, note: Callable[[str], None]) -> None:

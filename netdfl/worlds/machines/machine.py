@@ -1,4 +1,4 @@
-"""The supervisor's hold on one other machine: the fork server there, and what became of the nodes that it started."""
+"""The supervisor's hold on one other machine: which nodes it gets, the fork server there, and what became of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +15,7 @@ from netdfl.core.errors import MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.host.devices import spread
 from netdfl.host.plan import Command, Plan
+from netdfl.scenario.model.world import Site
 from netdfl.transport.credentials import Credentials
 from netdfl.worlds.fork_client import Forked, ForkServer
 
@@ -32,15 +34,12 @@ class Engine(Protocol):
 
     async def machines(self) -> Mapping[str, Offer]:
         """The machines that there are, by their names. Raises MachineError."""
-        ...
 
     def start(self, machine: str) -> ForkServer:
         """Start a fork server on `machine`; one that ends before it has answered could not be started."""
-        ...
 
     async def aclose(self) -> None:
         """Nothing is wanted any more."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -158,3 +157,44 @@ class Machine:
                     await self._changed.wait()
         if self._forks is not None:
             await self._forks.aclose()
+
+
+def shared_out(offers: Mapping[str, Offer], num_nodes: int, sites: Sequence[Site] = ()) -> list[Machine]:
+    """The machines that get nodes, with them. Raises MachineError."""
+    shares = shares_of(offers, num_nodes, sites)
+    return [Machine(name, offers[name].address, nodes) for name, nodes in shares.items()]
+
+
+def shares_of(offers: Mapping[str, Offer], num_nodes: int, sites: Sequence[Site] = ()) -> dict[str, list[NodeId]]:
+    """The nodes of each machine that gets any.
+
+    Those of a site are shared by its machines, all others by the machines that no site names, or by all if there are no
+    such. Each gets a run of the numbers, the first ones a node more where they don't divide. Raises MachineError.
+    """
+    if not offers:
+        raise MachineError("no machine to place nodes on")
+    shares: dict[str, list[NodeId]] = {name: [] for name in offers}
+    placed: set[NodeId] = set()
+    for site in sites:
+        _share(shares, _machines_of(site, offers), [node for node in site.nodes if node not in placed])
+        placed.update(site.nodes)
+    if beyond := sorted(node for node in placed if node >= num_nodes):
+        raise MachineError(f"world.sites: node {beyond[0]} is none of this fleet, which has 0 to {num_nodes - 1}")
+    free = [name for name in offers if not shares[name]] or list(offers)
+    _share(shares, free, [node for node in range(num_nodes) if node not in placed])
+    return {name: sorted(nodes) for name, nodes in shares.items() if nodes}
+
+
+def _machines_of(site: Site, offers: Mapping[str, Offer]) -> list[str]:
+    found = [name for name, each in offers.items() if site.machines in (name, each.address, *each.tags)]
+    if not found:
+        known = "; ".join(f"{name}: {', '.join([each.address, *each.tags])}" for name, each in offers.items())
+        raise MachineError(f"world.sites: no machine is, or has, {site.machines!r}; there are {known}")
+    return found
+
+
+def _share(shares: Mapping[str, list[NodeId]], machines: Sequence[str], nodes: Sequence[NodeId]) -> None:
+    count = min(len(machines), len(nodes))
+    starts = [-(-number * len(nodes) // count) for number in range(count + 1)] if count else []
+    for name, (begin, end) in zip(machines, pairwise(starts), strict=False):
+        shares[name].extend(nodes[begin:end])

@@ -1,4 +1,4 @@
-"""What the network between the machines of a fleet does, measured before any node lives there."""
+"""What the network between the machines of a fleet does, measured before any node lives there; its clock first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
+from netdfl.core.control import EVALUATOR, AskClock, Hello, Report
+from netdfl.core.types import NodeId
+from netdfl.host.apart import ASKS
+from netdfl.worlds.base import News
 from netdfl.worlds.machines.machine import Machine
 
 Way: TypeAlias = tuple[str, str]
@@ -73,3 +77,23 @@ def _turns(machines: Sequence[Machine]) -> Iterator[list[list[str]]]:
 
 def _named(names: Sequence[str], ports: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
     return {name: ports[name] for name in names}
+
+
+class ClockFirst:
+    """News of a world, where what a node says first is told once it has asked for the clock often enough."""
+
+    def __init__(self, news: News) -> None:
+        """Tell `news`."""
+        self._news = news
+        self._hellos: dict[NodeId, Hello] = {}
+        self.exited, self.came_back = news.exited, news.came_back
+        self.refused, self.broke = news.refused, news.broke
+
+    def report(self, node: NodeId, report: Report) -> None:
+        """See `News`."""
+        if isinstance(report, Hello) and node != EVALUATOR:
+            self._hellos[node] = report
+            return
+        self._news.report(node, report)
+        if report == AskClock(ASKS - 1) and node in self._hellos:  # answered before anything that follows the hello
+            self._news.report(node, self._hellos.pop(node))

@@ -9,34 +9,29 @@ from __future__ import annotations
 import asyncio
 import socket
 from base64 import b64encode
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.control import Exit, Life, Order
+from netdfl.core.control import Exit, Life
 from netdfl.core.errors import InputError, MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.host.luggage import pack
 from netdfl.host.plan import Plan
-from netdfl.record.base import Store
-from netdfl.record.run import CHECKPOINTS
+from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
-from netdfl.worlds.machines.clock_first import ClockFirst
-from netdfl.worlds.machines.machine import LOST, Engine, Machine
-from netdfl.worlds.machines.network import Network, measure, unreached
-from netdfl.worlds.machines.sites import shared_out
-from netdfl.worlds.processes import ProcessesWorld
+from netdfl.worlds.machines.machine import LOST, Engine, Machine, shared_out
+from netdfl.worlds.machines.network import ClockFirst, Network, measure, unreached
+from netdfl.worlds.processes import AroundProcesses, ProcessesWorld
 
-T = TypeVar("T")
 RETRY_S = 2.0
 MOST_BYTES = 32 << 20
 
 
-class MachinesWorld:
+class MachinesWorld(AroundProcesses):
     """One fleet on the machines of an engine. The supervisor's own has the evaluator, and no node."""
 
     def __init__(self, setting: Setting, engine: Engine) -> None:
@@ -44,20 +39,11 @@ class MachinesWorld:
         assert isinstance(setting.scenario.world, MachinesOptions)
         self._setting, self._scenario, self._options = setting, setting.scenario, setting.scenario.world
         self._processes = ProcessesWorld(setting, listen="0.0.0.0")
-        self.clock = self._processes.clock
         self._engine = engine
         self._machines: list[Machine] = []
         self._network: Network = {}
         self._refusal: NetdflError | None = None
         self._beside = Beside(lambda error: self._news.broke(error))
-
-    def recorder(self, store: Store) -> Store:
-        """See `World`."""
-        return store
-
-    def run(self, course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:
-        """See `World`."""
-        return self._processes.run(course, interrupt)
 
     async def open(self, news: News) -> Found:
         """See `World`: start a fork server on every machine. Raises MachineError where one can't be had."""
@@ -122,14 +108,6 @@ class MachinesWorld:
             except RunError:
                 for node in nodes:
                     self._lose(node, Exit(life.epoch, LOST, lost=machine.gone))
-
-    def begin(self, at_ns: int) -> int:
-        """See `World`."""
-        return self._processes.begin(at_ns)
-
-    def order(self, node: NodeId, order: Order) -> None:
-        """See `World`."""
-        self._processes.order(node, order)
 
     async def aclose(self, grace_s: float) -> Figures:
         """See `World`."""

@@ -7,12 +7,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import torch
-
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """One thread and deterministic kernels, so that sums are made in one order whatever the machine."""
+    """One thread and deterministic kernels of torch, so that sums are made in one order whatever the machine."""
+    import torch
+
     threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     torch.set_num_threads(1)
     torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, which loads torch's compiler too

@@ -25,12 +25,13 @@ class SimulatedLedger(NodeLedger):
     def sent_together(self, messages: Sequence[Message], nbytes: int) -> None:
         """Count messages handed to the fabric at once, of `nbytes` together."""
         edges, data = self.edges, Kind.DATA
+        _, _, kind, epoch, round, step, _, _ = messages[0]
+        head, life, slot = (kind, epoch, round, step), (kind, epoch), (round, step)
         for message in messages:
-            _, dst, kind, epoch, round, step, _, _ = message
-            edge = edges.get(dst) if kind is data else None
-            if edge is not None and edge.slots and edge.slots[0].life == (kind, epoch):
+            edge = edges.get(message[1]) if message[2:6] == head and kind is data else None
+            if edge is not None and edge.slots and edge.slots[0].life == life:
                 edge.sent += 1
-                edge.slots[0].add((round, step))
+                edge.slots[0].add(slot)
             else:
                 (edge or self._edge(message)).remember(message)
         self.bytes_sent += nbytes
@@ -64,9 +65,8 @@ class FleetBook:
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """See `Book`."""
-        messages, rows = [], []
-        delivered, data = Fate.DELIVERED, Kind.DATA
-        for _, queue, message, nbytes, sent_ns, _, _ in arrivals:
+        data, delivered = Kind.DATA, Fate.DELIVERED
+        for _, queue, message, _, _, _, _ in arrivals:
             ledger: SimulatedLedger = queue.ledger  # type: ignore[assignment]  # a `cast` is a call a message
             edge = ledger.edges.get(message[1]) if message[2] is data else None
             if edge is None:
@@ -74,6 +74,5 @@ class FleetBook:
             else:
                 edge.delivered += 1
                 ledger.arrived_count += 1
-            messages.append(message)
-            rows.append((message[:7], nbytes, sent_ns, now_ns, delivered))
-        self._recorder.messages(messages, rows)
+        rows = [(message[:7], nbytes, sent_ns, now_ns, delivered) for _, _, message, nbytes, sent_ns, _, _ in arrivals]
+        self._recorder.messages([arrival[2] for arrival in arrivals], rows)

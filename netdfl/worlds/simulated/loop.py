@@ -17,8 +17,9 @@ import asyncio
 import threading
 from asyncio import base_events, events
 from collections.abc import Callable
+from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
@@ -51,6 +52,38 @@ class NoSource:
         """Nothing."""
 
 
+class NamedTimer:
+    """A `Timer` of a virtual loop, which calls `callback` once: a node sets several in a round, and cancels most."""
+
+    __slots__ = ("_callback", "_cancelled", "_loop", "_scheduled", "name")
+
+    def __init__(self, loop: VirtualLoop, name: TimerName, callback: Callable[[], None]) -> None:
+        self._loop, self.name, self._callback = loop, name, callback
+        self._cancelled, self._scheduled = False, True
+
+    def cancel(self) -> None:
+        """See `Timer`."""
+        if not self._cancelled:
+            self._cancelled, self._callback = True, _nothing
+            if self._scheduled:
+                self._loop._timer_handle_cancelled(self)
+
+    def _run(self) -> None:
+        """As asyncio's handles do."""
+        try:
+            self._callback()
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            what = {"message": f"timer {self.name} failed", "exception": error, "handle": self}
+            self._loop.call_exception_handler(what)
+
+
+When: TypeAlias = tuple[int, int]
+"""An instant, and the kind of timers that are due there: one step of the loop."""
+AnyTimer: TypeAlias = "NamedTimer | events.TimerHandle"
+
+
 class VirtualLoop(base_events.BaseEventLoop):
     """A loop whose clock stands still while anything can run, and then jumps."""
 
@@ -61,9 +94,9 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.source: Source = NoSource()
         self.on_idle: Callable[[], None] = _nothing
         self._seed = seed
-        self._timers: list[tuple[int, int, int, int, events.TimerHandle]] = []
-        self._count = 0
-        self._cancelled = 0
+        self._times: list[When] = []
+        self._timers: dict[When, list[Any]] = {}  # of `AnyTimer`s, which keep to themselves what a loop asks them
+        self._num_timers = self._cancelled = 0
         self._refused: VirtualTimeError | None = None
 
     def time(self) -> float:
@@ -73,45 +106,51 @@ class VirtualLoop(base_events.BaseEventLoop):
     @property
     def has_timers(self) -> bool:
         """Whether a timer may still be due."""
-        return bool(self._timers)
+        return bool(self._times)
 
-    def call_at_ns(
-        self, at_ns: int, name: TimerName, callback: Callable[[], None], rank: int = NAMED
-    ) -> events.TimerHandle:
+    def call_at_ns(self, at_ns: int, name: TimerName, callback: Callable[[], None], rank: int = NAMED) -> NamedTimer:
         """Call `callback` at exactly `at_ns`, or now if that is past."""
-        place = name[1] if rank == SCRIPT and len(name) > 1 else None
-        tie = place if isinstance(place, int) else xxh3_64_intdigest(repr(name).encode(), self._seed)
-        return self._add(at_ns, rank, tie, callback, (), None)
+        timer = NamedTimer(self, name, callback)
+        self._add(at_ns, rank, timer)
+        return timer
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Any = None
     ) -> events.TimerHandle:
         """Call `callback` after `delay` seconds, rounded to a nanosecond."""
-        return self._add(self.now_ns + round(delay * NS_PER_S), ANONYMOUS, 0, callback, args, context)
+        return self._add_anonymous(self.now_ns + round(delay * NS_PER_S), callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> events.TimerHandle:
         """Call `callback` at `loop.time() == when`, rounded to a nanosecond."""
-        return self._add(round(when * NS_PER_S), ANONYMOUS, 0, callback, args, context)
+        return self._add_anonymous(round(when * NS_PER_S), callback, args, context)
 
-    def _add(
-        self, at_ns: int, rank: int, tie: int, callback: Any, args: tuple[Any, ...], context: Any
-    ) -> events.TimerHandle:
-        at_ns = max(at_ns, self.now_ns)
-        handle = events.TimerHandle(at_ns / NS_PER_S, callback, args, self, context)
+    def _add_anonymous(self, at_ns: int, callback: Any, args: tuple[Any, ...], context: Any) -> events.TimerHandle:
+        handle = events.TimerHandle(max(at_ns, self.now_ns) / NS_PER_S, callback, args, self, context)
         handle._scheduled = True  # type: ignore[attr-defined]
-        self._count += 1
-        heappush(self._timers, (at_ns, rank, tie, self._count, handle))
+        self._add(at_ns, ANONYMOUS, handle)
         return handle
 
-    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
-        """Asyncio's own hook: drop cancelled timers once they are most of the heap."""
+    def _add(self, at_ns: int, rank: int, timer: AnyTimer) -> None:
+        when = (max(at_ns, self.now_ns), rank)
+        same = self._timers.get(when)
+        if same is None:
+            self._timers[when] = [timer]
+            heappush(self._times, when)
+        else:
+            same.append(timer)
+        self._num_timers += 1
+
+    def _timer_handle_cancelled(self, handle: AnyTimer) -> None:
+        """Asyncio's own hook: drop cancelled timers once they are most of all."""
         self._cancelled += 1
-        if self._cancelled > _FEWEST_CANCELLED and 2 * self._cancelled > len(self._timers):
-            self._timers = [entry for entry in self._timers if not entry[4]._cancelled]
-            heapify(self._timers)
-            self._cancelled = 0
+        if self._cancelled > _FEWEST_CANCELLED and 2 * self._cancelled > self._num_timers:
+            left = {when: [timer for timer in timers if not timer._cancelled] for when, timers in self._timers.items()}
+            self._timers = {when: timers for when, timers in left.items() if timers}
+            self._times = list(self._timers)
+            heapify(self._times)
+            self._num_timers, self._cancelled = self._num_timers - self._cancelled, 0
 
     def _run_once(self) -> None:
         """Run what can run; where nothing can, jump until something can."""
@@ -128,30 +167,60 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def _jump(self) -> None:
         """Go to the next instant at which something is due, and do the first kind of things due there."""
-        timers = self._timers
-        while timers and timers[0][4]._cancelled:
-            heappop(timers)
-            self._cancelled -= 1
+        first = self._first()
         source, ready = self.source, self._ready  # type: ignore[attr-defined]
         due = source.next_ns()
-        if due is not None and _before(due, timers):
-            while due is not None and not ready and _before(due, timers):
+        if due is not None and _before(due, first):
+            while due is not None and not ready and _before(due, self._times[0] if self._times else None):
                 self.now_ns = due
                 source.run(due)
                 due = source.next_ns()
-        elif timers:
-            self.now_ns, rank = timers[0][:2]
-            while timers and timers[0][:2] == (self.now_ns, rank):
-                handle = heappop(timers)[4]
-                handle._scheduled = False  # type: ignore[attr-defined]
-                self._ready.append(handle)  # type: ignore[attr-defined]
+        elif first is not None:
+            self.now_ns = first[0]
+            ready.extend(self._take(first))
         else:
             self.on_idle()
             if not self._ready and not self._stopping:  # type: ignore[attr-defined]
                 raise VirtualTimeError(f"nothing can ever run again after {self.now_ns} ns, and something still waits")
 
+    def _first(self) -> When | None:
+        """When the first timer is due that nobody cancelled."""
+        while self._times:
+            timers = self._timers[self._times[0]]
+            while timers and timers[-1]._cancelled:
+                timers.pop()
+                self._num_timers, self._cancelled = self._num_timers - 1, self._cancelled - 1
+            if timers:
+                return self._times[0]
+            del self._timers[heappop(self._times)]
+        return None
+
+    def _take(self, first: When) -> list[AnyTimer]:
+        """The timers that are due first, in their order; they are set no more."""
+        live = self._live(first)
+        heappop(self._times)
+        number = len(self._timers.pop(first))
+        self._num_timers, self._cancelled = self._num_timers - number, self._cancelled - number + len(live)
+        for timer in live:
+            timer._scheduled = False
+        return live
+
+    def _live(self, when: When) -> list[Any]:
+        """The timers of a step that nobody cancelled, in their order."""
+        live = [timer for timer in self._timers[when] if not timer._cancelled]
+        if len(live) > 1 and when[1] != ANONYMOUS:
+            live.sort(key=partial(self._tie, when[1]))
+        return live
+
+    def _tie(self, rank: int, timer: NamedTimer) -> int:
+        """What orders the timers of a step: their place in the script, or else a keyed hash of their name."""
+        name = timer.name
+        place = name[1] if rank == SCRIPT and len(name) > 1 else None
+        return place if isinstance(place, int) else xxh3_64_intdigest(repr(name).encode(), self._seed)
+
     def close(self) -> None:
         """Forget all timers."""
+        self._times.clear()
         self._timers.clear()
         super().close()
 
@@ -186,17 +255,14 @@ class VirtualClock:
         """Return at `at_ns`, or at once if that is past."""
         await asyncio.sleep(max(0, at_ns - self._loop.now_ns) / NS_PER_S)
 
-    def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> events.TimerHandle:
+    def call_at(self, at_ns: int, name: TimerName, callback: Callable[[], None]) -> NamedTimer:
         """Call `callback` at exactly `at_ns`, or now if that is past."""
         return self._loop.call_at_ns(at_ns, name, callback, SCRIPT if name[0] == SCHEDULED else NAMED)
 
 
-def _before(due: int, timers: list[tuple[int, int, int, int, events.TimerHandle]]) -> bool:
-    """Whether the network's turn comes before that of the first timer."""
-    if not timers:
-        return True
-    first = timers[0]
-    return due < first[0] or (due == first[0] and first[1] >= NAMED)
+def _before(due: int, timers: When | None) -> bool:
+    """Whether the network's turn comes before that of the first timers."""
+    return timers is None or due < timers[0] or (due == timers[0] and timers[1] >= NAMED)
 
 
 def _nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from netdfl.algorithms.families import first_state
 from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
-from netdfl.record.run import RunDirectory
+from netdfl.record.directory import RunDirectory
 from netdfl.worlds.simulated.compute import (
     COMPUTE_FILE,
     ComputeTime,

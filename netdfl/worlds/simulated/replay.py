@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from netdfl.algorithms.base import LocalRound, NodeState
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.node.checkpoint import load_state, save_state
-from netdfl.training.base import LocalData, Task, Update
-from netdfl.training.step_requests import StepRequests, alone
+from netdfl.training.base import LocalData, StepRequests, Task, Update, alone
 from netdfl.worlds.simulated.training import VirtualWorker
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from netdfl.host.kept import InMemory
 from netdfl.host.models import InOneProcess, Snapshot
 from netdfl.host.node import NodeHost, Parts, most_kept
 from netdfl.record.base import Store
+from netdfl.record.directory import CHECKPOINTS, RunDirectory
 from netdfl.record.event_log import LoggingRecorder
-from netdfl.record.run import CHECKPOINTS, RunDirectory
 from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
 from netdfl.worlds.base import News

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from netdfl.core.clock import Clock, Timer
 from netdfl.core.types import NodeId
 from netdfl.node.worker import settle
-from netdfl.training.service import CallOutcome, one_by_one
+from netdfl.training.alone import CallOutcome, one_by_one
 
 T = TypeVar("T")
 

@@ -6,33 +6,31 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
-from typing import TypeVar
-
-import torch
+from typing import TYPE_CHECKING, TypeVar
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import EVALUATOR, Evaluate, Evaluated, Hello, Life, Order, Peers
-from netdfl.core.interrupts import interruptible
-from netdfl.core.loops import outside_loops
-from netdfl.core.malloc import freed_kept
+from netdfl.core.interrupts import interruptible, outside_loops
+from netdfl.core.process import freed_kept
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitInBrief, stack_of, wait_in_brief
 from netdfl.diagnosis.outgoing import SentKey
-from netdfl.host.blueprint import Blueprint
+from netdfl.host.blueprint import Blueprint, make_algorithm
 from netdfl.host.devices import spread
 from netdfl.host.injection import FaultInjection
 from netdfl.host.judging import judge
 from netdfl.host.models import Snapshot
+from netdfl.host.task_setup import is_plain
 from netdfl.links.channel import Links
 from netdfl.links.rules.tcp import default_table
 from netdfl.node.ledger import MessageKey
 from netdfl.record.base import Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.scenario.model.world import SimulatedOptions
-from netdfl.training.service import Service
+from netdfl.training.alone import Alone
 from netdfl.transport.fabric import Fabric
 from netdfl.worlds.base import Figures, Found, Looker, News, Setting
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
@@ -42,6 +40,9 @@ from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
 from netdfl.worlds.simulated.resident import Resident, Surroundings
 from netdfl.worlds.simulated.training import Training
+
+if TYPE_CHECKING:
+    from netdfl.training.service import Service
 
 T = TypeVar("T")
 
@@ -54,7 +55,10 @@ class SimulatedWorld:
         scenario = setting.scenario
         if setting.forkserver is not None:
             setting.forkserver.close()
-        spread(scenario.device, torch.cuda.device_count(), 1)
+        if scenario.device.startswith("cuda"):
+            from netdfl.worlds.forkserver import count_gpus
+
+            spread(scenario.device, count_gpus(), 1)
         self.scenario, self.directory, self._keep_log = scenario, setting.directory, setting.keep_log
         self._shared = setting.blueprint
         self.streams = Streams(scenario.seed)
@@ -80,7 +84,7 @@ class SimulatedWorld:
         def run() -> T:
             with (
                 self._stack,
-                exact_arithmetic(),
+                nullcontext() if self._plain() else exact_arithmetic(),
                 rare_collections(self),
                 freed_kept(),
                 interruptible(interrupt),
@@ -89,6 +93,11 @@ class SimulatedWorld:
                 return runner.run(course())
 
         return outside_loops(run)
+
+    def _plain(self) -> bool:
+        """Whether no tensor is torch's."""
+        shared = self._shared
+        return is_plain(self.scenario, make_algorithm(self.scenario)) if shared is None else shared.plain
 
     # the course of a run
 
@@ -114,7 +123,7 @@ class SimulatedWorld:
             size=size_of(self.scenario),
         )
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
-        self.service = Service(self.scenario.batching)
+        self.service = _service(blueprint)
         around = Surroundings(
             blueprint=blueprint,
             directory=self.directory,
@@ -187,7 +196,7 @@ class SimulatedWorld:
         """See `VirtualWorld`: the fabric knows what is in flight."""
         flying: defaultdict[NodeId, defaultdict[NodeId, list[tuple[MessageKey, int]]]]
         flying = defaultdict(lambda: defaultdict(list))
-        for m, sent_ns in self.fabric.under_way():
+        for m, sent_ns in self.fabric.under_way.messages():
             flying[m.src][m.dst].append(((m.kind, m.epoch, m.round, m.step, m.attempt), sent_ns))
         return {
             node: resident.host.account(ended=resident.ended, flying=flying[node])
@@ -206,6 +215,14 @@ class SimulatedWorld:
     def can_send_again(self, node: NodeId, sent: SentKey) -> bool:
         """See `VirtualWorld`."""
         return self.residents[node].parts.outgoing.can_send_again(sent)
+
+
+def _service(blueprint: Blueprint) -> Alone | Service:
+    if blueprint.plain:
+        return Alone()
+    from netdfl.training.service import Service
+
+    return Service(blueprint.scenario.batching)
 
 
 class _Watched:

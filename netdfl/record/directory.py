@@ -1,0 +1,110 @@
+"""The run directory, made by the supervisor."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from netdfl.core.errors import InputError, RunError
+from netdfl.core.files import PRIVATE, write_whole
+from netdfl.record.plain_json import dump_json
+from netdfl.record.store import STORE
+
+CHECKPOINTS = "checkpoints"
+EVENTS = "events.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RunDirectory:
+    """Where one run writes. Every file but the store appears whole or not at all.
+
+    `page` says that the run ends with a report; a run that is not `kept` writes nothing at all.
+    """
+
+    path: Path
+    page: bool = True
+    kept: bool = True
+
+    @classmethod
+    def create(cls, root: Path | str, scenario_name: str, seed: int, out: Path | str | None = None) -> Self:
+        """Make `root/<scenario>/<UTC time>-<seed>/` and point `latest` beside it there; or make `out`.
+
+        Raises:
+            InputError: `out` exists and is not an empty directory, or nothing can be written there.
+        """
+        try:
+            if out is not None:
+                return cls(_make_empty(Path(out)))
+            path = _make_new(Path(root) / scenario_name, f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}")
+            _point(path.parent / "latest", path.name)
+        except OSError as exc:
+            raise InputError(
+                f"the run directory {exc.filename} can't be made: {exc.strerror}; name another with --out DIR"
+            ) from exc
+        return cls(path)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a node or the fleet has recorded anything yet."""
+        return any(file.stat().st_size for file in (self.path / STORE).glob("*"))
+
+    def abandon(self) -> None:
+        """Remove what was written for a run that was refused; `latest` points at the run before it again."""
+        for each in self.path.iterdir():
+            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        link = self.path.parent / "latest"
+        if link.is_symlink() and link.resolve() == self.path:
+            self.path.rmdir()
+            earlier = max((each.name for each in self.path.parent.iterdir() if not each.is_symlink()), default="")
+            _point(link, earlier) if earlier else link.unlink()
+
+    def write(self, name: str, text: str) -> Path:
+        """Write `name` (`scenario.yaml`, say) atomically. Raises RunError where the disk refuses it."""
+        target = self.path / name
+        if not self.kept:
+            return target
+        try:
+            write_whole(target, text.encode())
+        except OSError as exc:
+            raise RunError(f"{target} can't be written: {exc.strerror}; everything recorded so far is kept") from exc
+        return target
+
+    def write_json(self, name: str, value: object) -> Path:
+        """Write `fleet.json`, `result.json`, `graph.json`, `partition.json` as readable JSON."""
+        return self.write(name, dump_json(value, indent=1) + "\n")
+
+    def write_events(self, events: Sequence[Mapping[str, object]]) -> Path:
+        """Write the compiled list of scripted events, one a line, as `events.jsonl`."""
+        return self.write(EVENTS, "".join(dump_json(event) + "\n" for event in events))
+
+
+def _make_empty(path: Path) -> Path:
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"--out {path} is not an empty directory; name a new one, or empty it first")
+    path.mkdir(PRIVATE, parents=True, exist_ok=True)
+    return path.resolve()
+
+
+def _make_new(parent: Path, name: str) -> Path:
+    """Make `parent/name`, or `parent/name-2` and so on where another run of this second has it."""
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = parent.resolve() / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir(PRIVATE)
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _point(link: Path, target: str) -> None:
+    temporary = link.with_name(f".latest-{os.getpid()}")
+    temporary.symlink_to(target, target_is_directory=True)
+    temporary.replace(link)

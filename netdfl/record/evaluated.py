@@ -1,0 +1,75 @@
+"""The fleet's evaluations, as rows of the store, and what they come to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from netdfl.record.run import Run
+
+
+class EvaluatedValue(NamedTuple):
+    """One evaluation of a fleet metric; `value` is None where it was not finite."""
+
+    round: int
+    at_s: float
+    value: float | None
+
+
+Series: TypeAlias = Mapping[str, Sequence[EvaluatedValue]]
+"""The evaluations of each figure, by its name, in order of rounds."""
+
+
+def all_evaluations(run: Run) -> dict[str, list[EvaluatedValue]]:
+    """Every evaluation of every fleet metric, by its name, in order of rounds."""
+    found: dict[str, list[EvaluatedValue]] = {}
+    for name, *row in run.rows("SELECT name, round, at_s, value FROM metrics WHERE node IS NULL ORDER BY round, at_s"):
+        found.setdefault(name, []).append(EvaluatedValue(*row))
+    return found
+
+
+def last_of(series: Series, name: str) -> float | None:
+    """The figure's last value."""
+    found = series.get(name)
+    return found[-1].value if found else None
+
+
+def values_of(series: Series, name: str) -> list[float]:
+    """The figure's values, as far as they are finite."""
+    return [each.value for each in series.get(name, ()) if each.value is not None]
+
+
+def digest_of(accuracy: Sequence[EvaluatedValue]) -> dict[str, float | None]:
+    """The last value, the best, and the mean of the last five."""
+    values = [evaluation.value for evaluation in accuracy if evaluation.value is not None]
+    if not values:
+        return {"last": None, "best": None, "mean_last_5": None}
+    tail = values[-5:]
+    return {"last": values[-1], "best": max(values), "mean_last_5": math.fsum(tail) / len(tail)}
+
+
+def course_of(found: Sequence[EvaluatedValue]) -> dict[str, float | None]:
+    """The last value of a figure, its least and most, and the mean of the last five."""
+    digest = digest_of(found)
+    least = min((each.value for each in found if each.value is not None), default=None)
+    return {"last": digest["last"], "least": least, "most": digest["best"], "mean_last_5": digest["mean_last_5"]}
+
+
+def reach_of(run: Run, series: Series, target: float | Mapping[str, Any]) -> dict[str, object]:
+    """Rounds, bytes and seconds until the fleet first had the accuracy, or the figure, that `target` asks for."""
+    if isinstance(target, Mapping):
+        name, least, most = target["metric"], target.get("at_least"), target.get("at_most")
+        asked = {"metric": name, **({"at_most": most} if least is None else {"at_least": least})}
+    else:
+        name, least, most, asked = "test_accuracy", target, None, {"accuracy": target}
+    for found in series.get(name, ()):
+        if (
+            found.value is not None
+            and (least is None or found.value >= least)
+            and (most is None or found.value <= most)
+        ):
+            until = "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals WHERE round <= ?"
+            ((sent,),) = run.rows(until, [found.round])
+            return {**asked, "round": found.round, "bytes": sent, "seconds": found.at_s}
+    return {**asked, "round": None, "bytes": None, "seconds": None}

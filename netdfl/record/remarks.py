@@ -1,0 +1,167 @@
+"""What to know of a run beside its verdict: who died, and who waited for them; restarts, and what they did to the
+fleet's push-sum mass; messages given up; scripted events that never came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NotRequired
+
+from pydantic import TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from netdfl.core.types import Json, NodeId
+from netdfl.record.forms import OPEN, Count, Nanoseconds, NodeField, read_details, read_lines
+from netdfl.record.run import Run
+
+
+def find_deaths(run: Run) -> list[Json]:
+    """Nodes that died unplanned, in order of time: node, round, reason, and who waited for it in which round.
+
+    What was before the last resumption counts no more.
+    """
+    first = run.rows(
+        "SELECT node, arg_min(round, at_s), arg_min(kind, at_s), arg_min(details, at_s) FROM events "
+        "WHERE kind IN ('died', 'training_error') AND node IS NOT NULL "
+        "AND at_s > coalesce((SELECT max(at_s) FROM events WHERE kind = 'resume'), -1) "
+        "GROUP BY node ORDER BY min(at_s), node"
+    )
+    waits = run.rows(
+        "SELECT unnest(from_json(details->'awaited', '[\"INTEGER\"]')) AS awaited, node, round "
+        "FROM events WHERE kind = 'missing' ORDER BY round, node"
+    )
+    deaths: list[Json] = []
+    for node, round, kind, details in first:
+        waited: dict[NodeId, int] = {}
+        for awaited, waiter, since in waits:
+            if awaited == node and since >= round:
+                waited.setdefault(waiter, since)
+        by = [{"node": waiter, "round": since} for waiter, since in waited.items()]
+        deaths.append(
+            {"node": node, "round": round, "reason": _reason(kind, read_details(details)), "waited_for_by": by}
+        )
+    return deaths
+
+
+def _reason(kind: str, details: Mapping[str, object]) -> str:
+    """`killed by SIGKILL`, `exit code 3`, `training error: out of memory`, from an event's details."""
+    said = details.get("reason") or details.get("error")
+    if kind == "training_error":
+        return f"training error: {said}" if said else "training error"
+    if details.get("signal"):
+        return f"killed by {details['signal']}" + (f" ({said})" if said else "")
+    if said:
+        return str(said)
+    code = details.get("exit_code")
+    return "ended early" if code is None else f"exit code {code}"
+
+
+_KINDS = ("crash", "died", "restart", "rejoin")
+
+
+def find_restarts(run: Run) -> list[dict[str, object]]:
+    """Every restart in order of time: node, when it crashed and returned (s), and with which state.
+
+    Where its state was lost: `rejoined_in` is its round, `model_of` the neighbor whose model it began with (None:
+    nobody's, and `reason` says why), `lost_weight` the push-sum weight that it held when it crashed (None where it was
+    killed), and `new_weight` the one that it began with; both None for methods without weights.
+    """
+    rows = run.rows(
+        "SELECT kind, node, round, at_s, details FROM events WHERE kind IN ? AND node IS NOT NULL", [_KINDS]
+    )
+    crashed: dict[NodeId, dict[str, object]] = {}
+    back: dict[NodeId, dict[str, object]] = {}
+    found: list[dict[str, object]] = []
+    for kind, node, round, at_s, details in sorted(rows, key=lambda row: (row[3], _KINDS.index(row[0]))):
+        said = read_details(details)
+        if kind == "crash":
+            crashed[node] = {"round": round, "crashed_s": at_s, "lost_weight": said.get("weight")}
+        elif kind == "died":  # not as scripted: nobody knows what it held
+            crashed.setdefault(node, {"round": round, "crashed_s": at_s, "lost_weight": None})
+        elif kind == "restart":
+            back[node] = _kept(node, at_s, crashed.pop(node, {"round": round, "crashed_s": None, "lost_weight": None}))
+            found.append(back[node])
+        elif node in back:
+            back[node] |= {"state": "lost", "rejoined_in": round, "model_of": said.get("source")}
+            back[node] |= {"new_weight": said.get("weight"), "reason": said.get("reason", "")}
+    for each in found:
+        if each["state"] != "lost":
+            del each["lost_weight"]
+    return found
+
+
+def _kept(node: NodeId, at_s: float, crash: dict[str, object]) -> dict[str, object]:
+    return {"node": node, "state": "kept", **crash, "returned_s": at_s}
+
+
+class GivenUp(NamedTuple):
+    """How many `messages` were given up, how many of them never arrived (`lost`), and the weight in those.
+
+    `lost_weight` is the push-sum weight that is gone for good; 0 for methods without weights.
+    """
+
+    messages: int
+    lost: int
+    lost_weight: float
+
+
+def count_given_up(run: Run) -> GivenUp:
+    """Count them in what `run` recorded.
+
+    Where messages are sampled, one has come that has no row of its first sending: whatever was not delivered has one.
+    """
+    came = "SELECT DISTINCT src, dst, round, step FROM messages WHERE kind = 'data' AND fate = 'delivered'"
+    if not run.sampling.is_all:
+        first = "SELECT src, dst, round, step FROM messages WHERE kind = 'data' AND attempt = 0"
+        came = f"{came} UNION SELECT src, dst, round, step FROM given WHERE (src, dst, round, step) NOT IN ({first})"
+    ((messages, lost, weight),) = run.rows(
+        "WITH given AS (SELECT node AS src, round, TRY_CAST(details->>'dst' AS INTEGER) AS dst, "
+        "TRY_CAST(details->>'step' AS INTEGER) AS step, TRY_CAST(details->>'weight' AS DOUBLE) AS weight "
+        "FROM events WHERE kind = 'given_up'), "
+        f"came AS ({came}) "
+        "SELECT count(*), count(*) FILTER (came.src IS NULL), "
+        "coalesce(sum(weight) FILTER (came.src IS NULL), 0) FROM given LEFT JOIN came USING (src, dst, round, step)"
+    )
+    return GivenUp(messages, lost, weight)
+
+
+@with_config(OPEN)
+class ScheduledForm(TypedDict):
+    """A compiled event, as `events.jsonl` holds it."""
+
+    action: str
+    source: Count
+    at_ns: NotRequired[Nanoseconds]
+    at_round: NotRequired[Count]
+    nodes: NotRequired[list[NodeField]]
+
+
+_SCRIPTED: TypeAdapter[ScheduledForm] = TypeAdapter(ScheduledForm)
+
+
+def find_unreached(run: Run) -> dict[str, object] | None:
+    """Entries of `events` of which nothing came, as no node lived so long: `count`, `first`, `ended_s`; None: all came.
+
+    `first` is the earliest compiled event of these, as `events.jsonl` has it.
+    """
+    events: list[Any] = read_lines(run.path / "events.jsonl", _SCRIPTED)
+    if not events:
+        return None
+    rows = run.rows(
+        "SELECT node, max(round), max(at_s) FROM (SELECT node, round, at_s FROM events UNION ALL "
+        "SELECT node, round, at_s FROM metrics) WHERE node IS NOT NULL GROUP BY node"
+    )
+    rounds = {node: round for node, round, _ in rows}
+    ended_s = max((at_s for *_, at_s in rows), default=0.0)
+    came = {event["source"] for event in events if _came(event, rounds, ended_s)}
+    missed = [event for event in events if event["source"] not in came]
+    if not missed:
+        return None
+    return {"count": len({event["source"] for event in missed}), "first": missed[0], "ended_s": ended_s}
+
+
+def _came(event: Json, rounds: Mapping[NodeId, int], ended_s: float) -> bool:
+    if "at_round" not in event:
+        return bool(event["at_ns"] <= ended_s * 1e9)
+    nodes: Sequence[NodeId] = event.get("nodes") or list(rounds)
+    return any(rounds.get(node, -1) >= event["at_round"] for node in nodes)

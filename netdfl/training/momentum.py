@@ -1,0 +1,90 @@
+"""Local momentum that outlives its round: kept by the node, or from how its vector moved, mixing included.
+
+Kept, as one optimizer for the whole training has it, v is as the node's last round left it, whatever mixing did to the
+model since:
+
+    v <- beta v + g;  y <- y - lr v              (heavy ball)
+                      y <- y - lr (g + beta v)   (Nesterov)
+
+Quasi-global, with m^ kept between rounds, x the round's start, x+ the vector after mixing, K steps:
+
+    v_0 = m^;  v <- beta v + g;  y <- y - lr v          (the local steps)
+    m^ <- mu m^ + (1 - mu) (x - x+) / (lr K)            (after mixing)
+
+Neither is sent or mixed. Sources: SGP (Assran et al. 2019), whose nodes run Nesterov's form; SlowMo (Wang et al. 2020),
+whose base has a buffer for the rounds of an outer step; QG-DSGDm, Lin et al. 2021, where K = 1 and mu = beta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from netdfl.core.types import View
+from netdfl.training.base import LocalData, Received, Solving, StepRequests, Untouched, Update
+from netdfl.training.sgd import LocalSgd
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class QuasiGlobalState(NamedTuple):
+    """m^, shape (d,), and how many steps the last local round took."""
+
+    momentum: Tensor
+    steps: int
+
+
+@dataclass(frozen=True)
+class QuasiGlobal(Solving):
+    """Local SGD whose momentum begins at m^ every round; `mu` is how slowly m^ follows."""
+
+    sgd: LocalSgd
+    mu: float
+
+    def init(self, x: Tensor, view: View) -> QuasiGlobalState:
+        """No momentum yet."""
+        return QuasiGlobalState(x.new_zeros(x.shape), 0)
+
+    def solve(
+        self, state: QuasiGlobalState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> StepRequests[tuple[QuasiGlobalState, Update]]:
+        """The local steps, with velocity m^ at first."""
+        x, steps = yield self.sgd.steps_from(y, weight, data, view, velocity=state.momentum.clone())
+        return state._replace(steps=steps), Update(y, x)
+
+    def after_mix(
+        self, state: QuasiGlobalState, before: Tensor, after: Tensor, received: Received, view: View
+    ) -> QuasiGlobalState:
+        """Let m^ follow what the round did to the vector."""
+        if not state.steps:
+            return state
+        moved = (before - after) / (self.sgd.rate(view) * state.steps)
+        return state._replace(momentum=self.mu * state.momentum + (1.0 - self.mu) * moved)
+
+
+class MomentumState(NamedTuple):
+    """v, shape (d,)."""
+
+    velocity: Tensor
+
+
+@dataclass(frozen=True)
+class KeptMomentum(Solving, Untouched):
+    """Local SGD with momentum whose v goes on from round to round; from 0 every `restart_every` rounds, where given."""
+
+    sgd: LocalSgd
+    restart_every: int | None = None
+
+    def init(self, x: Tensor, view: View) -> MomentumState:
+        """No momentum yet."""
+        return MomentumState(x.new_zeros(x.shape))
+
+    def solve(
+        self, state: MomentumState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> StepRequests[tuple[MomentumState, Update]]:
+        """The local steps, from v and back to it."""
+        anew = self.restart_every is not None and view.round % self.restart_every == 0
+        velocity = y.new_zeros(y.shape) if anew else state.velocity.clone()
+        x, _ = yield self.sgd.steps_from(y, weight, data, view, velocity=velocity)
+        return MomentumState(velocity), Update(y, x)

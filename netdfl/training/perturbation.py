@@ -1,0 +1,150 @@
+"""Perturbations that agree with the fleet's: FedLESAM's and FedSMOO's.
+
+FedLESAM: uphill is from the server's model back to the one that the client knew before.
+
+    y~ = y + rho (w_old - w) / |w_old - w|;   the gradient of every step is taken at y~
+
+w is the server's model of this round, w_old the one that the client received when it last took part, so the
+perturbation is constant over a round and costs no second gradient. A client that takes part for the first time has
+none. Source: FedLESAM (Fan et al. 2024); its published code divides by other norms.
+
+FedSMOO: SAM's, corrected so that the clients' perturbations agree with the fleet's.
+
+    s_k = rho (g - mu_i - s) / |g - mu_i - s|;   mu_i <- mu_i + s_k - s       (every local step)
+    the gradient of the step is taken at y + s_k, on the same minibatch
+
+s comes with the server's model (`netdfl.mixing.dynamic`). What goes up with the client's, and s is made of, is mu_i as
+the public code has it, or mu_i - s_K, s_K the last step's, as the paper does. Where it is compressed, its change goes
+up, and both ends add what was said of it. Source: FedSMOO (Sun et al. 2023) and its public code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Generic, NamedTuple
+
+import torch
+from torch import Tensor
+
+from netdfl.core.types import View
+from netdfl.training.base import Gradient, LocalData, LocalSolver, Received, S, Solving, StepRequests, Update, requested
+from netdfl.training.sgd import along
+from netdfl.training.wrapped import Rows, Wrapped
+
+
+class LesamState(NamedTuple, Generic[S]):
+    """The wrapped solver's state, and the server's model of the client's last active round, shape (d,)."""
+
+    inner: S
+    previous: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted(Rows):
+    """Takes gradients a constant `shift` away, shape (d,) or (n, d). A `Wrap`."""
+
+    shift: Tensor
+
+    def __call__(self, gradient: Gradient) -> Gradient:
+        """The shifted gradient."""
+        return lambda at: gradient(at + self.shift)
+
+
+@dataclass(frozen=True)
+class Lesam(Solving):
+    """Any local solver with its gradients taken `rho` along the way that the server's model came."""
+
+    inner: LocalSolver
+    rho: float
+
+    def init(self, x: Tensor, view: View) -> LesamState:
+        """No round before."""
+        return LesamState(self.inner.init(x, view), None)
+
+    def solve(
+        self, state: LesamState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> StepRequests[tuple[LesamState, Update]]:
+        """The wrapped solver's steps, on shifted gradients."""
+        if state.previous is not None:
+            shift = along(torch.zeros_like(y), state.previous - y, self.rho)
+            data = Wrapped(data, Shifted(shift))
+        inner, update = yield from requested(self.inner, state.inner, y, received, weight, data, view)
+        return LesamState(inner, y), update
+
+    def after_mix(self, state: LesamState, before: Tensor, after: Tensor, received: Received, view: View) -> LesamState:
+        """What the wrapped solver makes of it."""
+        return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view))
+
+
+PERTURBATION, DUAL = "perturbation", "dual"
+
+
+class SmooState(NamedTuple, Generic[S]):
+    """The wrapped solver's state, the client's dual mu_i, and s_K where that is taken from it; of shape (d,)."""
+
+    inner: S
+    dual: Tensor
+    last: Tensor | None
+
+    @property
+    def spoken(self) -> Tensor:
+        """What the server hears of the dual."""
+        return self.dual if self.last is None else self.dual - self.last
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent(Rows):
+    """Takes every step's gradient at y + s_k; `dual` moves in place, `last` becomes s_k. A `Wrap` of (d,) or (n, d)."""
+
+    moved: ClassVar[tuple[str, ...]] = ("dual", "last")
+    shared: Tensor
+    dual: Tensor
+    last: Tensor
+    rho: float
+
+    def __call__(self, gradient: Gradient) -> Gradient:
+        """The corrected ascent, then the gradient there."""
+
+        def perturbed(at: Tensor) -> Tensor:
+            direction = gradient(at) - self.dual - self.shared
+            own = along(torch.zeros_like(at), direction, self.rho)
+            self.dual.add_(own).sub_(self.shared)
+            self.last.copy_(own)
+            return gradient(at + own)
+
+        return perturbed
+
+
+@dataclass(frozen=True)
+class Smoo(Solving):
+    """Any local solver with FedSMOO's ascent of radius `rho` under its gradients.
+
+    `less_last`: what goes up is mu_i - s_K in place of mu_i. `by_change`: its change does.
+    """
+
+    inner: LocalSolver
+    rho: float
+    by_change: bool = False
+    less_last: bool = False
+
+    def init(self, x: Tensor, view: View) -> SmooState:
+        """mu_i = 0."""
+        zero = x.new_zeros(x.shape)
+        return SmooState(self.inner.init(x, view), zero, zero if self.less_last else None)
+
+    def solve(
+        self, state: SmooState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
+    ) -> StepRequests[tuple[SmooState, Update]]:
+        """The wrapped solver's steps on perturbed gradients; the dual goes along with the model."""
+        dual, last = state.dual.clone(), y.new_zeros(y.shape)
+        perturbed = Wrapped(data, Ascent(received.extras[PERTURBATION], dual, last, self.rho))
+        inner, update = yield from requested(self.inner, state.inner, y, received, weight, perturbed, view)
+        after = SmooState(inner, dual, last if self.less_last else None)
+        told = after.spoken - state.spoken if self.by_change else after.spoken
+        return after, update._replace(extras={**update.extras, DUAL: told})
+
+    def after_mix(self, state: SmooState, before: Tensor, after: Tensor, received: Received, view: View) -> SmooState:
+        """What the wrapped solver makes of it; take back from mu_i what the server was not told."""
+        unsaid = received.unsaid.get(DUAL)
+        dual = state.dual if unsaid is None else state.dual - unsaid
+        return state._replace(inner=self.inner.after_mix(state.inner, before, after, received, view), dual=dual)

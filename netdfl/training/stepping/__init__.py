@@ -1,1 +1,0 @@
-"""How far a local step goes: schedules of the rate, and which optimizer."""

@@ -1,0 +1,86 @@
+"""An exploration that was interrupted goes on: what was shrunk stays as it is, what was not is shrunk then."""
+
+from __future__ import annotations
+
+import os
+import signal
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import netdfl
+from netdfl.core.errors import InputError
+from netdfl.explore.command import FOUND, INTERRUPTED, explore
+from netdfl.explore.edits import Plain
+from netdfl.explore.explore import Budget, Exploration, Found
+from netdfl.explore.findings import SHRUNK, Findings
+from netdfl.explore.shrink import Shrinker
+
+
+@pytest.fixture
+def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The causes whose findings were shrunk."""
+    inner, causes = Findings.shrunk, list[str]()
+
+    def counted(self: Findings, found: Found) -> str:
+        causes.append(found.cause.key)
+        return inner(self, found)
+
+    monkeypatch.setattr(Findings, "shrunk", counted)
+    return causes
+
+
+def explored(text: dict[str, Any], folder: Path, runs: int = 12) -> tuple[int, dict[str, str]]:
+    """The exit code of `netdfl explore`, and the scenarios that it left."""
+    exploration = Exploration(netdfl.load(text | {"nodes": 3, "rounds": 4}), seed=5, folder=folder)
+    code = explore(exploration, Budget(runs=runs), Console(file=StringIO()))
+    return code, {file.name: file.read_text() for file in sorted(folder.glob("finding-*.yaml"))}
+
+
+def test_a_signal_while_a_finding_is_shrunk(
+    small: dict[str, Any], tmp_path: Path, shrunk: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, folder = Shrinker._fewer_rounds, tmp_path / "it"
+
+    def signalled(self: Shrinker, plain: Plain) -> Plain:
+        if (folder / SHRUNK).exists():  # the first is shrunk
+            os.kill(os.getpid(), signal.SIGINT)
+        return inner(self, plain)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Shrinker, "_fewer_rounds", signalled)
+        code, interrupted = explored(small, folder)
+    assert (code, len(shrunk)) == (INTERRUPTED, 2)
+    code, left_alone = explored(small, tmp_path / "other")
+    assert (code, len(left_alone)) == (FOUND, 3)
+    same = {name: interrupted[name] == text for name, text in left_alone.items()}
+    assert same == {"finding-01.yaml": True, "finding-02.yaml": False, "finding-03.yaml": False}
+
+    shrunk.clear()
+    assert explored(small, folder) == (FOUND, left_alone)
+    assert len(shrunk) == 2
+
+
+def test_what_was_shrunk_is_not_shrunk_again(small: dict[str, Any], tmp_path: Path, shrunk: list[str]) -> None:
+    _, before = explored(small, tmp_path, runs=2)
+    assert len(shrunk) == 2
+    assert explored(small, tmp_path, runs=2) == (FOUND, before)
+    assert len(shrunk) == 2
+    explored(small, tmp_path, runs=9)  # one more is found
+    assert len(shrunk) == 3
+
+
+def test_what_was_kept_is_not_trusted(small: dict[str, Any], tmp_path: Path, shrunk: list[str]) -> None:
+    _, before = explored(small, tmp_path, runs=1)
+    kept = (tmp_path / SHRUNK).read_text()
+    for other in (kept.replace('"drop"', '"delay"'), kept.replace('"rounds"', '"round"')):
+        (tmp_path / SHRUNK).write_text(other)
+        assert other != kept
+        assert explored(small, tmp_path, runs=1) == (FOUND, before)
+    assert len(shrunk) == 3
+    (tmp_path / SHRUNK).write_text('{"stall": {"trial": "the third"}}')
+    with pytest.raises(InputError, match="damaged; delete it, and what was found is shrunk anew"):
+        explored(small, tmp_path, runs=1)
