@@ -35,7 +35,7 @@ SEED = 1
 ROWS, PAGE = ROOT / "docs/studies/planted.json", ROOT / "docs/exploring.md"
 MOST_FAULTS = 3
 DECIDE = (
-    *("search", "mutations", "faults", "priorities", "trial", "features", "explore"),
+    *("search", "mutations", "faults", "trial", "features", "explore"),
     *("execute", "cause", "shrink", "edits"),
 )
 """The modules that a row depends on."""
