@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from netdfl.core.rng import Streams
@@ -33,15 +33,12 @@ _NO_RULE: Mapping[str, object] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Maker:
-    """Builds what belongs to one edge."""
+    """Builds what belongs to one edge, with seeds from `streams` by edge and rule."""
 
-    __slots__ = ("edge", "streams")
-
-    def __init__(self, streams: Streams, edge: Edge) -> None:
-        """Take seeds from `streams`, by edge and rule."""
-        self.streams = streams
-        self.edge = edge
+    streams: Streams
+    edge: Edge
 
     def seed(self, rule: str) -> int:
         """The seed of `rule` on this edge."""

@@ -8,6 +8,7 @@ under way.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from netdfl.core.rng import Streams
@@ -39,14 +40,12 @@ class ChangedUnit(NamedTuple):
     outcome: StageOutcome
 
 
+@dataclass(slots=True)
 class _Shared:
     """A node's uplink or downlink, and what it is set to."""
 
-    __slots__ = ("stage", "value")
-
-    def __init__(self, stage: LinkRule, value: Effective) -> None:
-        self.stage = stage
-        self.value = value
+    stage: LinkRule
+    value: Effective
 
 
 class Links:
@@ -54,23 +53,6 @@ class Links:
 
     It can be pickled, with the state of every rule, as part of a checkpoint.
     """
-
-    __slots__ = (
-        "_by_round",
-        "_changing",
-        "_named",
-        "_node_changes",
-        "_overlays",
-        "_paths",
-        "_rules",
-        "_shared",
-        "_spec",
-        "_stateless",
-        "_streams",
-        "_tcp",
-        "_unchanging",
-        "_values",
-    )
 
     def __init__(
         self, spec: LinksSpec, streams: Streams, events: Sequence[CompiledEvent] = (), tcp: TcpTable | None = None
@@ -114,12 +96,10 @@ class Links:
                     self._changing.add(event.blocks, keys)
 
     def __getstate__(self) -> dict[str, object]:
-        state = {name: getattr(self, name) for name in self.__slots__}
-        return {**state, "_streams": self._streams.seed}
+        return {**vars(self), "_streams": self._streams.seed}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            setattr(self, name, Streams(value) if name == "_streams" else value)
+        vars(self).update(state, _streams=Streams(state["_streams"]))
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
         """The stages from `src` to `dst`."""

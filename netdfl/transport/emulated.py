@@ -21,7 +21,7 @@ from netdfl.links.channel import Links
 from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path
 from netdfl.links.rules.base import Transit
-from netdfl.links.rules.bit_flips import with_bit_flipped
+from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.link_header import Carrier, LinkHeader, read_link_header

@@ -25,7 +25,7 @@ from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.links.path import Path
 from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, StageOutcome, Transit
-from netdfl.links.rules.bit_flips import with_bit_flipped
+from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.edge_queues import Book, Computed, Due, EdgeQueue, End, FabricLinks, PerfectLinks, computed

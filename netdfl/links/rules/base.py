@@ -120,3 +120,37 @@ class Stage:
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Apply a scheduled change; say what becomes of what the stage holds."""
         return ()
+
+
+def resets(event: LinkEvent) -> bool:
+    """True where `event` resets the link, so that every stage of it loses what it holds."""
+    return event.get("state") == "down_reset"
+
+
+class Delaying(Stage):
+    """A stage that knows when a unit leaves as soon as it enters; a reset drops those that have not left."""
+
+    __slots__ = ("_limit", "_under_way")
+    instant: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._under_way: list[tuple[int, Transit]] = []
+        self._limit = 64
+
+    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
+        """Take `unit` at `now_ns`; those that left are forgotten at amortised constant cost."""
+        at_ns = self.advance(unit, now_ns)
+        if at_ns == DROPPED:
+            return (Dropped(unit, self.reason),)
+        self._under_way.append((at_ns, unit))
+        if len(self._under_way) > self._limit:
+            self._under_way = [entry for entry in self._under_way if entry[0] > now_ns]
+            self._limit = 64 + 2 * len(self._under_way)
+        return (Departure(unit, at_ns),)
+
+    def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
+        """Drop everything that has not left by `now_ns` at a reset, in order of entry."""
+        if not resets(event):
+            return ()
+        units, self._under_way = self._under_way, []
+        return [Dropped(unit, "reset") for at_ns, unit in units if at_ns > now_ns]

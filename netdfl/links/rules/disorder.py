@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Literal, TypeVar
 
+from xxhash import xxh3_64_intdigest
+
+from netdfl.core.types import Array, Message, Payload
 from netdfl.core.units import Probability, TimeNs
-from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Stage, StageOutcome, Transit
-from netdfl.links.rules.in_flight import Flight
+from netdfl.links.rules.base import DROPPED, Delaying, Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.loss import check_probability
-from netdfl.links.rules.state import resets
 
 C = TypeVar("C")
 
@@ -57,7 +58,7 @@ def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reorderi
 
 
 class Disorder(Stage, Generic[C]):
-    """A stage of this file, by its `config`; a change acts on what enters after it."""
+    """A stage that holds nothing, by its `config`; a change acts on what enters after it."""
 
     __slots__ = ("config", "seed")
     key: ClassVar[str]
@@ -74,7 +75,7 @@ class Disorder(Stage, Generic[C]):
 
 
 class Duplicate(Disorder[Duplication]):
-    """The stage of `duplicate`. It holds nothing."""
+    """The stage of `duplicate`."""
 
     __slots__ = ()
     key: ClassVar[str] = "duplicate"
@@ -91,7 +92,7 @@ class Duplicate(Disorder[Duplication]):
 
 
 class Corrupt(Disorder[Corruption]):
-    """The stage of `corrupt`: marks units. It holds nothing."""
+    """The stage of `corrupt`: marks units."""
 
     __slots__ = ()
     key: ClassVar[str] = "corrupt"
@@ -118,34 +119,43 @@ class Checksum(Stage):
         return DROPPED if unit.corrupted and self.corrupt.config.detected else now_ns
 
 
-class Reorder(Disorder[Reordering]):
-    """The stage of `reorder`. What it holds back keeps its time at a change; a reset drops it."""
+class Reorder(Delaying):
+    """The stage of `reorder`. What it holds back keeps its time at a change."""
 
-    __slots__ = ("_flight",)
-    key: ClassVar[str] = "reorder"
-    instant: ClassVar[bool] = False
+    __slots__ = ("config", "seed")
 
     def __init__(self, seed: int, config: Reordering) -> None:
         """`seed` is the edge's."""
-        super().__init__(seed, config)
-        self._flight = Flight()
+        super().__init__()
+        self.seed, self.config = seed, config
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """Now, or later by the delay."""
         config = self.config
         return now_ns + config.delay_ns if unit_uniform(self.seed, unit) < config.probability else now_ns
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Pass `unit`, or hold it back."""
-        at_ns = self.advance(unit, now_ns)
-        if at_ns > now_ns:
-            self._flight.add(unit, at_ns, now_ns)
-        return (Departure(unit, at_ns),)
-
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `reorder`; drop what is held back at a reset."""
-        super().changed(event, now_ns)
-        return self._flight.drop(now_ns, "reset") if resets(event) else ()
+        self.config = event.get("reorder", self.config)
+        return super().changed(event, now_ns)
+
+
+def with_bit_flipped(message: Message, seed: int) -> Message:
+    """`message` with one bit of its arrays flipped, which one depends on `seed` and the message's key."""
+    arrays = dict(message.payload.arrays)
+    total = sum(array.nbytes for array in arrays.values())
+    if total == 0:
+        return message
+    key = repr((message.src, message.dst, message.kind.value, message.round, message.step, message.attempt))
+    at, bit = divmod(xxh3_64_intdigest(key.encode(), seed) % (8 * total), 8)
+    for name, array in arrays.items():
+        if at < array.nbytes:
+            data = bytearray(array.data)
+            data[at] ^= 1 << bit
+            arrays[name] = Array(array.dtype, array.shape, memoryview(bytes(data)))
+            break
+        at -= array.nbytes
+    return message._replace(payload=Payload(arrays, message.payload.meta))
 
 
 DUPLICATES: Mapping[str, Callable[..., Duplication]] = {"keyed": duplicate}

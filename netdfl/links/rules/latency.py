@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
-from netdfl.links.rules.base import Departure, LinkEvent, Stage, StageOutcome, Transit
-from netdfl.links.rules.in_flight import Flight
+from netdfl.links.rules.base import Delaying, LinkEvent, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.rounds import ByRound
-from netdfl.links.rules.state import resets
 
 ArrivalOrder: TypeAlias = Literal["fifo", "free"]
 _z = NormalDist().inv_cdf
@@ -149,15 +147,14 @@ def _read_delays(file: str) -> tuple[int, ...]:
 LATENCIES = by_name(constant, uniform, normal, lognormal, exponential, pareto, empirical)
 
 
-class Latency(Stage):
+class Latency(Delaying):
     """The stage: each unit leaves after its own delay.
 
     A change acts on units that enter after it: what is under way keeps its delay, and in `fifo`
     order nothing overtakes it. A reset drops what is under way.
     """
 
-    __slots__ = ("_flight", "_last_ns", "delay", "rounds", "scale", "seed")
-    instant: ClassVar[bool] = False
+    __slots__ = ("_last_ns", "delay", "rounds", "scale", "seed")
 
     def __init__(
         self, seed: int, delay: Delay, scale: float = 1.0, rounds: ByRound[tuple[Delay | None, float]] | None = None
@@ -166,12 +163,12 @@ class Latency(Stage):
 
         A round's piece is (delay, scale): its delay, or the clock's where it is None, times scale.
         """
+        super().__init__()
         self.seed = seed
         self.delay = delay
         self.scale = scale
         self.rounds = rounds
         self._last_ns = -(1 << 61)
-        self._flight = Flight()
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """The time at which `unit` arrives at the other end."""
@@ -193,16 +190,9 @@ class Latency(Stage):
         delay, scale = piece
         return (self.delay, self.scale * scale) if delay is None else (delay, scale)
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`; it leaves when its delay is over."""
-        at_ns = self.advance(unit, now_ns)
-        self._flight.add(unit, at_ns, now_ns)
-        return (Departure(unit, at_ns),)
-
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `latency` or `latency_scale`; drop what is under way at a reset."""
         self.delay, self.scale = event.get("latency", self.delay), event.get("latency_scale", self.scale)
-        if not resets(event):
-            return ()
-        self._last_ns = now_ns
-        return self._flight.drop(now_ns, "reset")
+        if resets(event):
+            self._last_ns = now_ns
+        return super().changed(event, now_ns)

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from netdfl.core.units import SizeBytes
-from netdfl.links.rules.base import DROPPED, Dropped, LinkEvent, Stage, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, Dropped, LinkEvent, Stage, StageOutcome, Transit, resets
 from netdfl.links.rules.rate import MessageLimit, Rate, Shape, serial
-from netdfl.links.rules.state import resets
 
 OPPORTUNITY_BYTES = 1500
 _NS_PER_MS = 10**6

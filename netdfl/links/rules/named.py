@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from netdfl.core.types import Kind
-from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Stage, StageOutcome, Transit
-from netdfl.links.rules.in_flight import Flight
-from netdfl.links.rules.state import resets
+from netdfl.links.rules.base import DROPPED, Delaying, LinkEvent, Stage, StageOutcome, Transit, resets
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +54,20 @@ class NamedLoss(Stage):
         return DROPPED if any(each.matches(unit, now_ns) for each in self.named) else now_ns
 
 
-class NamedDelay(Stage):
+class NamedDelay(Delaying):
     """The stage that keeps back what is named, as the last of a link's own.
 
     What several name is kept back by the sum. Nothing overtakes what is kept back: a link that keeps its messages in
     order goes on doing so. A reset of the link drops what is here.
     """
 
-    __slots__ = ("_flight", "_last_ns", "named")
-    instant: ClassVar[bool] = False
+    __slots__ = ("_last_ns", "named")
 
     def __init__(self, named: Sequence[Named]) -> None:
         """Keep back whatever `named` matches."""
+        super().__init__()
         self.named = tuple(named)
         self._last_ns = -(1 << 61)
-        self._flight = Flight()
 
     def advance(self, unit: Transit, now_ns: int) -> int:
         """The time at which `unit` arrives at the other end."""
@@ -80,15 +77,8 @@ class NamedDelay(Stage):
             self._last_ns = at_ns
         return at_ns
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`; it leaves when its delay is over."""
-        at_ns = self.advance(unit, now_ns)
-        self._flight.add(unit, at_ns, now_ns)
-        return (Departure(unit, at_ns),)
-
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Drop what is kept back at a reset."""
-        if not resets(event):
-            return ()
-        self._last_ns = now_ns
-        return self._flight.drop(now_ns, "reset")
+        if resets(event):
+            self._last_ns = now_ns
+        return super().changed(event, now_ns)

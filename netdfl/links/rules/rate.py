@@ -9,9 +9,19 @@ from fractions import Fraction
 from typing import ClassVar
 
 from netdfl.core.units import PositiveInt, RateBps, SizeBytes
-from netdfl.links.rules.base import DROPPED, HELD, Departure, Dropped, Held, LinkEvent, Stage, StageOutcome, Transit
+from netdfl.links.rules.base import (
+    DROPPED,
+    HELD,
+    Departure,
+    Dropped,
+    Held,
+    LinkEvent,
+    Stage,
+    StageOutcome,
+    Transit,
+    resets,
+)
 from netdfl.links.rules.rounds import ByRound
-from netdfl.links.rules.state import resets
 
 _NS_BITS = 8 * 10**9
 _FINE = 2**32  # parts of a nanosecond that a re-timed backlog is kept in, so that many changes add up to none

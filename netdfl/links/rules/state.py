@@ -13,11 +13,6 @@ STATES: tuple[StateName, ...] = get_args(StateName)
 """From the mildest to the most severe: where several causes hold a link down, the most severe counts."""
 
 
-def resets(event: LinkEvent) -> bool:
-    """True where `event` resets the link, so that every stage of it loses what it holds."""
-    return event.get("state") == "down_reset"
-
-
 class LinkState(Stage):
     """The first stage of a link.
 

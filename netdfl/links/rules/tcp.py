@@ -19,12 +19,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from netdfl.core.types import Json
-from netdfl.links.rules.base import DROPPED, Departure, LinkEvent, Stage, StageOutcome, Transit
-from netdfl.links.rules.in_flight import Flight
+from netdfl.links.rules.base import DROPPED, Delaying, LinkEvent, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
 from netdfl.links.rules.latency import Delay
 from netdfl.links.rules.rate import Shape
-from netdfl.links.rules.state import resets
 
 SEGMENT = 1448
 HEADERS = 52
@@ -126,22 +124,21 @@ def default_table() -> TcpTable:
     return TcpTable.of(json.loads(TABLE.read_text(encoding="utf-8")))
 
 
-class Tcp(Stage):
+class Tcp(Delaying):
     """A link's loss, rate and latency as messages over TCP meet them. In order; nothing is lost but the dead.
 
     A message's bytes wait for those before it at the link's rate. A change acts on messages that enter
     after it; a reset drops what is under way. What never comes is dropped (`dead`).
     """
 
-    __slots__ = ("_curves", "_flight", "_free_ns", "_last_ns", "_table", "delay", "loss", "rate", "scales", "seed")
+    __slots__ = ("_curves", "_free_ns", "_last_ns", "_table", "delay", "loss", "rate", "scales", "seed")
     reason: ClassVar[str] = "dead"
-    instant: ClassVar[bool] = False
 
     def __init__(self, seed: int, table: TcpTable, loss: object, rate: object, delay: Delay) -> None:
         """`seed` is the edge's. Raises ValueError for a loss or a rate that comes from a trace."""
+        super().__init__()
         self.seed = seed
         self._table = table
-        self._flight = Flight()
         self._free_ns = self._last_ns = -(1 << 61)
         self.scales = {"rate": 1.0, "latency": 1.0}
         self._take({"loss": loss, "rate": rate, "latency": delay})
@@ -184,21 +181,12 @@ class Tcp(Stage):
         slices, coming = curve
         return slices[bisect_right(self._table.levels, u / coming) - 1] if u < coming else math.inf
 
-    def enter(self, unit: Transit, now_ns: int) -> Sequence[StageOutcome]:
-        """Take `unit` at `now_ns`; it leaves when its last byte has come."""
-        outcomes = super().enter(unit, now_ns)
-        for outcome in outcomes:
-            if isinstance(outcome, Departure):
-                self._flight.add(unit, outcome.at_ns, now_ns)
-        return outcomes
-
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take new parameters; drop what is under way at a reset."""
         self._take(event)
-        if not resets(event):
-            return ()
-        self._free_ns = self._last_ns = now_ns
-        return self._flight.drop(now_ns, "reset")
+        if resets(event):
+            self._free_ns = self._last_ns = now_ns
+        return super().changed(event, now_ns)
 
 
 def on_the_line_ns(nbytes: int, rate_bps: float) -> int:

@@ -7,8 +7,7 @@ The key that names an action is also its first parameter: `{at: 20s, crash: 4, r
 from __future__ import annotations
 
 from netdfl.core.tables import by_name
-from netdfl.links.schedule.link_actions import flap, heal, link, node, partition, random
-from netdfl.links.schedule.message_actions import delay, drop
+from netdfl.links.schedule.link_actions import delay, drop, flap, heal, link, node, partition, random
 from netdfl.links.schedule.node_actions import churn, crash, pause, restart, resume, slow_down
 from netdfl.links.schedule.plans import contact_plan, trace
 

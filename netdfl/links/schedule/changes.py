@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from netdfl.core.units import format_time
-from netdfl.links.schedule.events import STANDING, CompiledEvent
-from netdfl.links.schedule.places import MOST, name_change, name_place
+from netdfl.links.schedule.events import MOST, STANDING, CompiledEvent, name_change, name_place
 
 APART = 4
 """An entry that changes links more often is told as one."""

@@ -13,7 +13,7 @@ from netdfl.core.types import Json
 from netdfl.links.reading import nearest, read_parameters, read_value
 from netdfl.links.rules.loss import DropList, rounds_beyond
 from netdfl.links.schedule.actions import ACTIONS
-from netdfl.links.schedule.compiling import is_zero_rate
+from netdfl.links.schedule.compiling import Entry, is_zero_rate
 from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.schedule.link_actions import partition_blocks
 from netdfl.links.schedule.node_conflicts import node_conflicts
@@ -34,11 +34,9 @@ class ScheduleError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadEntry:
-    index: int
+class _ReadEntry(Entry):
     action: str
     written: Json
-    when: Sequence[Span]
     events: tuple[CompiledEvent, ...]
 
 
@@ -72,11 +70,11 @@ def _read(index: int, entry: Mapping[str, object], facts: Facts) -> _ReadEntry:
         raise ValueError(f"an event has one action, this has {len(actions)} ({', '.join(actions) or 'none'}); {remedy}")
     when = spans(facts, **read_parameters(spans, timing, "the event"))
     action = actions[0]
-    compiled = islice(ACTIONS[action](facts, index, when, **_parameters(action, written)), _MOST + 1)
+    compiled = islice(ACTIONS[action](Entry(facts, index, when), **_parameters(action, written)), _MOST + 1)
     events = tuple(replace(event, entry=action) for event in compiled)
     if len(events) > _MOST:
         raise ValueError(f"{action} makes more than {_MOST} events here; let it last less long, or change less often")
-    return _ReadEntry(index, action, written, when, events)
+    return _ReadEntry(facts, index, when, action, written, events)
 
 
 def _parameters(action: str, written: Mapping[str, object]) -> dict[str, object]:
@@ -106,11 +104,11 @@ def _contradictions(partitions: Sequence[_ReadEntry], facts: Facts) -> Iterable[
             for entry in (first, second)
         ]
         if modes[0] != modes[1] and any(_meet(a, b) for a in blocks[0] for b in blocks[1]):
-            what = f"it cuts links that events[{first.index}] cuts at the same time as {modes[0]}"
-            yield second.index, f"{what}; give both one mode, or other times"
+            what = f"it cuts links that events[{first.source}] cuts at the same time as {modes[0]}"
+            yield second.source, f"{what}; give both one mode, or other times"
         elif _cross(first, second, facts):
-            what = f"it overlaps events[{first.index}] and contradicts it: each keeps nodes together that the other"
-            yield second.index, f"{what} parts; make one a refinement of the other, or give them other times"
+            what = f"it overlaps events[{first.source}] and contradicts it: each keeps nodes together that the other"
+            yield second.source, f"{what} parts; make one a refinement of the other, or give them other times"
 
 
 def _meet(first: Block, second: Block) -> bool:
@@ -131,7 +129,7 @@ def _cross(first: _ReadEntry, second: _ReadEntry, facts: Facts) -> bool:
 
 
 def _heals_of_nothing(entries: Sequence[_ReadEntry], events: Sequence[CompiledEvent]) -> Iterable[tuple[int, str]]:
-    heals = {entry.index for entry in entries if entry.action == "heal"}
+    heals = {entry.source for entry in entries if entry.action == "heal"}
     broken: list[CompiledEvent] = []
     for event in events:
         if event.cause != STANDING or not event.blocks or "state" not in event.parameters:
@@ -183,8 +181,8 @@ def _random_lives(entries: Sequence[_ReadEntry]) -> Iterable[tuple[int, str]]:
             continue
         both = {node for e in churn.events for node in e.nodes} & {node for e in other.events for node in e.nodes}
         if both:
-            what = f"node {min(both)} crashes and returns at random times then, by events[{churn.index}]"
-            yield other.index, f"{what}; give one of them other nodes or times"
+            what = f"node {min(both)} crashes and returns at random times then, by events[{churn.source}]"
+            yield other.source, f"{what}; give one of them other nodes or times"
 
 
 def _lasting(entry: _ReadEntry) -> Sequence[Span]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from netdfl.core.types import Edge, NodeId
+from netdfl.core.types import Edge, Json, NodeId
 from netdfl.links.rules.rate import Shape
 from netdfl.links.rules.state import STATES
 from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.schedule.when import Facts, Span
-from netdfl.links.selectors import Block, NodesText, parse_nodes
+from netdfl.links.selectors import Block, NodesText, Selector, parse_edges, parse_nodes
 from netdfl.links.spec import NODE_KEYS, choose
 
 Compiled: TypeAlias = Iterator[CompiledEvent]
@@ -20,27 +21,72 @@ DownMode: TypeAlias = Literal["down_drop", "down_hold", "down_reset"]
 _RELATIVE = re.compile(r"^\s*[x×]\s*(\d+\.?\d*|\.\d+)\s*$")
 
 
-def set_links(span: Span, source: int, blocks: Sequence[Block], changes: Mapping[str, object]) -> Compiled:
-    """Make `changes` on links for the span. Raises ValueError for what can't go by rounds, or has no effect."""
-    places = tuple(blocks)
-    if span.end is not None and changes.get("state") == "up":
-        raise ValueError(
-            "state: up for a time changes nothing, as the most severe state in force counts; "
-            "give the times at which it is down, or drop the end"
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of `events`: its index, when it acts, and what it must know of the fleet. An action is given one."""
+
+    facts: Facts
+    source: int
+    when: Sequence[Span]
+
+    def links(self, text: str) -> Selector:
+        """The links that `text` names. Raises ValueError for what is unknown."""
+        return parse_edges(text, self.facts.groups, self.facts.num_nodes)
+
+    def nodes(self, written: NodesText) -> tuple[NodeId, ...]:
+        """The nodes that `written` names, in ascending order. Raises ValueError where there is none."""
+        nodes = tuple(sorted(parse_nodes(written, self.facts.groups, self.facts.num_nodes)))
+        if not nodes:
+            raise ValueError(f"{written!r} names no node; name one or more, like 3 or 0..2, or remove the event")
+        return nodes
+
+    def end_of(self, span: Span) -> int:
+        """When a span in time ends, at the latest with the run. Raises ValueError where nothing says."""
+        stop = span.end if span.end is not None else self.facts.end_ns
+        if span.by_round or stop is None:
+            raise ValueError("it needs a time to begin and one to end; give from: 0s and to: 60s")
+        return stop
+
+    def outages(self, place: Edge, up_ns: int, down_ns: int) -> Iterator[tuple[int, int]]:
+        """Random times down within the spans, from a stream of the entry and the link or node; it begins up."""
+        rng = self.facts.streams.rng("events", self.source, *place)
+        for span in self.when:
+            stop = self.end_of(span)
+            now = span.start + 1 + int(rng.exponential(up_ns))
+            while now < stop:
+                end = now + 1 + int(rng.exponential(down_ns))
+                yield now, min(end, stop)
+                now = end + 1 + int(rng.exponential(up_ns))
+
+    def change(
+        self, span: Span, changes: Json, *, blocks: tuple[Block, ...] = (), nodes: tuple[NodeId, ...] = ()
+    ) -> Compiled:
+        """Make `changes` on links or nodes for a span in time."""
+        cause = STANDING if span.end is None else self.source
+        yield CompiledEvent(
+            "set", self.source, at_ns=span.start, cause=cause, blocks=blocks, nodes=nodes, parameters=changes
         )
-    if span.by_round:
+        if span.end is not None:
+            yield CompiledEvent("unset", self.source, at_ns=span.end, cause=cause, blocks=blocks, nodes=nodes)
+
+    def set_links(self, span: Span, blocks: Sequence[Block], changes: Json) -> Compiled:
+        """Make `changes` on links for the span. Raises ValueError for what can't go by rounds, or has no effect."""
+        places = tuple(blocks)
+        if span.end is not None and changes.get("state") == "up":
+            raise ValueError(
+                "state: up for a time changes nothing, as the most severe state in force counts; "
+                "give the times at which it is down, or drop the end"
+            )
+        if not span.by_round:
+            yield from self.change(span, changes, blocks=places)
+            return
         if span.for_ns is not None:
             raise ValueError("at_round on a link acts on the messages of rounds, not for a time; give for_rounds")
         _refuse_by_round(changes)
-        cause = STANDING if span.end is None else source
+        at, until, cause = span.start, span.end, STANDING if span.end is None else self.source
         yield CompiledEvent(
-            "set", source, at_round=span.start, until_round=span.end, cause=cause, blocks=places, parameters=changes
+            "set", self.source, at_round=at, until_round=until, cause=cause, blocks=places, parameters=changes
         )
-        return
-    cause = STANDING if span.end is None else source
-    yield CompiledEvent("set", source, at_ns=span.start, cause=cause, blocks=places, parameters=changes)
-    if span.end is not None:
-        yield CompiledEvent("unset", source, at_ns=span.end, cause=cause, blocks=places)
 
 
 def _refuse_by_round(changes: Mapping[str, object]) -> None:
@@ -95,43 +141,8 @@ def read_changes(written: Mapping[str, object], allowed: Sequence[str]) -> dict[
     return changes
 
 
-def named_nodes(facts: Facts, written: NodesText) -> tuple[NodeId, ...]:
-    """The nodes that `written` names, in ascending order. Raises ValueError where there is none."""
-    nodes = tuple(sorted(parse_nodes(written, facts.groups, facts.num_nodes)))
-    if not nodes:
-        raise ValueError(f"{written!r} names no node; name one or more, like 3 or 0..2, or remove the event")
-    return nodes
-
-
-def single(edge: Edge) -> Block:
-    """The block of one link."""
-    return Block(frozenset((edge[0],)), frozenset((edge[1],)))
-
-
 def check_positive(**times_ns: int) -> None:
     """Raise ValueError for a time that is not above 0."""
     for name, value in times_ns.items():
         if value <= 0:
             raise ValueError(f"{name} = {value} ns must be above 0; give a time like 5s")
-
-
-def end_of(facts: Facts, span: Span) -> int:
-    """When a span in time ends, at the latest with the run. Raises ValueError where nothing says."""
-    stop = span.end if span.end is not None else facts.end_ns
-    if span.by_round or stop is None:
-        raise ValueError("it needs a time to begin and one to end; give from: 0s and to: 60s")
-    return stop
-
-
-def outages(
-    facts: Facts, source: int, place: Edge, when: Sequence[Span], up_ns: int, down_ns: int
-) -> Iterator[tuple[int, int]]:
-    """Random times down within the spans, from a stream of the entry and the link or node; it begins up."""
-    rng = facts.streams.rng("events", source, *place)
-    for span in when:
-        stop = end_of(facts, span)
-        now = span.start + 1 + int(rng.exponential(up_ns))
-        while now < stop:
-            end = now + 1 + int(rng.exponential(down_ns))
-            yield now, min(end, stop)
-            now = end + 1 + int(rng.exponential(up_ns))

@@ -1,46 +1,33 @@
-"""Scheduled events on links: changes, partitions, heals, flapping, random outages."""
+"""Scheduled events on links: changes, partitions, heals, flapping, random outages; messages lost or late by name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from netdfl.core.units import TimeNs
-from netdfl.links.schedule.compiling import (
-    Compiled,
-    DownMode,
-    check_positive,
-    end_of,
-    named_nodes,
-    outages,
-    read_changes,
-    set_links,
-    single,
-)
-from netdfl.links.schedule.events import STANDING, CompiledEvent
+from netdfl.core.types import Kind
+from netdfl.core.units import NonNegativeInt, TimeNs
+from netdfl.links.schedule.compiling import Compiled, DownMode, Entry, check_positive, read_changes
+from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts, Span
-from netdfl.links.selectors import Block, NodesText, parse_edges, parse_nodes
+from netdfl.links.selectors import Block, NodesText, parse_nodes
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS
 
 
-def link(facts: Facts, source: int, when: Sequence[Span], /, *, link: str, **changes: object) -> Compiled:
+def link(entry: Entry, /, *, link: str, **changes: object) -> Compiled:
     """Change links: state, loss, latency, rate, duplicate, corrupt, reorder; `x2` is relative."""
-    blocks = parse_edges(link, facts.groups, facts.num_nodes).blocks
-    read = read_changes(changes, LINK_KEYS)
-    for span in when:
-        yield from set_links(span, source, blocks, read)
+    blocks, read = entry.links(link).blocks, read_changes(changes, LINK_KEYS)
+    for span in entry.when:
+        yield from entry.set_links(span, blocks, read)
 
 
-def node(facts: Facts, source: int, when: Sequence[Span], /, *, node: NodesText, **changes: object) -> Compiled:
+def node(entry: Entry, /, *, node: NodesText, **changes: object) -> Compiled:
     """Change the uplink or downlink of nodes; `x0.5` is relative."""
-    nodes = named_nodes(facts, node)
-    read = read_changes(changes, NODE_KEYS)
-    for span in when:
+    nodes, read = entry.nodes(node), read_changes(changes, NODE_KEYS)
+    for span in entry.when:
         if span.by_round:
             raise ValueError("an uplink or downlink serves messages of many rounds; use at: 20s")
-        cause = STANDING if span.end is None else source
-        yield CompiledEvent("set", source, at_ns=span.start, cause=cause, nodes=nodes, parameters=read)
-        if span.end is not None:
-            yield CompiledEvent("unset", source, at_ns=span.end, cause=cause, nodes=nodes)
+        yield from entry.change(span, read, nodes=nodes)
 
 
 def partition_blocks(facts: Facts, groups: Sequence[NodesText], one_way: bool) -> tuple[Block, ...]:
@@ -60,64 +47,83 @@ def partition_blocks(facts: Facts, groups: Sequence[NodesText], one_way: bool) -
 
 
 def partition(
-    facts: Facts,
-    source: int,
-    when: Sequence[Span],
-    /,
-    *,
-    partition: list[NodesText],
-    mode: DownMode = "down_drop",
-    one_way: bool = False,
+    entry: Entry, /, *, partition: list[NodesText], mode: DownMode = "down_drop", one_way: bool = False
 ) -> Compiled:
     """Cut every link between groups of nodes (one way: from the first to the second). Others stay as they are."""
-    blocks = partition_blocks(facts, partition, one_way)
-    for span in when:
-        yield from set_links(span, source, blocks, {"state": mode})
+    blocks = partition_blocks(entry.facts, partition, one_way)
+    for span in entry.when:
+        yield from entry.set_links(span, blocks, {"state": mode})
 
 
-def heal(facts: Facts, source: int, when: Sequence[Span], /, *, heal: str = "all") -> Compiled:
+def heal(entry: Entry, /, *, heal: str = "all") -> Compiled:
     """End whatever holds these links down for good: a state, or a partition, that was given no end."""
-    blocks = parse_edges(heal, facts.groups, facts.num_nodes).blocks
-    for span in when:
+    blocks = entry.links(heal).blocks
+    for span in entry.when:
         if span.end is not None or span.for_ns is not None:
             raise ValueError("heal is a moment and has no end; drop for and to")
-        yield from set_links(span, source, blocks, {"state": "up"})
+        yield from entry.set_links(span, blocks, {"state": "up"})
 
 
-def flap(
-    facts: Facts,
-    source: int,
-    when: Sequence[Span],
-    /,
-    *,
-    flap: str,
-    up: TimeNs,
-    down: TimeNs,
-    mode: DownMode = "down_drop",
-) -> Compiled:
+def flap(entry: Entry, /, *, flap: str, up: TimeNs, down: TimeNs, mode: DownMode = "down_drop") -> Compiled:
     """Take links down for `down`, up for `up`, and again, all in step, beginning with down."""
-    blocks = parse_edges(flap, facts.groups, facts.num_nodes).blocks
+    blocks = entry.links(flap).blocks
     check_positive(up=up, down=down)
-    for span in when:
-        stop = end_of(facts, span)
+    for span in entry.when:
+        stop = entry.end_of(span)
         for start in range(span.start, stop, up + down):
-            yield from set_links(Span(start, min(start + down, stop)), source, blocks, {"state": mode})
+            yield from entry.set_links(Span(start, min(start + down, stop)), blocks, {"state": mode})
 
 
-def random(
-    facts: Facts,
-    source: int,
-    when: Sequence[Span],
-    /,
-    *,
-    random: str,
-    up: TimeNs,
-    down: TimeNs,
-    mode: DownMode = "down_drop",
-) -> Compiled:
+def random(entry: Entry, /, *, random: str, up: TimeNs, down: TimeNs, mode: DownMode = "down_drop") -> Compiled:
     """Take each link down and up at random times, exponential with means `down` and `up`; it begins up."""
     check_positive(up=up, down=down)
-    for edge in parse_edges(random, facts.groups, facts.num_nodes):
-        blocks = (single(edge),)
-        for start, end in outages(facts, source, edge, when, up, down):
-            yield from set_links(Span(start, end), source, blocks, {"state": mode})
+    for src, dst in entry.links(random):
+        block = Block(frozenset((src,)), frozenset((dst,)))
+        for start, end in entry.outages((src, dst), up, down):
+            yield from entry.set_links(Span(start, end), (block,), {"state": mode})
+
+
+def drop(
+    entry: Entry,
+    /,
+    *,
+    drop: str,
+    kind: Kind | None = None,
+    step: NonNegativeInt | None = None,
+    attempt: NonNegativeInt | None = None,
+) -> Compiled:
+    """Lose messages of links by name: of one round (unless `for_rounds` says more), or those sent in a time.
+
+    All of them, or those of a `kind` (`data`, `ack`, `request`, ...), a `step`, an `attempt` (0: not those sent again).
+    """
+    return _on_messages(entry, "drop", drop, kind=kind, step=step, attempt=attempt)
+
+
+def delay(
+    entry: Entry,
+    /,
+    *,
+    delay: str,
+    by: TimeNs,
+    kind: Kind | None = None,
+    step: NonNegativeInt | None = None,
+    attempt: NonNegativeInt | None = None,
+) -> Compiled:
+    """Let messages of links come later `by` a time, by name as in `drop`; nothing overtakes them on their link."""
+    check_positive(by=by)
+    return _on_messages(entry, "delay", delay, by=by, kind=kind, step=step, attempt=attempt)
+
+
+def _on_messages(entry: Entry, action: str, links: str, **names: object) -> Compiled:
+    said = {
+        name: str(value) if isinstance(value, Kind) else value for name, value in names.items() if value is not None
+    }
+    event = CompiledEvent(action, entry.source, cause=entry.source, blocks=entry.links(links).blocks, parameters=said)
+    for span in entry.when:
+        if span.for_ns is not None:
+            raise ValueError(f"{action} with at_round is about the messages of rounds, not of a time; give for_rounds")
+        if span.by_round:
+            yield replace(event, at_round=span.start, until_round=span.start + 1 if span.end is None else span.end)
+        else:
+            until = {} if span.end is None else {"until_ns": span.end}
+            yield replace(event, at_ns=span.start, parameters=said | until)

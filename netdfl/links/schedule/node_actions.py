@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from netdfl.core.types import NodeId
+from netdfl.core.types import Json, NodeId
 from netdfl.core.units import PositiveFloat, TimeNs
-from netdfl.links.schedule.compiling import Compiled, check_positive, named_nodes, outages
+from netdfl.links.schedule.compiling import Compiled, Entry, check_positive
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.plans import absences_of
-from netdfl.links.schedule.when import Facts, Span
+from netdfl.links.schedule.when import Span
 from netdfl.links.selectors import NodesText
 
 StateAfterCrash: TypeAlias = Literal["kept", "lost"]
@@ -19,9 +20,7 @@ Rejoin: TypeAlias = Literal["catch_up", "replay"]
 
 
 def crash(
-    facts: Facts,
-    source: int,
-    when: Sequence[Span],
+    entry: Entry,
     /,
     *,
     crash: NodesText,
@@ -36,18 +35,16 @@ def crash(
     method permits it) leaves out the rounds that all others have made, and `replay` makes each of them. With lost state
     they begin with a neighbor's model; `rejoin_weight` is their push-sum weight then: 0, or 1, which is new mass.
     """
-    nodes, back = named_nodes(facts, crash), _return(state, rejoin_weight, rejoin)
+    nodes, back = entry.nodes(crash), _return(state, rejoin_weight, rejoin)
     if restart_after is not None:
         check_positive(restart_after=restart_after)
-        if any(span.end is not None or span.for_ns is not None for span in when):
+        if any(span.end is not None or span.for_ns is not None for span in entry.when):
             raise ValueError("restart_after and for (or to) both say when it lives again; give one of them")
-    yield from _on_nodes("crash", "restart", source, when, nodes, {"state": state}, back, restart_after)
+    yield from _on_nodes(entry, "crash", "restart", nodes, {"state": state}, back, restart_after)
 
 
 def restart(
-    facts: Facts,
-    source: int,
-    when: Sequence[Span],
+    entry: Entry,
     /,
     *,
     restart: NodesText,
@@ -56,9 +53,9 @@ def restart(
     rejoin: Rejoin | None = None,
 ) -> Compiled:
     """Restart nodes that crashed, with the state of their last round end kept or lost; see `crash`."""
-    nodes, back = named_nodes(facts, restart), _return(state, rejoin_weight, rejoin)
-    for span in _moments(when, "restart"):
-        yield CompiledEvent("restart", source, at_ns=span.start, nodes=nodes, parameters=back)
+    nodes, back = entry.nodes(restart), _return(state, rejoin_weight, rejoin)
+    for span in _moments(entry, "restart"):
+        yield CompiledEvent("restart", entry.source, at_ns=span.start, nodes=nodes, parameters=back)
 
 
 def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin | None) -> dict[str, object]:
@@ -71,29 +68,25 @@ def _return(state: StateAfterCrash, weight: RejoinWeight | None, rejoin: Rejoin 
     return {name: value for name, value in said.items() if value is not None}
 
 
-def pause(facts: Facts, source: int, when: Sequence[Span], /, *, pause: NodesText) -> Compiled:
+def pause(entry: Entry, /, *, pause: NodesText) -> Compiled:
     """Stop nodes as a busy machine would: they neither compute nor read, and lose nothing."""
-    yield from _on_nodes("pause", "resume", source, when, named_nodes(facts, pause), {}, {}, None)
+    return _on_nodes(entry, "pause", "resume", entry.nodes(pause), {}, {})
 
 
-def resume(facts: Facts, source: int, when: Sequence[Span], /, *, resume: NodesText) -> Compiled:
+def resume(entry: Entry, /, *, resume: NodesText) -> Compiled:
     """Let paused nodes go on."""
-    for span in _moments(when, "resume"):
-        yield CompiledEvent("resume", source, at_ns=span.start, nodes=named_nodes(facts, resume))
+    for span in _moments(entry, "resume"):
+        yield CompiledEvent("resume", entry.source, at_ns=span.start, nodes=entry.nodes(resume))
 
 
-def slow_down(
-    facts: Facts, source: int, when: Sequence[Span], /, *, slow_down: NodesText, factor: PositiveFloat
-) -> Compiled:
+def slow_down(entry: Entry, /, *, slow_down: NodesText, factor: PositiveFloat) -> Compiled:
     """Make the computing of nodes take `factor` times as long."""
-    nodes = named_nodes(facts, slow_down)
-    yield from _on_nodes("slow_down", "slow_down", source, when, nodes, {"factor": factor}, {"factor": 1.0}, None)
+    nodes = entry.nodes(slow_down)
+    return _on_nodes(entry, "slow_down", "slow_down", nodes, {"factor": factor}, {"factor": 1.0})
 
 
 def churn(
-    facts: Facts,
-    source: int,
-    when: Sequence[Span],
+    entry: Entry,
     /,
     *,
     churn: NodesText,
@@ -110,50 +103,51 @@ def churn(
     `leave`, `join`, times with a unit, or headed `leave_s`, `join_s`, counted from when the event begins; without a
     `join` the node stays away. See `crash` for `state`, `rejoin_weight` and `rejoin`.
     """
-    back, nodes = _return(state, rejoin_weight, rejoin), named_nodes(facts, churn)
+    back, nodes = _return(state, rejoin_weight, rejoin), entry.nodes(churn)
     absences: Iterable[tuple[NodeId, int, int | None]]
     if file is not None and up is None and down is None:
-        absences = absences_of(file, facts, nodes, when)
+        absences = absences_of(file, entry, nodes)
     elif file is None and up is not None and down is not None:
         check_positive(up=up, down=down)
-        absences = ((n, *gone) for n in nodes for gone in outages(facts, source, (n, n), when, up, down))
+        absences = ((n, *gone) for n in nodes for gone in entry.outages((n, n), up, down))
     else:
         raise ValueError("churn goes by chance, with up: 60s and down: 10s, or by a file; give these or that")
     for each, start, end in absences:
-        yield CompiledEvent("crash", source, at_ns=start, nodes=(each,), parameters={"state": state})
+        yield CompiledEvent("crash", entry.source, at_ns=start, nodes=(each,), parameters={"state": state})
         if end is not None:
-            yield CompiledEvent("restart", source, at_ns=end, nodes=(each,), parameters=back)
+            yield CompiledEvent("restart", entry.source, at_ns=end, nodes=(each,), parameters=back)
 
 
 def _on_nodes(
+    entry: Entry,
     begin: str,
     end: str,
-    source: int,
-    when: Sequence[Span],
     nodes: tuple[NodeId, ...],
-    first: Mapping[str, object],
-    last: Mapping[str, object],
-    after_ns: int | None,
+    first: Json,
+    last: Json,
+    after_ns: int | None = None,
 ) -> Compiled:
-    for span in when:
+    begun = CompiledEvent(begin, entry.source, nodes=nodes, parameters=first)
+    ended = CompiledEvent(end, entry.source, nodes=nodes, parameters=last)
+    for span in entry.when:
         if span.by_round:
             length = after_ns if after_ns is not None else span.for_ns
-            yield CompiledEvent(begin, source, at_round=span.start, nodes=nodes, parameters=first)
+            yield replace(begun, at_round=span.start)
             if length is not None:
-                yield CompiledEvent(end, source, at_round=span.start, after_ns=length, nodes=nodes, parameters=last)
+                yield replace(ended, at_round=span.start, after_ns=length)
             elif span.end is not None:
                 if begin != "slow_down":
                     raise ValueError(f"{begin} for rounds would never end, as the node begins none; give for: 5s")
-                yield CompiledEvent(end, source, at_round=span.end, nodes=nodes, parameters=last)
+                yield replace(ended, at_round=span.end)
             continue
         stop = span.end if after_ns is None else span.start + after_ns
-        yield CompiledEvent(begin, source, at_ns=span.start, nodes=nodes, parameters=first)
+        yield replace(begun, at_ns=span.start)
         if stop is not None:
-            yield CompiledEvent(end, source, at_ns=stop, nodes=nodes, parameters=last)
+            yield replace(ended, at_ns=stop)
 
 
-def _moments(when: Sequence[Span], what: str) -> Iterator[Span]:
-    for span in when:
+def _moments(entry: Entry, what: str) -> Iterator[Span]:
+    for span in entry.when:
         if span.by_round or span.end is not None:
             raise ValueError(f"{what} is a moment of time; give at: 20s alone")
         yield span

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
-from netdfl.core.types import Edge, NodeId
+from netdfl.core.types import Edge, Json, NodeId
 from netdfl.core.units import TimeNs, parse_time_ns
 from netdfl.links.rules.mahimahi import OPPORTUNITY_BYTES, read_mahimahi
-from netdfl.links.schedule.compiling import Compiled, DownMode, check_positive, end_of, set_links
+from netdfl.links.schedule.compiling import Compiled, DownMode, Entry, check_positive
 from netdfl.links.schedule.events import CompiledEvent
-from netdfl.links.schedule.when import Facts, Span
-from netdfl.links.selectors import Block, parse_edges
+from netdfl.links.schedule.when import Span
+from netdfl.links.selectors import Block
+
+T = TypeVar("T")
 
 
 def contact_plan(
-    facts: Facts,
-    source: int,
-    when: Sequence[Span],
-    /,
-    *,
-    contact_plan: str,
-    file: str,
-    directed: bool = False,
-    mode: DownMode = "down_drop",
+    entry: Entry, /, *, contact_plan: str, file: str, directed: bool = False, mode: DownMode = "down_drop"
 ) -> Compiled:
     """Keep links down but for the contacts that a CSV file lists; one without a contact stays down.
 
     Columns `start`, `end`, `src`, `dst`; times with a unit, or headed `start_s`, `end_s`, counted
     from when the event begins. Both directions unless `directed`.
     """
-    selected = parse_edges(contact_plan, facts.groups, facts.num_nodes)
-    contacts = _read_contacts(file, facts, directed)
+    selected, contacts = entry.links(contact_plan), _read_contacts(file, entry.facts.num_nodes, directed)
     for edge in contacts:
         if edge not in selected:
             raise ValueError(f"{file} has contacts of {edge[0]}->{edge[1]}, which is not in {contact_plan}; widen that")
-    for span in when:
+    for span in entry.when:
         if span.by_round:
             raise ValueError("a contact plan is in time and can't go by rounds; use at: 0s")
         together: dict[tuple[tuple[int, int | None], ...], dict[NodeId, set[NodeId]]] = {}
@@ -47,7 +41,7 @@ def contact_plan(
         for gaps, links in together.items():
             blocks = [Block(frozenset((src,)), frozenset(dst)) for src, dst in links.items()]
             for start, end in gaps:
-                yield from set_links(Span(start, end), source, blocks, {"state": mode})
+                yield from entry.set_links(Span(start, end), blocks, {"state": mode})
 
 
 def _gaps(contacts: Sequence[tuple[int, int]], span: Span) -> Iterator[tuple[int, int | None]]:
@@ -62,21 +56,12 @@ def _gaps(contacts: Sequence[tuple[int, int]], span: Span) -> Iterator[tuple[int
         yield down, span.end
 
 
-def trace(
-    facts: Facts,
-    source: int,
-    when: Sequence[Span],
-    /,
-    *,
-    trace: str,
-    file: str,
-    interval: TimeNs = 100_000_000,
-) -> Compiled:
+def trace(entry: Entry, /, *, trace: str, file: str, interval: TimeNs = 100_000_000) -> Compiled:
     """Let the rate of links follow a Mahimahi trace, as its mean over each interval, over and over.
 
     For every single opportunity of the trace give the link `rate: {kind: mahimahi}` instead.
     """
-    blocks = parse_edges(trace, facts.groups, facts.num_nodes).blocks
+    blocks, source = entry.links(trace).blocks, entry.source
     check_positive(interval=interval)
     times = read_mahimahi(file)
     if not times or times[-1] <= 0:
@@ -85,8 +70,8 @@ def trace(
     bits = [0] * num_intervals
     for at_ns in times:
         bits[min(at_ns // interval, num_intervals - 1)] += 8 * OPPORTUNITY_BYTES
-    for span in when:
-        stop = end_of(facts, span)
+    for span in entry.when:
+        stop = entry.end_of(span)
         for place, start in enumerate(range(span.start, stop, interval)):
             rate_bps = bits[place % num_intervals] * 1e9 / interval
             changes = {"rate": {"kind": "serial", "rate": rate_bps}}
@@ -94,41 +79,46 @@ def trace(
         yield CompiledEvent("unset", source, at_ns=stop, cause=source, blocks=blocks)
 
 
-def _read_contacts(file: str, facts: Facts, directed: bool) -> dict[Edge, list[tuple[int, int]]]:
-    contacts: dict[Edge, list[tuple[int, int]]] = {}
+def _rows(file: str, read: Callable[[Json], T], columns: str) -> Iterator[tuple[str, T]]:
+    """What `read` makes of each row of a CSV file, behind `file:line`. Raises ValueError where it makes nothing."""
     with Path(file).open(newline="", encoding="utf-8") as stream:
         for number, row in enumerate(csv.DictReader(stream, skipinitialspace=True), start=2):
             try:
-                start, end = (_contact_time(row, name) for name in ("start", "end"))
-                edge = (int(row["src"]), int(row["dst"]))
+                yield f"{file}:{number}", read(row)
             except (KeyError, TypeError, ValueError) as exc:
-                raise ValueError(f"{file}:{number}: {exc}; expected the columns start_s, end_s, src, dst") from exc
-            if not 0 <= start < end or edge[0] == edge[1] or not all(0 <= n < facts.num_nodes for n in edge):
-                last = facts.num_nodes - 1
-                raise ValueError(f"{file}:{number}: expected 0 <= start < end and two nodes of 0 to {last}")
-            for each in (edge,) if directed else (edge, edge[::-1]):
-                contacts.setdefault(each, []).append((start, end))
+                raise ValueError(f"{file}:{number}: {exc}; expected the columns {columns}") from exc
+
+
+def _read_contacts(file: str, num_nodes: int, directed: bool) -> dict[Edge, list[tuple[int, int]]]:
+    contacts: dict[Edge, list[tuple[int, int]]] = {}
+    for where, (start, end, edge) in _rows(file, _contact, "start_s, end_s, src, dst"):
+        if not 0 <= start < end or edge[0] == edge[1] or not all(0 <= n < num_nodes for n in edge):
+            raise ValueError(f"{where}: expected 0 <= start < end and two nodes of 0 to {num_nodes - 1}")
+        for each in (edge,) if directed else (edge, edge[::-1]):
+            contacts.setdefault(each, []).append((start, end))
     if not contacts:
         raise ValueError(f"the contact plan {file} is empty; expected a row for each contact")
     return contacts
 
 
-def _contact_time(row: Mapping[str, str], name: str) -> int:
+def _contact(row: Json) -> tuple[int, int, Edge]:
+    return _time(row, "start"), _time(row, "end"), (int(row["src"]), int(row["dst"]))
+
+
+def _time(row: Json, name: str) -> int:
     return parse_time_ns(row[name]) if name in row else parse_time_ns(row[f"{name}_s"] + "s")
 
 
-def absences_of(
-    file: str, facts: Facts, nodes: Sequence[NodeId], when: Sequence[Span]
-) -> Iterator[tuple[NodeId, int, int | None]]:
+def absences_of(file: str, entry: Entry, nodes: Sequence[NodeId]) -> Iterator[tuple[NodeId, int, int | None]]:
     """When which of `nodes` is away within the spans, as the rows of a CSV file say; no end: for good.
 
     Raises ValueError where the file can't be read so, or a node would leave twice.
     """
-    absences = _read_absences(file, facts.num_nodes)
-    for span in when:
+    absences = _read_absences(file, entry.facts.num_nodes)
+    for span in entry.when:
         if span.by_round:
             raise ValueError("absences in a file are in time and can't go by rounds; use at: 0s")
-        stop = span.end if span.end is not None else facts.end_ns
+        stop = span.end if span.end is not None else entry.facts.end_ns
         for node in nodes:
             for leave, join in absences.get(node, ()):
                 start, end = span.start + leave, None if join is None else span.start + join
@@ -138,17 +128,10 @@ def absences_of(
 
 def _read_absences(file: str, num_nodes: int) -> dict[NodeId, list[tuple[int, int | None]]]:
     found: dict[NodeId, list[tuple[int, int | None]]] = {}
-    with Path(file).open(newline="", encoding="utf-8") as stream:
-        for number, row in enumerate(csv.DictReader(stream, skipinitialspace=True), start=2):
-            try:
-                node, leave = int(row["node"]), _contact_time(row, "leave")
-                stays = not (row.get("join") or row.get("join_s"))
-                join = None if stays else _contact_time(row, "join")
-            except (KeyError, TypeError, ValueError) as exc:
-                raise ValueError(f"{file}:{number}: {exc}; expected the columns node, leave_s, join_s") from exc
-            if not 0 <= node < num_nodes or not 0 <= leave or (join is not None and join <= leave):
-                raise ValueError(f"{file}:{number}: expected a node of 0 to {num_nodes - 1} and 0 <= leave < join")
-            found.setdefault(node, []).append((leave, join))
+    for where, (node, leave, join) in _rows(file, _absence, "node, leave_s, join_s"):
+        if not 0 <= node < num_nodes or not 0 <= leave or (join is not None and join <= leave):
+            raise ValueError(f"{where}: expected a node of 0 to {num_nodes - 1} and 0 <= leave < join")
+        found.setdefault(node, []).append((leave, join))
     if not found:
         raise ValueError(f"the churn trace {file} is empty; expected a row for each absence")
     for node, absences in found.items():
@@ -157,3 +140,8 @@ def _read_absences(file: str, num_nodes: int) -> dict[NodeId, list[tuple[int, in
             if join is None or leave <= join:
                 raise ValueError(f"{file}: node {node} leaves at {leave / 1e9:g} s, and is away then already")
     return found
+
+
+def _absence(row: Json) -> tuple[NodeId, int, int | None]:
+    returns = row.get("join") or row.get("join_s")
+    return int(row["node"]), _time(row, "leave"), _time(row, "join") if returns else None

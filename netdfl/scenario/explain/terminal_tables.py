@@ -13,8 +13,7 @@ from rich.text import Text
 from netdfl.core.units import format_bytes, format_time
 from netdfl.links.rules.figures import say
 from netdfl.links.schedule.changes import link_changes
-from netdfl.links.schedule.events import CompiledEvent
-from netdfl.links.schedule.places import name_change, name_place
+from netdfl.links.schedule.events import CompiledEvent, name_change, name_place
 from netdfl.scenario.explain.explain import (
     CompressionFacts,
     Explanation,
