@@ -31,7 +31,6 @@ from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.process import freed_kept
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
-from netdfl.testing.models import of_torch_alone
 from netdfl.training.alone import one_by_one
 from netdfl.training.base import Received
 from netdfl.training.classification import Classification
@@ -40,6 +39,7 @@ from netdfl.training.flat import FlatModel
 from netdfl.training.models.build import build
 from netdfl.training.service import Service
 from netdfl.training.sgd import LocalSgd, NoState, PlainStart
+from tests.training.torch_alone import of_torch_alone
 
 VIEW = View(0, 0, 2, (), (), 1.0, {}, {})
 DISTINCT = 100

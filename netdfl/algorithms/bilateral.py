@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.base import Algorithm, RoundContext
-from netdfl.algorithms.exchange import AnySgd, Exchange, PeerChoice
+from netdfl.algorithms.exchange import AnySgd, Exchange
 from netdfl.algorithms.late import parts
 from netdfl.core.types import Message, NodeId, Payload, View
 
@@ -82,7 +82,7 @@ def ad_psgd(
     /,
     *,
     sgd: AnySgd = AnySgd(local_epochs=1),
-    order: PeerChoice = "random",
+    order: Literal["random", "successor"] = "random",
     bipartite: bool = True,
     leave_out: bool = False,
     step: Literal["before", "after"] = "before",

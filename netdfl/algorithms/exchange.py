@@ -95,16 +95,8 @@ Decay: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
 Momentum: TypeAlias = Annotated[float, Bound(ge=0, lt=1)]
 Radius: TypeAlias = Annotated[float, Bound(ge=0, le=1e6)]
 Interpolation: TypeAlias = Annotated[float, Bound(ge=0, le=1)]
-PeerChoice: TypeAlias = Literal["random", "successor"]
-Between: TypeAlias = Literal["train", "gossip"]
-Buffer: TypeAlias = Literal["outer_step", "round"]
-Layout: TypeAlias = Literal["erk", "uniform"]
-Regrow: TypeAlias = Literal["gradient", "random"]
 Fraction: TypeAlias = Annotated[float, Bound(gt=0, le=1)]
 Weighting: TypeAlias = Literal["uniform", "samples"]
-MixOrder: TypeAlias = Literal["train_first", "mix_first"]
-Optimizer: TypeAlias = Literal["sgd", "adam"]
-DistilLoss: TypeAlias = Literal["normalised", "raw"]
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Sgd")

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.exchange import DistilLoss, Exchange, Interpolation, Optimizer, Radius, Sgd
+from netdfl.algorithms.exchange import Exchange, Interpolation, Radius, Sgd
 from netdfl.algorithms.late import parts
 from netdfl.core.units import NonNegativeFloat, PositiveFloat, PositiveInt
 from netdfl.training.siamese import TRANSFORMATIONS, Transformation
@@ -31,7 +31,7 @@ class Distillation:
     per_class: PositiveInt = 20
     distil_iterations: PositiveInt = 200
     distil_steps: PositiveInt = 3
-    distil_loss: DistilLoss = "normalised"
+    distil_loss: Literal["normalised", "raw"] = "normalised"
     input_lr: PositiveFloat = 0.05
     rate: PositiveFloat = 0.1
     rate_lr: NonNegativeFloat = 1e-5
@@ -57,7 +57,7 @@ def fedsynsam(
     rho: Radius = 0.05,
     beta: Interpolation = 0.9,
     synthetic_batch: PositiveInt = 128,
-    distil_optimizer: Optimizer = "adam",
+    distil_optimizer: Literal["sgd", "adam"] = "adam",
     distillation: Distillation = Distillation(),
     sgd: Sgd = Sgd(),
 ) -> Algorithm:

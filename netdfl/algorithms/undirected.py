@@ -5,21 +5,10 @@ A function's keyword parameters, those of its records one by one, are what a sce
 
 from __future__ import annotations
 
+from typing import Literal
+
 from netdfl.algorithms.base import Algorithm
-from netdfl.algorithms.exchange import (
-    AnySgd,
-    Between,
-    Buffer,
-    Exchange,
-    Fraction,
-    Interpolation,
-    Layout,
-    MixOrder,
-    Momentum,
-    Radius,
-    Regrow,
-    Sgd,
-)
+from netdfl.algorithms.exchange import AnySgd, Exchange, Fraction, Interpolation, Momentum, Radius, Sgd
 from netdfl.algorithms.late import parts
 from netdfl.core.units import PositiveFloat, PositiveInt
 
@@ -136,11 +125,11 @@ def dispfl(
     /,
     *,
     density: Fraction = 0.5,
-    layout: Layout = "erk",
+    layout: Literal["erk", "uniform"] = "erk",
     anneal: Fraction = 0.5,
     anneal_rounds: PositiveInt = 500,
-    regrow: Regrow = "gradient",
-    order: MixOrder = "train_first",
+    regrow: Literal["gradient", "random"] = "gradient",
+    order: Literal["train_first", "mix_first"] = "train_first",
     sgd: Sgd = Sgd(),
 ) -> Algorithm:
     """DisPFL: each node trains under a sparse mask of its own, pruned and regrown every round.
@@ -174,9 +163,9 @@ def slowmo(
     *,
     momentum: Momentum = 0.0,
     nesterov: bool = False,
-    buffer: Buffer = "outer_step",
+    buffer: Literal["outer_step", "round"] = "outer_step",
     every: PositiveInt = 4,
-    between: Between = "train",
+    between: Literal["train", "gossip"] = "train",
     alpha: PositiveFloat = 1.0,
     beta: Momentum = 0.5,
     sgd: Sgd = Sgd(local_epochs=1),

@@ -18,8 +18,6 @@ from netdfl.mixing.payloads import pack, vector
 if TYPE_CHECKING:
     from torch import Tensor
 
-PeerChoice = Literal["random", "successor"]
-
 
 class PairwiseState(NamedTuple):
     """Nothing is kept between rounds."""
@@ -34,7 +32,7 @@ class Pairwise:
     `step` says whether a node's local steps count before or after its own exchange of the round.
     """
 
-    order: PeerChoice
+    order: Literal["random", "successor"]
     streams: Streams
     halves: bool = False
     step: Literal["before", "after"] = "before"

@@ -7,43 +7,40 @@ compressor and row is here. `docs/reproduction.md` lists where this departs from
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from netdfl.core.types import Json
 
 Params = Json
 Methods = Mapping[str, Params]
 
-FILES: Mapping[tuple[str, str, str, str], str] = MappingProxyType(
-    {
-        ("000", "T1", "CIFAR-10", ""): "002_t1_cifar10",
-        ("000", "T1", "CIFAR-100", ""): "002_t1_cifar100",
-        ("000", "T2", "CIFAR-10", ""): "002_t2",
-        ("000", "T3", "CIFAR-10", ""): "000_t3",
-        ("002", "T1", "CIFAR-10", ""): "002_t1_cifar10",
-        ("002", "T1", "CIFAR-100", ""): "002_t1_cifar100",
-        ("002", "T2", "CIFAR-10", ""): "002_t2",
-        ("002", "T3", "CIFAR-10", ""): "002_t3_cifar10",
-        ("002", "T3", "CIFAR-100", ""): "002_t3_cifar100",
-        ("001", "TII", "CIFAR-10", ""): "001_t2_cifar10",
-        ("001", "TII", "CIFAR-100", ""): "001_t2_cifar100",
-        ("001", "TIII", "CIFAR-10", ""): "001_t2_cifar10",
-        ("001", "TIV", "CIFAR-10", ""): "001_t4",
-        ("003", "TII", "Fashion-MNIST", "10 clients"): "003_t2_fashion_10",
-        ("003", "TII", "Fashion-MNIST", "50 clients"): "003_t2_fashion_50",
-        ("003", "TII", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
-        ("003", "TII", "CIFAR-10", "50 clients"): "003_t2_cifar10_50",
-        ("003", "TIV", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
-        ("003", "TIV", "CIFAR-10", "50 clients"): "003_t2_cifar10_50",
-        ("003", "TV", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
-        ("003", "TVI", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
-        ("003", "TVII", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
-        ("004", "T1", "MNIST", ""): "004_t1_mnist",
-        ("004", "T1", "CIFAR-10", ""): "004_t1_cifar10",
-        ("004", "T1", "CIFAR-100", ""): "004_t1_cifar100",
-        ("004", "T2", "CIFAR-10", ""): "004_t1_cifar10",
-    }
-)
+FILES: Mapping[tuple[str, str, str, str], str] = {
+    ("000", "T1", "CIFAR-10", ""): "002_t1_cifar10",
+    ("000", "T1", "CIFAR-100", ""): "002_t1_cifar100",
+    ("000", "T2", "CIFAR-10", ""): "002_t2",
+    ("000", "T3", "CIFAR-10", ""): "000_t3",
+    ("002", "T1", "CIFAR-10", ""): "002_t1_cifar10",
+    ("002", "T1", "CIFAR-100", ""): "002_t1_cifar100",
+    ("002", "T2", "CIFAR-10", ""): "002_t2",
+    ("002", "T3", "CIFAR-10", ""): "002_t3_cifar10",
+    ("002", "T3", "CIFAR-100", ""): "002_t3_cifar100",
+    ("001", "TII", "CIFAR-10", ""): "001_t2_cifar10",
+    ("001", "TII", "CIFAR-100", ""): "001_t2_cifar100",
+    ("001", "TIII", "CIFAR-10", ""): "001_t2_cifar10",
+    ("001", "TIV", "CIFAR-10", ""): "001_t4",
+    ("003", "TII", "Fashion-MNIST", "10 clients"): "003_t2_fashion_10",
+    ("003", "TII", "Fashion-MNIST", "50 clients"): "003_t2_fashion_50",
+    ("003", "TII", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
+    ("003", "TII", "CIFAR-10", "50 clients"): "003_t2_cifar10_50",
+    ("003", "TIV", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
+    ("003", "TIV", "CIFAR-10", "50 clients"): "003_t2_cifar10_50",
+    ("003", "TV", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
+    ("003", "TVI", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
+    ("003", "TVII", "CIFAR-10", "10 clients"): "003_t2_cifar10_10",
+    ("004", "T1", "MNIST", ""): "004_t1_mnist",
+    ("004", "T1", "CIFAR-10", ""): "004_t1_cifar10",
+    ("004", "T1", "CIFAR-100", ""): "004_t1_cifar100",
+    ("004", "T2", "CIFAR-10", ""): "004_t1_cifar10",
+}
 """By paper, table, dataset and, where there are two, number of clients: the scenario file."""
 
 _DFEDSAM: Methods = {
@@ -138,117 +135,105 @@ _FASHION = _with(_fedsynsam({"distil_steps": 3, "distil_optimizer": "adam", "inp
 # The paper starts from StyleGAN's pictures, netdfl from noise. A step of 1000 needs the normalised loss.
 _SYN_CIFAR = _fedsynsam({"distil_steps": 5, "distil_optimizer": "sgd", "input_lr": 1000.0, "distil_loss": "normalised"})
 
-METHODS: Mapping[str, Methods] = MappingProxyType(
-    {
-        "000_t3": _DFEDSAM_500,
-        "002_t1_cifar10": _DFEDSAM,
-        "002_t1_cifar100": _DFEDSAM,
-        "002_t2": _DFEDSAM,
-        "002_t3_cifar10": _DFEDSAM_500,
-        "002_t3_cifar100": _DFEDSAM_500,
-        "001_t2_cifar10": _oledfl(beta=0.99, momentum=0.9),
-        "001_t2_cifar100": _oledfl(beta=0.8, momentum=0.1),
-        "001_t4": _oledfl(beta=0.9, momentum=0.9),
-        "003_t2_fashion_10": _FASHION,
-        "003_t2_fashion_50": _FASHION,
-        "003_t2_cifar10_10": _SYN_CIFAR,
-        "003_t2_cifar10_50": _SYN_CIFAR,
-        "004_t1_mnist": _dfedsgpsm(momentum=0.9),
-        "004_t1_cifar10": _dfedsgpsm(momentum=0.9),
-        "004_t1_cifar100": _dfedsgpsm(momentum=0.1),
-    }
-)
+METHODS: Mapping[str, Methods] = {
+    "000_t3": _DFEDSAM_500,
+    "002_t1_cifar10": _DFEDSAM,
+    "002_t1_cifar100": _DFEDSAM,
+    "002_t2": _DFEDSAM,
+    "002_t3_cifar10": _DFEDSAM_500,
+    "002_t3_cifar100": _DFEDSAM_500,
+    "001_t2_cifar10": _oledfl(beta=0.99, momentum=0.9),
+    "001_t2_cifar100": _oledfl(beta=0.8, momentum=0.1),
+    "001_t4": _oledfl(beta=0.9, momentum=0.9),
+    "003_t2_fashion_10": _FASHION,
+    "003_t2_fashion_50": _FASHION,
+    "003_t2_cifar10_10": _SYN_CIFAR,
+    "003_t2_cifar10_50": _SYN_CIFAR,
+    "004_t1_mnist": _dfedsgpsm(momentum=0.9),
+    "004_t1_cifar10": _dfedsgpsm(momentum=0.9),
+    "004_t1_cifar100": _dfedsgpsm(momentum=0.1),
+}
 """By scenario file and method: the parameters that differ from the file's."""
 
-PARTITIONS: Mapping[str, Params] = MappingProxyType(
-    {
-        "IID": {"kind": "iid"},
-        "not stated": {"kind": "iid"},
-        "Dir0.3": {"kind": "dirichlet", "alpha": 0.3},
-        "Dir0.6": {"kind": "dirichlet", "alpha": 0.6},
-        "Dir(0.01)": {"kind": "dirichlet_per_class", "alpha": 0.01},
-        "Path-2 (200 shards, 2 per client)": {"kind": "shards", "shards_per_client": 2},
-        "Path(1)": {"kind": "pathological", "classes_per_client": 1},
-        **{f"Path-{c}": {"kind": "pathological", "classes_per_client": c} for c in (2, 4, 6, 10, 20, 30)},
-    }
-)
+PARTITIONS: Mapping[str, Params] = {
+    "IID": {"kind": "iid"},
+    "not stated": {"kind": "iid"},
+    "Dir0.3": {"kind": "dirichlet", "alpha": 0.3},
+    "Dir0.6": {"kind": "dirichlet", "alpha": 0.6},
+    "Dir(0.01)": {"kind": "dirichlet_per_class", "alpha": 0.01},
+    "Path-2 (200 shards, 2 per client)": {"kind": "shards", "shards_per_client": 2},
+    "Path(1)": {"kind": "pathological", "classes_per_client": 1},
+    **{f"Path-{c}": {"kind": "pathological", "classes_per_client": c} for c in (2, 4, 6, 10, 20, 30)},
+}
 """By printed name."""
 
 _RANDOM: Params = {"kind": "random_sym", "neighbors": 10}
-TOPOLOGIES: Mapping[str, Params] = MappingProxyType(
-    {
-        "server, 10% of 100": {"kind": "star", "participation": 0.1},
-        "server, 10 clients, full participation": {"kind": "star"},
-        "server, 50 clients, 20% participation": {"kind": "star", "participation": 0.2},
-        "random time-varying, 10 neighbours": _RANDOM,
-        "random symmetric time-varying, 10 neighbours": _RANDOM,
-        "random directed column-stochastic time-varying, 10 out-neighbours": {
-            "kind": "random_push",
-            "out_neighbors": 10,
-        },
-        **{
-            f"{name} {how}": {"kind": name} | more
-            for name, more in {"ring": {}, "grid": {}, "exponential": {"symmetric": True}, "full": {}}.items()
-            for how in ("(static)", "(static, complete)")
-        },
-    }
-)
+TOPOLOGIES: Mapping[str, Params] = {
+    "server, 10% of 100": {"kind": "star", "participation": 0.1},
+    "server, 10 clients, full participation": {"kind": "star"},
+    "server, 50 clients, 20% participation": {"kind": "star", "participation": 0.2},
+    "random time-varying, 10 neighbours": _RANDOM,
+    "random symmetric time-varying, 10 neighbours": _RANDOM,
+    "random directed column-stochastic time-varying, 10 out-neighbours": {
+        "kind": "random_push",
+        "out_neighbors": 10,
+    },
+    **{
+        f"{name} {how}": {"kind": name} | more
+        for name, more in {"ring": {}, "grid": {}, "exponential": {"symmetric": True}, "full": {}}.items()
+        for how in ("(static)", "(static, complete)")
+    },
+}
 """By printed name. Weights are not stated: Metropolis where links work both ways, else equal shares of a sender's."""
 
-FREE_CHOICE: Mapping[str, Params] = MappingProxyType({"dfedsgpsm_s": {"kind": "full"}})
+FREE_CHOICE: Mapping[str, Params] = {"dfedsgpsm_s": {"kind": "full"}}
 """Methods that choose whom to send to: the graph is all that they may choose from."""
 
-STABLE_BETA: Mapping[str, float] = MappingProxyType({"ring": 0.4, "grid": 0.2, "exponential": 0.5, "full": 0.9})
+STABLE_BETA: Mapping[str, float] = {"ring": 0.4, "grid": 0.2, "exponential": 0.5, "full": 0.9}
 """On static graphs the papers print no beta: the largest of their search set with which Ole is stable there."""
 
-COMPRESSORS: Mapping[str, Params | None] = MappingProxyType(
-    {
-        "none": None,
-        "QSGD-4bit": {"kind": "qsgd", "bits": 4, "bucket": 512, "norm": "max"},
-        "QSGD-8bit": {"kind": "qsgd", "bits": 8, "bucket": 512, "norm": "max"},
-        "top-k 0.1": {"kind": "top_k", "fraction": 0.1},
-        "top-k 0.25": {"kind": "top_k", "fraction": 0.25},
-    }
-)
+COMPRESSORS: Mapping[str, Params | None] = {
+    "none": None,
+    "QSGD-4bit": {"kind": "qsgd", "bits": 4, "bucket": 512, "norm": "max"},
+    "QSGD-8bit": {"kind": "qsgd", "bits": 8, "bucket": 512, "norm": "max"},
+    "top-k 0.1": {"kind": "top_k", "fraction": 0.1},
+    "top-k 0.25": {"kind": "top_k", "fraction": 0.25},
+}
 """By printed name. No error feedback, as in the paper."""
 
 COMPRESSED_CONTROLS = ("fedgamma", "fedlesam_s", "fedsmoo")
 """Methods whose control variates or duals travel compressed too, as the rest of a report does."""
 
 _EQUAL = "equal-compute"
-VARIANTS: Mapping[tuple[str, str], Methods] = MappingProxyType(
-    {
-        ("TIV", f"{_EQUAL} Top: FedAvg/FedLESAM K=20, FedSynSAM K=10"): {
-            "fedavg": {"local_steps": 20},
-            "fedlesam": {"local_steps": 20},
-            "fedsynsam": {"local_steps": 10},
-        },
-        ("TIV", f"{_EQUAL} Bottom: FedAvg/FedLESAM K=10, FedSynSAM K=5"): {
-            "fedavg": {"local_steps": 10},
-            "fedlesam": {"local_steps": 10},
-            "fedsynsam": {"local_steps": 5},
-        },
-        **{("TV", f"ipc={n}"): {"fedsynsam": {"per_class": n}} for n in (10, 20, 30, 40)},
-        **{("TVI", f"R={n}"): {"fedsynsam": {"warmup_rounds": n}} for n in (20, 30, 50, 200)},
-        **{
-            ("TVII", f"eta_alpha={alpha} eta_x={x}"): {"fedsynsam": {"rate_lr": float(alpha), "input_lr": float(x)}}
-            for alpha in ("1e-6", "1e-5", "1e-4")
-            for x in (100, 1000, 10000)
-        },
-    }
-)
+VARIANTS: Mapping[tuple[str, str], Methods] = {
+    ("TIV", f"{_EQUAL} Top: FedAvg/FedLESAM K=20, FedSynSAM K=10"): {
+        "fedavg": {"local_steps": 20},
+        "fedlesam": {"local_steps": 20},
+        "fedsynsam": {"local_steps": 10},
+    },
+    ("TIV", f"{_EQUAL} Bottom: FedAvg/FedLESAM K=10, FedSynSAM K=5"): {
+        "fedavg": {"local_steps": 10},
+        "fedlesam": {"local_steps": 10},
+        "fedsynsam": {"local_steps": 5},
+    },
+    **{("TV", f"ipc={n}"): {"fedsynsam": {"per_class": n}} for n in (10, 20, 30, 40)},
+    **{("TVI", f"R={n}"): {"fedsynsam": {"warmup_rounds": n}} for n in (20, 30, 50, 200)},
+    **{
+        ("TVII", f"eta_alpha={alpha} eta_x={x}"): {"fedsynsam": {"rate_lr": float(alpha), "input_lr": float(x)}}
+        for alpha in ("1e-6", "1e-5", "1e-4")
+        for x in (100, 1000, 10000)
+    },
+}
 """By table and printed note, what a row varies, for each method."""
 
-NOT_HELD: Mapping[str, str] = MappingProxyType(
-    {"CINIC-10": "netdfl has no dataset CINIC-10: it is in no package that netdfl fetches from"}
-)
+NOT_HELD: Mapping[str, str] = {
+    "CINIC-10": "netdfl has no dataset CINIC-10: it is in no package that netdfl fetches from"
+}
 """Datasets of the papers that netdfl does not know."""
 
-NOT_MEASURED: Mapping[str, str] = MappingProxyType(
-    {
-        "train_acc": "netdfl judges models by the test set; accuracy on the training set is not measured",
-        "gap": "needs the accuracy on the training set, which is not measured",
-        "hessian_top_eig": "the Hessian's largest eigenvalue is not measured",
-    }
-)
+NOT_MEASURED: Mapping[str, str] = {
+    "train_acc": "netdfl judges models by the test set; accuracy on the training set is not measured",
+    "gap": "needs the accuracy on the training set, which is not measured",
+    "hessian_top_eig": "the Hessian's largest eigenvalue is not measured",
+}
 """Figures of the papers that no run of netdfl gives."""

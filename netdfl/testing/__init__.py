@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from netdfl.core.types import Json
 
 if TYPE_CHECKING:
-    from netdfl.explore.explore import Explored
+    from netdfl.explore.explore import Exploration, Explored
     from netdfl.scenario.model.schema import Scenario
 
 __all__ = ["explore"]
@@ -20,6 +20,32 @@ def explore(scenario: Scenario | str | Path | Json, *, runs: int = 200, seed: in
     The same seed searches the same way. Raises AssertionError with each cause, and the first of them as the smallest
     scenario that shows it; InputError where the scenario can't be explored.
     """
-    from netdfl.testing.exploring import find_nothing
+    from netdfl.explore.explore import Budget, Exploration
+    from netdfl.scenario.load import load
 
-    return find_nothing(scenario, runs=runs, seed=seed, jobs=jobs)
+    exploration = Exploration(load(scenario), seed=seed, jobs=jobs)
+    explored = exploration.run(Budget(runs=runs))
+    if explored.why_stopped == "interrupted":
+        raise KeyboardInterrupt
+    if explored.findings:
+        raise AssertionError(_told(exploration, explored))
+    return explored
+
+
+def _told(exploration: Exploration, explored: Explored) -> str:
+    """Every cause with how often it was met, and the scenario of the first."""
+    from netdfl.core.errors import InputError
+    from netdfl.explore.explore import by_rate
+    from netdfl.explore.findings import Findings
+
+    found = by_rate(explored)
+    lines = [f"{len(found)} {'causes' if len(found) > 1 else 'cause'} of failure in {explored.runs} runs:"]
+    for each in found:
+        lines.append(f"- {len(each.numbers)} runs: {each.cause.text}")
+        if each.broke:
+            lines.append(each.broke.rstrip())
+    try:
+        shown = Findings(exploration, explored).shrunk(found[0])
+    except InputError as error:
+        shown = str(error)
+    return "\n".join([*lines, "", "The first, as `netdfl run` shows it:", "", shown])

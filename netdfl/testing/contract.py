@@ -9,10 +9,12 @@ for a thousand clients on eight), bind another with `functools.partial`.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +25,6 @@ from netdfl.compression.identity import IdentityCompressor
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId, View
 from netdfl.node.checkpoint import load_state, save_state
-from netdfl.testing.equal import equal
 from netdfl.testing.loopback import run_fleet
 from netdfl.testing.rounds import States, exchange, first_states, in_step, play_rounds
 from netdfl.topology.catalog import TOPOLOGIES
@@ -277,3 +278,20 @@ def _gap(alg: Algorithm, fleet: SmallFleet, states: States) -> float:
 def _same(expected: States, got: States, what: str) -> None:
     for i, state in expected.items():
         assert equal(state, got[i]), f"{what} differs at node {i}: expected {state}, got {got[i]}"
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Compare types, structure, numbers and the bits of tensors; NaN equals NaN."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return list(a) == list(b) and all(equal(a[key], b[key]) for key in a)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, Tensor):
+        return (a.dtype, a.shape) == (b.dtype, b.shape) and torch.equal(_bits(a), _bits(b))
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b) or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)

@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 from netdfl.algorithms.base import Algorithm, NodeState
 from netdfl.core.clock import RealClock
-from netdfl.core.types import Message, NodeId, Scalar, View
+from netdfl.core.types import Message, NodeId, View
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
-from netdfl.record.base import MessageRow, Waited
 from netdfl.training.base import Task
 from netdfl.transport.base import Sink
 
@@ -21,34 +20,12 @@ ViewOf = Callable[[NodeId, int], View]
 
 
 class SilentRecorder:
-    """Keeps nothing."""
+    """Keeps nothing. See `Store`."""
 
-    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+    def event(self, *said: object, **details: object) -> None:
         """Keep nothing."""
 
-    def row(self, row: MessageRow) -> None:
-        """Keep nothing."""
-
-    def rows(self, rows: Sequence[MessageRow]) -> None:
-        """Keep nothing."""
-
-    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """Keep nothing."""
-
-    def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Keep nothing."""
-
-    def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
-        """Keep nothing."""
-
-    def wait(self, waited: Waited) -> None:
-        """Keep nothing."""
-
-    def flush(self) -> None:
-        """Nothing to do."""
-
-    def close(self) -> None:
-        """Nothing to do."""
+    message = row = rows = metric = metrics = wait = flush = close = event
 
 
 class InlineWorker:

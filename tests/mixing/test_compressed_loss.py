@@ -17,7 +17,7 @@ from netdfl.mixing.compressed.choco import Choco
 from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.node.checkpoint import load_state, save_state
-from netdfl.testing.equal import equal
+from netdfl.testing.contract import equal
 from netdfl.training.base import Update
 
 EDGE = EdgePushSum(differences=differences("qsgd", mass=True))

@@ -17,7 +17,7 @@ from netdfl.core.errors import InputError
 from netdfl.mixing.gossip import GossipState
 from netdfl.mixing.push_sum import PushSumState
 from netdfl.node.checkpoint import load_state, save_state
-from netdfl.testing.equal import equal
+from netdfl.testing.contract import equal
 from netdfl.training.base import Received
 from netdfl.training.ole import OleState
 from netdfl.training.sgd import NoState

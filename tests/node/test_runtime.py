@@ -22,7 +22,7 @@ from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Node
 from netdfl.node.worker import ThreadWorker
-from netdfl.testing.equal import equal
+from netdfl.testing.contract import equal
 from netdfl.testing.loopback import InlineWorker, LastState, Loopback, SilentRecorder, run_fleet
 from netdfl.topology.catalog import TOPOLOGIES
 from netdfl.topology.network import Network

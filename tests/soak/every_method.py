@@ -18,7 +18,7 @@ from random import Random
 from netdfl.algorithms.catalog import ALGORITHMS
 from netdfl.algorithms.exchange import Exchange
 from netdfl.host.models import read_snapshot
-from netdfl.testing.equal import equal
+from netdfl.testing.contract import equal
 from netdfl.testing.rounds import in_step
 from tests.soak.tally import ROOT, main
 

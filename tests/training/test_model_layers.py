@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from netdfl.testing.models import of_torch_alone
 from netdfl.training.models.catalog import cifar_cnn, convnet
 from netdfl.training.models.layers import ChannelsLast, HalvingAverage
+from tests.training.torch_alone import of_torch_alone
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 6), (2, 3, 9, 7), (1, 1, 2, 2), (5, 4, 8, 8)])

