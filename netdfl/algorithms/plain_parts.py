@@ -9,9 +9,8 @@ from netdfl.algorithms.exchange import AnySgd, Exchange, Sgd
 from netdfl.core.tables import lazy_module
 from netdfl.mixing.base import Mixing
 from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip
-from netdfl.mixing.overlap import Overlapped
 from netdfl.mixing.pairwise import Pairwise
-from netdfl.mixing.push_sum import PushSum
+from netdfl.mixing.push_sum import Overlapped, PushSum
 from netdfl.mixing.running_sums import RunningSums
 from netdfl.training.base import LocalSolver, RoundStart
 from netdfl.training.momentum import KeptMomentum

@@ -131,8 +131,7 @@ def chain(
     Raises:
         ValueError: Neither a fraction nor a count; `scaled` or `entropy` with 1 bit.
     """
-    from netdfl.compression.chain import Chain
-    from netdfl.compression.sparsify import RandomK, TopK
+    from netdfl.compression.sparsify import Chain, RandomK, TopK
 
     values = qsgd(bits=bits, bucket=bucket, norm=norm, scaled=scaled, entropy=entropy)
     share = _fraction(fraction, count)

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from netdfl.core.types import Inbox, Message, Outbox, View
 from netdfl.mixing.base import Aggregation, Around
 from netdfl.mixing.payloads import EXTRA, extras_of, pack, scalar, to_all, vector
 from netdfl.training.base import Received, Update
 from netdfl.training.rollback import SAMPLES
+from netdfl.training.sgd import NoState
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-class Stateless(NamedTuple):
-    """A server that keeps nothing but its model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +33,15 @@ class Averaging:
     server_lr: float = 1.0
     by_samples: bool = False
 
-    def init_server(self, x: Tensor, view: View) -> Stateless:
+    def init_server(self, x: Tensor, view: View) -> NoState:
         """Nothing to keep."""
-        return Stateless()
+        return NoState()
 
-    def broadcast(self, state: Stateless, x: Tensor, view: View) -> Outbox:
+    def broadcast(self, state: NoState, x: Tensor, view: View) -> Outbox:
         """The model, to every participant."""
         return to_all(view, pack(x))
 
-    def aggregate(self, state: Stateless, x: Tensor, inbox: Inbox, view: View) -> tuple[Stateless, Tensor]:
+    def aggregate(self, state: NoState, x: Tensor, inbox: Inbox, view: View) -> tuple[NoState, Tensor]:
         """Move the model by the mean of the differences that came; none came, or none that counts: it stays."""
         reports = [(vector(message, x), self._count(message, x)) for message in inbox]
         total = sum(count for _, count in reports)

@@ -14,9 +14,10 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Outbox, View
-from netdfl.mixing.averaging import AroundAveraging, Stateless
+from netdfl.mixing.averaging import AroundAveraging
 from netdfl.mixing.payloads import EXTRA, pack, scalar, to_all, vector
 from netdfl.training.control import CONTROL, MOMENTUM, PATH
+from netdfl.training.sgd import NoState
 
 
 class Beside(NamedTuple):
@@ -46,7 +47,7 @@ class ControlAveraging(AroundAveraging):
         control = state.vector.clone()
         for message in inbox:
             control.add_(vector(message, x, EXTRA + CONTROL), alpha=1.0 / view.num_nodes)
-        return Beside(control), self.inner.aggregate(Stateless(), x, inbox, view)[1]
+        return Beside(control), self.inner.aggregate(NoState(), x, inbox, view)[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,4 +70,4 @@ class MomentumAveraging(ControlAveraging):
                 moved += 1
         if moved:
             state = Beside(momentum.div_(moved))
-        return state, self.inner.aggregate(Stateless(), x, inbox, view)[1]
+        return state, self.inner.aggregate(NoState(), x, inbox, view)[1]

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, NodeId, Outbox, View
-from netdfl.mixing.averaging import AroundAveraging, Stateless
+from netdfl.mixing.averaging import AroundAveraging
 from netdfl.mixing.payloads import EXTRA, pack, to_all, vector
 from netdfl.training.perturbation import DUAL, PERTURBATION
-from netdfl.training.sgd import along
+from netdfl.training.sgd import NoState, along
 
 
 class Drifted(NamedTuple):
@@ -48,7 +48,7 @@ class DynamicAveraging(AroundAveraging):
         drift = state.drift.clone()
         for message in inbox:
             drift.add_(vector(message, x) - x, alpha=1.0 / view.num_nodes)
-        return Drifted(drift), self.inner.aggregate(Stateless(), x, inbox, view)[1] + drift
+        return Drifted(drift), self.inner.aggregate(NoState(), x, inbox, view)[1] + drift
 
 
 class Perturbed(NamedTuple):

@@ -10,7 +10,6 @@ trained, and the mean is where its next round begins. Source: DisPFL.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,10 +21,7 @@ from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.payloads import MODEL, absurd, to_all, vector
 from netdfl.training.base import Received, Update
 from netdfl.training.masked import MASK, MEAN, NEXT_MASK
-
-
-class MaskedState(NamedTuple):
-    """Nothing is kept between rounds."""
+from netdfl.training.sgd import NoState
 
 
 @dataclass(frozen=True)
@@ -38,17 +34,17 @@ class MaskedAverage(ByRows):
 
     for_next: bool = False
 
-    def init(self, x: Tensor, view: View) -> MaskedState:
+    def init(self, x: Tensor, view: View) -> NoState:
         """Nothing to keep."""
-        return MaskedState()
+        return NoState()
 
-    def outgoing(self, state: MaskedState, update: Update, step: int, view: View) -> tuple[MaskedState, Outbox]:
+    def outgoing(self, state: NoState, update: Update, step: int, view: View) -> tuple[NoState, Outbox]:
         """The coordinates of the own mask, and the mask."""
         mask = _own(update)
         bits = torch.from_numpy(np.packbits(mask.cpu().numpy(), bitorder="little"))
         return state, to_all(view, Payload({MODEL: snapshot(update.x[mask]), MASK: snapshot(bits)}))
 
-    def mix(self, state: MaskedState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+    def mix(self, state: NoState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
         """The mean of each coordinate over those that have it, on the own next mask."""
         own = _own(update)
         total, count = update.x * own, own.to(update.x.dtype)

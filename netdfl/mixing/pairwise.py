@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload, View
 from netdfl.mixing.payloads import pack, vector
+from netdfl.training.sgd import NoState
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-class PairwiseState(NamedTuple):
-    """Nothing is kept between rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +40,11 @@ class Pairwise:
         """Whether a node answers nobody before its first own exchange."""
         return self.order == "successor"
 
-    def init(self, x: Tensor, view: View) -> PairwiseState:
+    def init(self, x: Tensor, view: View) -> NoState:
         """Nothing to keep."""
-        return PairwiseState()
+        return NoState()
 
-    def weight(self, state: PairwiseState) -> float:
+    def weight(self, state: NoState) -> float:
         """Always 1."""
         return 1.0
 

@@ -7,11 +7,16 @@ out-neighbors by its own column of P, and adds up what comes:
 
 The sums of x and of w over the nodes, and what is in flight, never change (Kempe, Dobra, Gehrke;
 SGP: Assran et al.). So a share that comes late is mass, and is added whenever it comes.
+
+Where shares travel while the node goes on, a round has two halves, and what has not come yet is mass in flight:
+
+    give   x_i, w_i <- P_ii x_i, P_ii w_i;  P_ji x_i, P_ji w_i leave for each out-neighbor j
+    take   x_i, w_i <- x_i, w_i + every share that came
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.compression.vector import weighted_sum
@@ -53,3 +58,39 @@ class PushSum(ByShares):
         x = weighted_sum(update.x, view.self_weight, shares, [1.0] * len(shares))
         weight = sum([mass(message, "w") for message in came], state.weight * view.self_weight)
         return Mixed(PushSumState(weight), update._replace(x=x))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overlapped:
+    """Push-sum in two halves.
+
+    Shares leave before local training where `before_training`, else after it. `lag` is by how many
+    rounds a share may come later than the round it was sent in; None: the node never waits.
+    """
+
+    before_training: bool
+    lag: int | None
+    inner: PushSum = field(default_factory=PushSum)
+    push = True
+
+    def init(self, x: Tensor, view: View) -> PushSumState:
+        """Weight 1."""
+        return self.inner.init(x, view)
+
+    def weight(self, state: PushSumState) -> float:
+        """w of what the node holds now: gradients are taken at x / w."""
+        return state.weight
+
+    def give(self, state: PushSumState, x: Tensor, view: View) -> tuple[PushSumState, Tensor, Outbox]:
+        """What the node keeps, and its neighbors' shares."""
+        _, outbox = self.inner.outgoing(state, Update(x, x), 0, view)
+        return PushSumState(state.weight * view.self_weight), x * view.self_weight, outbox
+
+    def take(self, state: PushSumState, x: Tensor, inbox: Inbox) -> tuple[PushSumState, Tensor]:
+        """Add what came. Raises MalformedMessage."""
+        x, weight = x.clone(), state.weight
+        for message in (*inbox, *inbox.returned):
+            share, w = vector(message, x), mass(message, "w")
+            x.add_(share)
+            weight += w
+        return PushSumState(weight), x

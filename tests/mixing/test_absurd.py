@@ -21,9 +21,8 @@ from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.references import Differences
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging
 from netdfl.mixing.dynamic import SmooAveraging
-from netdfl.mixing.overlap import Overlapped
 from netdfl.mixing.payloads import is_finite, pack
-from netdfl.mixing.push_sum import PushSum
+from netdfl.mixing.push_sum import Overlapped, PushSum
 from netdfl.mixing.running_sums import RunningSums
 from netdfl.mixing.synthetic import SharedSynthesis
 from netdfl.training.base import Update

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Role, View
-from netdfl.mixing.averaging import Averaging, Stateless
+from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation
 from netdfl.mixing.control import Beside, ControlAveraging, MomentumAveraging
 from netdfl.training.base import Extras, Received, Update
+from netdfl.training.sgd import NoState
 
 W = torch.tensor([1.0, -1.0], dtype=torch.float64)
 HUB, CLIENTS = 4, (0, 1, 3)
@@ -36,13 +37,13 @@ def reports(mixing: Aggregation, vectors: dict[NodeId, tuple[Tensor, Extras]]) -
 def test_the_server_moves_by_the_mean_of_what_came(server_lr: float) -> None:
     mixing = Averaging(server_lr=server_lr)
     inbox = reports(mixing, {0: (W + 3, {}), 3: (W - 1, {})})
-    _, x = mixing.aggregate(Stateless(), W, inbox, SERVER)
+    _, x = mixing.aggregate(NoState(), W, inbox, SERVER)
     torch.testing.assert_close(x, W + server_lr, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("mixing", [Averaging(), ControlAveraging(), MomentumAveraging()], ids=repr)
 def test_without_reports_everything_stays(mixing: Aggregation) -> None:
-    before = Beside(W * 7) if mixing != Averaging() else Stateless()
+    before = Beside(W * 7) if mixing != Averaging() else NoState()
     state, x = mixing.aggregate(before, W, Inbox(), SERVER)
     assert torch.equal(x, W)
     assert len(state) == len(before)

@@ -11,9 +11,9 @@ from conftest import Run, small
 from netdfl.core.errors import ScenarioError
 from netdfl.core.types import Outbox, View
 from netdfl.mixing.gossip import Gossip, GossipState
-from netdfl.mixing.overlap import Overlapped
 from netdfl.mixing.pairwise import Pairwise
 from netdfl.mixing.payloads import pack, to_all
+from netdfl.mixing.push_sum import Overlapped
 from netdfl.record.judge import WELL
 from netdfl.training.base import Update
 

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from netdfl.core.errors import DatasetError
+from netdfl.core.rng import Streams
 from netdfl.training.data import datasets, fetch
 from netdfl.training.data.augmentations import AUGMENTATIONS, crop_flip
 from netdfl.training.data.dataset import Dataset, data_root
 from netdfl.training.data.datasets import DATASETS, read_idx, read_records
+from netdfl.training.tasks.recipe import one_form
 
 
 def load(name: str, root: Path | None = None, **params: object) -> Dataset:
@@ -54,7 +56,7 @@ def test_digits_are_real_split_by_class_and_the_same_every_time() -> None:
     total = np.bincount(np.concatenate([data.train_y, data.test_y]))
     np.testing.assert_array_equal(np.bincount(data.test_y), np.round(0.2 * total).astype(int))
     assert data.train_x.max() == 1
-    x, _ = data.train()
+    x = data.standardized(data.train_x)
     assert x.mean() == pytest.approx(0, abs=1e-3)
     assert x.std() == pytest.approx(1, abs=1e-3)
 
@@ -80,7 +82,8 @@ def test_idx_datasets_are_read_raw_or_packed(tmp_path: Path, name: str, folder: 
 
 def test_standardization_constants_may_be_chosen(tmp_path: Path) -> None:
     written = write_mnist(tmp_path / "MNIST/raw", np.random.default_rng(0))
-    x, _ = load("mnist", tmp_path, mean=0.5, std=0.5).test()
+    data = load("mnist", tmp_path, mean=0.5, std=0.5)
+    x = data.standardized(data.test_x)
     np.testing.assert_allclose(x[:, 0], written["t10k-images-idx3-ubyte"] / 127.5 - 1, atol=1e-6)
 
 
@@ -185,7 +188,8 @@ def test_standardized_by_channel_and_picked_in_order() -> None:
     x = np.arange(4 * 3 * 2 * 2, dtype=np.uint8).reshape(4, 3, 2, 2)
     mean, std = (0.1, 0.2, 0.3), (0.5, 1.0, 2.0)
     data = tiny(train_x=x, mean=mean, std=std)
-    got, labels = data.train(np.array([3, 0]))
+    found = one_form(data, 0.2, Streams(0)).train.only(np.array([3, 0]))
+    got, labels = found.x.numpy(), found.y
     expected = (x[[3, 0]] / 255 - np.reshape(mean, (3, 1, 1))) / np.reshape(std, (3, 1, 1))
     np.testing.assert_allclose(got, expected, atol=1e-6)
     assert got.dtype == np.float32

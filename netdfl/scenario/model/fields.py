@@ -148,31 +148,21 @@ def _not_negative(time_ns: int) -> int:
 Duration: TypeAlias = Annotated[Time, AfterValidator(_not_negative)]
 
 
-def _existing_file(value: str, info: ValidationInfo) -> str:
-    directory = Path((info.context or {}).get("directory", "."))
-    path = directory / value
-    if not path.is_file():
-        raise ValueError(f"file {value!r} not found in {directory}; relative paths are relative to the scenario's file")
-    return str(path.resolve())
+def _existing(what: str, is_there: Callable[[Path], bool]) -> AfterValidator:
+    def check(value: str, info: ValidationInfo) -> str:
+        directory = Path((info.context or {}).get("directory", "."))
+        if not is_there(directory / value):
+            lies = "relative paths are relative to the scenario's file"
+            raise ValueError(f"{what} {value!r} not found in {directory}; {lies}")
+        return str((directory / value).resolve())
+
+    return AfterValidator(check)
 
 
-InputFile: TypeAlias = Annotated[str, AfterValidator(_existing_file)]
+InputFile: TypeAlias = Annotated[str, _existing("file", Path.is_file)]
 """A file named by the scenario; relative to the scenario's own directory, absolute once loaded."""
-
-
-def _existing_folder(value: str, info: ValidationInfo) -> str:
-    directory = Path((info.context or {}).get("directory", "."))
-    path = directory / value
-    if not path.is_dir():
-        raise ValueError(
-            f"folder {value!r} not found in {directory}; relative paths are relative to the scenario's file"
-        )
-    return str(path.resolve())
-
-
-InputFolder: TypeAlias = Annotated[str, AfterValidator(_existing_folder)]
+InputFolder: TypeAlias = Annotated[str, _existing("folder", Path.is_dir)]
 """A folder named by the scenario; likewise."""
-
 
 _NODES = re.compile(r"^\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?$")
 

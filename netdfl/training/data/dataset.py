@@ -69,20 +69,6 @@ class Dataset:
         out *= factor
         return out
 
-    def train(self, indices: NDArray[np.int64] | None = None) -> tuple[NDArray[np.float32], Labels]:
-        """Standardized inputs and labels of the training samples `indices`, in that order (None: all)."""
-        return _pick(self, self.train_x, self.train_y, indices)
-
-    def test(self, indices: NDArray[np.int64] | None = None) -> tuple[NDArray[np.float32], Labels]:
-        """Standardized inputs and labels of the test samples `indices`, in that order (None: all)."""
-        return _pick(self, self.test_x, self.test_y, indices)
-
-
-def _pick(data: Dataset, x: Pixels, y: Labels, indices: NDArray[np.int64] | None) -> tuple[NDArray[np.float32], Labels]:
-    if indices is None:
-        return data.standardized(x), y.copy()
-    return data.standardized(x[indices]), y[indices]
-
 
 def _check_split(split: str, x: NDArray[Any], y: NDArray[Any], num_classes: int) -> None:
     if x.dtype not in (np.uint8, np.float32) or y.dtype != np.int64 or y.ndim != 1:

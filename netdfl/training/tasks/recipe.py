@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from netdfl.core.errors import DatasetError, InputError
 from netdfl.core.rng import Streams
-from netdfl.training.data.dataset import Dataset, data_root
+from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
 from netdfl.training.data.examples import Samples, form, shape_of
 from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
 from netdfl.training.flat import FlatModel, Loss
@@ -90,13 +90,14 @@ class _Standardized:
     """One split of a `Dataset`, whose examples are standardized when they are asked for."""
 
     data: Dataset
-    split: str
+    x: Pixels
+    y: Labels
 
     def __len__(self) -> int:
-        return len(self.data.train_y if self.split == "train" else self.data.test_y)
+        return len(self.y)
 
-    def only(self, indices: NDArray[np.int64] | None) -> Samples:
-        x, y = self.data.train(indices) if self.split == "train" else self.data.test(indices)
+    def only(self, indices: NDArray[np.int64] | slice) -> Samples:
+        x, y = self.data.standardized(self.x[indices]), np.array(self.y[indices])
         return Samples(torch.from_numpy(x), torch.from_numpy(y))
 
     def take(self, indices: Tensor) -> tuple[Any, Any]:
@@ -104,15 +105,15 @@ class _Standardized:
         return found.x, found.y
 
     def to(self, device: str | torch.device) -> Samples:
-        return self.only(None).to(device)
+        return self.only(slice(None)).to(device)
 
 
 def one_form(data: Dataset | Datasets, share: float, streams: Streams) -> SharedData:
     """Data as a fleet shares them out, with a test set: their own, or `share` of them. Raises DatasetError."""
     if isinstance(data, Dataset):
         return SharedData(
-            train=_Standardized(data, "train"),
-            test=_Standardized(data, "test"),
+            train=_Standardized(data, data.train_x, data.train_y),
+            test=_Standardized(data, data.test_x, data.test_y),
             labels=data.train_y,
             num_classes=data.num_classes,
         )
