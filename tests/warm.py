@@ -3,7 +3,8 @@
 Most of what a small run costs, as a command or in processes, is the import of torch. For a user that is once a run;
 here it would be hundreds of times. What takes the place of `sys.executable` is a real process, with its own pid, pipes,
 exit code and signals, in front of a fork that does what it is asked to. What can't be had so is run as usual: other
-than modules and scripts, in other namespaces, or with other settings of Python and of threads in the environment.
+than modules and scripts, among other processes or users, or with other settings of Python and of threads in the
+environment.
 Who kills it knows only by the end of its output that what it stood for has ended too.
 """
 
@@ -37,26 +38,28 @@ POSSIBLE = sys.platform == "linux"
 
 def warm_python() -> str:
     """What takes the place of `sys.executable`; `python` and `netdfl` lie in its folder."""
-    return own_of_this_process().python if POSSIBLE else sys.executable
+    return (_OWN[-1] if _OWN else own_of_this_process()).python if POSSIBLE else sys.executable
 
 
 @contextmanager
 def all_warm() -> Iterator[None]:
     """Have all that is started come from a source of its own, which has the environment of now."""
-    with own_source() as own, mock.patch.object(sys, "executable", own.python if POSSIBLE else sys.executable):
+    with own_source(), mock.patch.object(sys, "executable", warm_python()):
         yield
 
 
 @contextmanager
-def own_source() -> Iterator[Source]:
-    """Have fork servers come from a source of their own, which has the environment of now."""
+def own_source() -> Iterator[None]:
+    """Have fork servers, and `warm_python`, come from a source of their own, which has the environment of now."""
     own = Source()
+    _OWN.append(own)
     if POSSIBLE:
         own.start()  # or a test that looks for what a fleet leaves would find it
     try:
         with warm_fork_servers(own):
-            yield own
+            yield
     finally:
+        _OWN.remove(own)
         own.close()
 
 
@@ -96,6 +99,7 @@ class Source:
             "environment": {**ENVIRONMENT, **os.environ, **ONE_THREAD},
             "directory": os.getcwd(),
             "place": place(),
+            "asks": os.getpid(),
             "ignored": [],
             "parent": os.getpid(),
         }
@@ -118,7 +122,7 @@ class Source:
     def _started(self) -> Path:
         with self._starting:
             if self._folder is None:
-                self._folder = self._start(Path(tempfile.mkdtemp(prefix="netdfl-warm-", dir="/tmp")))
+                self._folder = self._start(Path(tempfile.mkdtemp(prefix="netdfl-warm-", dir="/var/tmp")))
         return self._folder
 
     def _start(self, folder: Path) -> Path:
@@ -140,6 +144,10 @@ class Source:
         while not Path(f"/proc/{self._its.pid}/environ").read_bytes():
             time.sleep(0.001)  # Popen returns a moment before the mark in it can be read
         return folder
+
+
+_OWN: list[Source] = []
+"""Those of `own_source` that there are now."""
 
 
 @cache

@@ -3,12 +3,13 @@
 `python -m tests.warm_python DOOR PARENT PYTHON` becomes what is asked for at the socket DOOR, each time in a new fork:
 its words, environment, working directory and pipes are those of the request, and it calls PYTHON what it starts itself.
 Between it and who asked stays another fork, which passes signals on, tells how it ended, and ends it when nobody asks
-any more.
+any more. What is asked for from a machine of its own, with its files, network, name and clock, goes there.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -31,6 +32,8 @@ from tests.warm_client import place
 
 MODULES = ("netdfl.study.resumable", "netdfl.cli.commands", "netdfl.report.html", "duckdb")
 FOR_THE_START = ("PYTHON", "OPENBLAS_", "ATEN_", "TORCH_", "DNNL_", "LD_", "MALLOC_", MARK)
+MACHINE = {"mnt": 0x00020000, "net": 0x40000000, "uts": 0x04000000, "time": 0x00000080}
+"""The namespaces that make a machine, and what `setns` calls them."""
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 Work = Callable[[], object]
 
@@ -73,10 +76,12 @@ def _attend(way: socket.socket) -> Work:
     if wanted.pop("place") != place() or not _can(wanted["words"], wanted["environment"]):
         way.sendall(b"cold")
         os._exit(0)
+    asks = wanted.pop("asks")
     pid = os.fork()
     if pid == 0:
         way.close()
         process.follow_parent()
+        _go_to(asks)
         return _become(files, **wanted)
     for file in files:
         os.close(file)
@@ -100,6 +105,16 @@ def _can(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     started = words[:1] == ["-m"] or (bool(words) and not words[0].startswith("-"))
     one_thread = all(environment.get(key, "1") == "1" for key in ONE_THREAD)
     return started and one_thread and settings(environment) == settings(os.environ)
+
+
+def _go_to(asks: int) -> None:
+    """Enter the machine of the process that asked, if it is another than this one's."""
+    away = [kind for kind in MACHINE if os.readlink(f"/proc/{asks}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}")]
+    if away:
+        its = os.pidfd_open(asks)
+        if ctypes.CDLL(None, use_errno=True).setns(its, sum(MACHINE[kind] for kind in away)):
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(its)
 
 
 def _become(

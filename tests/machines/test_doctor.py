@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,7 @@ def test_separated_machines_are_looked_at_and_a_cut_cable_is_found() -> None:
     with Separated(2) as machines:
         ip("-n", machines.names[1], "route", "add", "blackhole", f"{machines.address(0)}/32")
         kind = "world.kind=tests.machines.separated:SEPARATED"
-        command = [sys.executable, "-m", "netdfl", "doctor", "--format=json", "--set", kind]
+        command = [warm_python(), "-m", "netdfl", "doctor", "--format=json", "--set", kind]
         done = subprocess.run(
             [*command, "--set", f"world.machines={machines.told}"], capture_output=True, text=True, timeout=120
         )

@@ -16,7 +16,7 @@ from netdfl.testing.world_bench import Bench, Keys, Options, events, nodes_of, u
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART
 from netdfl.testing.world_faults import GOSSIP
 from tests.machines.separated import Separated, ip, missing
-from tests.warm import own_source
+from tests.warm import all_warm
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
 LONG: Keys = GOSSIP | {
@@ -35,11 +35,18 @@ def machines() -> Iterator[Separated]:
         yield machines
 
 
-@pytest.fixture
-def bench(machines: Separated) -> Iterator[Bench]:
+@pytest.fixture(scope="module")
+def warm_bench(machines: Separated) -> Iterator[Bench]:
     world = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told, "shared_from": "1B"}
-    with Bench(Options(world={**world, "fidelity": {"relative": 100, "slack": "100s"}})) as bench, own_source():
+    with Bench(Options(world={**world, "fidelity": {"relative": 100, "slack": "100s"}})) as bench, all_warm():
         yield bench
+
+
+@pytest.fixture
+def bench(warm_bench: Bench) -> Bench:
+    """Whatever another test has made of its world."""
+    warm_bench.world = dict(warm_bench.options.world)
+    return warm_bench
 
 
 def test_the_numbers_are_those_of_every_world(bench: Bench, machines: Separated) -> None:

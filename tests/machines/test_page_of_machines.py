@@ -16,7 +16,7 @@ import netdfl
 from netdfl.testing.world_bench import Bench, Keys, Options
 from netdfl.testing.world_faults import GOSSIP
 from tests.machines.separated import Separated, missing
-from tests.warm import own_source, warm_python
+from tests.warm import all_warm
 from tests.web.web_server import ask, started
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
@@ -29,13 +29,12 @@ FLEET: Keys = GOSSIP | {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    warm_python()  # what is started within a bench ends with it
     late = {"fidelity": {"relative": 100, "slack": "100s"}}
     with Separated(2) as machines:
         world = {"kind": "tests.machines.separated:SEPARATED", "machines": machines.told, **late}
-        with Bench(Options(world=world)) as bench, own_source():
+        with Bench(Options(world=world)) as bench, all_warm():
             yield bench
 
 
@@ -75,7 +74,7 @@ def test_its_page_and_its_report_say_what_its_record_says(bench: Bench) -> None:
     assert counts[-1] == recorded
     assert [each["head"]["verdict"] for each in data if "head" in each][-1] == ended.result["verdict"]
     for made, words in (("report.html", ["report"]), ("m.csv", ["export", "messages", "--format=csv", "--out=m.csv"])):
-        command = [warm_python(), "-m", "netdfl", words[0], str(ended.path), *words[1:]]
+        command = [sys.executable, "-m", "netdfl", words[0], str(ended.path), *words[1:]]
         done = subprocess.run(command, cwd=ended.path, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stdout + done.stderr
         assert (ended.path / made).stat().st_size > recorded
@@ -83,8 +82,7 @@ def test_its_page_and_its_report_say_what_its_record_says(bench: Bench) -> None:
     assert len(lines) == 1 + recorded
 
 
-def test_run_with_a_page_serves_its_fleet_to_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.web.web_server.warm_python", lambda: sys.executable)  # machines see no /tmp
+def test_run_with_a_page_serves_its_fleet_to_the_end(bench: Bench) -> None:
     out = bench.folder / "run"
     with started("run", bench.file("web", FLEET), "--web", "--no-page", "--out", out) as (page, process):
         statuses, data = followed(page)

@@ -17,6 +17,7 @@ from netdfl.report.html import write_report
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
 from tests.machines.separated import Separated
 from tests.machines.slurm_cluster import Cluster, missing
+from tests.warm import warm_python
 
 REAL = {"fidelity": {"relative": 100, "slack": "100s"}}
 SCENARIO = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}
@@ -33,7 +34,7 @@ def cluster() -> Iterator[Cluster]:
 def test_within_an_allocation_the_numbers_are_those_of_every_world(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "quickstart.yaml"
     file.write_text(json.dumps(SCENARIO | {"world": {"kind": "slurm", **REAL}}), encoding="utf-8")
-    run = [sys.executable, "-m", "netdfl", "run", str(file), "--no-page", "--out", str(tmp_path / "run")]
+    run = [warm_python(), "-m", "netdfl", "run", str(file), "--no-page", "--out", str(tmp_path / "run")]
     done = subprocess.run(
         ["salloc", "--quiet", "--nodes=3", *run], env=cluster.environment, capture_output=True, text=True, timeout=300
     )

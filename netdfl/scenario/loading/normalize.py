@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from types import UnionType
 from typing import Annotated, Union, get_args, get_origin
 
@@ -53,7 +54,7 @@ def keys_at(root: type[BaseModel], value: object, path: Path, directory: str) ->
     for key in path:
         value = item(value, key)
     model = _model(annotation, value, directory)
-    return [name for name, _ in _fields(model)] if model else []
+    return list(_fields(model)) if model else []
 
 
 def choices_of(annotation: object) -> Choices | None:
@@ -64,15 +65,16 @@ def choices_of(annotation: object) -> Choices | None:
 
 def model_keys(model: type[BaseModel]) -> set[str]:
     """The keys of a model as the scenario writes them."""
-    return {name for name, _ in _fields(model)}
+    return set(_fields(model))
 
 
-def _fields(model: type[BaseModel]) -> Iterator[tuple[str, object]]:
-    for name, field in model.model_fields.items():
-        yield (
-            field.alias or name,
-            Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation,
-        )
+@cache
+def _fields(model: type[BaseModel]) -> Mapping[str, object]:
+    """The keys of a model as the scenario writes them, each with its annotation."""
+    return {
+        field.alias or name: Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+        for name, field in model.model_fields.items()
+    }
 
 
 def _model(annotation: object, value: object, directory: str) -> type[BaseModel] | None:
@@ -93,7 +95,7 @@ def _model(annotation: object, value: object, directory: str) -> type[BaseModel]
 def _child(annotation: object, value: object, key: str | int, directory: str) -> object:
     """The annotation of `value[key]`."""
     if isinstance(value, Mapping) and (model := _model(annotation, value, directory)):
-        return dict(_fields(model)).get(str(key))
+        return _fields(model).get(str(key))
     for option in map(_plain, _options(annotation)):
         args = get_args(option)
         if isinstance(value, Mapping) and get_origin(option) is dict:
