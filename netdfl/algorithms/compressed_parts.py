@@ -15,7 +15,7 @@ from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.references import KEPT, KEPT_SURE, Differences
 from netdfl.mixing.compressed.server import CompressedReports, Feedback
-from netdfl.mixing.compressed.steady import Steady
+from netdfl.mixing.compressed.step_size import Steady
 
 
 def compressor(exchange: Exchange) -> Compressor:

@@ -27,12 +27,13 @@ from netdfl.algorithms.plain_parts import (
 from netdfl.mixing.averaging import Averaging
 from netdfl.mixing.base import Aggregation, Refinement
 from netdfl.mixing.by_loss import ByLoss
+from netdfl.mixing.compressed.server import Beneath
 from netdfl.mixing.confirming import Confirming
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging
 from netdfl.mixing.dynamic import DynamicAveraging, SmooAveraging
 from netdfl.mixing.masked import MaskedAverage
 from netdfl.mixing.slow_momentum import SlowMomentum
-from netdfl.mixing.synthetic import Beneath, SharedSynthesis, TunedSynthesis
+from netdfl.mixing.synthetic import SharedSynthesis, TunedSynthesis
 from netdfl.training.base import LocalSolver
 from netdfl.training.control import Blended, Controlled, Dynamic
 from netdfl.training.distill import Distiller, Tuning

@@ -8,14 +8,13 @@ from typing import Any
 
 from netdfl.core.rng import Streams
 from netdfl.core.types import Edge, Kind
-from netdfl.links.rules.base import LinkEvent, Stage
+from netdfl.links.rules.base import ByRound, LinkEvent, Stage
 from netdfl.links.rules.disorder import Corrupt, Corruption, Duplicate, Duplication, Reorder, Reordering
 from netdfl.links.rules.latency import Latency, constant
 from netdfl.links.rules.loss import Bernoulli, Loss
 from netdfl.links.rules.mahimahi import rate_stage
 from netdfl.links.rules.named import Named, NamedDelay, NamedLoss
 from netdfl.links.rules.rate import Rate, Shape
-from netdfl.links.rules.rounds import ByRound
 from netdfl.links.rules.state import LinkState
 from netdfl.links.rules.tcp import Tcp, TcpTable
 from netdfl.links.schedule.active_changes import UNSAID, Effective, Piece

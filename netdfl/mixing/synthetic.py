@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Generic, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from torch import Tensor
 from netdfl.compression.arrays import snapshot, to_tensor
 from netdfl.core.types import Array, Inbox, Message, Outbox, Payload, View
 from netdfl.mixing.averaging import Averaging
-from netdfl.mixing.base import Aggregation, Around, Refinement
+from netdfl.mixing.base import Aggregation, Around
 from netdfl.mixing.payloads import EXTRA, absurd, scalar
 from netdfl.training.base import Objective, Received, S
 from netdfl.training.distill import Distiller, Examples, Tuning
@@ -141,34 +141,6 @@ class TunedSynthesis(Synthesis):
             return super().refine(state, x, objective, view)
         examples = Examples(state.synthetic[INPUTS], state.synthetic[LABELS])
         return state, self.tuning.tune(x, objective, examples, view)
-
-
-class _Wrapping(Protocol):
-    """The state of an aggregation around another."""
-
-    @property
-    def inner(self) -> object: ...
-
-    def _replace(self, *, inner: object) -> Self: ...
-
-
-W = TypeVar("W", bound=_Wrapping)
-
-
-@dataclass(frozen=True)
-class Beneath:
-    """A refinement of an aggregation that another one wraps: its state is `inner` in the wrapper's."""
-
-    refinement: Refinement
-
-    def alone(self, view: View) -> bool:
-        """As the refinement says."""
-        return self.refinement.alone(view)
-
-    def refine(self, state: W, x: Tensor, objective: Objective, view: View) -> tuple[W, Tensor]:
-        """Work on the inner state."""
-        inner, x = self.refinement.refine(state.inner, x, objective, view)
-        return state._replace(inner=inner), x
 
 
 def _with(payload: Payload, arrays: Mapping[str, Array]) -> Payload:

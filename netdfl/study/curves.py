@@ -110,9 +110,9 @@ def draw_points(ran: Sequence[Ran], drawn: Drawn, path: Path, labels: Mapping[st
     """Draw to `path` how a metric of the nodes follows one of earlier rounds; `labels` are metrics' names in words."""
     figure, axes = _canvas(drawn)
     metric, _, lag = drawn.x.partition("@")
-    for look, (name, cells) in zip(cycle(zip(COLORS, MARKERS, strict=True)), by_line(ran).items(), strict=False):
+    for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
         found = follows(cells, drawn.y, metric, int(lag))
-        axes.scatter(*found, s=9, alpha=0.5, lw=0, color=look[0], marker=look[1], label=name)
+        axes.scatter(*found, s=9, alpha=0.5, lw=0, color=color, marker=marker, label=name)
     axes.set_xscale("log")
     axes.set_xlabel(f"{labels.get(metric, metric)} {'a round' if lag == '1' else f'{lag} rounds'} before")
     _save(figure, path)
@@ -138,9 +138,7 @@ def of_fleet(path: Path, metric: str) -> list[Json]:
 def draw_sent(ran: Sequence[Ran], drawn: Drawn, path: Path) -> None:
     """Draw to `path` what the fleet's metric was when so many bytes had been sent, a line for each run."""
     figure, axes = _canvas(drawn)
-    for (color, marker), (name, cells) in zip(
-        cycle(zip(COLORS, MARKERS, strict=True)), by_line(ran).items(), strict=False
-    ):
+    for (name, cells), color, marker in zip(by_line(ran).items(), cycle(COLORS), cycle(MARKERS), strict=False):
         for number, each in enumerate(cells):
             label = name if number == 0 else None
             axes.plot(*sent(each, drawn.y), label=label, lw=1.4, ms=3.5, color=color, marker=marker)

@@ -139,16 +139,14 @@ def write_points(path: Path, points: Sequence[Point], logs: frozenset[str]) -> N
                 found = estimates(point, name, log=name in logs)
                 if found is not None:
                     values = [value for _, value in point.values]
-                    writer.writerow(
-                        [point.case, *values, name, found.cells, point.num_failed, *spread(point, name, found)]
-                    )
+                    numbers = found.mean, deviation_of(point, name), found.low, found.high
+                    writer.writerow([point.case, *values, name, found.cells, point.num_failed, *numbers])
 
 
-def spread(point: Point, name: str, found: Estimate) -> tuple[float, float | str, float, float]:
-    """Mean, standard deviation, and the ends of the interval; a share of runs and a single run have no deviation."""
-    numbers = point.figures[name]
-    deviation = "" if name in SHARES or len(numbers) < 2 else stdev(numbers)
-    return found.mean, deviation, found.low, found.high
+def deviation_of(point: Point, name: str) -> float | None:
+    """The standard deviation over runs; None of a share of runs, and of a single run."""
+    numbers = point.figures.get(name, ())
+    return None if name in SHARES or len(numbers) < 2 else stdev(numbers)
 
 
 LEVEL = 0.05

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from statistics import stdev
 
 from rich import box
 from rich.console import Console
@@ -16,7 +15,16 @@ from rich.table import Table
 from netdfl.core.units import format_bytes
 from netdfl.study.outcome import PERCENT, SHARES, words
 from netdfl.study.plots import name_of
-from netdfl.study.summary import LEVEL, Difference, Estimate, Point, differences, estimates, markdown_table
+from netdfl.study.summary import (
+    LEVEL,
+    Difference,
+    Estimate,
+    Point,
+    deviation_of,
+    differences,
+    estimates,
+    markdown_table,
+)
 
 MORE = frozenset({"test_accuracy", "mean_local_accuracy", "mean_personal_accuracy", "rounds_per_s", "rounds"})
 LESS = frozenset(
@@ -192,12 +200,6 @@ class SweepTable:
             f"{words(each.figure)}, {called(each.second)} against {called(each.first)}: {mean}{unit} ({low} to {high})"
         )
         return f"{what}, p {each.p:.2g}, corrected {each.p_holm:.2g}: {'holds' if each.holds else 'does not hold'}"
-
-
-def deviation_of(point: Point, name: str) -> float | None:
-    """The standard deviation over runs; None of a share of runs, and of a single run."""
-    numbers = point.figures.get(name, ())
-    return None if name in SHARES or len(numbers) < 2 else stdev(numbers)
 
 
 def called(point: Point) -> str:

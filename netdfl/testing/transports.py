@@ -61,17 +61,11 @@ class KeptLedger:
 
     async def until_settled(self, count: int) -> None:
         """Return when `count` rows are there; TimeoutError after a minute."""
-        await self._until(self.rows, count)
+        await _until(self._changed, self.rows, count)
 
     async def until_refused(self, count: int) -> None:
         """Return when `count` refusals are there; TimeoutError after a minute."""
-        await self._until(self.refusals, count)
-
-    async def _until(self, kept: Sequence[object], count: int) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while len(kept) < count:
-                self._changed.clear()
-                await self._changed.wait()
+        await _until(self._changed, self.refusals, count)
 
 
 class KeptSink:
@@ -105,10 +99,14 @@ class KeptSink:
 
     async def until(self, count: int) -> None:
         """Return when `count` messages have come; TimeoutError after a minute."""
-        async with asyncio.timeout(PATIENCE_S):
-            while len(self.messages) < count:
-                self._changed.clear()
-                await self._changed.wait()
+        await _until(self._changed, self.messages, count)
+
+
+async def _until(changed: asyncio.Event, kept: Sequence[object], count: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while len(kept) < count:
+            changed.clear()
+            await changed.wait()
 
 
 def vector_payload(values: np.ndarray[Any, Any], meta: Mapping[str, Scalar] | None = None) -> Payload:

@@ -16,10 +16,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeAlias
+from unittest.mock import patch
 
 import netdfl
 from netdfl.core.types import Json, NodeId
@@ -112,19 +113,14 @@ class Bench:
     def __enter__(self) -> Self:
         """Mark what is started from now on."""
         (self.folder / "tmp").mkdir()
-        self._outside = {name: os.environ.get(name) for name in self._environment}, tempfile.tempdir
-        os.environ.update(self._environment)
-        tempfile.tempdir = self._environment["TMPDIR"]
+        self._outside = ExitStack()
+        self._outside.enter_context(patch.dict(os.environ, self._environment))
+        self._outside.enter_context(patch.object(tempfile, "tempdir", self._environment["TMPDIR"]))
         return self
 
     def __exit__(self, *raised: object) -> None:
         """Remove everything."""
-        environment, tempfile.tempdir = self._outside
-        for name, value in environment.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        self._outside.close()
         for pid in marked(self._mark):
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)

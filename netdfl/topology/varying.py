@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -74,20 +76,14 @@ def random_push(
     if out_neighbors > degree:
         raise ValueError(f"out_neighbors is {out_neighbors}, but base_degree {degree}; lower one or raise the other")
     base = None if base_degree is None else _base(num_nodes, base_degree, streams)
-    within = None if base is None else _sending(base)
+    within = None if base is None else _graph(base)
 
     def pick(rng: np.random.Generator) -> Graph:
         if base is None:
-            return _sending(_others(num_nodes, out_neighbors, rng))
-        return _sending(np.take_along_axis(base, _subsets(num_nodes, degree, out_neighbors, rng), axis=1))
+            return _graph(_others(num_nodes, out_neighbors, rng))
+        return _graph(np.take_along_axis(base, _subsets(num_nodes, degree, out_neighbors, rng), axis=1))
 
-    def draw(block: int) -> Graph:
-        rng = streams.rng("topology", "random_push", block)
-        if redraw_every:
-            return pick(rng)
-        what = f"random_push with {out_neighbors} out-neighbors that are never redrawn"
-        return draw_connected(lambda: pick(rng), what, "raise out_neighbors, or redraw every few rounds")
-
+    draw = _picking(pick, streams, redraw_every, "random_push", out_neighbors, "out_neighbors")
     return Topology(num_nodes, draw, directed=True, redraw_every=redraw_every, base=within)
 
 
@@ -100,16 +96,26 @@ def random_pull(
     """
     _require_others(num_nodes, neighbors, "neighbors")
 
-    def draw(block: int) -> Graph:
-        rng = streams.rng("topology", "random_pull", block)
-        if redraw_every:
-            return _hearing(_others(num_nodes, neighbors, rng))
-        what = f"random_pull with {neighbors} neighbors that are never redrawn"
-        return draw_connected(
-            lambda: _hearing(_others(num_nodes, neighbors, rng)), what, "raise neighbors, or redraw every few rounds"
-        )
+    def pick(rng: np.random.Generator) -> Graph:
+        return _graph(_others(num_nodes, neighbors, rng), heard=True)
 
+    draw = _picking(pick, streams, redraw_every, "random_pull", neighbors, "neighbors")
     return Topology(num_nodes, draw, directed=True, redraw_every=redraw_every, weights=uniform)
+
+
+def _picking(
+    pick: Callable[[np.random.Generator], Graph], streams: Streams, redraw_every: int, kind: str, count: int, of: str
+) -> Callable[[int], Graph]:
+    """The graph of a block of rounds, as `pick` draws it; one that is never redrawn is drawn until it is connected."""
+
+    def draw(block: int) -> Graph:
+        rng = streams.rng("topology", kind, block)
+        if redraw_every:
+            return pick(rng)
+        what = f"{kind} with {count} {of.replace('_', '-')} that are never redrawn"
+        return draw_connected(lambda: pick(rng), what, f"raise {of}, or redraw every few rounds")
+
+    return draw
 
 
 def by_round(num_nodes: int, streams: Streams, /, *, rounds: list[list[list[int]]], directed: bool = False) -> Topology:
@@ -147,21 +153,17 @@ def _others(num_nodes: int, k: int, rng: np.random.Generator) -> Ints:
     return picks + (picks >= np.arange(num_nodes)[:, None])
 
 
-def _sending(targets: Ints) -> Graph:
-    nodes = np.repeat(np.arange(len(targets)), targets.shape[1])
-    return Graph(len(targets), np.stack([nodes, targets.ravel()], axis=1))
-
-
-def _hearing(sources: Ints) -> Graph:
-    nodes = np.repeat(np.arange(len(sources)), sources.shape[1])
-    return Graph(len(sources), np.stack([sources.ravel(), nodes], axis=1))
+def _graph(peers: Ints, *, heard: bool = False) -> Graph:
+    """Each node sends to its row of `peers`, or hears those."""
+    links = np.stack([np.repeat(np.arange(len(peers)), peers.shape[1]), peers.ravel()], axis=1)
+    return Graph(len(peers), links[:, ::-1] if heard else links)
 
 
 def _base(num_nodes: int, degree: int, streams: Streams) -> Ints:
     """For each node its `degree` fixed out-neighbors, shape (num_nodes, degree)."""
     rng = streams.rng("topology", "random_push", "base")
     graph = draw_connected(
-        lambda: _sending(_others(num_nodes, degree, rng)),
+        lambda: _graph(_others(num_nodes, degree, rng)),
         f"random_push with base_degree {degree} and {num_nodes} nodes",
         "raise base_degree",
     )

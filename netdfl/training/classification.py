@@ -238,7 +238,7 @@ class RoundPass:
                 at = model.settled(at, (x for x, _ in in_batches(task.samples, 256)))
         samples = task.samples
         if isinstance(samples, Samples) and task.in_rows:
-            return evaluate(model, at, samples)[1]
+            return answers(model, at, samples).loss
         return outcome(model, at, samples).loss
 
     # running statistics
@@ -296,12 +296,6 @@ def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -
         right.append(scores.argmax(1) == y)
         loss += float(cross_entropy(scores, y, reduction="sum"))
     return Answers(torch.cat(right), loss / len(samples))
-
-
-def evaluate(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -> tuple[float, float]:
-    """Accuracy and mean cross-entropy of the model at the flat vector `at` over `samples`, in evaluation mode."""
-    found = answers(model, at, samples, batch)
-    return found.accuracy, found.loss
 
 
 class Outcome(NamedTuple):

@@ -26,8 +26,7 @@ from netdfl.mixing.compressed.choco import Choco
 from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
 from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
-from netdfl.mixing.compressed.steady import Steady
-from netdfl.mixing.compressed.step_size import StepSize, sample_size, trial, watch
+from netdfl.mixing.compressed.step_size import Steady, StepSize, sample_size, trial, watch
 from netdfl.mixing.gossip import Gossip, MultiGossip
 from netdfl.mixing.payloads import unpack_encoded
 from netdfl.mixing.push_sum import PushSum

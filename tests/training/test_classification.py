@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
-from netdfl.training.classification import Classification, evaluate
+from netdfl.training.classification import Classification, answers
 from netdfl.training.data.examples import Samples
 from netdfl.training.flat import FlatModel
 
@@ -136,12 +136,12 @@ def test_a_client_without_samples_takes_no_step(length: dict[str, int]) -> None:
 def test_evaluation_counts_over_batches_of_any_size() -> None:
     client = task(10)
     at = client.initial() * 20
-    accuracy, loss = evaluate(client.model, at, client.samples, batch=3)
+    found = answers(client.model, at, client.samples, batch=3)
     scores = client.samples.x @ at[:12].view(4, 3).T + at[12:]
-    assert accuracy == int((scores.argmax(1) == client.samples.y).sum()) / 10
-    assert loss == pytest.approx(float(cross_entropy(scores, client.samples.y)), rel=1e-5)
+    assert found.accuracy == int((scores.argmax(1) == client.samples.y).sum()) / 10
+    assert found.loss == pytest.approx(float(cross_entropy(scores, client.samples.y)), rel=1e-5)
     with pytest.raises(TrainingError, match="empty set"):
-        evaluate(client.model, at, samples(0))
+        answers(client.model, at, samples(0))
 
 
 def test_the_start_is_fresh_and_counts_are_right() -> None:

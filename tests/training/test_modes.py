@@ -18,7 +18,7 @@ from netdfl.host.judging import judge_files
 from netdfl.running.run import resume, run
 from netdfl.scenario.load import load
 from netdfl.training.base import Received
-from netdfl.training.classification import Classification, evaluate
+from netdfl.training.classification import Classification, answers
 from netdfl.training.data.examples import Samples
 from netdfl.training.distill import Examples, Tuning
 from netdfl.training.flat import FlatModel
@@ -82,7 +82,7 @@ def test_training_and_evaluation_have_their_modes_in_any_order() -> None:
     at = at.detach()
     (gradient,) = client.data(0).steps(steps=1)
     for _ in range(2):
-        assert evaluate(client.model, at, client.samples)[1] == pytest.approx(float(scaled_loss(client, at, 1.0)))
+        assert answers(client.model, at, client.samples).loss == pytest.approx(float(scaled_loss(client, at, 1.0)))
         assert client.data(0).loss(at) == pytest.approx(float(scaled_loss(client, at, 1.0)))
         torch.testing.assert_close(gradient(at), slope)
     made = client.objective.loss(at, client.samples.x, client.samples.y)
@@ -92,7 +92,7 @@ def test_training_and_evaluation_have_their_modes_in_any_order() -> None:
 def test_stacked_gradients_are_those_of_training() -> None:
     client = task(Tripled)
     at, x, y = client.initial(), client.samples.x, client.samples.y
-    evaluate(client.model, at, client.samples)
+    answers(client.model, at, client.samples)
     stacked, slope, single = StackedModel(client.model), at.new_empty(1, len(at)), torch.empty_like(at)
     losses = stacked.slope(at[None], x[None], y[None], torch.full((1, len(y)), 1 / len(y)), slope)
     assert float(losses[0]) == pytest.approx(float(client.model.slope(at, x, y, single)))
@@ -106,7 +106,7 @@ def test_evaluation_drops_nothing_and_training_does() -> None:
     scores = (client.samples.x @ first.T + at[200:240]).relu() @ second.T + third
     loss = cross_entropy(scores, client.samples.y)
     (whole,), at, loss = torch.autograd.grad(loss, at), at.detach(), loss.detach()
-    assert [evaluate(client.model, at, client.samples)[1] for _ in range(3)] == [pytest.approx(float(loss))] * 3
+    assert [answers(client.model, at, client.samples).loss for _ in range(3)] == [pytest.approx(float(loss))] * 3
     (gradient,) = client.data(0).steps(steps=1)
     assert float((gradient(at) - whole).norm()) > 0.1 * float(whole.norm())
 
@@ -117,7 +117,7 @@ def test_a_steps_masks_are_of_its_node_round_and_number_alone() -> None:
         for gradient in client.data(round).steps(steps=2):
             if disturbed:
                 torch.rand(7)
-                evaluate(client.model, client.initial(), client.samples)
+                answers(client.model, client.initial(), client.samples)
             found += [gradient(client.initial()).clone(), gradient(client.initial()).clone()]
         return found
 

@@ -8,11 +8,14 @@ simulated world, and on packets below TCP: what passes is a `Transit`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from netdfl.core.types import Json, Kind, NodeId
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -154,3 +157,19 @@ class Delaying(Stage):
             return ()
         units, self._under_way = self._under_way, []
         return [Dropped(unit, "reset") for at_ns, unit in units if at_ns > now_ns]
+
+
+class ByRound(Generic[T]):
+    """How `at_round` acts on a link without a clock: values by the round of messages; None where the clock's stands."""
+
+    __slots__ = ("_starts", "_values")
+
+    def __init__(self, pieces: Sequence[tuple[int, T | None]]) -> None:
+        """Each piece is (first round, value) and lasts until the next one's first round."""
+        self._starts = [start for start, _ in pieces]
+        self._values = [value for _, value in pieces]
+
+    def at(self, round: int) -> T | None:
+        """The value for a message of `round`."""
+        place = bisect_right(self._starts, round)
+        return self._values[place - 1] if place else None

@@ -13,9 +13,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
-from netdfl.links.rules.base import Delaying, LinkEvent, StageOutcome, Transit, resets
+from netdfl.links.rules.base import ByRound, Delaying, LinkEvent, StageOutcome, Transit, resets
 from netdfl.links.rules.keyed_random import unit_uniform
-from netdfl.links.rules.rounds import ByRound
 
 ArrivalOrder: TypeAlias = Literal["fifo", "free"]
 _z = NormalDist().inv_cdf

@@ -9,9 +9,8 @@ from typing import ClassVar, Protocol
 
 from netdfl.core.types import Kind
 from netdfl.core.units import NonNegativeInt, Probability
-from netdfl.links.rules.base import DROPPED, LinkEvent, Stage, StageOutcome, Transit
+from netdfl.links.rules.base import DROPPED, ByRound, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import count_uniform, unit_uniform
-from netdfl.links.rules.rounds import ByRound
 
 _DATA = Kind.DATA
 

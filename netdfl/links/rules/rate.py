@@ -12,6 +12,7 @@ from netdfl.core.units import PositiveInt, RateBps, SizeBytes
 from netdfl.links.rules.base import (
     DROPPED,
     HELD,
+    ByRound,
     Departure,
     Dropped,
     Held,
@@ -21,7 +22,6 @@ from netdfl.links.rules.base import (
     Transit,
     resets,
 )
-from netdfl.links.rules.rounds import ByRound
 
 _NS_BITS = 8 * 10**9
 _FINE = 2**32  # parts of a nanosecond that a re-timed backlog is kept in, so that many changes add up to none

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias, get_args
 
-from netdfl.links.rules.base import DROPPED, HELD, Departure, Dropped, LinkEvent, Stage, StageOutcome, Transit
-from netdfl.links.rules.rounds import ByRound
+from netdfl.links.rules.base import DROPPED, HELD, ByRound, Departure, Dropped, LinkEvent, Stage, StageOutcome, Transit
 
 StateName: TypeAlias = Literal["up", "down_hold", "down_drop", "down_reset"]
 STATES: tuple[StateName, ...] = get_args(StateName)

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import Around
+from netdfl.mixing.base import Around, Refinement
 from netdfl.mixing.compressed.copies import Heard, Reference
 from netdfl.mixing.compressed.references import Differences, address, compress
 from netdfl.mixing.payloads import CODE, EXTRA, MODEL, encoded_vector, pack, some_nodes, to_all, unpack_encoded
-from netdfl.training.base import Extras, Received, S, Update
+from netdfl.training.base import Extras, Objective, Received, S, Update
 
 Feedback = Literal["plain", "ef14", "ef21"]
 UP = 1
@@ -138,6 +138,22 @@ class CompressedReports(Around):
         unasked = tuple(j for j in heard.asks if j not in view.out_neighbors)
         heard, came = self.differences.receive(heard._replace(asks=unasked), inbox, view)
         return {j: decoded[-1].vector for j, decoded in came.items() if decoded}, heard
+
+
+@dataclass(frozen=True)
+class Beneath:
+    """A refinement of the aggregation whose reports are compressed: it works on that one's state."""
+
+    refinement: Refinement
+
+    def alone(self, view: View) -> bool:
+        """As the refinement says."""
+        return self.refinement.alone(view)
+
+    def refine(self, state: HubState, x: Tensor, objective: Objective, view: View) -> tuple[HubState, Tensor]:
+        """Work on the inner state."""
+        inner, x = self.refinement.refine(state.inner, x, objective, view)
+        return state._replace(inner=inner), x
 
 
 def _mean_of_all(heard: Heard, view: View) -> Tensor:

@@ -10,20 +10,27 @@ omega under CHOCO, because few coordinates hold most of what training moves, and
 numbers see docs/compression.md. The distance to the neighbors' references is looked at after 4, 8, 16, ...
 rounds. Constant drift apart grows with the square of time, four times from one look to
 the next; more than eight times is an instability: gamma is halved and the looks begin anew.
+
+And a, which makes a compressor a contraction, so that a reference that follows its differences never runs away.
+It follows by h <- h + C(x - h), and |x - h|^2 is multiplied by 1 - omega, omega as above. Where
+C adds more energy than it keeps, that grows, and no step size of the mixing helps. h <- h + a C(x - h) shrinks
+it again, with a = 1 / (1 + variance) for an unbiased C (Koloskova, Stich, Jaggi 2019, section 2.2). Error
+feedback, with what is left of x + e in place of x - h, is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from math import isclose
+from math import isclose, log2, sqrt
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.compression.base import Compressor
+from netdfl.compression.base import Compressor, Encoded
 from netdfl.core.types import NodeId
 
 Gamma = float | Literal["auto"]
@@ -98,3 +105,32 @@ def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights:
     if 0.0 <= step.distance and distance > max(_GROWTH * step.distance, floor):
         return StepSize(step.gamma / 2, 0, distance)
     return step._replace(distance=distance)
+
+
+@dataclass(frozen=True, slots=True)
+class Steady(Compressor):
+    """a C(x), with the power of two nearest to the best a on a normal vector; C itself where that is 1.
+
+    Both ends find a by the same trial. A power of two, because it is then exact, and because two machines
+    whose rounding differs still find the same.
+    """
+
+    inner: Compressor
+
+    def part(self, dim: int) -> float:
+        """The a for vectors of `dim` numbers, at most 1."""
+        return float(2.0 ** min(0, round(log2(trial(self.inner, dim).part))))
+
+    def variance(self, dim: int) -> float:
+        """((1 - a) + a sqrt(v))^2 with v the inner one's, for |x - a C(x)| <= (1 - a)|x| + a|x - C(x)|."""
+        part = self.part(dim)
+        return float(((1.0 - part) + part * sqrt(self.inner.variance(dim))) ** 2)
+
+    def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
+        """As the inner one; the receiver knows a."""
+        return self.inner.compress(x, rng)
+
+    def decompress(self, encoded: Encoded) -> Tensor:
+        """A times what the inner one decodes."""
+        said, part = self.inner.decompress(encoded), self.part(encoded.dim)
+        return said if part == 1.0 else said * part

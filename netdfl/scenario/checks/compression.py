@@ -125,8 +125,7 @@ def warnings(scenario: Scenario) -> Iterator[str]:
 
 def _lost(scenario: Scenario, compression: CompressionPart) -> tuple[float, float]:
     """|x - C(x)|^2 / |x|^2 of a trial at the model's size, and the part of C(x) that `gamma: auto` takes."""
-    from netdfl.mixing.compressed.steady import Steady
-    from netdfl.mixing.compressed.step_size import sample_size, trial
+    from netdfl.mixing.compressed.step_size import Steady, sample_size, trial
 
     compressor: Compressor = compression.build()
     enough = sample_size(compressor, _ANY_SIZE)

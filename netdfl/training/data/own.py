@@ -238,20 +238,12 @@ def _first(tensor: Tensor) -> Tensor:
 
 def _labels(train: Examples) -> NDArray[np.int64] | None:
     """The class of every example, where targets are one whole number each."""
-    if not isinstance(train, Samples):
-        return _labels_read(train)
-    y = train.y
-    if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1 or int(y.min()) < 0:
-        return None
-    return y.long().numpy()
-
-
-def _labels_read(train: Examples) -> NDArray[np.int64] | None:
-    _, y = train.take(torch.arange(1))
+    y = train.y if isinstance(train, Samples) else train.take(torch.arange(1))[1]
     if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() != 1:
         return None
-    found = [int(train.take(torch.tensor([place]))[1]) for place in range(len(train))]
-    return np.asarray(found, np.int64) if min(found) >= 0 else None
+    if not isinstance(train, Samples):
+        y = torch.tensor([int(train.take(torch.tensor([place]))[1]) for place in range(len(train))])
+    return y.long().numpy() if int(y.min()) >= 0 else None
 
 
 def _most(train: Examples) -> int:
