@@ -18,7 +18,7 @@ from xxhash import xxh32_intdigest
 
 from netdfl.explore.execute import ExploredRun
 from netdfl.explore.rows import Sent
-from netdfl.links.schedule.actions import ACTIONS
+from netdfl.links.schedule.compile import ACTIONS
 from netdfl.record.base import Waited
 
 Faults = Mapping[int, tuple[str, ...]]

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.reading import nearest, read_parameters
-from netdfl.links.rules.disorder import CORRUPTIONS, DUPLICATES, REORDERINGS
+from netdfl.links.rules.disorder import corrupt, duplicate, reorder
 from netdfl.links.rules.latency import LATENCIES
 from netdfl.links.rules.loss import LOSSES
 from netdfl.links.rules.mahimahi import RATES
@@ -38,9 +38,9 @@ SLOTS: Mapping[str, LinkKey] = {
     "loss": LinkKey(LOSSES, "model", "bernoulli", "probability"),
     "latency": LinkKey(LATENCIES, "dist", "constant", "delay"),
     "rate": _RATE,
-    "duplicate": LinkKey(DUPLICATES, "kind", "keyed", "probability"),
-    "corrupt": LinkKey(CORRUPTIONS, "kind", "keyed", "probability"),
-    "reorder": LinkKey(REORDERINGS, "kind", "keyed", "probability"),
+    "duplicate": LinkKey({"keyed": duplicate}, "kind", "keyed", "probability"),
+    "corrupt": LinkKey({"keyed": corrupt}, "kind", "keyed", "probability"),
+    "reorder": LinkKey({"keyed": reorder}, "kind", "keyed", "probability"),
     "uplink": _RATE,
     "downlink": _RATE,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from netdfl.core.errors import InputError
+from netdfl.core.units import parse_probability, parse_rate_bps, parse_size_bytes, parse_time_ns
 from netdfl.record.plain_json import dump_json
 from netdfl.scenario.loading.document import parse
 from netdfl.scenario.model.fields import Strict
@@ -135,6 +136,41 @@ def parse_vary(text: str) -> tuple[str, list[str]]:
     if not equals or not path.strip() or not all(found):
         raise InputError(f"--vary {text}: expected path=value,value,..., like links.default.loss=0,0.05,0.1")
     return path.strip(), found
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The values of an axis, by how they are written, and where each stands.
+
+    `ordered`: they are numbers, or times, rates, sizes: a line between two of them means something. Of categories it
+    does not. `labels`: whether the axis shows the values as they are written.
+    """
+
+    at: dict[str, float]
+    ordered: bool
+    labels: bool
+
+
+def places_of(texts: Sequence[str]) -> Places:
+    """Where the values `texts`, in the order of the grid, stand."""
+    for number, read in enumerate(_READERS):
+        try:
+            return Places({text: read(text) for text in texts}, ordered=True, labels=number > 0)
+        except ValueError:
+            continue
+    return Places({text: float(index) for index, text in enumerate(dict.fromkeys(texts))}, ordered=False, labels=True)
+
+
+def _plain(text: str) -> float:
+    return parse_probability(text) if text.endswith("%") else float(text)
+
+
+_READERS: tuple[Callable[[str], float], ...] = (
+    _plain,
+    lambda text: parse_time_ns(text) / 1e9,
+    lambda text: float(parse_rate_bps(text)),
+    lambda text: float(parse_size_bytes(text)),
+)
 
 
 def is_study(file: Path) -> bool:

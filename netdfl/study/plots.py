@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from netdfl.study.outcome import PERCENT, words
-from netdfl.study.places import Places, places_of
-from netdfl.study.plan import Drawn, Values
+from netdfl.study.plan import Drawn, Places, Values, places_of
 from netdfl.study.summary import Estimate, Point, estimates
 
 COLORS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#c2417c", "#8a63d2", "#8c6d46", "#3d3d3d", "#00a5a5")

@@ -18,8 +18,7 @@ from netdfl.scenario.loading.shipped import find_scenario
 from netdfl.study.cells import CellJob, Ran, check_values, look, run_all
 from netdfl.study.cells import StudyProgress as Far
 from netdfl.study.outcome import WARNED
-from netdfl.study.places import places_of
-from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary
+from netdfl.study.plan import Cell, Drawn, Plan, cells_of, each_value, is_study, load_study, parse_vary, places_of
 from netdfl.study.summary import Point, points_of, write_cells, write_points
 from netdfl.study.tables import SweepTable
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from netdfl.algorithms.base import Algorithm, NodeState
@@ -40,12 +41,13 @@ class InlineWorker:
         return True
 
 
+@dataclass
 class Loopback:
-    """Perfect links: a message arrives the moment it is sent, unless its edge is in `lost`."""
+    """Perfect links of `node`, in a fleet whose mailboxes are `sinks`: a message that is not `lost` arrives at once."""
 
-    def __init__(self, sinks: dict[NodeId, Sink], node: NodeId, lost: Callable[[Message], bool]) -> None:
-        """Join `node` to the fleet whose mailboxes are `sinks`."""
-        self.sinks, self.node, self.lost = sinks, node, lost
+    sinks: dict[NodeId, Sink]
+    node: NodeId
+    lost: Callable[[Message], bool]
 
     def attach(self, sink: Sink) -> None:
         """Become reachable."""
@@ -62,13 +64,12 @@ class Loopback:
         """Nothing is in flight."""
 
 
+@dataclass
 class LastState:
     """Keeps the node's state at the end of every round."""
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self.states: list[NodeState] = []
-        self.weights: list[float] = []
+    states: list[NodeState] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
 
     async def begin_round(self, round: int) -> None:
         """Nothing."""
@@ -93,49 +94,31 @@ def run_fleet(
     lost: Callable[[Message], bool] = nothing_lost,
 ) -> dict[NodeId, LastState]:
     """Run `algorithm` on all nodes of `tasks`; return every node's states, one per round."""
-    return asyncio.run(_run(algorithm, view_of, tasks, num_rounds, lost))
-
-
-async def _run(
-    algorithm: Algorithm,
-    view_of: ViewOf,
-    tasks: Mapping[NodeId, Task],
-    num_rounds: int,
-    lost: Callable[[Message], bool],
-) -> dict[NodeId, LastState]:
     sinks: dict[NodeId, Sink] = {}
     kept = {i: LastState() for i in tasks}
-    nodes = [
-        _node(i, algorithm, view_of, task, num_rounds, Loopback(sinks, i, lost), kept[i]) for i, task in tasks.items()
-    ]
-    async with asyncio.TaskGroup() as group:
-        for node in nodes:
-            group.create_task(node.run())
-    return kept
-
-
-def _node(
-    i: NodeId,
-    algorithm: Algorithm,
-    view_of: ViewOf,
-    task: Task,
-    num_rounds: int,
-    transport: Loopback,
-    kept: LastState,
-) -> Node:
-    clock, recorder = RealClock(), SilentRecorder()
     push = algorithm.family != "server" and algorithm.mixing.push
-    return Node(
-        id=i,
-        algorithm=algorithm,
-        task=task,
-        view_of=lambda round, gone: view_of(i, round),
-        num_rounds=num_rounds,
-        transport=transport,
-        clock=clock,
-        worker=InlineWorker(),
-        recorder=recorder,
-        ledger=NodeLedger(i, clock, recorder),
-        mailbox=Mailbox(keep_late=push, stale=algorithm.wait.stale, bound=2**31),
-        hooks=kept,
-    )
+
+    def node(i: NodeId, task: Task) -> Node:
+        clock, recorder = RealClock(), SilentRecorder()
+        return Node(
+            id=i,
+            algorithm=algorithm,
+            task=task,
+            view_of=lambda round, gone: view_of(i, round),
+            num_rounds=num_rounds,
+            transport=Loopback(sinks, i, lost),
+            clock=clock,
+            worker=InlineWorker(),
+            recorder=recorder,
+            ledger=NodeLedger(i, clock, recorder),
+            mailbox=Mailbox(keep_late=push, stale=algorithm.wait.stale, bound=2**31),
+            hooks=kept[i],
+        )
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            for each in [node(i, task) for i, task in tasks.items()]:
+                group.create_task(each.run())
+
+    asyncio.run(run())
+    return kept

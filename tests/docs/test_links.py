@@ -9,7 +9,7 @@ import pytest
 
 import netdfl
 from netdfl.links.rules.state import STATES
-from netdfl.links.schedule.actions import ACTIONS
+from netdfl.links.schedule.compile import ACTIONS
 from netdfl.links.schedule.when import KEYS
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS, SLOTS
 from netdfl.record.judge import WELL

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from netdfl.study.places import places_of
-from netdfl.study.plan import Drawn
+from netdfl.study.plan import Drawn, places_of
 from netdfl.study.plots import figure_of
 from netdfl.study.summary import Point
 

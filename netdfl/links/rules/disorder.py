@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Literal, TypeVar
 
@@ -156,8 +156,3 @@ def with_bit_flipped(message: Message, seed: int) -> Message:
             break
         at -= array.nbytes
     return message._replace(payload=Payload(arrays, message.payload.meta))
-
-
-DUPLICATES: Mapping[str, Callable[..., Duplication]] = {"keyed": duplicate}
-CORRUPTIONS: Mapping[str, Callable[..., Corruption]] = {"keyed": corrupt}
-REORDERINGS: Mapping[str, Callable[..., Reordering]] = {"keyed": reorder}

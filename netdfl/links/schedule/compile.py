@@ -1,6 +1,6 @@
 """Compiles a scenario's `events:` into one flat, sorted list, and refuses what can't be.
 
-An entry says when (`when.spans`) and what (one action of `actions.ACTIONS`, named by its key).
+An entry says when (`when.spans`) and what (one action of `ACTIONS`, named by its key).
 """
 
 from __future__ import annotations
@@ -9,17 +9,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
+from netdfl.core.tables import by_name
 from netdfl.core.types import Json
 from netdfl.links.reading import nearest, read_parameters, read_value
 from netdfl.links.rules.loss import DropList, rounds_beyond
-from netdfl.links.schedule.actions import ACTIONS
+from netdfl.links.schedule import link_actions as on_links
+from netdfl.links.schedule import node_actions as on_nodes
+from netdfl.links.schedule import plans
 from netdfl.links.schedule.compiling import Entry, is_zero_rate
 from netdfl.links.schedule.events import STANDING, CompiledEvent
-from netdfl.links.schedule.link_actions import partition_blocks
 from netdfl.links.schedule.node_conflicts import node_conflicts
 from netdfl.links.schedule.when import KEYS, Facts, Span, spans, split
 from netdfl.links.selectors import Block, NodesText, parse_nodes
 
+ACTIONS = by_name(
+    *(on_links.link, on_links.node, on_links.partition, on_links.heal, on_links.flap, on_links.random),
+    *(plans.contact_plan, plans.trace, on_links.drop, on_links.delay, on_nodes.crash, on_nodes.restart),
+    *(on_nodes.pause, on_nodes.resume, on_nodes.slow_down, on_nodes.churn),
+)
+"""What an event can do. The key that names an action is also its first parameter: `{at: 20s, crash: 4, ...}`.
+
+`link` and `node` take the changes as further keys, those of `spec.LINK_KEYS` and `spec.NODE_KEYS`.
+"""
 _CHANGING = ("link", "node")
 _MOST = 500_000
 
@@ -100,7 +111,7 @@ def _contradictions(partitions: Sequence[_ReadEntry], facts: Facts) -> Iterable[
             continue
         modes = [entry.written.get("mode", "down_drop") for entry in (first, second)]
         blocks = [
-            partition_blocks(facts, entry.written["partition"], bool(entry.written.get("one_way", False)))
+            on_links.partition_blocks(facts, entry.written["partition"], bool(entry.written.get("one_way", False)))
             for entry in (first, second)
         ]
         if modes[0] != modes[1] and any(_meet(a, b) for a in blocks[0] for b in blocks[1]):

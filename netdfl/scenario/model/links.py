@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, ValidationInfo, model_serializer
 
 from netdfl.links.rules.state import StateName
-from netdfl.links.schedule.actions import ACTIONS
+from netdfl.links.schedule.compile import ACTIONS
 from netdfl.links.schedule.when import KEYS, spans
 from netdfl.links.spec import LINK_KEYS, NODE_KEYS
 from netdfl.links.spec import SLOTS as LINK_SLOTS

@@ -89,6 +89,9 @@ Occurrence = Literal["none", "some", "any"]
 class Expectation(Strict):
     """What a run is judged by; an entry replaces its default, so an expected deadlock passes."""
 
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Bounds]
+
     died: Annotated[Nodes, Field(min_length=1)] | Occurrence = Field(
         "none", description="none, some, any, or exactly these nodes."
     )
@@ -104,6 +107,16 @@ class Expectation(Strict):
     collapsed: Occurrence = Field("any", description="Accuracies that fell from their best: none, some or any.")
     diverged: Occurrence = Field("any", description="Figures that grew without bound: none, some or any.")
     weight_lost: Occurrence = Field("any", description="Push-sum weight that is gone: none, some or any.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _measured(cls, data: object) -> object:
+        """A figure that a task has of its own may be bounded; no other key is unknown."""
+        for key, value in data.items() if isinstance(data, dict) else ():
+            if key not in cls.model_fields and not (isinstance(key, str) and is_measured(key)):
+                error = InitErrorDetails(type="extra_forbidden", loc=(key,), input=value)
+                raise ValidationError.from_exception_data("Expect", [error])
+        return data
 
     @model_serializer(mode="wrap")
     def _only_what_was_said(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
@@ -132,23 +145,7 @@ else:
         )
         for name in FIGURES
     }
-    _Known = make_model("Expect", Expectation, Expectation.__doc__, _figures)
-
-    class Expect(_Known):
-        """What a run is judged by; an entry replaces its default, so an expected deadlock passes."""
-
-        model_config = ConfigDict(extra="allow")
-        __pydantic_extra__: dict[str, Bounds]
-
-        @model_validator(mode="before")
-        @classmethod
-        def _measured(cls, data: object) -> object:
-            """A figure that a task has of its own may be bounded; no other key is unknown."""
-            for key in data if isinstance(data, dict) else ():
-                if key not in cls.model_fields and not (isinstance(key, str) and is_measured(key)):
-                    error = InitErrorDetails(type="extra_forbidden", loc=(key,), input=data[key])
-                    raise ValidationError.from_exception_data("Expect", [error])
-            return data
+    Expect = make_model("Expect", Expectation, Expectation.__doc__, _figures)
 
 
 class Evaluation(Strict):
