@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
@@ -12,8 +12,8 @@ from netdfl.testing.worlds import OWN_WORLDS, WORLD_CHECKS, Check, name_of
 from tests.warm import all_warm
 
 
-def suite_of(name: str) -> tuple[Callable[..., Any], Callable[..., None]]:
-    """The fixture and the test that hold the world `name` to every check."""
+def suite_of(name: str, rarely: Collection[Check] = ()) -> tuple[Callable[..., Any], Callable[..., None]]:
+    """The fixture and the test that hold the world `name` to every check; `rarely` are for `tests.soak.worlds`."""
     (world,) = (world for world in OWN_WORLDS if world.name == name)
 
     @pytest.fixture(scope="module")
@@ -22,7 +22,9 @@ def suite_of(name: str) -> tuple[Callable[..., Any], Callable[..., None]]:
         with Bench(world.options) as bench, all_warm():
             yield bench
 
-    @pytest.mark.parametrize("check", WORLD_CHECKS, ids=name_of)
+    checks = [pytest.param(check, marks=[pytest.mark.soak] if check in rarely else []) for check in WORLD_CHECKS]
+
+    @pytest.mark.parametrize("check", checks, ids=name_of)
     def test_conformance(check: Check, bench: Bench) -> None:
         world.hold(check, bench)
 

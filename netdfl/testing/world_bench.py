@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -87,7 +87,8 @@ class Options:
 
     `world` is the section of that name in every scenario, with `on_messages` where links must lose whole messages.
     `fleets_at_once`: one process may run two fleets at a time. A fleet of small models takes seconds for
-    `rounds_of_seconds` rounds. `kill` kills a node from outside, `look` finds what runs of this world may leave.
+    `rounds_of_seconds` rounds. `kill` kills a node from outside, `look` finds what runs of this world may leave,
+    and `a_kill_leaves` names the kinds of that which stay after a killed supervisor until the next run.
     """
 
     world: Keys
@@ -96,6 +97,7 @@ class Options:
     rounds_of_seconds: int = 60
     kill: Callable[[Path, NodeId], None] = kill_process
     look: Callable[[], Found] = nothing_more
+    a_kill_leaves: Collection[str] = ()
 
 
 class Bench:
@@ -167,11 +169,13 @@ class Bench:
     # what is left
 
     @contextmanager
-    def looking(self, name: str) -> Iterator[None]:
-        """Note under `name` what is there after the block and was not before."""
-        look = (
-            self._found if self.left else self._found_outside
-        )  # what a first run leaves in this process is kept for all
+    def looking(self, name: str, but_for: Collection[str] = ()) -> Iterator[None]:
+        """Note under `name` what is there after the block and was not before, but for these kinds."""
+        found = self._found if self.left else self._found_outside  # what a first run leaves in this process is kept
+
+        def look() -> Found:
+            return {kind: what for kind, what in found().items() if kind not in but_for}
+
         before = look()
         try:
             yield

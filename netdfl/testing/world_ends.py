@@ -31,13 +31,17 @@ QUICKSTART: Keys = {
     "expect": {"test_accuracy": {"at_least": 0.4}},
 }
 """The scenario of the README, with fewer nodes and rounds."""
+AGREEING: Keys = {key: QUICKSTART[key] for key in ("nodes", "rounds", "wait", "evaluation")} | {
+    "task": {"kind": "consensus", "dim": 10}
+}
 LEARNING: Mapping[str, Keys] = {
     "quickstart": QUICKSTART,
-    "push-sum": QUICKSTART
+    "push-sum": AGREEING
     | {"algorithm": {"name": "osgp", "lr": 0.1}, "topology": {"kind": "random_push", "out_neighbors": 2}},
-    "a-server": QUICKSTART
+    "a-server": AGREEING
     | {"algorithm": {"name": "fedavg", "lr": 0.1}, "topology": {"kind": "star", "participation": 0.5}},
 }
+"""One of each family. One trains: that takes torch in every node, and what all compute is compared."""
 NUMBERS = "SELECT node, round, name, value FROM metrics WHERE name NOT LIKE '%\\_s' ESCAPE '\\' ORDER BY ALL"
 LONG: Keys = GOSSIP | {"rounds": 1_000_000, "evaluation": {"every": 1_000_000}}
 RESUMED: Keys = PUSH | {
@@ -182,21 +186,18 @@ def _filled(bench: Bench) -> str:
 
 def nothing_left(bench: Bench) -> None:
     """Of no run, however it ended, is a process, a socket, a temporary file or anything on the network left."""
-    _look_for_what_is_left(bench, frozenset())
-
-
-def nothing_left_but_by_a_kill(bench: Bench) -> None:
-    """As above, but for a run whose supervisor was killed: what it left, the next run takes over or takes away."""
-    _look_for_what_is_left(bench, frozenset({"killed"}))
-
-
-def _look_for_what_is_left(bench: Bench, but_for: frozenset[str]) -> None:
     if not bench.left:
         bench.fleets(LEARNING)
-    left = {name: left for name, left in bench.left.items() if left and name not in but_for}
+    left = {name: left for name, left in bench.left.items() if left}
     assert not left, f"left behind: {left}"
     ended = [path.parent for path in bench.folder.glob("*/result.json")]
     assert not [path for run in ended for path in run.rglob("*") if path.is_socket()]
+
+
+def nothing_left_but_by_a_kill(bench: Bench) -> None:
+    """As above, but for what the world says that a killed supervisor leaves: the next run takes it over or away."""
+    assert bench.options.a_kill_leaves
+    nothing_left(bench)
 
 
 def kept_models(path: Path) -> dict[str, tuple[float, list[float]]]:
@@ -208,7 +209,7 @@ def kept_models(path: Path) -> dict[str, tuple[float, list[float]]]:
 
 def _killed(bench: Bench) -> Path:
     """A run whose command was killed in its middle."""
-    with bench.looking("killed"):
+    with bench.looking("killed", but_for=bench.options.a_kill_leaves):
         running = bench.start("killed", bench.file("killed", _resumed(bench)), "--no-page")
         running.until_round(6)
         ended = running.end(signal.SIGKILL)

@@ -111,7 +111,12 @@ OWN_WORLDS = (
     TestedWorld("processes", Options(world={"kind": "processes", "shared_from": "1B", **_LATE})),
     TestedWorld(
         "namespaces",
-        Options(world={"kind": "namespaces", **_LATE}, on_messages=_BY_MESSAGE, look=network),
+        Options(
+            world={"kind": "namespaces", **_LATE},
+            on_messages=_BY_MESSAGE,
+            look=network,
+            a_kill_leaves=("socket files",),
+        ),
         {
             ends.nothing_left: Differs(
                 "a supervisor that is killed leaves its socket in the run directory, which a resumed run takes over",
@@ -121,7 +126,12 @@ OWN_WORLDS = (
     ),
     TestedWorld(
         "containers",
-        Options(world={"kind": "containers", **_LATE}, on_messages=_BY_MESSAGE, look=containers),
+        Options(
+            world={"kind": "containers", **_LATE},
+            on_messages=_BY_MESSAGE,
+            look=containers,
+            a_kill_leaves=("socket files", "containers", "networks"),
+        ),
         {
             ends.resume_of_a_killed_run: Differs(
                 "a killed run's containers are removed by the next run: it says that it can't be resumed",

@@ -35,8 +35,8 @@ name: packets
 nodes: 4
 rounds: 1000000
 world: {kind: containers}
-task: {kind: quadratic, dim: 20, heterogeneity: 1.0}
-algorithm: {name: lian_dpsgd, lr: 0.1, lr_decay: 0.95}
+task: {kind: consensus, dim: 20}
+algorithm: dpsgd
 topology: full
 wait: {deadline: 1s}
 failure_detector: oracle
@@ -130,6 +130,8 @@ def test_a_killed_container_is_a_crash_of_its_node_and_a_restarted_one_rejoins(t
     said, _ = run.communicate(timeout=120)
     found = result(out)
     assert run.returncode == 130, said
+    assert "Traceback" not in said
+    assert (found["verdict"], found["reasons"][0]) == ("unknown", "the run was interrupted")
     assert [death["node"] for death in found["died"]] == [2]
     assert "SIGKILL" in found["died"][0]["reason"]
     assert f"node 2 died in round {killed_in}: SIGKILL" in said
