@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from figures import Row, show
@@ -46,7 +46,7 @@ from netdfl.training.sgd import PlainStart
 from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
 from netdfl.worlds.simulated.arithmetic import rare_collections
-from netdfl.worlds.simulated.ledger import SimulatedLedger
+from netdfl.worlds.simulated.ledger import FleetBook, SimulatedLedger
 from netdfl.worlds.simulated.loop import VirtualClock, VirtualLoop
 
 DIM = 199_210
@@ -58,6 +58,13 @@ FULL = {
 }
 
 
+class Silent(SilentRecorder):
+    """No log, and no store either."""
+
+    def messages(self, messages: object, rows: object) -> None:
+        """Keep nothing."""
+
+
 class World:
     """A loop, a clock and a fabric."""
 
@@ -65,9 +72,10 @@ class World:
         self.loop = VirtualLoop()
         self.clock = VirtualClock(self.loop)
         links = Links(LinksSpec({"default": rules} if rules else {}, {}, nodes), Streams(0))
-        self.fabric = self.loop.source = Fabric(self.clock, 0, links)
-        silent = SilentRecorder()
-        self.recorder = LoggingRecorder(silent, EventLog(self.clock, 0)) if log else silent
+        silent = Silent()
+        self.recorder = LoggingRecorder(silent, EventLog(self.clock, 0)) if log else cast(LoggingRecorder, silent)
+        book = FleetBook(self.recorder)  # as a whole run has it
+        self.fabric = self.loop.source = Fabric(self.clock, 0, links, book=book)
 
     def run(self, main: Any) -> float:
         """Seconds of this process that `main` takes."""

@@ -217,8 +217,8 @@ class Waits:
         wait = self.current
         if wait is None:
             return
-        nodes = [message.src for message in messages]
-        ours = nodes if wait.sources is None else wait.sources.intersection(nodes)
+        sources = wait.sources
+        ours = [message[0] for message in messages if sources is None or message[0] in sources]
         if not ours:
             return
         if (messages[0].round, messages[0].step) == (wait.round, wait.step):

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import groupby, zip_longest
 from operator import itemgetter
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from xxhash import xxh3_64_intdigest, xxh3_128
 
@@ -24,8 +23,11 @@ from netdfl.record.base import MessageRow, Store, Waited
 MOST_ENTRIES = 1000
 _Told: TypeAlias = list[tuple[int, str]]
 """Entries of one instant: the keyed hash of what each is about, and its line."""
-_Group: TypeAlias = "tuple[int, int, Callable[[int, int], _Told]]"
-"""(when, how many entries, what tells them of the instant and the seed): they become text with many others."""
+_Tell: TypeAlias = "Callable[[Any, Any, int, int], _Told]"
+_Group: TypeAlias = tuple[int, _Tell, object, object]
+"""When, what tells its entries, and of what, besides the instant and the seed: they become text with many others."""
+_ABOUT = "message %d->%d %s %d.%d.%d.%d"
+_LINE = "%d %s %d %d %s %s %s\n"
 _at = itemgetter(0)
 
 
@@ -48,12 +50,16 @@ class EventLog:
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message's end."""
-        self.rows((message,), ((message[:7], nbytes, sent_ns, arrived_ns, fate),))
+        self.row(message, (message[:7], nbytes, sent_ns, arrived_ns, fate))
+
+    def row(self, message: Message, row: MessageRow) -> None:
+        """The end of a message, as the store takes it, and what was in it."""
+        self._add(1, _message, row, message[7].digest or content_digest(message[7]))
 
     def rows(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
-        """The ends of messages at one instant, as the store takes them, and what was in them."""
+        """The ends of messages at one instant."""
         digests = [message[7].digest or content_digest(message[7]) for message in messages]
-        self._add(len(rows), partial(_messages, rows, digests))
+        self._add(len(rows), _messages, rows, digests)
 
     def metric(self, node: NodeId | None, round: int, name: str, value: float) -> None:
         """One number."""
@@ -61,11 +67,11 @@ class EventLog:
 
     def metrics(self, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round, which nobody changes any more."""
-        self._add(len(figures), partial(_metrics, node, round, figures))
+        self._add(len(figures), _metrics, (node, round), figures)
 
-    def _add(self, num: int, told: Callable[[int, int], _Told]) -> None:
+    def _add(self, num: int, tell: _Tell, about: object, rest: object) -> None:
         now = self._clock.now_ns()
-        self._groups.append((now, num, told))
+        self._groups.append((now, tell, about, rest))
         self._num += num
         if self._num >= self._most:  # write what is of instants before this one
             self._digest(bisect_left(self._groups, now, key=_at))
@@ -75,7 +81,7 @@ class EventLog:
         """Write the first `count` groups, which are all of their instants."""
         lines: list[str] = []
         for at_ns, same in groupby(self._groups[:count], _at):
-            told = [each for _, _, tell in same for each in tell(at_ns, self._seed)]
+            told = [each for _, tell, about, rest in same for each in tell(about, rest, at_ns, self._seed)]
             told.sort()
             lines += [line for _, line in told]
         del self._groups[:count]
@@ -91,21 +97,24 @@ class EventLog:
         return self._hash.hexdigest()
 
 
+def _message(row: MessageRow, digest: str, at_ns: int, seed: int) -> _Told:
+    about = _ABOUT % row[0]
+    line = _LINE % (at_ns, about, *row[1:], digest)
+    return [(xxh3_64_intdigest(about.encode(), seed), line)]
+
+
 def _messages(rows: Sequence[MessageRow], digests: Sequence[str], at_ns: int, seed: int) -> _Told:
     return [
         (
-            xxh3_64_intdigest(
-                (about := f"message {src}->{dst} {kind} {epoch}.{round}.{step}.{attempt}").encode(), seed
-            ),
-            f"{at_ns} {about} {nbytes} {sent_ns} {arrived_ns} {fate} {digest}\n",
+            xxh3_64_intdigest((about := _ABOUT % message).encode(), seed),
+            _LINE % (at_ns, about, nbytes, sent_ns, arrived_ns, fate, digest),
         )
-        for ((src, dst, kind, epoch, round, step, attempt), nbytes, sent_ns, arrived_ns, fate), digest in zip(
-            rows, digests, strict=True
-        )
+        for (message, nbytes, sent_ns, arrived_ns, fate), digest in zip(rows, digests, strict=True)
     ]
 
 
-def _metrics(node: NodeId | None, round: int, figures: Mapping[str, float], at_ns: int, seed: int) -> _Told:
+def _metrics(of: tuple[NodeId | None, int], figures: Mapping[str, float], at_ns: int, seed: int) -> _Told:
+    node, round = of
     return [
         (
             xxh3_64_intdigest((about := f"metric {node} {round} {name}").encode(), seed),
@@ -135,7 +144,9 @@ class LoggingRecorder:
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message and its fate."""
-        self.messages((message,), ((message[:7], nbytes, sent_ns, arrived_ns, fate),))
+        row = (message[:7], nbytes, sent_ns, arrived_ns, fate)
+        self._store.row(row)
+        self._log.row(message, row)
 
     def messages(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
         """The ends of messages at one instant."""
