@@ -43,8 +43,7 @@ def delicoco(
     Static undirected graphs. Sends Q compressed vectors to each neighbor, keeps what `choco_sgd` keeps: x^_i and
     a copy of each neighbor's. Q = 1 is `choco_sgd`. Source: Hashemi et al. 2022.
     """
-    mixing = parts.MultiGossip(parts.choco(exchange), gossip_steps)
-    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=mixing)
+    return parts.gossip(exchange, parts.local_sgd(sgd), mixing=parts.choco(exchange, steps=gossip_steps))
 
 
 def qdfedavgm(

@@ -35,17 +35,19 @@ def differences(exchange: Exchange, *, mass: bool = False) -> Differences:
     )
 
 
-def choco(exchange: Exchange, *, gamma: Any = None) -> Choco:
+def choco(exchange: Exchange, *, gamma: Any = None, steps: int = 1) -> Choco:
     """CHOCO. Raises ValueError where a missing neighbor can't be treated as asked."""
     on_missing = exchange.on_missing
     if on_missing == "renormalise" or on_missing == "undo":
         raise ValueError(f"choco can't {on_missing}, because references would no longer agree; use self or last")
-    return Choco(differences=differences(exchange), gamma=gamma or exchange.gamma, on_missing=on_missing)
+    gamma = gamma or exchange.gamma
+    return Choco(differences=differences(exchange), gamma=gamma, on_missing=on_missing, steps=steps)
 
 
-def deepsqueeze(exchange: Exchange) -> DeepSqueeze:
+def deepsqueeze(exchange: Exchange, steps: int = 1) -> DeepSqueeze:
     """DeepSqueeze."""
-    return DeepSqueeze(compressor=compressor(exchange), streams=exchange.streams, gamma=exchange.gamma)
+    gamma = exchange.gamma
+    return DeepSqueeze(compressor=compressor(exchange), streams=exchange.streams, gamma=gamma, steps=steps)
 
 
 def literal(exchange: Exchange) -> LiteralQuantized:
@@ -53,14 +55,15 @@ def literal(exchange: Exchange) -> LiteralQuantized:
     return LiteralQuantized(compressor=exchange.compressor or IdentityCompressor(), streams=exchange.streams)
 
 
-def undirected(exchange: Exchange) -> Mixing:
+def undirected(exchange: Exchange, steps: int = 1) -> Mixing:
     """Compressed gossip as the exchange says. Raises ValueError for a scheme that is not for it."""
     if exchange.scheme in ("auto", "choco"):
-        return choco(exchange)
+        return choco(exchange, steps=steps)
     if exchange.scheme == "deepsqueeze":
-        return deepsqueeze(exchange)
+        return deepsqueeze(exchange, steps)
     if exchange.scheme == "unsafe":
-        return BareModel(compressor=exchange.compressor or IdentityCompressor(), streams=exchange.streams)
+        whole = exchange.compressor or IdentityCompressor()
+        return BareModel(compressor=whole, streams=exchange.streams, steps=steps)
     raise ValueError(f"scheme {exchange.scheme} is not for gossip; use choco, deepsqueeze or auto")
 
 

@@ -11,7 +11,6 @@ from netdfl.algorithms.plain_parts import (
     GossipThenStep,
     KeptMomentum,
     LocalSgd,
-    MultiGossip,
     Overlapped,
     Pairwise,
     PlainStart,

@@ -8,7 +8,7 @@ from netdfl.algorithms.base import Algorithm
 from netdfl.algorithms.exchange import AnySgd, Exchange, Sgd
 from netdfl.core.tables import lazy_module
 from netdfl.mixing.base import Mixing
-from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip
+from netdfl.mixing.gossip import Gossip, GossipThenStep
 from netdfl.mixing.pairwise import Pairwise
 from netdfl.mixing.push_sum import Overlapped, PushSum
 from netdfl.mixing.running_sums import RunningSums
@@ -24,7 +24,7 @@ else:
     optimized = lazy_module("netdfl.training.optimized")
 
 PLAIN = (
-    *(Gossip, GossipThenStep, MultiGossip, PushSum, RunningSums, Overlapped, Pairwise),
+    *(Gossip, GossipThenStep, PushSum, RunningSums, Overlapped, Pairwise),
     *(LocalSgd, KeptMomentum, FixedPoint, PlainStart),
 )
 """The classes that work on a `Vector` as on a tensor."""
@@ -78,11 +78,11 @@ def push_sum(exchange: Exchange, local: LocalSolver) -> Algorithm:
     return gossip(exchange, local, mixing=directed(exchange))
 
 
-def undirected(exchange: Exchange) -> Mixing:
+def undirected(exchange: Exchange, steps: int = 1) -> Mixing:
     """Gossip, compressed as the exchange says. Raises ValueError for a scheme that is not for it."""
     if exchange.compressor is not None:
-        return compressed_parts.undirected(exchange)
-    return Gossip(on_missing=exchange.on_missing, stale=exchange.wait.stale)
+        return compressed_parts.undirected(exchange, steps)
+    return Gossip(on_missing=exchange.on_missing, stale=exchange.wait.stale, steps=steps)
 
 
 def directed(exchange: Exchange) -> Mixing:

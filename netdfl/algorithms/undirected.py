@@ -82,8 +82,7 @@ def dfedsam_mgs(
     z_i <- sum_j W_ij z_j, and x_i+ = z_i. Sends Q d numbers to each neighbor, keeps nothing.
     Source: DFedSAM Alg. 1; Q = 4 in its experiments.
     """
-    mixing = parts.MultiGossip(parts.undirected(exchange), gossip_steps)
-    return parts.gossip(exchange, parts.local_sgd(sgd, rho=rho), mixing=mixing)
+    return parts.gossip(exchange, parts.local_sgd(sgd, rho=rho), mixing=parts.undirected(exchange, gossip_steps))
 
 
 def oledfl_sgd(exchange: Exchange, /, *, beta: Interpolation = 0.8, sgd: AnySgd = AnySgd()) -> Algorithm:

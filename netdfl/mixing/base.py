@@ -62,8 +62,19 @@ class Mixing(Protocol[S]):
         ...
 
 
-class ByRows:
-    """A mixing by the receivers' weights, one exchange a round: there is no push-sum weight."""
+@dataclass(frozen=True, kw_only=True)
+class _Repeated:
+    """A mixing of `steps` exchanges in each round, one after the other."""
+
+    steps: int = 1
+
+    def num_steps(self, round: int, view: View) -> int:
+        """As many in every round."""
+        return self.steps
+
+
+class ByRows(_Repeated):
+    """A mixing by the receivers' weights: there is no push-sum weight."""
 
     push = False
 
@@ -71,28 +82,20 @@ class ByRows:
         """Always 1."""
         return 1.0
 
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
-
 
 class _Weighted(Protocol):
     @property
     def weight(self) -> float: ...
 
 
-class ByShares:
-    """A mixing by shares of mass, one exchange a round; its state holds w."""
+class ByShares(_Repeated):
+    """A mixing by shares of mass; its state holds w."""
 
     push = True
 
     def weight(self, state: _Weighted) -> float:
         """w: gradients are taken at x / w."""
         return state.weight
-
-    def num_steps(self, round: int, view: View) -> int:
-        """One exchange a round."""
-        return 1
 
 
 class Refinement(Protocol[S]):

@@ -2,7 +2,7 @@
 
 `Gossip` averages after the local round (DFedAvg and its kin). `GossipThenStep` is Lian's order,
 X+ = W X_before + (X - X_before): the neighbors' vectors of before the step are averaged, and the
-node's own step is added. `MultiGossip` repeats a mixing Q times in a round (X+ = W^Q X).
+node's own step is added. With `steps` Q a round mixes Q times (X+ = W^Q X, as in DFedSAM-MGS).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.compression.vector import weighted_sum
 from netdfl.core.types import Inbox, OnMissing, Outbox, View
-from netdfl.mixing.base import ByRows, Counting, Mixed, Mixing
+from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.payloads import pack, to_all, vector, vectors
-from netdfl.training.base import S, Update
+from netdfl.training.base import Update
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -156,40 +156,3 @@ class GossipThenStep(Gossip):
         """Average what stood before the step, then add the node's own step."""
         state, mixed = self.average(state, update.before, inbox, view)
         return Mixed(state, update._replace(x=mixed.add_(update.x - update.before)))
-
-
-@dataclass(frozen=True)
-class MultiGossip(Generic[S]):
-    """Q sequential exchanges a round: X+ = W^Q X (DFedSAM-MGS). Wraps any mixing."""
-
-    inner: Mixing[S]
-    num: int
-
-    @property
-    def push(self) -> bool:
-        """As the wrapped mixing."""
-        return self.inner.push
-
-    def init(self, x: Tensor, view: View) -> S:
-        """As the wrapped mixing."""
-        return self.inner.init(x, view)
-
-    def weight(self, state: S) -> float:
-        """As the wrapped mixing."""
-        return self.inner.weight(state)
-
-    def figures(self, state: S) -> Mapping[str, float]:
-        """As the wrapped mixing, where it counts."""
-        return self.inner.figures(state) if isinstance(self.inner, Counting) else {}
-
-    def num_steps(self, round: int, view: View) -> int:
-        """Q times the wrapped mixing's."""
-        return self.num * self.inner.num_steps(round, view)
-
-    def outgoing(self, state: S, update: Update, step: int, view: View) -> tuple[S, Outbox]:
-        """As the wrapped mixing."""
-        return self.inner.outgoing(state, update, step, view)
-
-    def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
-        """As the wrapped mixing."""
-        return self.inner.mix(state, update, inbox, step, view)

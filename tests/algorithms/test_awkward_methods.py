@@ -17,7 +17,6 @@ from netdfl.algorithms.parts import (
     Controlled,
     Gossip,
     GossipThenStep,
-    MultiGossip,
     Ole,
     PlainStart,
     PushSum,
@@ -91,7 +90,7 @@ def test_ole_is_over_relaxation_of_the_self_weight_also_while_training() -> None
 @pytest.mark.parametrize("q", [1, 2, 4])
 def test_multiple_gossip_is_a_power_of_the_matrix(q: int) -> None:
     net, tasks = network("random_sym", neighbors=3), apart()
-    kept = run_fleet(gossip(EXCHANGE, sgd(), mixing=MultiGossip(Gossip(), q)), net.view, tasks, 3)
+    kept = run_fleet(gossip(EXCHANGE, sgd(), mixing=Gossip(steps=q)), net.view, tasks, 3)
     x = torch.stack([tasks[i].initial() for i in range(N)])
     for round in range(3):
         x = torch.linalg.matrix_power(matrix(net, round), q) @ x
@@ -101,7 +100,7 @@ def test_multiple_gossip_is_a_power_of_the_matrix(q: int) -> None:
 
 def test_multiple_push_sum_steps_keep_the_mass() -> None:
     net, tasks = network("random_push", out_neighbors=2), apart()
-    alg = gossip(EXCHANGE, sgd(), mixing=MultiGossip(PushSum(), 2))
+    alg = gossip(EXCHANGE, sgd(), mixing=PushSum(steps=2))
     kept = run_fleet(alg, net.view, tasks, 10)
     assert sum(kept[i].weights[-1] for i in range(N)) == pytest.approx(N, abs=1e-12)
     mean = torch.stack([tasks[i].initial() for i in range(N)]).mean(0)

@@ -27,7 +27,7 @@ from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
 from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.step_size import Steady, StepSize, sample_size, trial, watch
-from netdfl.mixing.gossip import Gossip, MultiGossip
+from netdfl.mixing.gossip import Gossip
 from netdfl.mixing.payloads import unpack_encoded
 from netdfl.mixing.push_sum import PushSum
 from netdfl.testing.contract import CHECKS
@@ -53,7 +53,7 @@ def mixings(name: str, **options: Any) -> dict[str, Any]:
     compressor = COMPRESSORS[name](**options)
     return {
         "choco": Choco(differences=differences(name, **options)),
-        "delicoco": MultiGossip(Choco(differences=differences(name, **options)), 3),
+        "delicoco": Choco(differences=differences(name, **options), steps=3),
         "deepsqueeze": DeepSqueeze(compressor=compressor),
         "edge": EdgePushSum(differences=differences(name, mass=True, **options)),
         "push_sum": QuantizedPushSum(differences=differences(name, mass=True, **options)),
@@ -301,8 +301,8 @@ def test_identity_is_the_parent_bit_for_bit(common_start: bool) -> None:
     ):
         got, expected = (Fleet(m, network, start).play(10) for m in (mixing, Gossip()))
         assert torch.equal(torch.stack(got.x), torch.stack(expected.x))
-    several = Fleet(MultiGossip(Choco(differences=lossless), 4), ring, start).play(5)
-    assert torch.equal(torch.stack(several.x), torch.stack(Fleet(MultiGossip(Gossip(), 4), ring, start).play(5).x))
+    several = Fleet(Choco(differences=lossless, steps=4), ring, start).play(5)
+    assert torch.equal(torch.stack(several.x), torch.stack(Fleet(Gossip(steps=4), ring, start).play(5).x))
 
 
 def test_identity_push_sum_is_push_sum() -> None:

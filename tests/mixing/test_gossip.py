@@ -10,7 +10,7 @@ from torch import Tensor
 
 from netdfl.core.types import Inbox, Kind, Message, NodeId, View
 from netdfl.mixing.base import Mixing
-from netdfl.mixing.gossip import Gossip, GossipThenStep, MultiGossip, OnMissing
+from netdfl.mixing.gossip import Gossip, GossipThenStep, OnMissing
 from netdfl.mixing.payloads import pack, vector
 from netdfl.mixing.push_sum import PushSum
 from netdfl.training.base import Update
@@ -132,7 +132,7 @@ def test_lians_order_sends_what_stood_before_and_adds_the_step_after() -> None:
     close(mixed(lian, came(1, 2, 7), update=update), mixed(Gossip(), came(1, 2, 7)) - 0.5)
 
 
-@pytest.mark.parametrize("mixing", [Gossip(), GossipThenStep(), PushSum(), MultiGossip(Gossip(), 2)], ids=repr)
+@pytest.mark.parametrize("mixing", [Gossip(), GossipThenStep(), PushSum(), Gossip(steps=2)], ids=repr)
 def test_what_was_sent_is_a_snapshot(mixing: Mixing) -> None:
     x = OWN.clone()
     _, outbox = mixing.outgoing(mixing.init(x, VIEW), Update(x, x), 0, VIEW)
@@ -143,7 +143,7 @@ def test_what_was_sent_is_a_snapshot(mixing: Mixing) -> None:
     assert payload.arrays["x"].data.readonly
 
 
-@pytest.mark.parametrize("mixing", [Gossip(), GossipThenStep(), MultiGossip(Gossip(), 2)], ids=repr)
+@pytest.mark.parametrize("mixing", [Gossip(), GossipThenStep(), Gossip(steps=2)], ids=repr)
 def test_one_payload_is_shared_by_all_neighbors(mixing: Mixing) -> None:
     _, outbox = mixing.outgoing(mixing.init(OWN, VIEW), UPDATE, 0, VIEW)
     assert tuple(outbox) == (1, 2, 7)
@@ -151,8 +151,8 @@ def test_one_payload_is_shared_by_all_neighbors(mixing: Mixing) -> None:
 
 
 @pytest.mark.parametrize("num", [1, 2, 5])
-def test_multiple_gossip_wraps_any_mixing(num: int) -> None:
-    gossip, push = MultiGossip(Gossip(), num), MultiGossip(PushSum(), num)
+def test_any_mixing_may_take_several_steps_a_round(num: int) -> None:
+    gossip, push = Gossip(steps=num), PushSum(steps=num)
     assert (gossip.push, push.push) == (False, True)
     assert gossip.num_steps(0, VIEW) == push.num_steps(0, VIEW) == num
     assert push.weight(push.init(OWN, VIEW)) == 1.0

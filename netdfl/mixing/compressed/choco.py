@@ -5,7 +5,7 @@ Written so, it is plain gossip on the references, lazier by gamma, and the node'
 added; with C = I and gamma = 1 it is D-PSGD bit for bit. The mean never changes for any C
 (Koloskova, Stich, Jaggi 2019; the local step is taken first, as in their CHOCO-SGD).
 
-`MultiGossip(Choco(...), Q)` is DeLi-CoCo (Q exchanges a round).
+With `steps` Q it is DeLi-CoCo (Q exchanges a round).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -13,17 +13,7 @@ FaultKind = Literal[
 ]  # fmt: skip
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 Rates = dict[FaultKind, Rate]
-EVERY_KIND: Rates = {
-    "crash": 1.0,
-    "crash_kept": 1.0,
-    "crash_lost": 1.0,
-    "cut": 1.0,
-    "partition": 1.0,
-    "pause": 1.0,
-    "slow": 1.0,
-    "loss": 3.0,
-    "delay": 3.0,
-}
+EVERY_KIND: Rates = {**dict.fromkeys(get_args(FaultKind), 1.0), "loss": 3.0, "delay": 3.0}
 
 
 class Explore(Strict):
