@@ -9,8 +9,7 @@ from netdfl.algorithms.exchange import Exchange
 from netdfl.compression.base import Compressor
 from netdfl.compression.identity import IdentityCompressor
 from netdfl.mixing.base import Aggregation, Mixing
-from netdfl.mixing.compressed.choco import Choco
-from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
+from netdfl.mixing.compressed.gossip import Choco, DeepSqueeze
 from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.references import KEPT, KEPT_SURE, Differences

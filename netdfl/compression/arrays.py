@@ -126,13 +126,13 @@ def is_finite(x: Vector) -> bool:
     return bool(np.isfinite(squares).all() and np.isfinite(rest).all()) or bool(np.isfinite(x).all())
 
 
-def copy_finite(x: Vector) -> Vector | None:
-    """A copy of `x`, whose pieces are checked and then copied from the cache; None where a number is not finite."""
+def copy_finite(x: Vector) -> Vector:
+    """A copy of `x`, whose pieces are checked and then copied from the cache. Raises as `refuse_non_finite`."""
     out = np.empty_like(x)
     for start in range(0, len(x), _COPIED):
         piece = x[start : start + _COPIED]
         if not is_finite(piece):
-            return None
+            raise_non_finite(x)
         out[start : start + _COPIED] = piece
     return out
 

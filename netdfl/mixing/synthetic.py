@@ -156,11 +156,8 @@ def _synthetic(message: Message, like: Tensor) -> dict[str, Tensor]:
     if len(found) < 2 or found[0].shape[:1] != found[1].shape[:1] or not found[0].shape:
         raise absurd(message, "as many synthetic labels as inputs", [array.shape for array in found])
     x, y = (to_tensor(array).to(like.device) for array in found)
-    if x.dtype != like.dtype or y.dtype not in (torch.int64, like.dtype) or not (bool(x.isfinite().all()) and _fit(y)):
+    fit = bool(x.isfinite().all() and (y.isfinite() & (y >= 0)).all())
+    if x.dtype != like.dtype or y.dtype not in (torch.int64, like.dtype) or not fit:
         expected = f"finite synthetic inputs of {like.dtype} with labels from 0"
         raise absurd(message, expected, f"{x.dtype} and {y.dtype}")
     return {INPUTS: x, LABELS: y}
-
-
-def _fit(labels: Tensor) -> bool:
-    return bool((labels.isfinite() & (labels >= 0)).all())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,15 +36,14 @@ class LedgerRow(NamedTuple):
     fate: str
 
 
+@dataclass(eq=False)
 class KeptLedger:
     """Keeps everything that transports report."""
 
-    def __init__(self) -> None:
-        """Begin empty."""
-        self.handed: list[Message] = []
-        self.rows: list[LedgerRow] = []
-        self.refusals: list[tuple[Edge | None, str, str]] = []
-        self._changed = asyncio.Event()
+    handed: list[Message] = field(default_factory=list)
+    rows: list[LedgerRow] = field(default_factory=list)
+    refusals: list[tuple[Edge | None, str, str]] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Keep the message."""

@@ -21,5 +21,5 @@ WEIGHTS = by_name(weights.auto, weights.uniform, weights.metropolis, weights.max
 # (num_nodes, streams, /, *, ...)
 SELECTIONS: Mapping[str, Callable[..., Selection]] = {
     "all": selection.everyone,
-    "random_k": selection.random_k,
+    "random_k": selection.RandomNeighbors,
 }

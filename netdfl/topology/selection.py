@@ -52,10 +52,12 @@ class Private:
 
 
 class RandomNeighbors:
-    """Sends to `k` out-neighbors drawn each round from the seed, or to all where there are no more."""
+    """Send to `k` random out-neighbors a round; with `known: false` receivers can't tell who will send.
 
-    def __init__(self, num_nodes: int, streams: Streams, k: int, known: bool) -> None:
-        """Draw from `streams`; `known` says whether receivers draw the same."""
+    They are drawn each round from the seed; where there are no more than `k`, it is all.
+    """
+
+    def __init__(self, num_nodes: int, streams: Streams, /, *, k: PositiveInt = 2, known: bool = True) -> None:
         self.k = k
         self.receivers_know = known
 
@@ -75,11 +77,6 @@ class RandomNeighbors:
 def everyone(num_nodes: int, streams: Streams, /) -> Selection:
     """Send to every out-neighbor in every round."""
     return Everyone()
-
-
-def random_k(num_nodes: int, streams: Streams, /, *, k: PositiveInt = 2, known: bool = True) -> Selection:
-    """Send to `k` random out-neighbors a round; with `known: false` receivers can't tell who will send."""
-    return RandomNeighbors(num_nodes, streams, k, known)
 
 
 Participants: TypeAlias = Callable[[int], tuple[NodeId, ...]]

@@ -194,7 +194,7 @@ def test_oles_limit_is_that_of_the_graph_and_its_weights(kind: str, n: int, weig
 
 def test_ole_has_no_limit_of_one_graph_where_graphs_change() -> None:
     topology = TOPOLOGIES["small_world"](12, STREAMS)
-    drawn = Network(topology, WEIGHTS["uniform"], RandomNeighbors(12, STREAMS, 2, known=True))
+    drawn = Network(topology, WEIGHTS["uniform"], RandomNeighbors(12, STREAMS, k=2))
     for net in (network("random_sym", neighbors=2), drawn):
         assert not list(ole_is_stable({"beta": 0.99}, net, 10))
 

@@ -15,8 +15,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, Payload, View
 from netdfl.mixing.by_loss import BOARD, ByLoss
-from netdfl.mixing.compressed.choco import Choco
-from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
+from netdfl.mixing.compressed.gossip import Choco, DeepSqueeze
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.references import Differences
 from netdfl.mixing.control import ControlAveraging, MomentumAveraging

@@ -13,8 +13,7 @@ from compressed_server import fleet_under_loss, optimum
 
 from netdfl.core.errors import TrainingError
 from netdfl.core.types import Acknowledgement, Inbox, Kind, Message
-from netdfl.mixing.compressed.choco import Choco
-from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
+from netdfl.mixing.compressed.gossip import Choco, DeepSqueeze
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.testing.contract import equal

@@ -22,8 +22,7 @@ from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message
 from netdfl.mixing import payloads
-from netdfl.mixing.compressed.choco import Choco
-from netdfl.mixing.compressed.deepsqueeze import DeepSqueeze
+from netdfl.mixing.compressed.gossip import Choco, DeepSqueeze
 from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.step_size import Steady, StepSize, sample_size, trial, watch

@@ -14,7 +14,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId, Role
 from netdfl.topology.catalog import SELECTIONS, TOPOLOGIES
 from netdfl.topology.network import Network, without
-from netdfl.topology.selection import random_k, sampled
+from netdfl.topology.selection import RandomNeighbors, sampled
 from netdfl.topology.spectrum import stochasticity
 from netdfl.topology.varying import by_round
 from netdfl.topology.weights import column, metropolis, uniform
@@ -60,8 +60,8 @@ def test_a_round_without_links_keeps_everything() -> None:
 @given(st.integers(1, 6), st.integers(0, 20), st.integers(0, 99))
 def test_random_k_sends_to_k_neighbors_drawn_from_the_seed(k: int, t: int, seed: int) -> None:
     topology = TOPOLOGIES["exponential"](20, STREAMS)
-    net = Network(topology, selection=random_k(20, Streams(seed), k=k))
-    again = Network(topology, selection=random_k(20, Streams(seed), k=k))
+    net = Network(topology, selection=RandomNeighbors(20, Streams(seed), k=k))
+    again = Network(topology, selection=RandomNeighbors(20, Streams(seed), k=k))
     assert net.graph(t).edges == again.graph(t).edges
     assert set(net.graph(t).edges) <= set(topology.graph(t).edges)
     assert set(net.graph(t).out_degrees.tolist()) == {min(k, 5)}
@@ -69,7 +69,7 @@ def test_random_k_sends_to_k_neighbors_drawn_from_the_seed(k: int, t: int, seed:
 
 
 def test_random_k_picks_each_neighbor_equally_often() -> None:
-    selection, counts = random_k(9, STREAMS, k=2), np.zeros(9)
+    selection, counts = RandomNeighbors(9, STREAMS, k=2), np.zeros(9)
     for t in range(1200):
         counts[list(selection.select(4, t, (0, 2, 3, 5, 7, 8)))] += 1
     assert counts[[1, 4, 6]].tolist() == [0, 0, 0]
@@ -78,8 +78,8 @@ def test_random_k_picks_each_neighbor_equally_often() -> None:
 
 def test_receivers_of_a_private_selection_do_not_know() -> None:
     topology = TOPOLOGIES["full"](12, STREAMS)
-    known = Network(topology, column, random_k(12, STREAMS, k=3))
-    private = Network(topology, None, random_k(12, STREAMS, k=3, known=False))
+    known = Network(topology, column, RandomNeighbors(12, STREAMS, k=3))
+    private = Network(topology, None, RandomNeighbors(12, STREAMS, k=3, known=False))
     assert known.receivers_know
     assert not private.receivers_know
     for node in range(12):
@@ -119,14 +119,14 @@ def test_a_selection_by_node_state_is_asked_for_its_own_node_only() -> None:
 @pytest.mark.parametrize("weights", [uniform, metropolis])
 def test_receivers_that_do_not_know_cannot_weigh(weights) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=r"receivers don't know who will send.*use column weights"):
-        Network(TOPOLOGIES["full"](6, STREAMS), weights, random_k(6, STREAMS, known=False))
+        Network(TOPOLOGIES["full"](6, STREAMS), weights, RandomNeighbors(6, STREAMS, known=False))
 
 
 def test_weights_that_do_not_fit_are_refused_at_once() -> None:
     with pytest.raises(ValueError, match="metropolis weights need links in both directions"):
         Network(TOPOLOGIES["directed_ring"](6, STREAMS), metropolis)
     with pytest.raises(ValueError, match="without neighbor selection"):
-        Network(TOPOLOGIES["full"](6, STREAMS), metropolis, random_k(6, STREAMS, k=2))
+        Network(TOPOLOGIES["full"](6, STREAMS), metropolis, RandomNeighbors(6, STREAMS, k=2))
 
 
 def test_the_server_hears_whom_it_sampled() -> None:
@@ -214,7 +214,9 @@ def test_without_a_stranger_nothing_changes() -> None:
 
 
 def test_a_private_view_loses_only_receivers() -> None:
-    net = Network(TOPOLOGIES["full"](6, STREAMS), partial(column, lazy=True), random_k(6, STREAMS, k=4, known=False))
+    net = Network(
+        TOPOLOGIES["full"](6, STREAMS), partial(column, lazy=True), RandomNeighbors(6, STREAMS, k=4, known=False)
+    )
     view = net.view(0, 0)
     left = without(view, frozenset(view.out_neighbors[:2]), keep="columns")
     assert left.in_neighbors is None

@@ -155,17 +155,12 @@ class Latency(Delaying):
 
     __slots__ = ("_last_ns", "delay", "rounds", "scale", "seed")
 
-    def __init__(
-        self, seed: int, delay: Delay, scale: float = 1.0, rounds: ByRound[tuple[Delay | None, float]] | None = None
-    ) -> None:
-        """Delays are `scale` times those of `delay`; `rounds` overrides both for the messages of some rounds.
-
-        A round's piece is (delay, scale): its delay, or the clock's where it is None, times scale.
-        """
+    def __init__(self, seed: int, delay: Delay, rounds: ByRound[tuple[Delay | None, float]] | None = None) -> None:
+        """Delays are those of `delay`; in some rounds `rounds` has another (None: the clock's), and a factor on it."""
         super().__init__()
         self.seed = seed
         self.delay = delay
-        self.scale = scale
+        self.scale = 1.0
         self.rounds = rounds
         self._last_ns = -(1 << 61)
 

@@ -76,20 +76,17 @@ class Rate(Stage):
     reason: ClassVar[str] = "queue"
     instant: ClassVar[bool] = False
 
-    def __init__(
-        self, shape: Shape, scale: float = 1.0, rounds: ByRound[tuple[float | None, float]] | None = None
-    ) -> None:
-        """Serve at `shape`'s rate times `scale`.
+    rounds: ByRound[tuple[float | None, float]] | None
+    """Another rate (None: the clock's), and a factor on it, both above 0, for the messages of some rounds."""
 
-        `rounds` gives the messages of some rounds another rate (None: the clock's) and a factor of it,
-        both above 0.
-        """
-        self.rounds = rounds
+    def __init__(self, shape: Shape) -> None:
+        """Serve at `shape`'s rate."""
+        self.rounds = None
         self._queue: deque[tuple[int, int, Transit]] = deque()  # (end of its bytes, nbytes, unit)
         self._waiting = 0  # bytes of the queue, the one in service included
         self._end = -(1 << 80)
         self._backlog: list[tuple[Fraction, int, Transit]] = []  # at rate 0: (bytes still to be sent, nbytes, unit)
-        self._set(shape, scale)
+        self._set(shape, 1.0)
 
     def _set(self, shape: Shape, scale: float, parts: int = 1) -> None:
         self.shape = shape

@@ -19,8 +19,8 @@ from netdfl.compression.base import Compressor
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.base import ByRows, Mixed
+from netdfl.mixing.compressed.gossip import lazily
 from netdfl.mixing.compressed.references import compress
-from netdfl.mixing.gossip import row
 from netdfl.mixing.payloads import encoded_vector, to_all, unpack_encoded
 from netdfl.training.base import Update
 
@@ -68,8 +68,4 @@ class BareModel(LiteralQuantized):
 
 def _mean(compressor: Compressor, own: Tensor, inbox: Inbox, view: View) -> Tensor:
     others = {message.src: encoded_vector(message, compressor, own) for message in inbox}
-    weights, self_weight = row(view, others)
-    mixed = own * (self_weight + sum(weight for j, weight in weights.items() if j not in others))
-    for j in sorted(weights.keys() & others.keys()):
-        mixed.add_(others[j], alpha=weights[j])
-    return mixed
+    return lazily(own, own, others, dict.fromkeys(others, 1.0), view)

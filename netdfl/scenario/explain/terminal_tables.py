@@ -217,10 +217,6 @@ def _cell(value: object) -> str:
 
 
 def _default(value: object) -> str:
-    return (
-        "none"
-        if value is None or value in ([], {}, "")
-        else str(value).lower()
-        if isinstance(value, bool)
-        else str(value)
-    )
+    if value is None or value in ([], {}, ""):
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)

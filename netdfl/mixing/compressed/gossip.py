@@ -1,28 +1,41 @@
-"""CHOCO: gossip over references, X+ = (X - X^) + W' X^, W' = I + gamma (W - I), for static undirected graphs.
+"""Compressed gossip, made lazier by gamma, W' = I + gamma (W - I): CHOCO over references, DeepSqueeze over models.
+
+CHOCO: X+ = (X - X^) + W' X^, for static undirected graphs.
 
 Every node keeps a reference x^ of its own vector and copies of its neighbors', and sends C(x - x^).
 Written so, it is plain gossip on the references, lazier by gamma, and the node's own residual is
 added; with C = I and gamma = 1 it is D-PSGD bit for bit. The mean never changes for any C
-(Koloskova, Stich, Jaggi 2019; the local step is taken first, as in their CHOCO-SGD).
+(Koloskova, Stich, Jaggi 2019; the local step is taken first, as in their CHOCO-SGD). With `steps` Q it is DeLi-CoCo.
 
-With `steps` Q it is DeLi-CoCo (Q exchanges a round).
+DeepSqueeze: gossip over compressed models with error feedback, X+ = (X - C) + W' C.
+
+    m = x + e,  c = C(m),  e+ = m - c        and c goes to every neighbor
+
+Nothing is kept of the neighbors, so the graph may change every round, and a lost message needs no mending. But it
+shifts the mean, for good: the sender counts c as said and its neighbor has not heard it. Such shifts add up as long as
+messages are lost, because the c of nodes that agree still differ by what C leaves out; CHOCO's differences vanish
+where nodes agree, and losses with them. The mean never changes for any C while nothing is lost (Tang et al. 2019).
+What is compressed is the model itself, so without a falling step size the nodes agree only up to the compressor's error
+on it; CHOCO has no such floor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from netdfl.core.types import Inbox, NodeId, Outbox, View
+from netdfl.compression.base import Compressor
+from netdfl.core.rng import Streams
+from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.compressed.copies import Came, Heard, Reference
-from netdfl.mixing.compressed.references import Differences, address, ask_others
+from netdfl.mixing.compressed.references import Differences, address, ask_others, compress
 from netdfl.mixing.compressed.step_size import Gamma, StepSize, first_step_size, watch
 from netdfl.mixing.gossip import row
-from netdfl.mixing.payloads import step_size
+from netdfl.mixing.payloads import encoded_vector, step_size, to_all, unpack_encoded
 from netdfl.training.base import Update
 
 
@@ -81,6 +94,46 @@ class Choco(ByRows):
         sent = {message.src: message for message in inbox if "version" in message.payload.meta}
         gamma = state.step.gamma
         return others, {j: min(gamma, step_size(sent[j], "gamma")) if j in sent else gamma for j in others}
+
+
+class SqueezeState(NamedTuple):
+    """e, what was not said yet; c, what was said in this step; and gamma."""
+
+    error: Tensor
+    said: Tensor
+    step: StepSize
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepSqueeze(ByRows):
+    """Gossip on what all can hear of each other. A missing neighbor gives its weight to the node itself."""
+
+    compressor: Compressor
+    streams: Streams = field(default_factory=lambda: Streams(0))
+    gamma: Gamma = "auto"
+
+    def init(self, x: Tensor, view: View) -> SqueezeState:
+        """No error yet, gamma from a trial."""
+        nothing = x.new_zeros(x.shape)
+        return SqueezeState(nothing, nothing, first_step_size(self.gamma, self.compressor, x.numel()))
+
+    def outgoing(self, state: SqueezeState, update: Update, step: int, view: View) -> tuple[SqueezeState, Outbox]:
+        """c = C(x + e), the same for all neighbors."""
+        meant = update.x + state.error
+        code = compress(self.compressor, meant, self.streams, view, step)
+        said = unpack_encoded(code, self.compressor, meant)
+        payload = Payload(code.arrays, {**code.meta, "gamma": state.step.gamma})
+        return state._replace(error=meant - said, said=said), to_all(view, payload)
+
+    def mix(self, state: SqueezeState, update: Update, inbox: Inbox, step: int, view: View) -> Mixed:
+        """x+ = x + gamma (sum_j W_ij c_j - c_i)."""
+        came = {m.src: (encoded_vector(m, self.compressor, update.x), step_size(m, "gamma")) for m in inbox}
+        others = {j: said for j, (said, _) in came.items()}
+        gammas = {j: min(state.step.gamma, gamma) for j, (_, gamma) in came.items()}
+        mixed = lazily(update.x, state.said, others, gammas, view)
+        if self.gamma == "auto":
+            state = state._replace(step=watch(state.step, state.said, others, view.in_weights))
+        return Mixed(state, update._replace(x=mixed))
 
 
 def lazily(
