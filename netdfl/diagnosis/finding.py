@@ -17,10 +17,7 @@ from netdfl.core.types import Edge, Json, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.snapshot import Snapshot
 from netdfl.record.directory import RunDirectory
-from netdfl.record.kept_stalls import FOLDER
-from netdfl.record.kept_stalls import MOST_KEPT as MOST_KEPT
-from netdfl.record.kept_stalls import Kept as Kept
-from netdfl.record.kept_stalls import kept_stalls as kept_stalls
+from netdfl.record.kept_stalls import FOLDER, MOST_KEPT
 from netdfl.record.plain_json import plain
 
 DEADLINE = "wait.deadline: auto"

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
-from netdfl.diagnosis.finding import kept_stalls
 from netdfl.record.forms import read_details
 from netdfl.record.history import EndedRound, History, Waiting, Why
+from netdfl.record.kept_stalls import kept_stalls
 from netdfl.record.run import Run
 from netdfl.record.time_spent import read_history
 
@@ -90,14 +90,6 @@ def course(run: Run) -> Iterator[Span | Instant | Figure]:
     names = ", ".join(f"'{name}'" for name in FIGURES)
     rows = run.rows(f"SELECT at_s, name, value FROM metrics WHERE node IS NULL AND name IN ({names}) ORDER BY at_s")
     yield from (Figure(_ns(at_s), name, value) for at_s, name, value in rows if value is not None)
-
-
-def num_nodes(run: Run) -> int:
-    """How many nodes there are tracks for."""
-    if run.graph is not None:
-        return run.graph["num_nodes"]
-    ((most,),) = run.rows("SELECT max(node) FROM metrics")
-    return 0 if most is None else int(most) + 1
 
 
 def _ns(seconds: float) -> int:

@@ -6,12 +6,13 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import writing
 from netdfl.exports.traces import json_lines, packets
 from netdfl.record.database import TABLES
+from netdfl.record.export import ExportFormat
 from netdfl.record.export import export as export_table
 from netdfl.record.messages import count_by_link
 from netdfl.record.run import Run
@@ -19,8 +20,6 @@ from netdfl.scenario.model.choices import nearest
 
 STDOUT = "-"
 OTHERS = {"trace": "pftrace", "graph": "graphml", "tensorboard": "", "mlflow": ""}
-_TRACES = {"pftrace": "pftrace", "json": "json"}
-_TABLES = ("csv", "jsonl", "parquet")
 
 
 def export(run: Run, what: str, format: str | None = None, out: str | None = None) -> str:
@@ -51,24 +50,23 @@ def export(run: Run, what: str, format: str | None = None, out: str | None = Non
 
 def _formats(what: str) -> tuple[str, ...]:
     if what in TABLES:
-        return _TABLES
+        return get_args(ExportFormat)
     if what == "trace":
-        return tuple(_TRACES)
+        return ("pftrace", "json")
     if what in ("graph", "graphml"):
         return ("graphml",)
     raise InputError(f"a run has no {what!r}: {nearest(what, [*TABLES, *OTHERS, 'model'])}")
 
 
 def _pieces(run: Run, what: str, format: str) -> Iterable[bytes]:
-    from netdfl.exports.course import course, num_nodes
+    from netdfl.exports.course import course
 
     if what in ("graph", "graphml"):
         return [graphml(run).encode()]
     with run.held():
-        found, nodes = list(course(run)), num_nodes(run)
+        found, nodes = list(course(run)), run.num_nodes
     if format == "json":
         return (line.encode() for line in json_lines(run.path.name, nodes, found))
-
     return packets(run.path.name, nodes, found)
 
 

@@ -10,28 +10,18 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import writing
 from netdfl.record.run import Run
-from netdfl.record.status import FleetStatus
+from netdfl.record.status import Display, FleetStatus
 from netdfl.scenario.loading.document import parse
 
 FOLDER = "tensorboard"
 EVERY_S = 5.0
 SHARE = 0.02
 """How much of a run's time may go into following it."""
-
-
-class Display(Protocol):
-    """Something that shows a fleet while it runs, as `netdfl.running.display`."""
-
-    def update(self, status: FleetStatus) -> None:
-        """Show the fleet as it is now."""
-
-    def note(self, text: str) -> None:
-        """Show a piece of news."""
 
 
 class TensorBoardWriter:

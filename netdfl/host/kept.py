@@ -9,6 +9,7 @@ from typing import Protocol
 
 from netdfl.algorithms.base import NodeState
 from netdfl.core.errors import RunError
+from netdfl.core.files import writing
 from netdfl.core.types import NodeId
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.node.remembered import Remembered, durable, remember
@@ -76,11 +77,9 @@ class CheckpointFile:
         if not self._is_due(state.round, node.num_rounds):
             return
         memory = remember(node)
-        try:
+        with writing(self.path, RunError):
             self.path.parent.mkdir(exist_ok=True)
             await asyncio.to_thread(save_state, (state, memory), self.path)
-        except OSError as error:
-            raise RunError(f"{self.path} can't be written: {error.strerror}") from error
         if self._ship is not None and self._is_asked_for(state.round, node.num_rounds):
             await self._ship(self.path)
         durable(node, memory)

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from netdfl.compression.tensor_files import as_bytes, read
 from netdfl.core.control import ModelSaved, Report
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import write_whole
+from netdfl.core.files import write_whole, writing
 from netdfl.core.types import NodeId
 
 if TYPE_CHECKING:
@@ -101,10 +101,8 @@ class OnDisk:
         while True:
             round, x, weight = await self._due.get()
             path = snapshot_path(self._directory, round, self._node)
-            try:
+            with writing(path, RunError):
                 await asyncio.to_thread(write_snapshot, path, x, weight)
-            except OSError as error:
-                raise RunError(f"{path} can't be written: {error.strerror}") from error
             if self._ship is not None:
                 await self._ship(path)
                 path.unlink(missing_ok=True)
@@ -148,8 +146,6 @@ def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> 
 def keep_model(directory: Path, node: NodeId, x: Tensor, weight: float) -> None:
     """Keep a node's final model in the run `directory`. Raises RunError where the disk refuses it."""
     path = model_path(directory, node)
-    try:
+    with writing(path, RunError):
         path.parent.mkdir(exist_ok=True)
         write_snapshot(path, x, weight)
-    except OSError as error:
-        raise RunError(f"{path} can't be written: {error.strerror}") from error

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import PRIVATE, write_whole
+from netdfl.core.files import PRIVATE, write_whole, writing
 from netdfl.record.plain_json import dump_json
 from netdfl.record.store import STORE
 
@@ -66,12 +66,9 @@ class RunDirectory:
     def write(self, name: str, text: str) -> Path:
         """Write `name` (`scenario.yaml`, say) atomically. Raises RunError where the disk refuses it."""
         target = self.path / name
-        if not self.kept:
-            return target
-        try:
-            write_whole(target, text.encode())
-        except OSError as exc:
-            raise RunError(f"{target} can't be written: {exc.strerror}; everything recorded so far is kept") from exc
+        if self.kept:
+            with writing(target, RunError, "; everything recorded so far is kept"):
+                write_whole(target, text.encode())
         return target
 
     def write_json(self, name: str, value: object) -> Path:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from netdfl.core.types import NodeId
 
@@ -104,3 +105,21 @@ class History:
                 if (trained := self.trained(node, each)) > 0:
                     took[each.round].append(trained)
         return {round: median(times) for round, times in took.items()}
+
+
+def read_outages(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, str, float, float]]:
+    """Times in which nodes were down, or paused: which node, the event that began it, from when to when.
+
+    `rows` gives those of a query. One that has not ended does so at infinity.
+    """
+    going_on: dict[NodeId, tuple[str, float]] = {}
+    found = []
+    for node, kind, at_s in rows(
+        "SELECT node, kind, at_s FROM events WHERE kind IN ('crash', 'died', 'restart', 'pause', 'resume') "
+        "AND node IS NOT NULL ORDER BY at_s"
+    ):
+        if node in going_on:
+            found.append((node, *going_on.pop(node), at_s))
+        if kind not in ("restart", "resume"):
+            going_on[node] = (kind, at_s)
+    return found + [(node, *began, inf) for node, began in going_on.items()]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from netdfl.core.errors import InputError, expect, is_number
 from netdfl.core.types import Edge, NodeId
-from netdfl.record.forms import GraphForm, PartitionForm, read_list
+from netdfl.record.forms import PartitionForm, read_list
+from netdfl.record.history import read_outages
 from netdfl.record.kept_stalls import kept_stalls
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ WAITING, DOWN, TRAINED, STALLED = "#e07b00", "#555555", "#2f7ed8", "#d33f3f"
 MOST_LABELS = 60
 ARROW = {"arrowstyle": "-|>", "color": STALLED, "shrinkA": 10, "shrinkB": 11, "connectionstyle": "arc3,rad=0.1"}
 ACCURACIES = {"test_accuracy": "average model", "mean_local_accuracy": "mean of local models"}
-ENDS = {"crash": ("restart",), "died": ("restart",), "pause": ("resume",)}
 
 
 class Recorded(Protocol):
@@ -34,8 +34,8 @@ class Recorded(Protocol):
         """Its directory."""
 
     @property
-    def graph(self) -> GraphForm | None:
-        """Its graph."""
+    def num_nodes(self) -> int:
+        """How many nodes it has."""
 
     @property
     def partition(self) -> PartitionForm | None:
@@ -110,7 +110,7 @@ class Plots:
         """What each link lost of what it was given, and its median delay: two maps, a row a sender."""
         import numpy as np
 
-        num, size = self._num_nodes, (8.0, 4.0)
+        num, size = self._run.num_nodes, (8.0, 4.0)
         lost, delay = np.full((num, num), np.nan), np.full((num, num), np.nan)
         for src, dst, share, seconds in self._run.rows(
             "WITH took AS (SELECT src, dst, median(arrived_s - sent_s) AS delay FROM messages GROUP BY src, dst), "
@@ -138,7 +138,7 @@ class Plots:
         """
         expect(is_number(at), "at", at, "seconds since the start")
         edges, waiting = self.waits_at(at)
-        num = self._num_nodes
+        num = self._run.num_nodes
         figure, axes = _canvas((4.6, 4.6))
         axes.set_axis_off()
         axes.set_aspect("equal")
@@ -159,7 +159,7 @@ class Plots:
 
     def timeline(self) -> Figure:
         """A lane a node: its rounds, what of them it waited, when it was down or paused, and where it stalled."""
-        num = self._num_nodes
+        num = self._run.num_nodes
         figure, axes = _canvas((9.0, min(12.0, 1.2 + 0.25 * num)))
         ended = self._run.rows("SELECT node, at_s - value, value FROM metrics WHERE name = 'round_s' AND node >= 0")
         waits = self._run.rows("SELECT node, since_s, until_s - since_s FROM waits")
@@ -196,14 +196,6 @@ class Plots:
         )
 
     @property
-    def _num_nodes(self) -> int:
-        graph = self._run.graph
-        if graph is not None:
-            return graph["num_nodes"]
-        ((most,),) = self._run.rows("SELECT max(node) FROM metrics")
-        return 0 if most is None else int(most) + 1
-
-    @property
     def _end_s(self) -> float:
         ((end_s,),) = self._run.rows(
             "SELECT max(at_s) FROM (SELECT at_s FROM events UNION ALL SELECT at_s FROM metrics)"
@@ -212,17 +204,8 @@ class Plots:
 
     def _outages(self) -> list[tuple[NodeId, float, float]]:
         """When nodes were down or paused: node, since when, how long."""
-        kinds = ", ".join(f"'{kind}'" for kind in {*ENDS, *(end for ends in ENDS.values() for end in ends)})
-        began: dict[NodeId, tuple[str, float]] = {}
-        found = []
-        for node, kind, at_s in self._run.rows(
-            f"SELECT node, kind, at_s FROM events WHERE node IS NOT NULL AND kind IN ({kinds}) ORDER BY at_s"
-        ):
-            if kind in ENDS:
-                began.setdefault(node, (kind, at_s))
-            elif node in began and kind in ENDS[began[node][0]]:
-                found.append((node, began[node][1], at_s - began.pop(node)[1]))
-        return found + [(node, at_s, self._end_s - at_s) for node, (_, at_s) in began.items()]
+        end_s = self._end_s
+        return [(node, begin, min(end, end_s) - begin) for node, _, begin, end in read_outages(self._run.rows)]
 
     def _open_waits(self) -> list[tuple[NodeId, float, tuple[NodeId, ...]]]:
         """Waits that never ended: node, since when, for whom."""

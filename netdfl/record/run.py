@@ -262,6 +262,14 @@ class Run:
         return read_form(self.path / "graph.json", GRAPH)
 
     @property
+    def num_nodes(self) -> int:
+        """How many nodes the graph has; without one, as many as have told figures."""
+        if (graph := self.graph) is not None:
+            return graph["num_nodes"]
+        ((most,),) = self.rows("SELECT max(node) FROM metrics")
+        return 0 if most is None else int(most) + 1
+
+    @property
     def partition(self) -> PartitionForm | None:
         """`partition.json`: the names of the `classes`, `counts` by client and class; None if absent."""
         return read_form(self.path / "partition.json", PARTITION)

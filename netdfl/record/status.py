@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
+from typing import Protocol
 
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
@@ -133,3 +134,13 @@ class FleetStatus:
 
 _OF_NODE = tuple(each.name for each in fields(NodeStatus))
 _values = attrgetter(*_OF_NODE)
+
+
+class Display(Protocol):
+    """Something that shows a fleet while it runs."""
+
+    def update(self, status: FleetStatus) -> None:
+        """Show the fleet as it is now. Cheap; call it as often as something changed."""
+
+    def note(self, text: str) -> None:
+        """Say something once, above the rest: a node died, a default was chosen."""

@@ -11,7 +11,7 @@ from statistics import median
 from netdfl.core.types import NodeId
 from netdfl.record.critical_path import Leg, TimeUse, critical_path
 from netdfl.record.forms import read_list
-from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why
+from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why, read_outages
 from netdfl.record.run import Run
 
 LEAST_SHARE = 0.005
@@ -203,7 +203,10 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
     rounds: defaultdict[NodeId, list[EndedRound]] = defaultdict(list)
     for node, *made in run.rows(_ROUNDS):
         rounds[node].append(EndedRound(*made))
-    return History(waits, rounds, _outages(run)), deadlines
+    outages: defaultdict[NodeId, list[NodeOutage]] = defaultdict(list)
+    for node, kind, begin, end in read_outages(run.rows):
+        outages[node].append(NodeOutage(begin, end, Why.PAUSE if kind == "pause" else Why.CRASH))
+    return History(waits, rounds, outages), deadlines
 
 
 def _nodes(text: str | None) -> tuple[NodeId, ...]:
@@ -224,19 +227,3 @@ _ROUNDS = (
     "WHERE node IS NOT NULL AND name IN ('round_s', 'train_s') GROUP BY node, round, at_s "
     "HAVING count(*) FILTER (name = 'round_s') > 0 ORDER BY at_s, node"
 )
-_ENDS = ("restart", "resume")
-
-
-def _outages(run: Run) -> dict[NodeId, list[NodeOutage]]:
-    rows = run.rows(
-        "SELECT node, kind, at_s FROM events WHERE kind IN ('crash', 'died', 'restart', 'pause', 'resume') "
-        "AND node IS NOT NULL ORDER BY at_s"
-    )
-    found: dict[NodeId, list[NodeOutage]] = {}
-    for node, kind, at_s in rows:
-        outages = found.setdefault(node, [])
-        if outages and outages[-1].end == math.inf:
-            outages[-1] = outages[-1]._replace(end=at_s)
-        if kind not in _ENDS:
-            outages.append(NodeOutage(at_s, math.inf, Why.PAUSE if kind == "pause" else Why.CRASH))
-    return found

@@ -14,7 +14,7 @@ from rich.text import Text
 from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts
 from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
-from netdfl.record.status import FleetStatus
+from netdfl.record.status import Display, FleetStatus
 from netdfl.report.panel import Curves, panel
 from netdfl.report.words import duration, figure, not_delivered, own_figures, remarks, round_words, share, warnings
 
@@ -23,18 +23,12 @@ LEAST_GAP_S = 1.0
 MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
-class RunView(Protocol):
+class RunView(Display, Protocol):
     """What the supervisor shows a run through. Entered for the time of the run."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *raised: object) -> None: ...
-
-    def update(self, status: FleetStatus) -> None:
-        """Show the fleet as it is now. Cheap; call it as often as something changed."""
-
-    def note(self, text: str) -> None:
-        """Say something once, above the rest: a node died, a default was chosen."""
 
     def summary(self, result: Mapping[str, object], run_path: Path, report: Path | None = None) -> None:
         """Say what the run came to; call it after the view was left."""

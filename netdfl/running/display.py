@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.links.schedule.changes import Change, link_changes
-from netdfl.record.status import FleetStatus
+from netdfl.record.status import Display, FleetStatus
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
-
-
-class Display(Protocol):
-    """Something that shows a fleet while it runs."""
-
-    def update(self, status: FleetStatus) -> None:
-        """Show the fleet as it is now."""
-
-    def note(self, text: str) -> None:
-        """Show a piece of news."""
 
 
 class Silent:

@@ -17,7 +17,8 @@ from netdfl.record.directory import CHECKPOINTS, RunDirectory
 from netdfl.record.forms import damaged
 from netdfl.record.run import Run, open_run
 from netdfl.record.run_lock import LOCK, hold
-from netdfl.running.display import Display, Silent, announcing, say_layer
+from netdfl.record.status import Display
+from netdfl.running.display import Silent, announcing, say_layer
 from netdfl.running.judged import Finished, facts_of, finish
 from netdfl.running.objects import load
 from netdfl.running.prepare import prepare

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.record.directory import RunDirectory
-from netdfl.record.status import FleetStatus
-from netdfl.running.display import Display, Silent
+from netdfl.record.status import Display, FleetStatus
+from netdfl.running.display import Silent
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.resumption import Resumption
 from netdfl.supervisor.supervisor import Outcome, Supervisor

@@ -9,9 +9,10 @@ import pytest
 
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
-from netdfl.diagnosis.finding import MOST_KEPT, Finding, keep_stall, kept_stalls
+from netdfl.diagnosis.finding import Finding, keep_stall
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow
 from netdfl.record.directory import RunDirectory
+from netdfl.record.kept_stalls import MOST_KEPT, kept_stalls
 from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
 from netdfl.report.data.sections import stalls

@@ -6,13 +6,14 @@ Changes of links are spans of time for charts, and in lists a row for each, or f
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import read_plain
 from netdfl.links.schedule.changes import APART, gather_places
 from netdfl.record.forms import read_details, read_list
+from netdfl.record.history import read_outages
 from netdfl.record.run import Run
 from netdfl.record.scheduled import ENDS
 from netdfl.report.data.frame import TIME, Frame, Made, Words, shorten
@@ -142,17 +143,10 @@ def event_counts(run: Run) -> Made:
 
 def outages(run: Run) -> list[Made]:
     """Times in which nodes were down, or paused (an end of None: until the run's end)."""
-    rows = run.rows(
-        "SELECT node, kind, at_s FROM events WHERE kind IN ('crash', 'died', 'restart', 'pause', 'resume') "
-        "AND node IS NOT NULL ORDER BY at_s"
-    )
-    found: defaultdict[int, list[Made]] = defaultdict(list)
-    for node, kind, at_s in rows:
-        if found[node] and found[node][-1]["until"] is None:
-            found[node][-1]["until"] = at_s
-        if kind not in ("restart", "resume"):
-            found[node].append({"node": node, "why": kind, "since": at_s, "until": None})
-    return [outage for of in found.values() for outage in of]
+    return [
+        {"node": node, "why": kind, "since": begin, "until": None if end == math.inf else end}
+        for node, kind, begin, end in sorted(read_outages(run.rows), key=lambda outage: outage[0])
+    ]
 
 
 def waits(run: Run, frame: Frame) -> Made:

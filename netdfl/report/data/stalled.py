@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.diagnosis.finding import Kept, kept_stalls
+from netdfl.record.kept_stalls import Kept, kept_stalls
 from netdfl.record.run import Run
 from netdfl.report.data.frame import Made
 

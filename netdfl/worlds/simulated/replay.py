@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from netdfl.algorithms.base import LocalRound, NodeState
 from netdfl.core.errors import RunError
+from netdfl.core.files import writing
 from netdfl.core.types import NodeId
 from netdfl.node.checkpoint import load_state, save_state
 from netdfl.training.base import LocalData, StepRequests, Task, Update, alone
@@ -76,11 +77,9 @@ class Memory:
 
     def _save(self, number: int) -> None:
         path = self._path(number)
-        try:
+        with writing(path, RunError):
             self.folder.mkdir(exist_ok=True)
             save_state(self._fresh, path)
-        except OSError as error:
-            raise RunError(f"{path} can't be written: {error.strerror}") from error
         self._fresh = []
 
 
