@@ -35,7 +35,7 @@ from netdfl.links.channel import Links
 from netdfl.links.spec import LinksSpec
 from netdfl.mixing.push_sum import PushSum
 from netdfl.node.mailbox import Mailbox
-from netdfl.node.runtime import Node, NoHooks
+from netdfl.node.runtime import Node
 from netdfl.node.waits import Waits
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.testing.loopback import InlineWorker, SilentRecorder
@@ -173,7 +173,10 @@ def vector_seconds(nodes: int, rounds: int) -> float:
     )
     marks: list[float] = []
 
-    class Marks(NoHooks):
+    class Marks:
+        async def begin_round(self, round: int) -> None:
+            """Nothing is scripted."""
+
         async def end_round(self, *rest: Any) -> None:
             marks.append(time.process_time())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -21,12 +23,30 @@ def data_get(
         netdfl data get mnist
         netdfl data get cifar10 --root /data --source host
     """
-    from netdfl.report.progress import download_bar
     from netdfl.training.data.fetch import get
 
-    with download_bar() as progress:
+    with _download_bar() as progress:
         path = get(name, root, source=source, progress=progress)  # type: ignore[arg-type]
     print(path)
+
+
+@contextmanager
+def _download_bar() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Yield a callback `(what, done, total)`, one bar for each `what`; a `total` of None is not known."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def show(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)
+
+        yield show
 
 
 def calibrate(

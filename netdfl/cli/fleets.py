@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -52,10 +53,14 @@ def node(
         netdfl node --scenario clinics.yaml --id 3 --listen 0.0.0.0:5000 --peers peers.yaml --credentials secrets/3.json
     """
     from netdfl.standalone.request import make_request
-    from netdfl.standalone.run import run_node
 
     loaded = load_scenario(scenario, sets, on)
-    code = run_node(make_request(loaded, id, listen, peers, out, start_timeout, credentials, tls))
+    request = make_request(loaded, id, listen, peers, out, start_timeout, credentials, tls)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # process 1 of a container has no default of its own
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from netdfl.standalone.node import live  # it loads torch and grpc
+
+    code = live(request)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # a local round that still computes in its thread is not waited for

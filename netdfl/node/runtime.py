@@ -53,16 +53,6 @@ class Hooks(Protocol):
         ...
 
 
-class NoHooks:
-    """Nothing happens at a round's borders."""
-
-    async def begin_round(self, round: int) -> None:
-        """Nothing."""
-
-    async def end_round(self, state: NodeState, view: View, weight: float) -> None:
-        """Nothing."""
-
-
 @dataclass(kw_only=True)
 class Node:
     """One node: its task, its end of the network, and the loop of its algorithm. A `RoundContext`."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.diagnosis.messages import with_messages
+from netdfl.core.types import Json
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
+from netdfl.record.run import Run
 from netdfl.running.models import TrainedRun, open_run
 from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.model.schema import Scenario
 
 if TYPE_CHECKING:
     from torch import nn
+
+MOST_MESSAGES = 12
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
     found = open_run(directory.path)
     kept_as_lines = found.roll_up()
     with found.held():
-        stalls, deadlocks = (with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
+        stalls, deadlocks = (_with_messages(found, findings) for findings in (facts.stalls, facts.deadlocks))
         summary = summarize(found, replace(facts, stalls=stalls, deadlocks=deadlocks))
         if kept_as_lines:
             summary.result["kept_as_lines"] = kept_as_lines
@@ -91,3 +95,24 @@ def finish(directory: RunDirectory, facts: RunFacts) -> Finished:
             why = ": " + "; ".join(summary.judgement.reasons) if summary.judgement.reasons else ""
             raise RunError(f"{error}; the verdict was {summary.judgement.verdict}{why}") from error
     return Finished(found, summary.judgement.exit_code)
+
+
+def _with_messages(run: Run, findings: Sequence[Json]) -> list[Json]:
+    """Each of `findings` with the last messages on the edges of its witness, both ways, before it was found."""
+    return [{**finding, "messages": _last(run, finding)} for finding in findings]
+
+
+def _last(run: Run, finding: Json) -> list[Json]:
+    edges = [way for a, b in finding["witness"] for way in ((a, b), (b, a))]
+    if not edges:
+        return []
+    srcs, dsts = zip(*edges, strict=True)
+    columns = ("src", "dst", "kind", "round", "step", "attempt", "sent_s", "arrived_s", "fate")
+    rows = run.rows(
+        f"SELECT {', '.join(columns)} FROM messages "
+        "WHERE (src, dst) IN (SELECT unnest($srcs), unnest($dsts)) "
+        "AND kind NOT IN ('heartbeat', 'probe', 'query', 'status') "
+        "AND sent_s <= $found_s ORDER BY sent_s DESC, src, dst, round DESC, step DESC, attempt DESC LIMIT $most",
+        {"srcs": srcs, "dsts": dsts, "found_s": finding["found_s"], "most": MOST_MESSAGES},
+    )
+    return [dict(zip(columns, row, strict=True)) for row in reversed(rows)]

@@ -14,10 +14,9 @@ from pydantic_core import to_json
 
 from netdfl.core.errors import InputError
 from netdfl.record import Run, RunDirectory, open_run
-from netdfl.report import write_report
 from netdfl.report.data import page_data
 from netdfl.report.data.sections import SECTIONS
-from netdfl.report.html import render, style
+from netdfl.report.html import render, style, write_report
 
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "poster", "action"}
 VOID = {"meta", "link", "img", "br", "hr", "input"}
