@@ -16,9 +16,8 @@ from pydantic import TypeAdapter
 from netdfl.core.types import Json, Kind, NodeId
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.diagnosis.snapshot import State, What
-from netdfl.node.ledger import EdgeCount, MessageKey, NodeLedger, Settled
+from netdfl.node.ledger import EdgeCount, MessageKey, NodeLedger, Settled, Slot, SlotRun
 from netdfl.node.runtime import Node
-from netdfl.node.slots import Slot, SlotRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

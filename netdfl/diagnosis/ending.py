@@ -10,7 +10,7 @@ from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.snapshot import AwaitedFate, NodeNow, Snapshot, State, What
 from netdfl.diagnosis.watch import Pace
-from netdfl.record.status import ENDED, FleetStatus, Phase
+from netdfl.record.status import FleetStatus, Phase
 
 AFTER_SERVER_NS = NS_PER_S
 """How long after its server's end a fleet is looked at again and again."""
@@ -73,7 +73,7 @@ def unfinished(
     told = {node for finding in findings for node in (*finding.roots, *finding.culprits, *finding.behind)}
     said: list[str] = []
     if snapshot is not None:
-        left = [node for node in running(status) if node not in told and not is_idle(snapshot, node)]
+        left = [own.node for own in status.running if own.node not in told and not is_idle(snapshot, own.node)]
         said += _by_state([snapshot.nodes[node] for node in left], status.rounds)
     if server is not None and server not in told and status.nodes[server].phase is Phase.CRASHED:
         said.append(without_server(server, status.nodes[server].round, status.rounds))
@@ -92,11 +92,6 @@ def not_ended(left: Mapping[NodeId, int], rounds: int) -> list[str]:
         return []
     where = words.rounds(list(left.values()))
     return [f"{words.nodes(list(left))} had not finished when the run ended: {where} of {rounds}"]
-
-
-def running(status: FleetStatus) -> list[NodeId]:
-    """The nodes that have rounds before them."""
-    return [node for node, own in status.nodes.items() if own.phase not in ENDED]
 
 
 def _by_state(left: Sequence[NodeNow], rounds: int) -> Iterator[str]:

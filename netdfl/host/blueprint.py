@@ -22,9 +22,18 @@ from netdfl.node.delivery import Resending
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.runtime import Hooks, Node
+from netdfl.node.state_transfer import Joining
 from netdfl.node.worker import Worker
 from netdfl.record.base import Recorder
-from netdfl.scenario.build import build_links, build_network, compile_schedule, delivery_of, scheme_of, used_links
+from netdfl.scenario.build import (
+    build_links,
+    build_network,
+    compile_schedule,
+    delivery_of,
+    is_push,
+    scheme_of,
+    used_links,
+)
 from netdfl.scenario.explain.link_rules import keep_order
 from netdfl.scenario.model.network import AcknowledgedDelivery
 from netdfl.scenario.model.schema import KEPT_BYTES, Scenario
@@ -175,6 +184,18 @@ class Blueprint:
         """Whether links work both ways between `node` and all `peers`, so that a question gets its answer."""
         links = self._links_used
         return links is None or all((node, peer) in links and (peer, node) in links for peer in peers)
+
+    def joining(self, node: NodeId, round: int, weight: int) -> Joining:
+        """How `node`, which lost its state, joins in `round` or later: it asks whom it can, the next one first."""
+        num, mutual = self.network.num_nodes, self.mutual
+        others = range(num) if mutual is None else mutual.get(node, ())
+        peers = sorted((each for each in others if each != node), key=lambda each: (each - node) % num)
+        return Joining(round=round, peers=tuple(peers), weight=weight if is_push(self.scenario) else None)
+
+    def held_weight(self, node: Node) -> float | None:
+        """What a crash's event says of the push-sum weight that is the node's alone; None where that means nothing."""
+        summed = self.scenario.delivery.kind == "running_sums"
+        return node.held_weight if is_push(self.scenario) and not summed else None
 
     @property
     def push(self) -> bool:

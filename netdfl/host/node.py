@@ -43,7 +43,6 @@ from netdfl.host.injection import FaultInjection
 from netdfl.host.kept import Kept
 from netdfl.host.models import Models
 from netdfl.host.network import Door, NodeTransport
-from netdfl.host.rejoining import held_weight, joining
 from netdfl.host.workers import PacedWorker
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.node.heartbeats import Heartbeats
@@ -302,7 +301,7 @@ class NodeHost:
                 source=event.source,
                 at_round=event.at_round,
                 state=event.parameters.get("state", "kept"),
-                weight=held_weight(self.blueprint, self.node).get("weight"),
+                weight=self.blueprint.held_weight(self.node),
             )
             self._stand()
             self._crashed()
@@ -330,7 +329,7 @@ class NodeHost:
             state, self._remembered = self.parts.kept.load(state)
         node.kept = state._replace(round=max(state.round, rejoin.at_least))
         if not rejoin.keep_state:
-            node.joining = joining(self.blueprint, self.id, node.kept.round, rejoin.weight)
+            node.joining = self.blueprint.joining(self.id, node.kept.round, rejoin.weight)
 
     # a failure detector of the nodes' own, and deadlocks that they find alone
 

@@ -15,7 +15,7 @@ from xxhash import xxh3_128_hexdigest
 
 from netdfl.core.errors import DatasetError, InputError, MachineError, Problem, ScenarioError
 from netdfl.core.files import read_plain, version_of
-from netdfl.host.devices import spread
+from netdfl.host.plan import spread
 from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import read_form
 from netdfl.record.run import Run

@@ -22,10 +22,10 @@ from netdfl.diagnosis.account import Account, stack_of, waits_in_vain
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, time_is_up
 from netdfl.diagnosis.watch import Pace
 from netdfl.host.blueprint import Blueprint
-from netdfl.host.devices import spread
 from netdfl.host.living import Birth, LivingNode
 from netdfl.host.network import Endpoint
 from netdfl.host.node import EXIT_DISK
+from netdfl.host.plan import spread
 from netdfl.host.process import loop_factory
 from netdfl.node.worker import ThreadWorker
 from netdfl.record.directory import RunDirectory

@@ -14,7 +14,7 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import returns_by_node
 from netdfl.record.base import Store
 from netdfl.record.directory import RunDirectory
-from netdfl.record.status import ENDED, FleetStatus, Phase
+from netdfl.record.status import FleetStatus, Phase
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.base import World
@@ -77,7 +77,7 @@ class Fleet:
     @property
     def running(self) -> list[NodeId]:
         """Nodes that have rounds before them."""
-        return [node for node, own in self.status.nodes.items() if own.phase not in ENDED]
+        return [own.node for own in self.status.running]
 
     @property
     def oracle(self) -> bool:

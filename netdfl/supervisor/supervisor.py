@@ -37,12 +37,12 @@ from netdfl.core.control import (
 )
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.types import Json, NodeId
+from netdfl.node.ledger import Strangers
 from netdfl.record.base import Store
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
 from netdfl.record.status import ENDED, FleetStatus, NodeStatus, Phase
 from netdfl.record.store import StoreWriter
-from netdfl.record.strangers import Strangers
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import ProcessesOptions, RealOptions
 from netdfl.supervisor.evaluation import Evaluation

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from netdfl.core.clock import Clock
 from netdfl.core.control import Exit, Life, Order, Report
-from netdfl.core.errors import NetdflError
 from netdfl.core.interrupts import SIGNALS, Patience, outside_loops
 from netdfl.core.types import Json, NodeId
 from netdfl.record.base import Recorder, Store
@@ -166,11 +165,15 @@ class Beside:
         for task in self._tasks:
             task.cancel()
 
+    async def ended(self) -> None:
+        """Return once nothing of it goes on."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._broke(error if isinstance(error, NetdflError) else RuntimeError(repr(error)))
+            self._broke(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
 
 def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Callable[[], None]) -> T:

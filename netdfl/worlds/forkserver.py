@@ -28,10 +28,10 @@ import tempfile
 import time
 import traceback
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.files import open_append
@@ -145,6 +145,25 @@ class _Forks:
 
     def look(self, question: dict[str, object]) -> None:
         """Let a child answer, so that this process stays as it is."""
+
+        def work() -> int:
+            try:
+                from netdfl.host.looking import answer
+
+                answer(question, lambda found: say({"looked": found}))
+            except BaseException as error:
+                say({"looked": {"failed": f"{type(error).__name__}: {error}"}})
+            return 0
+
+        self.fork(work, Path(os.devnull))
+
+    def spawn(self, command: Command) -> None:
+        """Fork a process for the nodes of `command`."""
+        pid = self.fork(lambda: self.become(command), self.log_of(command))
+        say({"spawned": {"nodes": command.nodes, "pid": pid}})
+
+    def fork(self, work: Callable[[], int], log: Path) -> int:
+        """Let a child, whose last words are in `log`, do `work` and exit with what that returns; its number."""
         sys.stdout.flush()
         me = os.getpid()
         pid = os.fork()
@@ -154,25 +173,16 @@ class _Forks:
                 die_with_parent(me)
                 os.setsid()
                 signal.set_wakeup_fd(-1)
-                from netdfl.host.looking import answer
-
-                answer(question, lambda found: say({"looked": found}))
-                code = 0
-            except BaseException as error:
-                say({"looked": {"failed": f"{type(error).__name__}: {error}"}})
+                code = work()
+            except BaseException:
+                traceback.print_exc()
             finally:
+                with suppress(OSError, ValueError):
+                    sys.stdout.flush()
+                    sys.stderr.flush()
                 os._exit(code)
-        self.children[pid] = Path(os.devnull)
-
-    def spawn(self, command: Command) -> None:
-        """Fork a process for the nodes of `command`."""
-        sys.stdout.flush()
-        me = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self.become(command, me)
-        self.children[pid] = self.log_of(command)
-        say({"spawned": {"nodes": command.nodes, "pid": pid}})
+        self.children[pid] = log
+        return pid
 
     def log_of(self, command: Command) -> Path:
         """Where the process of `command` writes what it says."""
@@ -181,33 +191,21 @@ class _Forks:
         plan, epoch = self.loaded[1], command.life.epoch
         return Path(plan.directory) / "logs" / f"{name}{f'-{epoch}' if epoch and not plan.shares_disk else ''}.log"
 
-    def become(self, command: Command, parent: int) -> NoReturn:
-        """In the child of `parent`: leave the fork server's terminal and pipes, run the nodes, exit."""
-        code = 1
-        try:
-            assert self.loaded is not None
-            blueprint, plan = self.loaded
-            die_with_parent(parent)
-            os.setsid()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            redirect(self.log_of(command))
-            os.close(self.wake_r)
-            os.close(self.wake_w)
-            if command.namespace is not None:
-                from netdfl.packets.netns import enter
+    def become(self, command: Command) -> int:
+        """In a child: leave the fork server's terminal and pipes, run the nodes; the exit code."""
+        assert self.loaded is not None
+        blueprint, plan = self.loaded
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        redirect(self.log_of(command))
+        os.close(self.wake_r)
+        os.close(self.wake_w)
+        if command.namespace is not None:
+            from netdfl.packets.netns import enter
 
-                enter(command.namespace)
-            from netdfl.host.process import run_process
+            enter(command.namespace)
+        from netdfl.host.process import run_process
 
-            code = run_process(blueprint, plan, command, self.memory)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)
+        return run_process(blueprint, plan, command, self.memory)
 
     def reap(self) -> None:
         """Report children that ended."""
@@ -257,10 +255,10 @@ def say(answer: dict[str, object]) -> None:
         sys.stdout.flush()
 
 
-def tail(log: Path, lines: int = 3) -> str:
-    """The last lines of a process's log, for an error message."""
+def tail(log: Path) -> str:
+    """The last three lines of a process's log, for an error message."""
     text = log.read_text(errors="replace").strip().splitlines() if log.is_file() else []
-    return " | ".join(text[-lines:])
+    return " | ".join(text[-3:])
 
 
 def redirect(log: Path) -> None:

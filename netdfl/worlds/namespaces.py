@@ -24,6 +24,8 @@ T = TypeVar("T")
 class NamespacesWorld(AroundProcesses):
     """One fleet of processes, each in a network namespace of its own."""
 
+    _packets: Watched
+
     def __init__(self, setting: Setting) -> None:
         """The packet process begins to make the network at once."""
         run, scenario = setting.directory.path, setting.scenario
@@ -57,12 +59,6 @@ class NamespacesWorld(AroundProcesses):
     def launch(self, nodes: Sequence[NodeId], life: Life) -> None:
         """See `World`."""
         self._processes.launch(nodes, life)
-
-    def begin(self, at_ns: int) -> int:
-        """See `World`: let packets flow, and the nodes begin, from the common start on."""
-        start_ns = super().begin(at_ns)
-        self._packets.begin(start_ns)
-        return start_ns
 
     async def aclose(self, grace_s: float) -> Figures:
         """See `World`: let the nodes leave, then count the packets."""

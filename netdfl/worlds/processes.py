@@ -13,8 +13,7 @@ from netdfl.core.clock import RealClock
 from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Order, Report
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
-from netdfl.host.devices import spread
-from netdfl.host.plan import Command, Plan
+from netdfl.host.plan import Command, Plan, spread
 from netdfl.record.base import Store
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.transport.control import Attendee, ControlServer
@@ -23,6 +22,7 @@ from netdfl.worlds.base import Beside, Figures, Found, News, Setting, run_in_rea
 from netdfl.worlds.fork_client import Forked, ForkServer
 
 if TYPE_CHECKING:
+    from netdfl.packets.network import Watched
     from netdfl.transport.authority import Authority
 
 T = TypeVar("T")
@@ -36,12 +36,6 @@ class Place:
 
     namespace: str | None = None
     address: str = "127.0.0.1"
-
-
-def _authority(run_id: str) -> Authority:
-    from netdfl.transport.authority import Authority
-
-    return Authority.make(run_id)
 
 
 @dataclass
@@ -72,7 +66,11 @@ class ProcessesWorld:
         self.forks = setting.forkserver or ForkServer.open()
         self._place, self._gpus = place, gpus
         self._token, self._run_id = secrets.token_hex(16), secrets.token_hex(8)
-        self._authority = _authority(self._run_id) if getattr(self.scenario.world, "tls", False) else None
+        self._authority: Authority | None = None
+        if getattr(self.scenario.world, "tls", False):
+            from netdfl.transport.authority import Authority
+
+            self._authority = Authority.make(self._run_id)
         mine = None if self._authority is None else self._authority.issue(SUPERVISOR, 0)
         self._control = ControlServer(
             self._token, self._on_report, lambda attendee: None, listen, mine, lambda what: self.news.refused(what)
@@ -201,6 +199,7 @@ class AroundProcesses:
     """What a world that is made around one of local processes leaves to that as it is."""
 
     _processes: ProcessesWorld
+    _packets: Watched | None = None
 
     @property
     def clock(self) -> RealClock:
@@ -216,8 +215,11 @@ class AroundProcesses:
         return self._processes.run(course, interrupt)
 
     def begin(self, at_ns: int) -> int:
-        """See `World`."""
-        return self._processes.begin(at_ns)
+        """See `World`: let packets flow, where links act on them, and the nodes begin, from the common start on."""
+        start_ns = self._processes.begin(at_ns)
+        if self._packets is not None:
+            self._packets.begin(start_ns)
+        return start_ns
 
     def order(self, node: NodeId, order: Order) -> None:
         """See `World`."""

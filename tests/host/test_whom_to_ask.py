@@ -10,7 +10,6 @@ import netdfl
 from netdfl.core.types import NodeId
 from netdfl.host import blueprint as module
 from netdfl.host.blueprint import Blueprint
-from netdfl.host.rejoining import joining
 from netdfl.scenario.load import loads
 from tests.agreeing import agreeing
 
@@ -53,4 +52,4 @@ def test_the_links_of_all_rounds_are_looked_through_once(tmp_path: Path, monkeyp
 def test_the_next_one_is_asked_first(topology: str, node: NodeId, peers: tuple[NodeId, ...]) -> None:
     algorithm = "sgp" if "push" in topology else "dpsgd"
     blueprint = Blueprint.of(loads(returning(topology), [f"algorithm={algorithm}"]))
-    assert joining(blueprint, node, 2, 0).peers == peers
+    assert blueprint.joining(node, 2, 0).peers == peers

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +85,7 @@ class Docker:
             await process.wait()
 
 
-async def call(
-    command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None, told: bytes | None = None
-) -> str:
+async def call(command: Sequence[str], *, told: bytes | None = None) -> str:
     """Run a command, whose input is `told`, and return what it says. Raises MachineError with its last words.
 
     It ends with this task and, on Linux, with this process.
@@ -97,8 +95,6 @@ async def call(
         stdin=asyncio.subprocess.DEVNULL if told is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        cwd=cwd,
-        env=None if env is None else os.environ | env,
         start_new_session=True,
     )
     try:

@@ -49,7 +49,6 @@ class ContainersWorld(AroundProcesses):
         gpus = asks_gpus(setting.scenario)
         self._processes = ProcessesWorld(setting, listen=f"unix:{here}/control.sock", gpus=gpus)
         self._source = self._scenario.file.parent if self._scenario.file else Path.cwd()
-        self._packets: Watched | None = None
         if acts_on_packets(self._scenario):
             network = PacketNetwork(self._home / "scenario.yaml", self._source, socket=f"{here}/{SOCKET}")
             assert isinstance(self._scenario.world, ContainersOptions)
@@ -122,13 +121,6 @@ class ContainersWorld(AroundProcesses):
         assert self._containers is not None
         proof = self._processes.certify([node], life)
         await self._containers.begin(node, self._processes.devices[node], life, proof.get(node))
-
-    def begin(self, at_ns: int) -> int:
-        """See `World`."""
-        start_ns = super().begin(at_ns)
-        if self._packets is not None:
-            self._packets.begin(start_ns)
-        return start_ns
 
     async def aclose(self, grace_s: float) -> Figures:
         """See `World`: let the nodes leave, remove the containers, count the packets."""

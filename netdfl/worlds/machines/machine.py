@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from netdfl.core.control import Exit, Life
 from netdfl.core.errors import MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
-from netdfl.host.devices import spread
-from netdfl.host.plan import Command, Plan
+from netdfl.host.plan import Command, Plan, spread
 from netdfl.scenario.model.world import Site
 from netdfl.transport.credentials import Credentials
 from netdfl.worlds.fork_client import Forked, ForkServer

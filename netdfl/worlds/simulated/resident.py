@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from netdfl.core.control import Exit, Hello, Life, Order, Report, Start, Stop
@@ -19,7 +17,7 @@ from netdfl.record.directory import CHECKPOINTS, RunDirectory
 from netdfl.record.event_log import LoggingRecorder
 from netdfl.transport.fabric import Fabric
 from netdfl.transport.simulated import SimulatedTransport
-from netdfl.worlds.base import News
+from netdfl.worlds.base import Beside, News
 from netdfl.worlds.simulated.compute import ComputeTime
 from netdfl.worlds.simulated.ledger import SimulatedLedger
 from netdfl.worlds.simulated.loop import VirtualClock
@@ -67,18 +65,15 @@ class Resident:
             at_once=True,
         )
         self.ended = True
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._beside = Beside(around.news.broke)
 
     def _make_worker(self) -> VirtualWorker:
         around, every = self._around, self._blueprint.scenario.checkpoint.every
-        worker: VirtualWorker
-        if every is None:
-            worker = VirtualWorker(self.id, around.training, around.compute)
-        else:
-            remembering = RememberingWorker(self.id, around.training, around.compute)
-            remembering.memory = Memory(around.directory.path / CHECKPOINTS, self.id, every)
-            remembering.task = lambda: self.host.node.task
-            worker = remembering
+        worker = VirtualWorker(self.id, around.training, around.compute)
+        if every is not None:
+            worker = RememberingWorker(self.id, around.training, around.compute)
+            worker.memory = Memory(around.directory.path / CHECKPOINTS, self.id, every)
+            worker.task = lambda: self.host.node.task
         worker.round = lambda: self.host.node.round
         return worker
 
@@ -98,30 +93,18 @@ class Resident:
             return
         if isinstance(order, Start):
             for work in (self._live, *self.host.beside()):
-                self._do(work)
+                self._beside.do(work())
         self.host.obey(order)
 
     def end(self) -> None:
         """This life is over."""
         self.ended = True
         self.host.fall_silent()
-        for task in list(self._tasks):
-            task.cancel()
+        self._beside.cancel()
 
     async def cleared(self) -> None:
         """Return once nothing of it runs any more."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _do(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        task = asyncio.get_running_loop().create_task(work())
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._around.news.broke(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        await self._beside.ended()
 
     async def _live(self) -> None:
         try:

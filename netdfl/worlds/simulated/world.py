@@ -15,26 +15,29 @@ from netdfl.core.control import EVALUATOR, Evaluate, Evaluated, Hello, Life, Ord
 from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.process import freed_kept
 from netdfl.core.rng import Streams
-from netdfl.core.types import NodeId
+from netdfl.core.types import Message, NodeId
 from netdfl.diagnosis.account import Account, WaitInBrief, stack_of, wait_in_brief
 from netdfl.diagnosis.outgoing import SentKey
 from netdfl.host.blueprint import Blueprint, make_algorithm
-from netdfl.host.devices import spread
 from netdfl.host.injection import FaultInjection
 from netdfl.host.judging import judge
 from netdfl.host.models import Snapshot
+from netdfl.host.plan import spread
 from netdfl.host.task_setup import is_plain
 from netdfl.links.channel import Links
 from netdfl.links.rules.tcp import default_table
 from netdfl.node.ledger import MessageKey
 from netdfl.record.base import Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.task import Train
 from netdfl.scenario.model.world import SimulatedOptions
 from netdfl.training.alone import Alone
+from netdfl.training.catalog import SIZED_NBYTES
 from netdfl.transport.fabric import Fabric
+from netdfl.transport.wire import frame_size
 from netdfl.worlds.base import Figures, Found, Looker, News, Setting
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic, rare_collections
-from netdfl.worlds.simulated.claims import size_of
 from netdfl.worlds.simulated.ledger import FleetBook
 from netdfl.worlds.simulated.loop import NoSource, VirtualClock, VirtualLoop
 from netdfl.worlds.simulated.measuring import compute_time
@@ -120,7 +123,7 @@ class SimulatedWorld:
             links,
             changing=bool(scheduled),
             book=book,
-            size=size_of(self.scenario),
+            size=_size_of(self.scenario),
         )
         self._changes = FaultInjection(scheduled, self.clock, self.fabric.change)
         self.service = _service(blueprint)
@@ -223,6 +226,22 @@ def _service(blueprint: Blueprint) -> Alone | Service:
     from netdfl.training.service import Service
 
     return Service(blueprint.scenario.batching)
+
+
+def _size_of(scenario: Scenario) -> Callable[[Message], int]:
+    """Bytes of a message: of its frame, or what it claims where a task says that messages stand for larger ones."""
+    task = scenario.task
+    if isinstance(task, Train) or task.kind != "sized":
+        return frame_size
+    claimed = task.params["bytes"]
+
+    def size(message: Message) -> int:
+        payload = message.payload
+        real = sum(array.nbytes for array in payload.arrays.values())
+        payload.size = frame_size(message) - real + real * claimed // SIZED_NBYTES
+        return payload.size
+
+    return size
 
 
 class _Watched:
