@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -67,7 +68,7 @@ class Journal:
 
     def add(self, trial: Trial, ran: Ran) -> None:
         """Keep what came of a trial. Raises RunError on a full disk."""
-        line = trial.to_json() | {
+        line = asdict(trial) | {
             "cause": None if ran.cause is None else list(ran.cause),
             "features": sorted(ran.features),
             "event_log_hash": ran.event_log_hash,

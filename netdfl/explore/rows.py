@@ -57,19 +57,11 @@ class Rows:
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """See `Recorder`."""
-        self.row((message[:7], nbytes, sent_ns, arrived_ns, fate))
-
-    def row(self, row: MessageRow) -> None:
-        """See `Store`."""
-        self.messages.append(Sent(*row[0], *row[1:]))
+        self.messages.append(Sent(*message[:7], nbytes, sent_ns, arrived_ns, fate))
 
     def rows(self, rows: Sequence[MessageRow]) -> None:
         """See `Store`."""
         self.messages += [Sent(*row[0], *row[1:]) for row in rows]
-
-    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """See `Recorder`."""
-        self.measured.append(Measured(at_ns, node, round, name, float(value)))
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """See `Recorder`."""

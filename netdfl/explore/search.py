@@ -146,8 +146,3 @@ class Search:
         if beside and rng.random() < 0.5:
             return [aligned(event, rng.choice(beside), rng) for event in drawn]
         return drawn
-
-
-def count_faults(events: Sequence[Event]) -> int:
-    """How many of `events` are faults."""
-    return sum(not is_priority(event) for event in events)

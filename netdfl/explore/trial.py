@@ -30,16 +30,6 @@ class Trial:
         """Whether it was drawn by the stated fault model and nothing else, so that rates can be told from it."""
         return self.parent is None and not self.narrow
 
-    def to_json(self) -> dict[str, object]:
-        """Plain data."""
-        return {
-            "number": self.number,
-            "events": list(self.events),
-            "luck": self.luck,
-            "parent": self.parent,
-            "narrow": self.narrow,
-        }
-
 
 def variant(scenario: Scenario, events: Sequence[Event], luck: int | None) -> Scenario:
     """`scenario` with these events beside its own, and this luck."""

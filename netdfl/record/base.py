@@ -56,11 +56,11 @@ class Recorder(Protocol):
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """One message and its fate (`delivered`, `late`, `dropped:loss`, `failed:unavailable`, ...)."""
 
-    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """One number of one round: `train_loss`, `round_s`, `weight`, `test_accuracy`, ..."""
-
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Numbers of one round by name; nobody changes `figures` any more."""
+        """Numbers of one round by name: `train_loss`, `round_s`, `weight`, `test_accuracy`, ...
+
+        Nobody changes `figures` any more.
+        """
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """Something that happened: `round_begin`, `crash`, `missing`, `gone`, `refused`, ..."""
@@ -75,11 +75,8 @@ class Recorder(Protocol):
 class Store(Recorder, Protocol):
     """A recorder that keeps what it takes."""
 
-    def row(self, row: MessageRow) -> None:
-        """One message and its fate, without the message."""
-
     def rows(self, rows: Sequence[MessageRow]) -> None:
-        """Many of them."""
+        """Messages and their fates, without the messages."""
 
     def close(self) -> None:
         """Nothing more will come. Raises RunError where what came can't be kept."""

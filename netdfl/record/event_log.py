@@ -61,10 +61,6 @@ class EventLog:
         digests = [message[7].digest or content_digest(message[7]) for message in messages]
         self._add(len(rows), _messages, rows, digests)
 
-    def metric(self, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """One number."""
-        self.metrics(node, round, {name: value})
-
     def metrics(self, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round, which nobody changes any more."""
         self._add(len(figures), _metrics, (node, round), figures)
@@ -152,11 +148,6 @@ class LoggingRecorder:
         """The ends of messages at one instant."""
         self._store.rows(rows)
         self._log.rows(messages, rows)
-
-    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """One number of one round."""
-        self._store.metric(at_ns, node, round, name, value)
-        self._log.metric(node, round, name, value)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round."""

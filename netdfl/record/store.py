@@ -266,22 +266,14 @@ class StoreWriter:
 
     def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Take one message and its fate. Raises RunError where a due flush fails."""
-        self.row((message[:7], nbytes, sent_ns, arrived_ns, fate))
-
-    def row(self, row: MessageRow) -> None:
-        """Take one message and its fate, without the message. Raises RunError where a due flush fails."""
-        self._messages.add(row)
+        self._messages.add((message[:7], nbytes, sent_ns, arrived_ns, fate))
 
     def rows(self, rows: Sequence[MessageRow]) -> None:
         """Take many messages and their fates. Raises RunError where a due flush fails."""
         self._messages.extend(rows)
 
-    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """Take one number; one that is not finite is stored as null. Raises RunError where a due flush fails."""
-        self.metrics(at_ns, node, round, {name: value})
-
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
-        """Take numbers, as `metric` takes one. Raises RunError where a due flush fails."""
+        """Take numbers; one that is not finite is stored as null. Raises RunError where a due flush fails."""
         self._metrics.extend([(at_ns, node, round, name, float(value)) for name, value in figures.items()])
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:

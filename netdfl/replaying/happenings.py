@@ -98,17 +98,9 @@ class HeardRecorder(LoggingRecorder):
         for message, (_, nbytes, sent_ns, arrived_ns, fate) in zip(messages, rows, strict=True):
             self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
 
-    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        """One number of one round."""
-        super().metric(at_ns, node, round, name, value)
-        self._heard(at_ns, node, round, {name: value})
-
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round."""
         super().metrics(at_ns, node, round, figures)
-        self._heard(at_ns, node, round, figures)
-
-    def _heard(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         if (record := self._happenings.record) is not None:
             for name, value in figures.items():
                 record.metric(at_ns, node, round, name, value)

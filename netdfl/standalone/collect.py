@@ -195,7 +195,7 @@ def _judge_models(blueprint: Blueprint, found: Run, store: StoreWriter, parts: M
                 store.event(at_ns, None, round, "left_out", nodes=left_out)
             for name, value in judge_files(blueprint, paths).items():
                 figure, node = split_figure(name)
-                store.metric(at_ns, node, round, figure, value)
+                store.metrics(at_ns, node, round, {figure: value})
     finally:
         torch.set_num_threads(threads)
 

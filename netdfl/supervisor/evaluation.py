@@ -61,7 +61,7 @@ class Evaluation:
         self._judged.add(round)
         for name, value in figures.items():
             figure, node = split_figure(name)
-            self._recorder.metric(self._now_ns(), node, round, figure, value)
+            self._recorder.metrics(self._now_ns(), node, round, {figure: value})
         if self._status.evaluation is None or self._status.evaluation.round <= round:
             self._status.evaluation = EvaluationStatus(round, **{name: figures.get(name) for name in _SHOWN})
 

@@ -36,14 +36,14 @@ def summary(directory: RunDirectory, **more: Any) -> Summary:
 def test_figures_are_those_of_the_store(directory: RunDirectory) -> None:
     with StoreWriter(directory.path, "fleet") as writer:
         for round, accuracy in enumerate((0.1, 0.2, 0.9, 0.4, 0.5, 0.6, 0.7, 0.5)):
-            writer.metric(round * SECOND, None, round, "test_accuracy", accuracy)
-            writer.metric(round * SECOND, None, round, "consensus_distance", 1 / (1 + round))
+            writer.metrics(round * SECOND, None, round, {"test_accuracy": accuracy})
+            writer.metrics(round * SECOND, None, round, {"consensus_distance": 1 / (1 + round)})
             for node in range(3):
-                writer.metric(round * SECOND, node, round, "train_loss", node + 1 / (1 + round))
+                writer.metrics(round * SECOND, node, round, {"train_loss": node + 1 / (1 + round)})
             message = Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload())
             writer.message(message, 100, round, round + 1, "delivered" if round else "dropped:loss")
         writer.message(Message(0, 2, Kind.DATA, 0, 7, 0, 0, Payload()), 50, 0, None, "failed:unavailable")
-        writer.metric(0, None, 7, "mean_local_accuracy", 0.25)
+        writer.metrics(0, None, 7, {"mean_local_accuracy": 0.25})
     result, judgement = summary(directory, targets=[0.2, 0.95])
     assert result["test_accuracy"]["average_model"] == {"last": 0.5, "best": 0.9, "mean_last_5": pytest.approx(0.54)}
     assert result["test_accuracy"]["mean_local"] == 0.25
@@ -103,10 +103,10 @@ def test_the_dead_are_named_with_those_who_waited(directory: RunDirectory) -> No
 
 def test_a_loss_that_is_not_finite_fails_wherever_it_is_told(directory: RunDirectory) -> None:
     with StoreWriter(directory.path, "fleet") as writer:
-        writer.metric(0, 1, 3, "train_loss", float("nan"))
-        writer.metric(0, 1, 4, "train_loss", float("inf"))
+        writer.metrics(0, 1, 3, {"train_loss": float("nan")})
+        writer.metrics(0, 1, 4, {"train_loss": float("inf")})
         writer.event(0, 0, 2, "not_finite")
-        writer.metric(0, None, 3, "test_loss", float("nan"))
+        writer.metrics(0, None, 3, {"test_loss": float("nan")})
     assert summary(directory).judgement.reasons == [
         "node 0 had a loss that is not finite in round 2",
         "node 1 had a loss that is not finite in round 3",

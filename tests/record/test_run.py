@@ -106,7 +106,7 @@ def test_the_tables_gather_the_files_of_all_writers(tmp_path: Path, name: str) -
     directory.write("scenario.yaml", "")
     for node in range(3):
         with StoreWriter(directory.path, f"{node:03d}") as writer:
-            writer.metric(node, node, 5, "train_loss", float(node))
+            writer.metrics(node, node, 5, {"train_loss": float(node)})
     rows = open_run(directory.path).rows("SELECT node, value FROM metrics ORDER BY node")
     assert rows == [(0, 0.0), (1, 1.0), (2, 2.0)]
 
@@ -130,7 +130,7 @@ def run(tmp_path: Path) -> Run:
     with StoreWriter(directory.path, "000") as writer:
         for round in (1, 0):
             writer.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 9, round, None, "dropped:loss, late")
-            writer.metric(round, None, round, "test_loss", float("inf") if round else 0.1)
+            writer.metrics(round, None, round, {"test_loss": float("inf") if round else 0.1})
             writer.event(round, 0, round, "missing", awaited=[1, 2])
             writer.wait(Waited(0, round, 0, Kind.DATA, round, 9, None, Ended.DEADLINE, None, (1, 2)))
     return open_run(directory.path)

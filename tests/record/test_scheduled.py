@@ -33,7 +33,7 @@ def fleet(path: Path, rounds: int = 10) -> Run:
         took = 1.1 if node == 1 else 1.0
         with StoreWriter(directory.path, f"{node:03d}") as writer:
             for round in range(rounds):
-                writer.metric(int((round + 1) * took * NS_PER_S), node, round, "round_s", took)
+                writer.metrics(int((round + 1) * took * NS_PER_S), node, round, {"round_s": took})
     return open_run(directory.path)
 
 

@@ -65,7 +65,7 @@ def test_a_message_row_holds_every_field(tmp_path: Path) -> None:
 def test_a_finite_number_comes_back_exactly(tmp_path_factory: pytest.TempPathFactory, value: float) -> None:
     directory = tmp_path_factory.mktemp("numbers")
     with StoreWriter(directory, "fleet") as writer:
-        writer.metric(0, None, 0, "train_loss", value)
+        writer.metrics(0, None, 0, {"train_loss": value})
     assert lines(directory / "store/metrics-fleet.jsonl")[0]["value"] == value
 
 
@@ -73,7 +73,7 @@ def test_a_finite_number_comes_back_exactly(tmp_path_factory: pytest.TempPathFac
 def metrics(tmp_path: Path) -> Path:
     with StoreWriter(tmp_path, "fleet") as writer:
         for round, value in enumerate((0.5, float("nan"), float("inf"), -float("inf"), 2.0)):
-            writer.metric(round * 10**9, None, round, "test_loss", value)
+            writer.metrics(round * 10**9, None, round, {"test_loss": value})
     return tmp_path / "store/metrics-fleet.jsonl"
 
 
@@ -111,7 +111,7 @@ def test_rows_are_seen_after_a_flush_and_not_before(tmp_path: Path) -> None:
 def test_a_full_buffer_is_written_without_a_flush(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path, "000")
     for round in range(2000):
-        writer.metric(0, 0, round, "train_loss", 1.0)
+        writer.metrics(0, 0, round, {"train_loss": 1.0})
     written = lines(tmp_path / "store/metrics-000.jsonl")
     assert 0 < len(written) < 2000
     writer.close()
@@ -177,7 +177,7 @@ def test_a_full_disk_is_named_and_the_rows_are_kept_for_a_later_flush(
     path = tmp_path / "store/metrics-fleet.jsonl"
     monkeypatch.setattr("netdfl.record.store._open_whole", lambda path: os.open("/dev/full", os.O_WRONLY))
     writer = StoreWriter(tmp_path, "fleet")
-    writer.metric(0, None, 0, "test_loss", 1.0)
+    writer.metrics(0, None, 0, {"test_loss": 1.0})
     with pytest.raises(RunError, match=r"metrics-fleet\.jsonl: No space left"):
         writer.flush()
     monkeypatch.undo()
@@ -194,7 +194,7 @@ writer = StoreWriter(sys.argv[1], "fleet")
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:
     for round in range(100):
-        writer.metric(0, None, round, "test_loss", 1.0)
+        writer.metrics(0, None, round, {"test_loss": 1.0})
     writer.flush()
 except RunError:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

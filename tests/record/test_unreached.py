@@ -20,7 +20,7 @@ def found(path: Path, *events: dict[str, Any]) -> dict[str, Any] | None:
     directory.write_events(events)
     with StoreWriter(directory.path, "fleet") as writer:
         writer.event(SECOND, 1, 2, "crash")
-        writer.metric(3 * SECOND, 0, 5, "train_s", 1.0)
+        writer.metrics(3 * SECOND, 0, 5, {"train_s": 1.0})
         writer.event(100 * SECOND, None, 5, "finish")
     return find_unreached(open_run(directory.path))
 

@@ -76,11 +76,11 @@ def _keep_a_stall(directory: RunDirectory) -> Finding:
 def _write_fleet(writer: StoreWriter, rounds: int, rng: np.random.Generator) -> None:
     for t in range(rounds):
         at_ns, grown = round((t + 1) * 0.4 * SECOND), 1 - np.exp(-t / 12)
-        writer.metric(at_ns, None, t, "test_accuracy", 0.1 + 0.82 * grown + rng.normal(0, 0.01))
-        writer.metric(at_ns, None, t, "mean_local_accuracy", 0.1 + 0.74 * grown + rng.normal(0, 0.02))
-        writer.metric(at_ns, None, t, "test_loss", 2.3 * np.exp(-t / 15) + 0.3)
-        writer.metric(at_ns, None, t, "consensus_distance", 3 * np.exp(-t / 9) + 0.02 * rng.uniform(0.5, 1.5))
-        writer.metric(at_ns, None, t, "weight_sum", 1.0 if t < rounds // 2 else 0.94)
+        writer.metrics(at_ns, None, t, {"test_accuracy": 0.1 + 0.82 * grown + rng.normal(0, 0.01)})
+        writer.metrics(at_ns, None, t, {"mean_local_accuracy": 0.1 + 0.74 * grown + rng.normal(0, 0.02)})
+        writer.metrics(at_ns, None, t, {"test_loss": 2.3 * np.exp(-t / 15) + 0.3})
+        writer.metrics(at_ns, None, t, {"consensus_distance": 3 * np.exp(-t / 9) + 0.02 * rng.uniform(0.5, 1.5)})
+        writer.metrics(at_ns, None, t, {"weight_sum": 1.0 if t < rounds // 2 else 0.94})
     writer.event(0, None, 0, "start")
 
 
@@ -91,10 +91,10 @@ def _write_node(
     for t in range(rounds):
         at_ns = round((t * 0.4 + rng.uniform(0, 0.05)) * SECOND)
         writer.event(at_ns, node, t, "round_begin")
-        writer.metric(at_ns, node, t, "train_loss", 2.3 * np.exp(-t / 14) + rng.uniform(0, 0.4))
-        writer.metric(at_ns, node, t, "train_s", 0.15 * slow)
-        writer.metric(at_ns, node, t, "wait_s", 0.2 / slow)
-        writer.metric(at_ns, node, t, "round_s", 0.4)
+        writer.metrics(at_ns, node, t, {"train_loss": 2.3 * np.exp(-t / 14) + rng.uniform(0, 0.4)})
+        writer.metrics(at_ns, node, t, {"train_s": 0.15 * slow})
+        writer.metrics(at_ns, node, t, {"wait_s": 0.2 / slow})
+        writer.metrics(at_ns, node, t, {"round_s": 0.4})
         for src, dst in edges:
             lost = rng.uniform() < 0.05
             arrived = None if lost else at_ns + round(rng.lognormal(np.log(0.02), 0.3) * SECOND)

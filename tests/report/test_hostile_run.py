@@ -121,7 +121,7 @@ def test_rows_are_not_appended_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store/metrics-fleet.jsonl").symlink_to(target)
     writer = StoreWriter(tmp_path, "fleet")
-    writer.metric(0, None, 0, "test_loss", 1.0)
+    writer.metrics(0, None, 0, {"test_loss": 1.0})
     with pytest.raises(NetdflError, match="can't be written"):
         writer.close()
     assert target.read_text() == "mine\n"

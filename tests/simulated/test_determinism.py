@@ -78,7 +78,7 @@ def log_of(entries: list[tuple[int, int, str]], seed: int = 0, value: float = 1.
     for at_ns, round, fate in entries:
         clock.ns = at_ns
         log.message(Message(0, 1, Kind.DATA, 0, round, 0, 0, Payload()), 10, 0, at_ns, fate)
-    log.metric(0, 0, "train_loss", value)
+    log.metrics(0, 0, {"train_loss": value})
     return log.hexdigest()
 
 

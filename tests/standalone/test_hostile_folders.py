@@ -56,7 +56,7 @@ def hand(tmp_path: Path) -> Path:
         (home / "scenario.yaml").write_text(to_yaml(scenario))
         with StoreWriter(home, f"{node:03d}") as store:
             for round in range(2):
-                store.metric(round * 10**9, node, round, "round_s", 1.0)
+                store.metrics(round * 10**9, node, round, {"round_s": 1.0})
                 write_snapshot(snapshot_path(home, round, node), torch.zeros(4, dtype=torch.float64), 1.0)
             store.event(10**9, node, 1, "probed", cause="deadlock", what="x", detection_s=0.1, roots=[0], culprits=[1])
         NodeRecord(node=node, run_id="00" * 8, epoch=0, scenario_hash="h", stage=Stage.FINISHED, at_s=2.0).write(home)

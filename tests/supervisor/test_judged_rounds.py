@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -16,11 +16,11 @@ class Record:
     """Keeps what is recorded."""
 
     def __init__(self) -> None:
-        self.metrics: list[tuple[int, str, float]] = []
+        self.figures: list[tuple[int, str, float]] = []
         self.left_out: list[tuple[int, Any]] = []
 
-    def metric(self, at_ns: int, node: NodeId | None, round: int, name: str, value: float) -> None:
-        self.metrics.append((round, name, value))
+    def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
+        self.figures += [(round, name, value) for name, value in figures.items()]
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Any) -> None:
         assert kind == "left_out"
@@ -106,7 +106,7 @@ def test_it_is_over_when_what_was_asked_for_has_been_judged() -> None:
     assert not fleet.evaluation.over
     fleet.evaluation.judged(0, {"test_accuracy": 0.5})
     assert fleet.evaluation.over
-    assert fleet.record.metrics == [(0, "test_accuracy", 0.5)]
+    assert fleet.record.figures == [(0, "test_accuracy", 0.5)]
 
 
 def test_what_a_resumed_run_had_judged_is_not_judged_again() -> None:
