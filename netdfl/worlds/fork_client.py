@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
+from netdfl.core.control import Exit
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.process import Child, allow_open_files, end_child
 from netdfl.core.types import Json, NodeId
@@ -54,7 +55,7 @@ class Forked:
     words: str = ""
 
 
-OnExit = Callable[[Forked], None]
+OnExit = Callable[[NodeId, Exit], None]
 
 
 class ForkServer:
@@ -64,9 +65,11 @@ class ForkServer:
         """Take over a fork server's process."""
         self.process = process
         self.ended = asyncio.Event()
+        self.processes: dict[int, Command] = {}
         self._answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._unclaimed: dict[int, Forked | None] = {}  # children whom `spawn` has yet to return, and how they ended
-        self._on_exit: OnExit = lambda ended: None
+        self._on_exit: OnExit = lambda node, how: None
+        self._changed = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
 
@@ -99,7 +102,7 @@ class ForkServer:
             self._reading = asyncio.create_task(self._read())
 
     async def plan(self, plan: Plan, on_exit: OnExit) -> Loaded:
-        """Hand over the plan; return what was found. `on_exit` is called for every child that ends.
+        """Hand over the plan; return what was found. `on_exit` hears of every node whose process ends.
 
         Raises:
             InputError: the plan can't be carried out: data missing, parts that do not fit.
@@ -115,9 +118,18 @@ class ForkServer:
     async def spawn(self, command: Command) -> int:
         """Fork a process for the nodes of `command`; return its id. Raises RunError."""
         pid = int((await self._ask({"spawn": asdict(command)}))["spawned"]["pid"])
+        self.processes[pid] = command
         if (ended := self._unclaimed.pop(pid)) is not None:
-            asyncio.get_running_loop().call_soon(self._on_exit, ended)  # who asked knows it by then
+            asyncio.get_running_loop().call_soon(self._end, ended)  # who asked knows it by then
         return pid
+
+    async def left_alone(self, grace_s: float) -> None:
+        """Return when no process of a node runs any more, or the grace is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while self.processes and not self.ended.is_set():
+                    self._changed.clear()
+                    await self._changed.wait()
 
     async def give(self, node: NodeId, checkpoint: Path) -> None:
         """Let `node` find what an earlier life saved; in parts, each answered. Raises RunError."""
@@ -161,7 +173,7 @@ class ForkServer:
             self.process.stdin.write(json.dumps(command).encode() + b"\n")
             self.process.stdin.flush()
         except (BrokenPipeError, ValueError):
-            self.ended.set()
+            self._over()
 
     async def _ask(self, command: Json) -> dict[str, Any]:
         async with self._asking:
@@ -190,11 +202,17 @@ class ForkServer:
                     self._unclaimed[int(answer["spawned"]["pid"])] = None
                 self._answers.put_nowait(answer)
         finally:
-            self.ended.set()
+            self._over()
             transport.close()
+
+    def _over(self) -> None:
+        self.ended.set()
+        self._changed.set()
 
     def _end(self, ended: Forked) -> None:
         if ended.pid in self._unclaimed:
             self._unclaimed[ended.pid] = ended
-        else:
-            self._on_exit(ended)
+        elif (command := self.processes.pop(ended.pid, None)) is not None:
+            self._changed.set()
+            for node in command.nodes:
+                self._on_exit(node, Exit(command.life.epoch, ended.code, ended.signal, ended.words))

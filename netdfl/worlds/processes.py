@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from netdfl.core.clock import RealClock
-from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Order, Report
+from netdfl.core.control import EVALUATOR, Hello, Life, Order, Report
 from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan, spread
@@ -19,7 +18,7 @@ from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.transport.control import Attendee, ControlServer
 from netdfl.transport.credentials import SUPERVISOR, Credentials
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting, run_in_real_time
-from netdfl.worlds.fork_client import Forked, ForkServer
+from netdfl.worlds.fork_client import ForkServer
 
 if TYPE_CHECKING:
     from netdfl.packets.network import Watched
@@ -36,14 +35,6 @@ class Place:
 
     namespace: str | None = None
     address: str = "127.0.0.1"
-
-
-@dataclass
-class _Group:
-    """The nodes of one process, and the life of theirs that it is."""
-
-    nodes: list[NodeId]
-    epoch: int
 
 
 class ProcessesWorld:
@@ -76,8 +67,6 @@ class ProcessesWorld:
             self._token, self._on_report, lambda attendee: None, listen, mine, lambda what: self.news.refused(what)
         )
         self._attendees: dict[NodeId, Attendee] = {}
-        self._processes: dict[int, _Group] = {}
-        self._empty = asyncio.Event()
         self._beside = Beside(lambda error: self.news.broke(error))
         self.devices: list[str] = []
         self._closing = False
@@ -98,7 +87,7 @@ class ProcessesWorld:
         self.news = news
         plan = self.plan = await self._make_plan()
         (self.directory.path / "snapshots").mkdir(exist_ok=True)
-        loaded = await self.forks.plan(plan, self._on_exit)
+        loaded = await self.forks.plan(plan, news.exited)
         self._beside.do(self._watch())
         gpus = loaded.gpus if self._gpus else 0
         self.devices = spread(self.scenario.device, gpus, self.scenario.num_nodes)
@@ -137,13 +126,7 @@ class ProcessesWorld:
     async def aclose(self, grace_s: float) -> Figures:
         """See `World`."""
         self._closing = True
-        try:
-            async with asyncio.timeout(grace_s):
-                while self._processes and not self.forks.ended.is_set():
-                    self._empty.clear()
-                    await self._empty.wait()
-        except TimeoutError:
-            pass
+        await self.forks.left_alone(grace_s)
         self._beside.cancel()
         self.forks.close()
         await self._control.aclose()
@@ -171,18 +154,10 @@ class ProcessesWorld:
             namespace=place.namespace,
             credentials=self.certify(nodes, life),
         )
-        self._processes[await self.forks.spawn(command)] = _Group(nodes, life.epoch)
-
-    def _on_exit(self, ended: Forked) -> None:
-        group = self._processes.pop(ended.pid, None)
-        self._empty.set()
-        if group is not None:
-            for node in group.nodes:
-                self.news.exited(node, Exit(group.epoch, ended.code, ended.signal, ended.words))
+        await self.forks.spawn(command)
 
     async def _watch(self) -> None:
         await self.forks.ended.wait()
-        self._empty.set()
         if not self._closing:
             self.news.broke(RunError("the process that started the nodes died, and the nodes with it"))
 

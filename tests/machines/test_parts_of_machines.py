@@ -20,6 +20,7 @@ from netdfl.host.living import record_name
 from netdfl.host.looking import address_in
 from netdfl.host.luggage import pack, unpack
 from netdfl.host.measuring import Served, measured
+from netdfl.host.plan import Command
 from netdfl.scenario.load import load
 from netdfl.scenario.model.world import Site
 from netdfl.supervisor.mirror import mirror
@@ -221,7 +222,8 @@ async def test_lines_of_a_relayed_fork_server_go_both_ways_and_its_end_is_seen()
     killed: list[bool] = []
     forks = ForkServer(Relayed(heard.put, says.get, lambda: killed.append(True)))
     ended: list[int] = []
-    forks._on_exit = lambda how: ended.append(how.pid)
+    forks.processes[7] = Command(nodes=(3,))
+    forks._on_exit = lambda node, how: ended.append(node)
     forks._reading = asyncio.create_task(forks._read())
     forks.kill(7)
     assert json.loads(await asyncio.to_thread(heard.get)) == {"kill": 7}
@@ -229,6 +231,6 @@ async def test_lines_of_a_relayed_fork_server_go_both_ways_and_its_end_is_seen()
     says.put(b"")
     async with asyncio.timeout(10):
         await forks.ended.wait()
-    assert ended == [7]
+    assert ended == [3]
     await forks.aclose()
     assert killed

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from netdfl.core import process as processes
+from netdfl.core.control import Exit
 from netdfl.core.errors import RunError
+from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan
-from netdfl.worlds.fork_client import Forked, ForkServer
+from netdfl.worlds.fork_client import ForkServer
 
 EXIT_LOST = 6
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
@@ -48,7 +50,7 @@ async def test_a_fork_server_that_ended_before_the_plan_is_said_and_can_still_be
 ) -> None:
     its = ForkServer(process)
     with pytest.raises(RunError, match="the process that starts the nodes ended"):
-        await its.plan(PLAN, lambda ended: None)
+        await its.plan(PLAN, lambda node, how: None)
     its.close()
     assert process.stdin is not None
     assert process.stdin.closed
@@ -57,11 +59,12 @@ async def test_a_fork_server_that_ended_before_the_plan_is_said_and_can_still_be
 async def test_a_child_that_ends_as_it_starts_is_told_to_one_who_knows_it() -> None:
     its = ForkServer(answering('{"spawned": {"pid": 7}}', '{"exited": {"pid": 7, "code": 3}}'))
     known: set[int] = set()
-    ends: asyncio.Queue[tuple[bool, int]] = asyncio.Queue()
-    its._on_exit = lambda ended: ends.put_nowait((ended.pid in known, ended.code))
+    ends: asyncio.Queue[tuple[bool, NodeId, int | None]] = asyncio.Queue()
+    its._on_exit = lambda node, how: ends.put_nowait((7 in known, node, how.code))
     its._begin_to_read()
     known.add(await its.spawn(Command(nodes=(0,))))
-    assert await asyncio.wait_for(ends.get(), 60) == (True, 3)
+    assert await asyncio.wait_for(ends.get(), 60) == (True, 0, 3)
+    assert not its.processes
     its.close()
 
 
@@ -71,13 +74,13 @@ async def test_a_process_of_several_nodes_says_its_last_words(tmp_path: Path) ->
     (tmp_path / "scenario.yaml").write_text(json.dumps(scenario | task), encoding="utf-8")
     nobody = "127.0.0.1:9"
     plan = replace(PLAN, directory=str(tmp_path), control=nobody, run_id="00" * 8)
-    over: asyncio.Queue[Forked] = asyncio.Queue()
+    over: asyncio.Queue[tuple[NodeId, Exit]] = asyncio.Queue()
     forks = ForkServer.open()
-    await forks.plan(plan, over.put_nowait)
-    pid = await forks.spawn(Command(nodes=(0, 1)))
-    how = await asyncio.wait_for(over.get(), 60)
+    await forks.plan(plan, lambda node, how: over.put_nowait((node, how)))
+    await forks.spawn(Command(nodes=(0, 1)))
+    (first, how), (second, _) = [await asyncio.wait_for(over.get(), 60) for _ in range(2)]
     await forks.aclose()
-    assert (how.pid, how.code, how.signal) == (pid, EXIT_LOST, None)
+    assert (first, second, how.code, how.signal) == (0, 1, EXIT_LOST, None)
     assert f"can't attend at the supervisor {nobody}" in how.words
 
 

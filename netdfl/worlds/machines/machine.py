@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +13,7 @@ from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan, spread
 from netdfl.scenario.model.world import Site
 from netdfl.transport.credentials import Credentials
-from netdfl.worlds.fork_client import Forked, ForkServer
+from netdfl.worlds.fork_client import ForkServer
 
 LOST = -1
 
@@ -41,14 +38,6 @@ class Engine(Protocol):
         """Nothing is wanted any more."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """The nodes of one process, and the life of theirs that it is."""
-
-    nodes: tuple[NodeId, ...]
-    epoch: int
-
-
 class Machine:
     """One machine, and those of the fleet's nodes that have their place there."""
 
@@ -57,8 +46,6 @@ class Machine:
         self.name, self.address, self.nodes = name, address, tuple(nodes)
         self.devices: dict[NodeId, str] = {}
         self._forks: ForkServer | None = None
-        self._processes: dict[int, Group] = {}
-        self._changed = asyncio.Event()
 
     @property
     def is_there(self) -> bool:
@@ -101,20 +88,13 @@ class Machine:
             self._forks.kill(pid)
 
     async def settle(self, plan: Plan, device: str, exited: Callable[[NodeId, Exit], None]) -> None:
-        """Let the fork server load the plan. `exited` hears of every process of a node that ends.
+        """Let the fork server load the plan. `exited` hears of every node whose process ends.
 
         Raises NetdflError, which names the machine, where it can't be had or misses something.
         """
-
-        def ended(how: Forked) -> None:
-            for group in filter(None, [self._processes.pop(how.pid, None)]):
-                self._changed.set()
-                for node in group.nodes:
-                    exited(node, Exit(group.epoch, how.code, how.signal, how.words))
-
         assert self._forks is not None
         try:
-            loaded = await self._forks.plan(plan, ended)
+            loaded = await self._forks.plan(plan, exited)
             self.devices = dict(zip(self.nodes, spread(device, loaded.gpus, len(self.nodes)), strict=True))
         except NetdflError as error:
             raise type(error)(f"machine {self.name}: {error}") from error
@@ -137,24 +117,19 @@ class Machine:
             address=self.address,
             credentials=credentials,
         )
-        self._processes[await self._forks.spawn(command)] = Group(tuple(nodes), life.epoch)
+        await self._forks.spawn(command)
 
     async def lost(self) -> list[tuple[NodeId, Exit]]:
         """Wait until the machine is gone; the nodes that went with it."""
         assert self._forks is not None
         await self._forks.ended.wait()
-        groups, self._processes = list(self._processes.values()), {}
-        self._changed.set()
-        return [(node, Exit(group.epoch, LOST, lost=self.gone)) for group in groups for node in group.nodes]
+        left = self._forks.processes.values()
+        return [(node, Exit(each.life.epoch, LOST, lost=self.gone)) for each in left for node in each.nodes]
 
     async def aclose(self, grace_s: float) -> None:
         """Give its processes the grace to end; then end the fork server, and what is left of them."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
-                while self._processes:
-                    self._changed.clear()
-                    await self._changed.wait()
         if self._forks is not None:
+            await self._forks.left_alone(grace_s)
             await self._forks.aclose()
 
 
