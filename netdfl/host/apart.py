@@ -61,14 +61,14 @@ class ClockOffset:
 
 
 class Stream(Protocol):
-    """What carries chunks."""
+    """What carries reports, and files in parts."""
 
     def report(self, report: Report) -> None:
         """Take a report."""
         ...
 
     async def flushed(self) -> None:
-        """Return once what was reported is on its way."""
+        """Return once what was reported so far is on its way: more would only wait here."""
         ...
 
 

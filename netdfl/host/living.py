@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from netdfl.core.clock import NS_PER_S, RealClock
-from netdfl.core.control import ClockReading, Crashed, Life, Order, Report, Start, Stop
+from netdfl.core.control import ClockReading, Crashed, Life, Order, Start, Stop
 from netdfl.core.errors import NetdflError, RunError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.fidelity import EVENT
 from netdfl.diagnosis.outgoing import Outgoing
-from netdfl.host.apart import ClockOffset, Shipping
+from netdfl.host.apart import ClockOffset, Shipping, Stream
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.kept import CheckpointFile
 from netdfl.host.models import OnDisk
@@ -33,18 +33,10 @@ from netdfl.transport.grpc import Service
 FLUSH_S = 0.25
 
 
-class Superior(Protocol):
+class Superior(Stream, Protocol):
     """Whom a living node answers to: a supervisor at the other end of a stream, or a journal."""
 
     launched: bool
-
-    def report(self, report: Report) -> None:
-        """Tell it."""
-        ...
-
-    async def flushed(self) -> None:
-        """Return once what was reported so far is on its way: more would only wait here."""
-        ...
 
     async def dismissed(self) -> None:
         """Return when the node is needed no more."""

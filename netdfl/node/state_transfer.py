@@ -22,6 +22,7 @@ from netdfl.mixing.payloads import pack, vector
 from netdfl.node.ledger import NodeLedger
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import Waits
+from netdfl.node.worker import settle
 from netdfl.record.base import Recorder
 from netdfl.training.base import Task
 from netdfl.transport.base import Fate, Transport
@@ -149,7 +150,7 @@ class StateTransfer:
         clock = self._node.clock
         self._done = done = asyncio.get_running_loop().create_future()
         due_ns = clock.now_ns() + min(FIRST_NS << attempt, LONGEST_NS)
-        timer = clock.call_at(due_ns, ("fetch", self._node.id, attempt), partial(_end, done))
+        timer = clock.call_at(due_ns, ("fetch", self._node.id, attempt), partial(settle, done))
         try:
             await done
         finally:
@@ -179,10 +180,5 @@ class StateTransfer:
             return Fate.DUPLICATE
         self._came = Fetched(model, round, message.src)
         if self._done is not None:
-            _end(self._done)
+            settle(self._done)
         return Fate.DELIVERED
-
-
-def _end(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)

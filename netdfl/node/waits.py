@@ -17,6 +17,7 @@ from netdfl.core.types import Inbox, Kind, Message, NodeId
 from netdfl.node.asking import Asking
 from netdfl.node.deadline import AutoDeadline, Silence
 from netdfl.node.mailbox import Mailbox, Slot
+from netdfl.node.worker import settle
 from netdfl.record.base import Ended
 from netdfl.transport.base import Fate
 
@@ -195,7 +196,7 @@ class Waits:
         self._timer = None
         if wait is not None and wait.deadline_ns is not None:
             name = ("wait", self.node, wait.round, wait.step)
-            self._timer = self.clock.call_at(wait.deadline_ns, name, partial(self._expire, done))
+            self._timer = self.clock.call_at(wait.deadline_ns, name, partial(settle, done))
 
     def _hurry(self, wait: OpenWait) -> bool:
         """Bring the deadline forward in a first wait of which half has come; say whether it moved."""
@@ -206,11 +207,6 @@ class Waits:
             return False
         wait.deadline_ns = known
         return True
-
-    @staticmethod
-    def _expire(done: asyncio.Future[None]) -> None:
-        if not done.done():
-            done.set_result(None)
 
     def _arrived(self, messages: Sequence[Message]) -> None:
         """Messages of one step have come: of the awaited one, or of a later one."""

@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Compute: TypeAlias = Callable[[Sequence[Callable[[], object]]], Sequence[tuple[object, BaseException | None]]]
@@ -134,7 +134,7 @@ class _Job:
             self.loop.call_soon_threadsafe(settle, self.done, result, error)
 
 
-def settle(done: asyncio.Future[object], result: object, error: BaseException | None) -> None:
+def settle(done: asyncio.Future[Any], result: object = None, error: BaseException | None = None) -> None:
     """Give a future its outcome, unless it has one: whoever waited may have been cancelled."""
     if done.done():
         return

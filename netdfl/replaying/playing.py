@@ -6,8 +6,9 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from netdfl.core.clock import TimerName
 from netdfl.core.control import Progress, Report
 from netdfl.core.errors import NetdflError
 from netdfl.core.interrupts import interruptible, outside_loops
@@ -17,17 +18,79 @@ from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus
 from netdfl.replaying.checking import Parted, Record
 from netdfl.replaying.happenings import Happenings, HeardRecorder
-from netdfl.replaying.loop import SteppedLoop
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.stalls import ExactWatch
 from netdfl.supervisor.supervisor import Outcome, Supervisor
 from netdfl.worlds.base import Figures, Setting
 from netdfl.worlds.simulated.arithmetic import exact_arithmetic
+from netdfl.worlds.simulated.loop import NamedTimer, Source, VirtualLoop
 from netdfl.worlds.simulated.world import SimulatedWorld
 
 T = TypeVar("T")
 Halts = Callable[["Playing"], bool]
 """Whether to halt here; asked whenever nothing can run at a moment."""
+
+
+class Due(NamedTuple):
+    """A timer that is set: its name is empty where it is one of asyncio's own."""
+
+    at_ns: int
+    name: TimerName | tuple[()]
+
+
+class SteppedLoop(VirtualLoop):
+    """Asks `halts` whenever nothing can run at this moment, before it does what is due next; `steps` counts that.
+
+    One step is all that the network has due at the next instant, or all timers of one kind there, and whatever
+    these make runnable.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        """As `VirtualLoop`; it does not halt by itself."""
+        super().__init__(seed)
+        self.halts: Callable[[], bool] = lambda: False
+        self.steps = 0
+
+    def due(self) -> list[Due]:
+        """All timers that are set, in their order."""
+        return [
+            Due(when[0], timer.name if isinstance(timer, NamedTimer) else ())
+            for when in sorted(self._timers)
+            for timer in self._live(when)
+        ]
+
+    def next_ns(self) -> int | None:
+        """When something is due next; None: nothing ever is."""
+        times = [when[0] for when, timers in self._timers.items() if not all(each._cancelled for each in timers)]
+        network = self.source.next_ns()
+        return min(times if network is None else [*times, network], default=None)
+
+    def _jump(self) -> None:
+        if self.halts():
+            self.stop()
+            return
+        served = self.source
+        self.source = _Once(served)
+        try:
+            super()._jump()
+        finally:
+            if isinstance(self.source, _Once):
+                self.source = served
+            self.steps += 1
+
+
+class _Once:
+    """A source that gives one instant, and then nothing more."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._over = source, False
+
+    def next_ns(self) -> int | None:
+        return None if self._over else self._source.next_ns()
+
+    def run(self, now_ns: int) -> None:
+        self._over = True
+        self._source.run(now_ns)
 
 
 class _World(SimulatedWorld):

@@ -16,7 +16,7 @@ from typing import Any
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import PRIVATE, check_empty
-from netdfl.host.luggage import pack
+from netdfl.host.plan import pack
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.credentials import MOUNTED, bundles
 from netdfl.worlds.containers.compose import HOME, acts_on_packets, to_blocks

@@ -12,7 +12,7 @@ from typing import Any
 from netdfl.core.errors import MachineError
 from netdfl.core.files import check_empty
 from netdfl.core.types import NodeId
-from netdfl.host.luggage import pack, unpack
+from netdfl.host.plan import pack, unpack
 from netdfl.packets.tun import address_of
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.scenario.build import compile_schedule

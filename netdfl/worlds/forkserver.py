@@ -148,7 +148,7 @@ class _Forks:
 
         def work() -> int:
             try:
-                from netdfl.host.looking import answer
+                from netdfl.host.facts import answer
 
                 answer(question, lambda found: say({"looked": found}))
             except BaseException as error:

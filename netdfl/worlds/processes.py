@@ -37,6 +37,12 @@ class Place:
     address: str = "127.0.0.1"
 
 
+def _authority(run_id: str) -> Authority:
+    from netdfl.transport.authority import Authority
+
+    return Authority.make(run_id)
+
+
 class ProcessesWorld:
     """One fleet of local processes."""
 
@@ -57,11 +63,7 @@ class ProcessesWorld:
         self.forks = setting.forkserver or ForkServer.open()
         self._place, self._gpus = place, gpus
         self._token, self._run_id = secrets.token_hex(16), secrets.token_hex(8)
-        self._authority: Authority | None = None
-        if getattr(self.scenario.world, "tls", False):
-            from netdfl.transport.authority import Authority
-
-            self._authority = Authority.make(self._run_id)
+        self._authority = _authority(self._run_id) if getattr(self.scenario.world, "tls", False) else None
         mine = None if self._authority is None else self._authority.issue(SUPERVISOR, 0)
         self._control = ControlServer(
             self._token, self._on_report, lambda attendee: None, listen, mine, lambda what: self.news.refused(what)

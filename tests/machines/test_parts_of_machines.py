@@ -16,11 +16,10 @@ from netdfl.core.control import EVALUATOR, AskClock, ClockReading, FilePart, Hel
 from netdfl.core.errors import InputError, MachineError
 from netdfl.diagnosis.fidelity import Ways, _sentence
 from netdfl.host.apart import ASKS, ClockOffset, Shipping
+from netdfl.host.facts import address_in
 from netdfl.host.living import record_name
-from netdfl.host.looking import address_in
-from netdfl.host.luggage import pack, unpack
 from netdfl.host.measuring import Served, measured
-from netdfl.host.plan import Command
+from netdfl.host.plan import Command, pack, unpack
 from netdfl.scenario.load import load
 from netdfl.scenario.model.world import Site
 from netdfl.supervisor.mirror import mirror

@@ -7,10 +7,9 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from netdfl.core.control import Exit, Life
 from netdfl.core.errors import RunError
@@ -25,16 +24,6 @@ from netdfl.worlds.forkserver import tail
 
 IMAGE_USER = 10001
 _FOLDERS = ("", COMMANDS, "store", "logs", "snapshots")
-
-
-class Watcher(Protocol):
-    """Who is told what happens to containers."""
-
-    def ended(self, node: NodeId, how: Exit) -> None:
-        """A life of a node has ended."""
-
-    def started_again(self, node: NodeId) -> None:
-        """Somebody else started the container of a dead node."""
 
 
 @dataclass
@@ -55,13 +44,18 @@ class _Container:
 
 @dataclass
 class Containers:
-    """The containers with `label`, of the Compose project `project`, whose run directory is `home`."""
+    """The containers with `label`, of the Compose project `project`, whose run directory is `home`.
+
+    `exited` is told when a life of a node has ended, `started_again` when somebody else started the container of a dead
+    node.
+    """
 
     docker: Docker
     project: str
     label: str
     home: Path
-    watcher: Watcher
+    exited: Callable[[NodeId, Exit], None]
+    started_again: Callable[[NodeId], None]
     nodes: dict[NodeId, _Container] = field(default_factory=dict)
     lost: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -102,7 +96,7 @@ class Containers:
         file = command_file(self.home, node)
         RunDirectory(file.parent).write_json(file.name, asdict(Command(nodes=(node,), device=device, life=life)))
         if container.over is not None:  # it ended before it was asked for
-            self.watcher.ended(node, container.over)
+            self.exited(node, container.over)
 
     async def _once_ended(self, container: _Container) -> None:
         while container.over is None:
@@ -142,7 +136,7 @@ class Containers:
             container.starting = False
         elif action == "start":
             container.by_others = True
-            self.watcher.started_again(node)
+            self.started_again(node)
 
     def _died(self, node: NodeId, container: _Container, code: int) -> None:
         """A container ended: nobody may take its last life's beginning for the next one's."""
@@ -153,7 +147,7 @@ class Containers:
             container.starved = False
         container.over = Exit(container.epoch, 0 if name else code, name, tail(self.home / "logs" / f"{node:03d}.log"))
         self._changed.set()
-        self.watcher.ended(node, container.over)
+        self.exited(node, container.over)
 
     def close(self) -> None:
         """Follow them no more."""

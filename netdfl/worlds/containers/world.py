@@ -18,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from netdfl.core.control import EVALUATOR, Exit, Hello, Life, Report
+from netdfl.core.control import EVALUATOR, Hello, Life, Report
 from netdfl.core.errors import MachineError
 from netdfl.core.types import NodeId
-from netdfl.host.luggage import named_files
+from netdfl.host.plan import named_files
 from netdfl.packets.network import PacketNetwork, Watched
 from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.plugins import files_beside
@@ -78,7 +78,8 @@ class ContainersWorld(AroundProcesses):
         if self._packets is not None:
             await self._packets.open(news.broke)
         found = await self._processes.open(self)
-        self._containers = Containers(docker, self._project, f"{RUN}={self._project}", self._home, self)
+        label = f"{RUN}={self._project}"
+        self._containers = Containers(docker, self._project, label, self._home, news.exited, self._started_again)
         await self._containers.start(inside(self._processes.plan), self._scenario.num_nodes)
         return found
 
@@ -146,12 +147,8 @@ class ContainersWorld(AroundProcesses):
 
     # what is heard of containers and of this machine's processes
 
-    def ended(self, node: NodeId, how: Exit) -> None:
-        """See `Watcher`."""
-        self._news.exited(node, how)
-
-    def started_again(self, node: NodeId) -> None:
-        """See `Watcher`: its checkpoint, if it left one, lies in the run directory."""
+    def _started_again(self, node: NodeId) -> None:
+        """Its checkpoint, if it left one, lies in the run directory."""
         keeps = (self._home / CHECKPOINTS / f"{node:03d}.safetensors").exists()
         self._news.came_back(node, keeps)
 

@@ -29,11 +29,13 @@ async def measure(machines: Sequence[Machine]) -> dict[Way, dict[str, Any]]:
     if len(machines) < 2:
         return {}
     found: dict[Way, dict[str, Any]] = {}
+    others = [[other.name for other in machines if other is not machine] for machine in machines]
     async with _serving(machines) as (ports, token):
-        for what, rounds in (("round_trip_s", [_all_others(machines)]), ("rate_bps", list(_turns(machines)))):
-            for targets in rounds:
+        for what, rounds in (("round_trip_s", [others]), ("rate_bps", list(_turns(machines)))):
+            for names in rounds:
+                targets = [{name: ports[name] for name in each} for each in names]
                 asked = [
-                    machine.look({"measure": {"what": what, "token": token, "targets": _named(targets[number], ports)}})
+                    machine.look({"measure": {"what": what, "token": token, "targets": targets[number]}})
                     for number, machine in enumerate(machines)
                 ]
                 for machine, told in zip(machines, await asyncio.gather(*asked), strict=True):
@@ -59,24 +61,11 @@ async def _serving(machines: Sequence[Machine]) -> AsyncIterator[tuple[Mapping[s
             machine.stop(pid)
 
 
-def unreached(told: Mapping[str, Any]) -> bool:
-    """Whether what was measured on a way says that nothing arrives."""
-    return isinstance(told.get("round_trip_s"), str)
-
-
-def _all_others(machines: Sequence[Machine]) -> list[list[str]]:
-    return [[other.name for other in machines if other is not machine] for machine in machines]
-
-
 def _turns(machines: Sequence[Machine]) -> Iterator[list[list[str]]]:
     """Who sends to whom, at the same time: in each turn everybody to one, and nobody to the same."""
     count = len(machines)
     for step in range(1, min(count, MOST_RATES)):
         yield [[machines[(number + step) % count].name] for number in range(count)]
-
-
-def _named(names: Sequence[str], ports: Mapping[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
-    return {name: ports[name] for name in names}
 
 
 class ClockFirst:

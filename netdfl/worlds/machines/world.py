@@ -17,14 +17,13 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Exit, Life
 from netdfl.core.errors import InputError, MachineError, NetdflError, RunError
 from netdfl.core.types import NodeId
-from netdfl.host.luggage import pack
-from netdfl.host.plan import Plan
+from netdfl.host.plan import Plan, pack
 from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
 from netdfl.worlds.machines.machine import LOST, Engine, Machine, shared_out
-from netdfl.worlds.machines.network import ClockFirst, Network, measure, unreached
+from netdfl.worlds.machines.network import ClockFirst, Network, measure
 from netdfl.worlds.processes import AroundProcesses, ProcessesWorld
 
 RETRY_S = 2.0
@@ -61,7 +60,8 @@ class MachinesWorld(AroundProcesses):
 
     def _check_network(self) -> None:
         """Raises MachineError where machines don't reach each other."""
-        apart = [(way, told["round_trip_s"]) for way, told in self._network.items() if unreached(told)]
+        trips = [(way, told.get("round_trip_s")) for way, told in self._network.items()]
+        apart = [(way, why) for way, why in trips if isinstance(why, str)]
         if apart:
             (src, dst), why = apart[0]
             more = f" (and {len(apart) - 1} more ways)" if apart[1:] else ""
