@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -94,14 +93,6 @@ class PacketNetwork:
         self.close()
 
 
-@dataclass(frozen=True)
-class Counted:
-    """What carried out the links and what it counted, and what it did not keep of them; empty: nothing was missed."""
-
-    links: Mapping[str, object]
-    missed: str = ""
-
-
 class Watched:
     """A `PacketNetwork` for one run of `scenario`, on nodes whose congestion control is `tcp`."""
 
@@ -129,8 +120,11 @@ class Watched:
         self.network.begin(start_ns)
         self._begun = True
 
-    async def end(self) -> Counted:
-        """Stop; what became of the packets. Raises RunError where the process is dead."""
+    async def end(self) -> tuple[Mapping[str, object], str]:
+        """Stop; what carried out the links and what it counted, and what it did not keep of them (empty: nothing).
+
+        Raises RunError where the process is dead.
+        """
         self._ending = True
         try:
             counts = await asyncio.to_thread(self.network.end) if self._begun else {}
@@ -140,7 +134,7 @@ class Watched:
                 self._watching.cancel()
         if "edges" in counts:
             self._directory.write_json("packets.json", counts.pop("edges"))
-        return Counted(self._links | counts, self._missed(counts))
+        return self._links | counts, self._missed(counts)
 
     def close(self) -> None:
         """End the process, whatever befell the run."""

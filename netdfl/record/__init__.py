@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from netdfl.record.directory import RunDirectory
-from netdfl.record.export import export
 from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
 
-__all__ = ["Run", "RunDirectory", "StoreWriter", "export", "open_run"]
+__all__ = ["Run", "RunDirectory", "StoreWriter", "open_run"]

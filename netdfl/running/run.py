@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,7 +72,7 @@ def run(
     """
     known = forkserver is None or isinstance(forkserver, ForkServer)
     expect(known, "forkserver", forkserver, "an open ForkServer, or nothing")
-    try:
+    with nullcontext() if forkserver is None else closing(forkserver):
         expect(out is None or isinstance(out, str | Path), "out", out, "a path")
         expect(isinstance(root, str | Path), "root", root, "a path")
         expect(made is None or callable(made), "made", made, "a function of the run directory")
@@ -84,9 +84,6 @@ def run(
             if made is not None:
                 made(directory.path)
             return _run_in(scenario, replace(directory, page=page), view, forkserver)
-    finally:
-        if forkserver is not None:
-            forkserver.close()
 
 
 def _expect_shown(page: object, view: object) -> None:

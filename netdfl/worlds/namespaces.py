@@ -63,5 +63,4 @@ class NamespacesWorld(AroundProcesses):
     async def aclose(self, grace_s: float) -> Figures:
         """See `World`: let the nodes leave, then count the packets."""
         await self._processes.aclose(grace_s)
-        counted = await self._packets.end()
-        return Figures(links=counted.links, missed=counted.missed)
+        return Figures(*await self._packets.end())

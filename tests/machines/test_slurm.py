@@ -12,7 +12,7 @@ import pytest
 
 import netdfl
 from netdfl.core.errors import MachineError
-from netdfl.record.export import export
+from netdfl.exports.export import export_table as export
 from netdfl.report.html import write_report
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART, kept_models
 from tests.machines.separated import Separated

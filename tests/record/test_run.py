@@ -12,10 +12,11 @@ import pytest
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.record import Run, RunDirectory, StoreWriter, export, open_run
+from netdfl.exports.export import ExportFormat
+from netdfl.exports.export import export_table as export
+from netdfl.record import Run, RunDirectory, StoreWriter, open_run
 from netdfl.record.base import Ended, Waited
 from netdfl.record.database import COLUMNS, TableName
-from netdfl.record.export import ExportFormat
 
 
 def started(tmp_path: Path) -> RunDirectory:

@@ -9,9 +9,10 @@ import pytest
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.rng import Streams
+from netdfl.exports.export import export_table as export
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
-from netdfl.record import Run, RunDirectory, StoreWriter, export, open_run
+from netdfl.record import Run, RunDirectory, StoreWriter, open_run
 
 ROUND_S = 1.0
 EVENTS = (

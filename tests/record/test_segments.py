@@ -12,7 +12,8 @@ import pytest
 import netdfl
 from netdfl.core.errors import InputError
 from netdfl.core.types import Kind
-from netdfl.record import StoreWriter, export, open_run
+from netdfl.exports.export import export_table as export
+from netdfl.record import StoreWriter, open_run
 from netdfl.record import run as run_module
 from netdfl.record.run import Run
 from netdfl.record.segments import pieces, roll_up

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError, NetdflError
-from netdfl.record import Run, RunDirectory, StoreWriter, export, open_run
+from netdfl.exports.export import export_table as export
+from netdfl.record import Run, RunDirectory, StoreWriter, open_run
 from netdfl.report.data.sections import stalls
 from netdfl.report.data.stalled import stalls as stalls_data
 from netdfl.report.html import render, write_report

@@ -136,8 +136,7 @@ class ContainersWorld(AroundProcesses):
             figures = replace(figures, links={**figures.links, "engine": "bridge"})
         try:
             if self._packets is not None:
-                counted = await self._packets.end()
-                figures = Figures(links=counted.links, missed=counted.missed)
+                figures = Figures(*await self._packets.end())
         finally:
             if containers is not None:
                 with suppress(MachineError):
