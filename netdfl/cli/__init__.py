@@ -6,13 +6,59 @@ A new command is a function in a module of its own here, and a row of `netdfl.cl
 from __future__ import annotations
 
 import gc
+import os
+import sys
+from collections.abc import Callable
 from functools import partial
 
 from netdfl.cli.commands import make_app
-from netdfl.cli.failures import guarded
+from netdfl.core.errors import InputError, NetdflError
 
 
 def main() -> None:
     """Run the command line on the arguments of this process, and exit."""
     gc.set_threshold(50_000, 20, 20)  # what is imported stays: looking through it costs a tenth
-    guarded(partial(make_app(), prog_name="netdfl"))
+    _guarded(partial(make_app(), prog_name="netdfl"))
+
+
+def _guarded(app: Callable[[], object]) -> None:
+    """Run `app` and exit. Mistakes are lines on stderr and an exit code, never a stack trace."""
+    try:
+        app()
+    except InputError as exc:
+        code = _failed(str(exc), 2)
+    except NetdflError as exc:
+        code = _failed(str(exc), 4)
+    except KeyboardInterrupt:
+        code = _failed("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except ExceptionGroup as group:
+        if os.environ.get("NETDFL_TRACEBACK"):
+            raise
+        code = _failed_together(group)
+    except Exception as exc:
+        if os.environ.get("NETDFL_TRACEBACK"):
+            raise
+        code = _failed(f"internal error: {type(exc).__name__}: {exc} (NETDFL_TRACEBACK=1 shows where)", 4)
+    sys.exit(code)
+
+
+def _failed_together(group: ExceptionGroup[Exception]) -> int:
+    """Say what the first of several nodes failed of, and how many did."""
+    leaves: list[Exception] = []
+    left: list[Exception] = [group]
+    while left:
+        each = left.pop(0)
+        left += each.exceptions if isinstance(each, ExceptionGroup) else []
+        leaves += [] if isinstance(each, ExceptionGroup) else [each]
+    first, more = leaves[0], f" (and {len(leaves) - 1} more)" if leaves[1:] else ""
+    if isinstance(first, NetdflError):
+        return _failed(f"{first}{more}", 2 if isinstance(first, InputError) else 4)
+    return _failed(f"internal error: {type(first).__name__}: {first}{more} (NETDFL_TRACEBACK=1 shows where)", 4)
+
+
+def _failed(text: str, code: int) -> int:
+    print(text, file=sys.stderr)
+    return code

@@ -19,11 +19,11 @@ from netdfl.core.files import PRIVATE, check_empty
 from netdfl.host.plan import pack
 from netdfl.scenario.model.schema import Scenario
 from netdfl.standalone.credentials import MOUNTED, bundles
+from netdfl.standalone.testbed import PORT, SECRET, node_command
 from netdfl.worlds.containers.compose import HOME, acts_on_packets, to_blocks
 from netdfl.worlds.containers.engine import IMAGE_USER
 from netdfl.worlds.containers.image import asks_gpus, write_recipe
 
-PORT, SECRET = 7000, "netdfl.pem"
 RECORD = "/netdfl-record"
 MOST_BYTES = 1_000_000
 """What a ConfigMap may hold, with some room."""
@@ -168,10 +168,7 @@ class Manifests:
         return [f'{node}: "{self.name}-{node}.{self.name}:{PORT}"' for node in nodes]
 
     def _node(self) -> Manifest:
-        proof = f"--credentials={MOUNTED}/{SECRET}" if self.tls else "--no-tls"
-        files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={RECORD}/nodes/$(NODE)"]
-        command = ["python", "-m", "netdfl.cli", "node", "--id=$(NODE)", f"--listen=0.0.0.0:{PORT}", proof, *files]
-        container = self._container("node", command)
+        container = self._container("node", node_command("$(NODE)", f"{RECORD}/nodes/$(NODE)", self.tls))
         index = {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}
         container["env"].append({"name": "NODE", "valueFrom": {"fieldRef": index}})
         container["ports"] = [{"name": "netdfl", "containerPort": PORT}]

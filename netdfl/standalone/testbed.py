@@ -93,7 +93,9 @@ def _services(scenario: Scenario, image: str, label: str, tls: bool) -> tuple[di
         forwarder = fleet.service(["python", "-m", "netdfl.standalone.packets", HOME])
         services["forwarder"] = forwarder | {"network_mode": "none"} | more
     for node in range(scenario.num_nodes):
-        services[service_name(node)] = fleet.node(node, _command(node, tls)) | _secret(node, tls) | more
+        services[service_name(node)] = (
+            fleet.node(node, node_command(f"{node}", f"{HOME}/{NODES}/{node:03d}", tls)) | _secret(node, tls) | more
+        )
     return services, fleet.networks()
 
 
@@ -101,8 +103,9 @@ def _secret(node: NodeId, tls: bool) -> dict[str, Any]:
     return {"secrets": [{"source": f"{node}", "target": SECRET}]} if tls else {}
 
 
-def _command(node: NodeId, tls: bool) -> list[str]:
-    files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={HOME}/{NODES}/{node:03d}"]
+def node_command(node: str, out: str, tls: bool) -> list[str]:
+    """What runs in the container of a node, which writes to `out`; also where nodes are not services of Compose."""
+    files = [f"--scenario={HOME}/scenario.yaml", f"--peers={HOME}/peers.yaml", f"--out={out}"]
     proof = f"--credentials={MOUNTED}/{SECRET}" if tls else "--no-tls"
     return ["python", "-m", "netdfl.cli", "node", f"--id={node}", f"--listen=0.0.0.0:{PORT}", proof, *files]
 
