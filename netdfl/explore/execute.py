@@ -22,7 +22,6 @@ from netdfl.explore.verdict import count, figures_of, judge_rows
 from netdfl.host.blueprint import Blueprint
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import Verdict
-from netdfl.record.status import FleetStatus
 from netdfl.scenario.model.schema import Checkpoint, Scenario
 from netdfl.supervisor.supervisor import Supervisor
 from netdfl.worlds.base import Setting
@@ -85,8 +84,7 @@ class Executor:
     def _supervise(self, scenario: Scenario, rows: Rows) -> ExploredRun:
         directory = RunDirectory(Path("nowhere"), page=False, kept=False)
         world = SimulatedWorld(Setting(scenario, directory, _silent, blueprint=self._blueprint(scenario)))
-        status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
-        supervisor = Supervisor(scenario, directory, world, status, note=_silent, show=_silent, store=rows)
+        supervisor = Supervisor(scenario, directory, world, note=_silent, show=_silent, store=rows)
         outcome = world.run(supervisor.run, supervisor.interrupt)
         if outcome.interrupted:
             raise KeyboardInterrupt

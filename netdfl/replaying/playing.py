@@ -15,7 +15,6 @@ from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.types import NodeId
 from netdfl.record.base import Store
 from netdfl.record.directory import RunDirectory
-from netdfl.record.status import FleetStatus
 from netdfl.replaying.checking import Parted, Record
 from netdfl.replaying.happenings import Happenings, HeardRecorder
 from netdfl.scenario.model.schema import Scenario
@@ -141,8 +140,7 @@ class Playing:
         self.world = _World(Setting(scenario, directory, self._say), self.happenings)
         self.loop = self.world.loop
         self.loop.halts = self._halts
-        status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
-        self.supervisor = _Supervisor(scenario, directory, self.world, status, note=self._say, show=lambda status: None)
+        self.supervisor = _Supervisor(scenario, directory, self.world, note=self._say, show=lambda status: None)
         self.supervisor.happenings, self.supervisor.hold = self.happenings, asyncio.Event()
         self.rounds: list[int] = []
         self.messages: list[int] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.record.directory import RunDirectory
-from netdfl.record.status import Display, FleetStatus
+from netdfl.record.status import Display
 from netdfl.running.display import Silent
 from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.resumption import Resumption
@@ -31,17 +31,16 @@ def supervise(
     `keep_log` gets the lines of the event log, where the world keeps one. Raises InputError where it can't begin.
     """
     display = display or Silent()
-    status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
     world = entry_of(scenario).make(Setting(scenario, directory, display.note, forkserver, keep_log))
-    supervisor = Supervisor(
-        scenario, directory, world, status, note=display.note, show=display.update, resumption=resumption
-    )
+    supervisor = Supervisor(scenario, directory, world, note=display.note, show=display.update, resumption=resumption)
     began = time.monotonic()
     try:
         return world.run(supervisor.run, supervisor.interrupt)
     except InputError:
         raise
     except NetdflError as error:
-        return Outcome(time.monotonic() - began, status, interrupted=supervisor.interrupted, error=error)
+        return Outcome(
+            time.monotonic() - began, supervisor.fleet.status, interrupted=supervisor.interrupted, error=error
+        )
     finally:
-        display.update(status)
+        display.update(supervisor.fleet.status)

@@ -80,18 +80,18 @@ class Supervisor:
         scenario: Scenario,
         directory: RunDirectory,
         world: World,
-        status: FleetStatus,
         *,
         note: Callable[[str], None],
         show: Callable[[FleetStatus], None],
         resumption: Resumption | None = None,
         store: Store | None = None,
     ) -> None:
-        """Run `scenario` in `world`, into `directory`; keep `status` up to date and `show` it, tell news to `note`.
+        """Run `scenario` in `world`, into `directory`; `show` how the fleet stands, tell news to `note`.
 
         What is recorded goes into `store`, by default that of `directory`.
         """
         store = StoreWriter(directory.path, "fleet", scenario.record.sampling) if store is None else store
+        status = FleetStatus(scenario.name, scenario.world.kind, scenario.algorithm.kind, scenario.rounds)
         self.fleet = fleet = Fleet(
             scenario=scenario, directory=directory, world=world, status=status, store=store, note=note
         )

@@ -13,7 +13,6 @@ import pytest
 from netdfl.core.clock import RealClock
 from netdfl.core.errors import RunError
 from netdfl.record.directory import RunDirectory
-from netdfl.record.status import FleetStatus
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.supervisor.supervisor import Supervisor
@@ -35,10 +34,7 @@ def test_a_directory_that_refuses_does_not_hide_why_the_run_ended(
         "{schema: netdfl/1, name: s, nodes: 3, rounds: 3, task: consensus, algorithm: dpsgd, topology: ring}"
     )
     world: Any = SimpleNamespace(clock=RealClock(), recorder=lambda store: store)
-    status = FleetStatus("s", "processes", "dpsgd", 3)
-    supervisor = Supervisor(
-        scenario, RunDirectory(tmp_path), world, status, note=lambda text: None, show=lambda status: None
-    )
+    supervisor = Supervisor(scenario, RunDirectory(tmp_path), world, note=lambda text: None, show=lambda status: None)
     supervisor.broke(RunError("node 3 broke: its disk is full"))
     monkeypatch.setattr(shutil, "rmtree", refuse)
     monkeypatch.setattr(Path, "rmdir", refuse)
