@@ -102,7 +102,7 @@ def test_a_full_disk_ends_the_run_and_says_so(simulated: Run, monkeypatch: pytes
     def full(*args: object, **kwargs: object) -> None:
         raise RunError("the disk is full")
 
-    monkeypatch.setattr(StoreWriter, "metric", full)
+    monkeypatch.setattr(StoreWriter, "metrics", full)
     finished = simulated()
     assert finished.exit_code == 4
     assert "the disk is full" in finished.result["reasons"][0]
