@@ -59,6 +59,10 @@ class Rows:
         """See `Recorder`."""
         self.messages.append(Sent(*message[:7], nbytes, sent_ns, arrived_ns, fate))
 
+    def row(self, row: MessageRow) -> None:
+        """See `Store`."""
+        self.messages.append(Sent(*row[0], *row[1:]))
+
     def rows(self, rows: Sequence[MessageRow]) -> None:
         """See `Store`."""
         self.messages += [Sent(*row[0], *row[1:]) for row in rows]

@@ -75,8 +75,11 @@ class Recorder(Protocol):
 class Store(Recorder, Protocol):
     """A recorder that keeps what it takes."""
 
+    def row(self, row: MessageRow) -> None:
+        """One message and its fate, without the message."""
+
     def rows(self, rows: Sequence[MessageRow]) -> None:
-        """Messages and their fates, without the messages."""
+        """Many of them."""
 
     def close(self) -> None:
         """Nothing more will come. Raises RunError where what came can't be kept."""

@@ -268,6 +268,10 @@ class StoreWriter:
         """Take one message and its fate. Raises RunError where a due flush fails."""
         self._messages.add((message[:7], nbytes, sent_ns, arrived_ns, fate))
 
+    def row(self, row: MessageRow) -> None:
+        """Take one message and its fate, without the message. Raises RunError where a due flush fails."""
+        self._messages.add(row)
+
     def rows(self, rows: Sequence[MessageRow]) -> None:
         """Take many messages and their fates. Raises RunError where a due flush fails."""
         self._messages.extend(rows)
