@@ -92,6 +92,11 @@ class HeardRecorder(LoggingRecorder):
         super().__init__(store, log)
         self._happenings, self._now_ns = happenings, now_ns
 
+    def message(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
+        """One message and its fate."""
+        super().message(message, nbytes, sent_ns, arrived_ns, fate)
+        self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
+
     def messages(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
         """The ends of messages at one instant."""
         super().messages(messages, rows)
