@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
+from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import ByShares, Mixed
 from netdfl.mixing.payloads import mass, pack, vector
 from netdfl.training.base import Update
@@ -77,7 +77,7 @@ class RunningSums(ByShares):
         x, weight = update.x * view.self_weight, state.weight * view.self_weight
         heard = dict(state.heard)
         for message in inbox:
-            counter = _counter(message, x)
+            counter = Counter(vector(message, x.double()).clone(), mass(message, "w"), message.round, message.step)
             before = heard.get(message.src)
             if before is not None and (counter.round, counter.step) <= (before.round, before.step):
                 continue
@@ -92,8 +92,3 @@ def _grown(before: Counter | None, x: Tensor, weight: float, share: float) -> Co
     if before is None:
         return Counter(given, weight * share)
     return Counter(before.x + given, before.weight + weight * share)
-
-
-def _counter(message: Message, like: Tensor) -> Counter:
-    total = vector(message, like.double()).clone()
-    return Counter(total, mass(message, "w"), message.round, message.step)

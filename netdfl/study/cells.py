@@ -116,13 +116,16 @@ def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[Ran], None], 
         return
     for path in {job.path.parent for job in waiting}:
         path.mkdir(parents=True, exist_ok=True)
-    order = {"jobs": jobs, "cells": [_order(path, alike[0]) for path, alike in by_path.items()]}
+    cells = [
+        {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "world": job.world}
+        for path, (job, *_) in by_path.items()
+    ]
     with _open_forks() as forks:
         progress.forks = forks
         assert forks.stdin is not None
         assert forks.stdout is not None
         try:
-            forks.stdin.write(json.dumps(order).encode())
+            forks.stdin.write(json.dumps({"jobs": jobs, "cells": cells}).encode())
             forks.stdin.close()
             for line in forks.stdout:
                 path, code = json.loads(line)
@@ -134,10 +137,6 @@ def run_all(waiting: Sequence[CellJob], jobs: int, done: Callable[[Ran], None], 
     progress.forks = None
     for job in (job for alike in by_path.values() for job in alike):
         done(Ran(job.cell, job.path, BROKE, None, f"the process that runs the cells ended with {forks.returncode}"))
-
-
-def _order(path: str, job: CellJob) -> dict[str, object]:
-    return {"scenario": str(job.scenario), "sets": job.cell.sets, "path": path, "world": job.world}
 
 
 def _open_forks() -> subprocess.Popen[bytes]:

@@ -70,7 +70,8 @@ def published(paper: str, table: str) -> tuple[PublishedFigure, ...]:
 
     Raises InputError, with what there is, for a paper or table that is not known.
     """
-    of_paper = [figure for figure in figures() if paper.lower() in _called(figure.paper)]
+    wanted = paper.lower()
+    of_paper = [each for each in figures() if wanted in (each.paper.lower(), *each.paper.lower().split("-", 1))]
     if not of_paper:
         raise InputError(f"no paper {paper!r}; expected one of {_listed(figure.paper for figure in figures())}")
     found = tuple(figure for figure in of_paper if figure.table.lower() == table.lower())
@@ -78,11 +79,6 @@ def published(paper: str, table: str) -> tuple[PublishedFigure, ...]:
         tables = _listed(figure.table for figure in of_paper)
         raise InputError(f"paper {of_paper[0].paper} has no table {table!r}; expected one of {tables}")
     return found
-
-
-def _called(paper: str) -> tuple[str, ...]:
-    number, _, name = paper.lower().partition("-")
-    return paper.lower(), number, name
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -68,19 +68,18 @@ class KeptLedger:
         await _until(self._changed, self.refusals, count)
 
 
+@dataclass(eq=False)
 class KeptSink:
-    """A mailbox that keeps what comes, up to `capacity` messages."""
+    """A mailbox that keeps what comes, up to `capacity` messages; without one it is never full."""
 
-    def __init__(self, capacity: int | None = None) -> None:
-        """Without a capacity it is never full."""
-        self.messages: list[Message] = []
-        self._capacity = capacity
-        self._callbacks: list[Callable[[], None]] = []
-        self._changed = asyncio.Event()
+    capacity: int | None = None
+    messages: list[Message] = field(default_factory=list)
+    _callbacks: list[Callable[[], None]] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def deliver(self, message: Message) -> Fate | None:
         """Take the message, or None when full."""
-        if self._capacity is not None and len(self.messages) >= self._capacity:
+        if self.capacity is not None and len(self.messages) >= self.capacity:
             return None
         self.messages.append(message)
         self._changed.set()
@@ -92,7 +91,7 @@ class KeptSink:
 
     def make_room(self) -> None:
         """Never be full again."""
-        self._capacity = None
+        self.capacity = None
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             asyncio.get_running_loop().call_soon(callback)

@@ -84,8 +84,9 @@ class Network:
         if self.server is not None:
             return self._server_view(round) if node == self.server else self._client_view(node, round)
         if self.receivers_know:
-            known = self._views.get(node)
-            return self._known_view(node, round) if known is None else _in_round(known, round)
+            if (known := self._views.get(node)) is None:
+                return self._known_view(node, round)
+            return tuple.__new__(View, (known[0], round, *known[2:]))  # what `_replace` gives, sooner
         chosen = self.selection.select(node, round, self.topology.graph(round).out_neighbors(node))
         view = self._peer_view(node, round, self.weights(_own_edges(self.num_nodes, node, chosen)), None)
         hears, sends_to = self._possible(node, round)
@@ -193,11 +194,6 @@ def without(view: View, gone: frozenset[NodeId], *, keep: Literal["rows", "colum
         in_weights=received,
         out_weights=sent,
     )
-
-
-def _in_round(view: View, round: int) -> View:
-    """The same in another round."""
-    return tuple.__new__(View, (view[0], round, *view[2:]))
 
 
 def _left(weights: Mapping[NodeId, float], gone: frozenset[NodeId]) -> dict[NodeId, float]:

@@ -79,7 +79,8 @@ class _Stacked:
         self.batches = StackedBatches([r.drawn(epochs=self.sgd.epochs, steps=self.sgd.steps) for r in self.rounds])
         self.y = torch.stack([each.y for each in asked])
         self.slope = torch.empty_like(self.y)
-        self.velocity = self._velocity()
+        given = _stack([each.velocity for each in asked])
+        self.velocity = torch.zeros_like(self.y) if given is None and self.sgd.momentum else given
         self.correction = _stack([each.correction for each in asked])
         self.descent_lr = self._column([-each.lr for each in asked])
         weighted = any(each.weight != 1.0 for each in asked)
@@ -89,10 +90,6 @@ class _Stacked:
 
     def _column(self, numbers: list[float]) -> Tensor:
         return self.y.new_tensor(numbers).unsqueeze(1)
-
-    def _velocity(self) -> Tensor | None:
-        given = _stack([each.velocity for each in self.asked])
-        return torch.zeros_like(self.y) if given is None and self.sgd.momentum else given
 
     def step(self, step: int) -> None:
         """The step of all nodes that still have it."""

@@ -28,7 +28,8 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
     lines = [line for line in map(str.strip, text.splitlines()) if line and not line.lstrip().startswith("#")]
     if not lines:
         raise ValueError(f"{file} is empty")
-    split = csv.reader(lines, delimiter=_delimiter(lines[0]), skipinitialspace=True)
+    delimiter = max(",;\t", key=lines[0].count)
+    split = csv.reader(lines, delimiter=delimiter if delimiter in lines[0] else " ", skipinitialspace=True)
     rows = [[cell.strip() for cell in row] for row in split]
     rows = [row[:-1] if row and not row[-1] and len(row) == len(rows[0]) + 1 else row for row in rows]
     reader = _Reader(file, Named(values), delay_unit, rate_unit)
@@ -39,11 +40,6 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
     if len(rows[0]) in _IPERF_FIELDS and rows[0][_IPERF_SOURCE].count(".") == 3:
         return reader.iperf(rows)
     return reader.matrix(rows)
-
-
-def _delimiter(line: str) -> str:
-    found = max(",;\t", key=line.count)
-    return found if found in line else " "
 
 
 class _Reader:

@@ -9,8 +9,7 @@ What becomes of them is the scenario's `task.model.buffers`:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import torch
@@ -75,22 +74,16 @@ class Buffers:
 def estimate(module: nn.Module, batches: Iterable[Tree]) -> None:
     """Set the statistics of normalizing layers to those of `batches`, each of which counts the same."""
     layers = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._NormBase)]
-    module.eval()
-    with _cumulative(layers):
-        for x in batches:
-            applied(module, x)
-    module.eval()
-
-
-@contextmanager
-def _cumulative(layers: list[nn.modules.batchnorm._NormBase]) -> Iterator[None]:
     momenta = [layer.momentum for layer in layers]
+    module.eval()
     for layer in layers:
         layer.reset_running_stats()
-        layer.momentum = None
+        layer.momentum = None  # what comes counts the same
         layer.train()
     try:
-        yield
+        for x in batches:
+            applied(module, x)
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
+    module.eval()
