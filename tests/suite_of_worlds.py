@@ -13,7 +13,7 @@ from tests.warm import all_warm
 
 
 def suite_of(name: str, rarely: Collection[Check] = ()) -> tuple[Callable[..., Any], Callable[..., None]]:
-    """The fixture and the test that hold the world `name` to every check; `rarely` are for `tests.soak.worlds`."""
+    """The fixture and the test that hold the world `name` to every check; `rarely` are for `tests.soak.in_full`."""
     (world,) = (world for world in OWN_WORLDS if world.name == name)
 
     @pytest.fixture(scope="module")

@@ -62,15 +62,8 @@ def test_a_signal_while_a_finding_is_shrunk(
     shrunk.clear()
     assert explored(small, folder) == (FOUND, left_alone)
     assert len(shrunk) == 2
-
-
-def test_what_was_shrunk_is_not_shrunk_again(small: dict[str, Any], tmp_path: Path, shrunk: list[str]) -> None:
-    _, before = explored(small, tmp_path, runs=2)
+    assert explored(small, folder) == (FOUND, left_alone)
     assert len(shrunk) == 2
-    assert explored(small, tmp_path, runs=2) == (FOUND, before)
-    assert len(shrunk) == 2
-    explored(small, tmp_path, runs=9)  # one more is found
-    assert len(shrunk) == 3
 
 
 def test_what_was_kept_is_not_trusted(small: dict[str, Any], tmp_path: Path, shrunk: list[str]) -> None:

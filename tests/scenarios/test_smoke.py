@@ -1,4 +1,7 @@
-"""Run every scenario of scenarios/smoke/, one of them by the command line, and read what it left."""
+"""Run every scenario of scenarios/smoke/, one of them by the command line, and read what it left.
+
+`python -m tests.soak.another_machine` has all of them in processes and in containers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from tests.warm import warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
 SMOKE = sorted((ROOT / "scenarios" / "smoke").glob("*.yaml"))
-WORLDS = ["simulated", "processes"]
+IN_PROCESSES = {"consensus", "push_sum", "training"}
+RUNS = [(file, "simulated") for file in SMOKE] + [(file, "processes") for file in SMOKE if file.stem in IN_PROCESSES]
 BY_COMMAND = "consensus"
 
 
@@ -28,8 +32,7 @@ def netdfl_run(scenario: Path, world: str, out: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("file", SMOKE, ids=lambda file: file.stem)
+@pytest.mark.parametrize(("file", "world"), RUNS, ids=[f"{file.stem}-{world}" for file, world in RUNS])
 def test_smoke_scenario_passes(file: Path, world: str, tmp_path: Path) -> None:
     out = tmp_path / "run"
     netdfl_run(file, world, out)

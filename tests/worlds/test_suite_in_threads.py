@@ -19,7 +19,12 @@ from netdfl.testing.world_ends import (
     same_numbers_as_simulated,
     whole_record,
 )
-from netdfl.testing.world_faults import crash_and_return_with_lost_state, crash_of_the_server, kill_of_a_node
+from netdfl.testing.world_faults import (
+    crash_and_return_with_lost_state,
+    crash_of_the_server,
+    kill_of_a_node,
+    stall_skipped,
+)
 from netdfl.testing.worlds import WORLD_CHECKS, Check, Differs, TestedWorld, name_of
 from tests.warm import all_warm
 
@@ -46,6 +51,9 @@ APART = TestedWorld(
 )
 ACROSS = (quickstart, same_numbers_as_simulated, whole_record, crash_and_return_with_lost_state, crash_of_the_server)
 """What shows that nodes go on as they should that share neither disk nor clock with their supervisor."""
+RARELY = (crash_and_return_with_lost_state, crash_of_the_server, stall_skipped, full_disk)
+"""For `tests.soak.in_full`: what is checked of nodes apart too, or of what the supervisor does in every world."""
+CHECKS = [pytest.param(check, marks=[pytest.mark.soak] if check in RARELY else []) for check in WORLD_CHECKS]
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +68,7 @@ def bench_apart() -> Iterator[Bench]:
         yield bench
 
 
-@pytest.mark.parametrize("check", WORLD_CHECKS, ids=name_of)
+@pytest.mark.parametrize("check", CHECKS, ids=name_of)
 def test_conformance(check: Check, bench: Bench) -> None:
     WORLD.hold(check, bench)
 

@@ -1,0 +1,29 @@
+"""Modules of tests of which CI runs a sample, each in full: `python -m tests.soak.in_full`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from random import Random
+
+from tests.soak.tally import ROOT, main
+
+SAMPLED = (
+    "tests/containers/test_suite_in_containers.py",
+    "tests/worlds/test_suite_in_threads.py",
+    "tests/study/test_reproduce.py",
+    "tests/report/test_hostile_run.py",
+)
+
+
+def trial(rng: Random, number: int) -> str | None:
+    """Run one of them; the names of the tests that failed, or that all were skipped."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "soak or not soak", "-p", "no:cacheprovider"]
+    done = subprocess.run([*command, SAMPLED[number % len(SAMPLED)]], cwd=ROOT, capture_output=True, text=True)
+    lines = done.stdout.strip().splitlines() or [""]
+    failed = [line.partition(" - ")[0] for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return "; ".join(failed) or (None if "passed" in lines[-1] and done.returncode == 0 else lines[-1])
+
+
+if __name__ == "__main__":
+    main("tests of which CI runs a sample, in full: containers, threads, tables, hostile files", trial, len(SAMPLED))
