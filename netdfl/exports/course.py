@@ -110,7 +110,8 @@ def _does(history: History, node: NodeId) -> Iterator[Span]:
     for wait in waits:
         begin = max(_ns(wait.since), last)
         last = max(_ns(wait.until), begin)
-        yield Span(track, begin, last, _waits(wait), _wait_details(wait))
+        details = {"round": wait.round, "kind": wait.kind, "ended": wait.ended, "missing": list(wait.missing)}
+        yield Span(track, begin, last, _waits(wait), details)
     for round in history.rounds.get(node, ()):
         yield from _works(track, round, [wait for wait in waits if wait.until > round.begin and wait.since < round.end])
 
@@ -135,10 +136,6 @@ def _works(track: Track, round: EndedRound, waits: Sequence[Waiting]) -> Iterato
 def _waits(wait: Waiting) -> str:
     missing = f", without {', '.join(map(str, wait.missing[:8]))}" if wait.missing else ""
     return f"waiting until node {wait.last_src} came" if wait.ended == "came" else f"waiting ({wait.ended}{missing})"
-
-
-def _wait_details(wait: Waiting) -> dict[str, object]:
-    return {"round": wait.round, "kind": wait.kind, "ended": wait.ended, "missing": list(wait.missing)}
 
 
 def _outages(run: Run, history: History) -> Iterator[Span]:

@@ -60,14 +60,6 @@ COLUMNS: Mapping[TableName | TotalsName, Mapping[str, str]] = {
         "until_s": "DOUBLE",
     },
 }
-COUNTED: Mapping[TotalsName, str] = {
-    "link_totals": "SELECT src, dst, fate, count(*) AS messages, sum(nbytes)::BIGINT AS nbytes "
-    "FROM messages GROUP BY ALL",
-    "round_totals": "SELECT kind, epoch, round, fate, count(*) AS messages, sum(nbytes)::BIGINT AS nbytes, "
-    "max(coalesce(arrived_s, sent_s)) AS until_s FROM messages GROUP BY ALL",
-}
-"""The totals of a run that records every message."""
-
 MOST_NODES = 1_000_001
 """As many as a scenario may have, with a server."""
 MOST_S = 1e9
@@ -133,6 +125,9 @@ _SELECTED: Mapping[TableName | TotalsName, str] = {
     "round_totals": "SELECT kind, epoch, round, fate, sum(messages)::BIGINT AS messages, "
     "sum(nbytes)::BIGINT AS nbytes, max(until_s) AS until_s FROM {} GROUP BY ALL",
 }
+_EACH = "(SELECT *, 1 AS messages, coalesce(arrived_s, sent_s) AS until_s FROM messages)"
+COUNTED: Mapping[TotalsName, str] = {totals: _SELECTED[totals].format(_EACH) for totals in TOTALS}
+"""The totals of a run that records every message."""
 _FATES = f"split_part(fate, ':', 1) IN {tuple(fate.value for fate in Fate)}"
 _COUNTS = f"messages BETWEEN 1 AND {MOST_NBYTES} AND nbytes BETWEEN 0 AND {MOST_NBYTES} AND {_FATES}"
 _SOUND: Mapping[TableName | TotalsName, str] = {

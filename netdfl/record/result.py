@@ -99,12 +99,6 @@ def _by_sender(run: Run, kind: str) -> list[Odd]:
     return [Odd(*row) for row in rows]
 
 
-def summarize(run: Run, facts: RunFacts) -> Summary:
-    """Compute the contents of `result.json`, the verdict included, from what `run` recorded."""
-    with run.held():
-        return _summarize(run, facts)
-
-
 class _Counted(NamedTuple):
     """What was counted of messages, of waits (those that timed out, and all), of what deliveries gave up."""
 
@@ -124,7 +118,8 @@ class _Counted(NamedTuple):
         return self.given_up.lost_weight + sum(each.get("lost_weight") or 0.0 for each in self.restarts)
 
 
-def _summarize(run: Run, facts: RunFacts) -> Summary:
+def summarize(run: Run, facts: RunFacts) -> Summary:
+    """Compute the contents of `result.json`, the verdict included, from what `run` recorded; many queries: hold it."""
     series, counted, deaths = all_evaluations(run), _Counted.of(run), find_deaths(run)
     refused, mixed = (_by_sender(run, kind) for kind in ("refused", "mixed_not_finite"))
     timed_out, waits = counted.timeouts
