@@ -72,6 +72,11 @@ def cut_out(x: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     return x * kept
 
 
+def mirrored(x: Tensor) -> Tensor:
+    """Left and right exchanged."""
+    return x.flip(3)
+
+
 def scaled(x: Tensor, height: float, width: float) -> Tensor:
     """Stretched by these factors around the middle."""
     return _seen_through(x, ((1 / width, 0.0), (0.0, 1 / height)))
@@ -109,7 +114,7 @@ def _cutout(x: Tensor, rng: np.random.Generator) -> Tensor:
 
 
 def _flip(x: Tensor, rng: np.random.Generator) -> Tensor:
-    return x.flip(3) if rng.random() < 0.5 else x
+    return mirrored(x) if rng.random() < 0.5 else x
 
 
 def _scale(x: Tensor, rng: np.random.Generator) -> Tensor:
