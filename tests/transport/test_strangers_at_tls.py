@@ -95,6 +95,14 @@ STRANGERS = {
 }
 
 
+def assert_foreign(ledger: KeptLedger, words: str) -> None:
+    """Whatever was refused is of no member, with the connection's place and these words."""
+    for edge, reason, what in ledger.refusals:
+        assert (edge, reason) == (None, "foreign")
+        assert "a connection from 127.0.0.1, port " in what
+        assert words in what
+
+
 @pytest.mark.parametrize("which", STRANGERS)
 async def test_who_is_no_member_never_gets_to_a_call(which: str) -> None:
     ledger = KeptLedger()
@@ -103,10 +111,7 @@ async def test_who_is_no_member_never_gets_to_a_call(which: str) -> None:
             await say_hello(nodes[0].address, STRANGERS[which])
         await until(lambda: bool(ledger.refusals))
         await assert_undisturbed(nodes, ledger)
-    for edge, reason, what in ledger.refusals:
-        assert (edge, reason) == (None, "foreign")
-        assert "a connection from 127.0.0.1, port" in what
-        assert "no certificate of the run was shown" in what
+    assert_foreign(ledger, "no certificate of the run was shown")
 
 
 async def test_whoever_connects_and_says_nothing_is_counted_when_it_leaves() -> None:
@@ -225,10 +230,7 @@ async def test_who_speaks_no_http_to_a_plain_port_is_counted_and_named_there(whi
         await asyncio.to_thread(STRANGERS_IN_PLAIN[which], host, int(port))
         await until(lambda: bool(ledger.refusals))
         await assert_undisturbed(nodes, ledger)
-    for edge, reason, what in ledger.refusals:
-        assert (edge, reason) == (None, "foreign")
-        assert "a connection from 127.0.0.1, port " in what
-        assert "ended before it spoke HTTP/2" in what
+    assert_foreign(ledger, "ended before it spoke HTTP/2")
 
 
 async def test_a_peer_that_leaves_a_plain_port_as_it_comes_is_no_stranger() -> None:
