@@ -3,7 +3,8 @@
 python -m tests.soak.another_machine [--image IMAGE ...]    # images of nodes; default: the one made last
 
 Each trial is a machine: a container with another base system, Python, host name, user, time zone and locale, or a
-process here; with a number of threads and, by ATEN_CPU_CAPABILITY, the instructions of another processor. It fails
+process here; with a number of threads and the instructions of another processor: ATEN_CPU_CAPABILITY says which torch
+takes, MKL_CBWR which MKL takes for products (COMPATIBLE, where it does not know the maker). It fails
 where something else happened than here, of messages with their fates and times, waits and events; and where an event
 log differs: of any scenario with the same instructions, of one that trains nothing with AVX2 or AVX-512. Other
 instructions add the terms of sums in another order, those of matrix products in training above all.
@@ -79,7 +80,8 @@ def hashes(files: list[str]) -> dict[str, dict[str, str]]:
     from netdfl.explore.execute import Executor
 
     runs = f"Python {platform.python_version()}, torch {torch.__version__} on {platform.node()}"
-    found = {"": {"runs": runs, "instructions": torch.backends.cpu.get_cpu_capability()}}
+    products = os.environ.get("MKL_CBWR", "")
+    found = {"": {"runs": runs, "instructions": torch.backends.cpu.get_cpu_capability(), "products": products}}
     for file in files:
         run = Executor().run(netdfl.load(file, on="simulated"))
         trains = "yes" if run.scenario.task.kind not in ("consensus", "quadratic") else ""
@@ -116,8 +118,11 @@ def main() -> None:
         return
     images = args.image or [newest_image()]
     settings = [
-        {"OMP_NUM_THREADS": threads, "ATEN_CPU_CAPABILITY": capability}
-        for threads, capability in (("1", "avx512"), ("2", "avx2"), ("1", "default"))
+        {"OMP_NUM_THREADS": threads, "ATEN_CPU_CAPABILITY": capability, **products}
+        for threads, capability, products in (
+            *(("1", "avx512", {}), ("2", "avx2", {}), ("1", "default", {})),
+            ("1", "avx2", {"MKL_CBWR": "COMPATIBLE"}),
+        )
     ]
     machines = [Machine(image, each) for image in ["", *images] for each in settings]
     files = [*files_of(FOUND), *files_of(TRAINED)]
@@ -131,9 +136,8 @@ def main() -> None:
             f"  other event logs: {', '.join(logs) or 'none'}; other things happened: {', '.join(happened) or 'none'}"
         )
         instructions = {there[""]["instructions"], here[""]["instructions"]}
-        held = (
-            [] if NO_VECTORS in instructions else [f for f in logs if len(instructions) == 1 or not here[f]["trains"]]
-        )
+        alike = len(instructions) == 1 and there[""]["products"] == here[""]["products"]
+        held = [] if NO_VECTORS in instructions else [file for file in logs if alike or not here[file]["trains"]]
         wrong = sorted({*happened, *held})
         return f"{machines[number]}: {', '.join(wrong)}" if wrong else None
 
