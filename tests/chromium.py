@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import debian
+
 REPORT = "NETDFL_CHROMIUM_REPORT"
 """Names the file in which the run of all tests says whether a browser is ready."""
 MOST_S = 240
@@ -41,25 +43,9 @@ def install() -> str:
     """Install what is missing from Debian's packages, where this is CI's machine; returns what went wrong."""
     if _found() is not None:
         return ""
-    if not os.environ.get("CI") or os.geteuid() != 0 or shutil.which("apt-get") is None:
+    if not os.environ.get("CI"):
         return "there is no chromium: apt-get install chromium"
-    apt = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=120"]
-    wanted = [*apt, "install", "-y", "--no-install-recommends", "chromium"]
-    until = time.monotonic() + MOST_S
-    for command in (wanted, [*apt, "update"], wanted):
-        if _apt(command, until - time.monotonic()) == 0 and _found() is not None:
-            return ""
-    return "chromium could not be installed"
-
-
-def _apt(command: list[str], timeout_s: float) -> int:
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        return subprocess.run(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=max(1.0, timeout_s)
-        ).returncode
-    except subprocess.TimeoutExpired:
-        return 1
+    return "" if debian.install(debian.BROWSER, MOST_S) and _found() is not None else "chromium could not be installed"
 
 
 def main(report: Path) -> None:

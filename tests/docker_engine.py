@@ -18,8 +18,8 @@ from netdfl.core.errors import NetdflError
 from netdfl.scenario.load import loads
 from netdfl.worlds.containers.docker import Docker
 from netdfl.worlds.containers.image import image_for
+from tests import debian
 
-PACKAGES = ("docker.io", "docker-compose", "debootstrap", "iptables")
 REPORT = "NETDFL_DOCKER_REPORT"
 """Names the file in which the run of all tests says whether Docker is ready."""
 MOST_S = 900
@@ -51,7 +51,7 @@ def main(report: Path) -> None:
     engine = None
     try:
         if _lacks() and os.geteuid() == 0:
-            install()
+            debian.install(debian.DOCKER)
             engine = start()
         said = _lacks() or _build()
     except (OSError, subprocess.SubprocessError) as error:
@@ -64,23 +64,6 @@ def main(report: Path) -> None:
     if engine is not None:
         engine.terminate()
         engine.wait(30)
-
-
-def install() -> None:
-    """Install what is missing from Debian's packages, where this is CI's machine."""
-    if (
-        not os.environ.get("CI")
-        or shutil.which("apt-get") is None
-        or all(map(shutil.which, ("dockerd", "debootstrap")))
-    ):
-        return
-    apt = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=240"]
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    wanted = [*apt, "install", "-y", "--no-install-recommends", *PACKAGES]
-    quiet = {"env": environment, "stdout": subprocess.DEVNULL}
-    if subprocess.run(wanted, **quiet).returncode != 0:  # type: ignore[call-overload]
-        subprocess.run([*apt, "update"], check=True, **quiet)  # type: ignore[call-overload]
-        subprocess.run(wanted, check=True, **quiet)  # type: ignore[call-overload]
 
 
 def start() -> subprocess.Popen[bytes] | None:
