@@ -14,7 +14,7 @@ from tests.warm import own_of_this_process, warm_fork_servers
 
 EXAMPLES = "NETDFL_EXAMPLES"
 """Names the profile that says of how many examples a property is tried; `tests.soak.properties` sets it to many."""
-settings.register_profile("sample", deadline=None, max_examples=40)
+settings.register_profile("sample", deadline=None, max_examples=25)
 settings.register_profile("many", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get(EXAMPLES, "sample"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background has it so, and all that tests start would

@@ -2,7 +2,7 @@
 
 Most tests measure nothing of the machine: these go first, a worker for each core, real fleets among them. Beside them
 go fleets in namespaces and in containers, one after the other: they wait for the kernel and for Docker more than they
-compute, and keep off each other's networks. What measures the machine follows, alone.
+compute, and keep off each other's networks; then some that wait for time. What measures the machine follows, alone.
 
 `sh nodes/start.sh test` calls it. `test checks` stops after the checks; any other arguments are pytest's,
 and then only pytest runs.
@@ -27,10 +27,12 @@ LAYERS = "import sys; from importlinter.cli import lint_imports_command as check
 Done = list[tuple[str, subprocess.CompletedProcess[str], float]]
 FIRST_COMMAND = "sh nodes/start.sh run scenarios/quickstart.yaml"
 
+WAITING = ("tests/standalone/test_by_hand.py", "tests/worlds/test_suite_in_processes.py")
 BESIDE = (
     "tests/namespaces/test_suite_in_namespaces.py",
     "tests/namespaces/test_namespaces_world.py",
     "tests/containers",
+    *WAITING,
 )
 ALONE = "tests/namespaces"
 TOGETHER = ("-n", "auto", "--dist", "worksteal")
@@ -129,7 +131,8 @@ def everything() -> int:
         ended = beside.result()
     say(f"pytest {shlex.join(BESIDE)}, beside that")
     print(ended.stdout, flush=True)
-    codes += [ended.returncode, pytest([SLOWEST, ALONE, *(f"--ignore={path}" for path in BESIDE)])]
+    done = [f"--ignore={path}" for path in BESIDE if path.startswith(ALONE)]
+    codes += [ended.returncode, pytest([SLOWEST, ALONE, *done])]
     return next(filter(None, codes), 0)
 
 

@@ -64,11 +64,10 @@ def here_and_now() -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"ATEN_CPU_CAPABILITY": "avx2", "OMP_NUM_THREADS": "2", "TZ": "Pacific/Chatham", "LC_ALL": "C"}, "event_log"),
-        ({"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE"}, "event_log"),
+        ({"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE", "OMP_NUM_THREADS": "2", "LC_ALL": "C"}, "event_log"),
         ({"ATEN_CPU_CAPABILITY": "default", "PYTHONHASHSEED": "7", "HOME": "/nonexistent"}, "happened"),
     ],
-    ids=["a usual processor", "a processor of another maker", "a processor without vectors"],
+    ids=["a usual processor of another maker", "a processor without vectors"],
 )
 def test_it_is_the_same_on_other_settings(settings: dict[str, str], what: str) -> None:
     """Bit for bit; without vectors the terms of sums come in another order, but the same happens."""

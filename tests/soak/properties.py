@@ -1,4 +1,4 @@
-"""Every property, of a thousand examples in place of CI's forty: `python -m tests.soak.properties`.
+"""Every property, of a thousand examples in place of CI's few: `python -m tests.soak.properties`.
 
 A trial is a module of tests, with another seed in each round of all of them. Where a test says itself how many examples
 it wants, that holds.
