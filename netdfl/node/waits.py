@@ -98,7 +98,8 @@ class Waits:
         wait.have.update(src for src in early if sources is None or src in sources)
         if wait.have:
             wait.last_ns = wait.since_ns
-            self._learn(wait, len(wait.have), 0)
+            if self.policy.deadline_ns == "auto":
+                self._learn(wait, len(wait.have), 0)
         if self._tells_loss:
             wait.silent |= self.mailbox.ahead(slot)
         timed_out = False
@@ -136,7 +137,7 @@ class Waits:
 
     def _learn(self, wait: OpenWait, number: int, lag_ns: int) -> None:
         """What a deadline that can't ask goes by."""
-        if self.policy.deadline_ns == "auto" and not wait.asks:
+        if not wait.asks:
             self.auto.came(number, lag_ns)
 
     def _satisfied(self, wait: OpenWait) -> bool:
@@ -217,10 +218,11 @@ class Waits:
         ours = [message[0] for message in messages if sources is None or message[0] in sources]
         if not ours:
             return
-        if (messages[0].round, messages[0].step) == (wait.round, wait.step):
+        if messages[0][4:6] == (wait.round, wait.step):
             wait.have.update(ours)
             wait.last_ns, wait.last_src = self.clock.now_ns(), min(ours)
-            self._learn(wait, len(ours), wait.last_ns - wait.since_ns)
+            if self.policy.deadline_ns == "auto":
+                self._learn(wait, len(ours), wait.last_ns - wait.since_ns)
             if self._is_first and self._done is not None and self._hurry(wait):
                 self._set_timer(wait, self._done)
         elif self._tells_loss:

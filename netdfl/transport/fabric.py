@@ -160,7 +160,7 @@ class Fabric:
         if stages is None:
             self._go(queue, 0, _unit(message, nbytes, now, tie), now)
             return DROPPED
-        at, unit = now, queue.unit
+        at, unit = now, queue.unit_made or queue.unit
         _, _, unit.kind, _, unit.round, unit.step, unit.attempt, _ = message
         unit.nbytes = nbytes
         for stage in stages:
@@ -219,10 +219,10 @@ class Fabric:
         """Do what is due at `now_ns`, which `next_ns` gave."""
         heappop(self._times)
         entries = self._due.pop(now_ns)
-        if len(entries) > 1:
-            entries = _in_order(entries)
         self._running = True
-        if len(entries) > 1 and not any(map(_departure, entries)):
+        if len(entries) == 1:
+            self._come(entries[0], now_ns)
+        elif not any(map(_departure, entries := _in_order(entries))):
             self._arrive_together(entries, now_ns)
         else:
             for entry in entries:

@@ -29,7 +29,7 @@ import sys
 sys.modules["torch"] = None
 import json, netdfl
 for name, scenario in json.loads(sys.stdin.read()).items():
-    print(name, netdfl.run(scenario, out=f"{sys.argv[1]}/{name}", page=name == "sgp").exit_code)
+    print(name, netdfl.run(scenario, out=f"{sys.argv[1]}/{name}", page=name in ("dpsgd", "sgp")).exit_code)
 """
 
 

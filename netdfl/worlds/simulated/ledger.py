@@ -40,16 +40,12 @@ class SimulatedLedger(NodeLedger):
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Record a message's fate: one row."""
         if fate is Fate.DELIVERED:
-            self.count_delivered(message)
+            edge = self.edges.get(message[1]) if message[2] is Kind.DATA else None
+            (edge or self._edge(message)).delivered += 1
+            self.arrived_count += 1
             self.recorder.message(message, nbytes, sent_ns, arrived_ns, fate)
         else:
             super().settled(message, nbytes, sent_ns, arrived_ns, fate)
-
-    def count_delivered(self, message: Message) -> None:
-        """Count a message that its receiver took."""
-        edge = self.edges.get(message[1]) if message[2] is Kind.DATA else None
-        (edge or self._edge(message)).delivered += 1
-        self.arrived_count += 1
 
 
 class FleetBook:
@@ -69,10 +65,7 @@ class FleetBook:
         for _, queue, message, _, _, _, _ in arrivals:
             ledger: SimulatedLedger = queue.ledger  # type: ignore[assignment]  # a `cast` is a call a message
             edge = ledger.edges.get(message[1]) if message[2] is data else None
-            if edge is None:
-                ledger.count_delivered(message)
-            else:
-                edge.delivered += 1
-                ledger.arrived_count += 1
+            (edge or ledger._edge(message)).delivered += 1
+            ledger.arrived_count += 1
         rows = [(message[:7], nbytes, sent_ns, now_ns, delivered) for _, _, message, nbytes, sent_ns, _, _ in arrivals]
         self._recorder.messages([arrival[2] for arrival in arrivals], rows)
