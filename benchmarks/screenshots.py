@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument("--stalled", type=Path, help="a run whose first stall is drawn: who waits, and the messages")
     given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
