@@ -252,7 +252,7 @@ def test_the_first_gamma_knows_the_models_size_where_the_compressor_depends_on_i
     assert sample_size(COMPRESSORS["qsgd"](), 10**7) == sample_size(COMPRESSORS["top_k"](), 10**7) == 4096
 
 
-@pytest.mark.parametrize(("scheme", "rounds"), [("edge", 90), ("push_sum", 150)])
+@pytest.mark.parametrize(("scheme", "rounds"), [("edge", 120), ("push_sum", 200)])
 def test_an_automatic_gamma_of_push_sum_backs_off_where_z_runs_away(scheme: str, rounds: int) -> None:
     mixing = mixings("top_k", fraction=0.05)[scheme]
     fleet = Fleet(mixing, net("random_push", 9, out_neighbors=3, redraw_every=0), normal(9, 200))
@@ -261,7 +261,7 @@ def test_an_automatic_gamma_of_push_sum_backs_off_where_z_runs_away(scheme: str,
     fleet.play(rounds)
     assert all(state.step.gamma < 1.0 for state in fleet.states)
     torch.testing.assert_close(fleet.total, fleet.start.sum(0), rtol=0, atol=1e-8)
-    assert given.error() > 100 * fleet.error()
+    assert given.error() > 1e3 * fleet.error()
 
 
 @pytest.mark.parametrize("bare", [False, True])
