@@ -64,3 +64,11 @@ async def until(condition: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.005)
     raise TimeoutError("asked 12,000 times, and what the test waits for has not happened")
+
+
+def assert_foreign(ledger: KeptLedger, words: str) -> None:
+    """Whatever was refused is of no member, with the connection's place and these words."""
+    for edge, reason, what in ledger.refusals:
+        assert (edge, reason) == (None, "foreign")
+        assert "a connection from 127.0.0.1, port " in what
+        assert words in what

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import trustme
 from bare_client import CHUNKS, HELLO, PUSH, channel, proof
-from grpc_fleet import RUN_ID, connect, grpc_fleet, make, until
+from grpc_fleet import RUN_ID, assert_foreign, connect, grpc_fleet, make, until
 
 from netdfl.core.control import EVALUATOR, Hello
 from netdfl.core.errors import TransportError
@@ -93,14 +93,6 @@ STRANGERS = {
     "a node that certifies another": proof(OURS.of_node(2).issue(1, 0)),
     "in plain text": None,
 }
-
-
-def assert_foreign(ledger: KeptLedger, words: str) -> None:
-    """Whatever was refused is of no member, with the connection's place and these words."""
-    for edge, reason, what in ledger.refusals:
-        assert (edge, reason) == (None, "foreign")
-        assert "a connection from 127.0.0.1, port " in what
-        assert words in what
 
 
 @pytest.mark.parametrize("which", STRANGERS)
