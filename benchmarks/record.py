@@ -20,7 +20,8 @@ from pathlib import Path
 from figures import Row, show
 
 from netdfl.core.types import Kind
-from netdfl.record import Run, StoreWriter, open_run
+from netdfl.record.run import Run, open_run
+from netdfl.record.store import StoreWriter
 
 QUERIES = {
     "count all": "SELECT count(*), sum(nbytes) FROM messages",

@@ -21,7 +21,7 @@ from typing import Any
 
 import netdfl
 from netdfl.core.units import format_bytes
-from netdfl.record import Run
+from netdfl.record.run import Run
 from netdfl.report.words import duration
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -36,7 +36,8 @@ from netdfl.training.base import Received
 from netdfl.training.classification import Classification
 from netdfl.training.data.examples import Samples, in_memory
 from netdfl.training.flat import FlatModel
-from netdfl.training.models.build import build
+from netdfl.training.models.build import seeded_module
+from netdfl.training.models.catalog import MODELS
 from netdfl.training.service import Service
 from netdfl.training.sgd import LocalSgd, NoState, PlainStart
 from tests.training.torch_alone import of_torch_alone
@@ -58,7 +59,7 @@ class Setting(NamedTuple):
 
     def clients(self, num: int, device: str = "cpu") -> list[Classification]:
         """Clients with one model, each with data of its own; more than `DISTINCT` share theirs."""
-        module = build(self.model, self.shape, 10, 0, **self.params).to(device)
+        module = seeded_module(lambda: MODELS[self.model](self.shape, 10, **self.params), 0).to(device)
         found: list[Classification] = []
         model = FlatModel(module)
         start = model.flat()

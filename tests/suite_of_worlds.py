@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from netdfl.testing.world_bench import Bench
-from netdfl.testing.worlds import OWN_WORLDS, WORLD_CHECKS, Check, name_of
+from netdfl.testing.worlds import WORLD_CHECKS, Check, name_of
+from tests.own_worlds import OWN_WORLDS
 from tests.warm import all_warm
 
 

@@ -1,8 +1,7 @@
 """Methods that were published with compressed messages, one function each.
 
 They compress as the scenario's `compression` says and step by its `gamma`; without it they send vectors
-as they are, and are what they reduce to. A function's keyword parameters, those of its records one by one,
-are what a scenario may write under `algorithm`.
+as they are, and are what they reduce to.
 """
 
 from __future__ import annotations

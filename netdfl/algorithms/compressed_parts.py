@@ -45,8 +45,7 @@ def choco(exchange: Exchange, *, gamma: Any = None, steps: int = 1) -> Choco:
 
 def deepsqueeze(exchange: Exchange, steps: int = 1) -> DeepSqueeze:
     """DeepSqueeze."""
-    gamma = exchange.gamma
-    return DeepSqueeze(compressor=compressor(exchange), streams=exchange.streams, gamma=gamma, steps=steps)
+    return DeepSqueeze(compressor=compressor(exchange), streams=exchange.streams, gamma=exchange.gamma, steps=steps)
 
 
 def literal(exchange: Exchange) -> LiteralQuantized:

@@ -1,7 +1,4 @@
-"""Methods by push-sum on one-way links, one function each: the paper's parts with the paper's defaults.
-
-A function's keyword parameters, those of its records one by one, are what a scenario may write under `algorithm`.
-"""
+"""Methods by push-sum on one-way links, one function each: the paper's parts with the paper's defaults."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 The distillation keeps the server busy for a while, once: give clients a `wait.deadline` above that, or none,
 or they go on without it and lose those rounds.
-
-A function's keyword parameters, those of its records one by one, are what a scenario may write under `algorithm`.
 """
 
 from __future__ import annotations

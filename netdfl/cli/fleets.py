@@ -25,6 +25,10 @@ from netdfl.cli.options import (
 )
 from netdfl.core.errors import InputError
 
+Tls = Annotated[
+    bool, typer.Option("--tls/--no-tls", help="Plain text only where nobody but the fleet reaches the ports.")
+]
+
 
 def node(
     scenario: Annotated[Path, typer.Option("--scenario", metavar="FILE", help="The scenario, the same on each node.")],
@@ -41,9 +45,7 @@ def node(
     credentials: Annotated[
         Path | None, typer.Option("--credentials", metavar="FILE", help="By which the others know this node.")
     ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls/--no-tls", help="Plain text only where nobody but the fleet reaches the ports.")
-    ] = True,
+    tls: Tls = True,
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
 ) -> None:
@@ -105,9 +107,7 @@ def make_testbed(
     scenario: ScenarioFile,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to make.")],
     engine: Annotated[str, typer.Option("--for", metavar="ENGINE", help="docker or kubernetes.")] = "docker",
-    tls: Annotated[
-        bool, typer.Option("--tls/--no-tls", help="Plain text only where nobody but the fleet reaches the ports.")
-    ] = True,
+    tls: Tls = True,
     sets: Sets = [],  # noqa: B006 - typer reads it only
 ) -> None:
     """Write a folder that runs the scenario without a supervisor: on any Docker host, or on a Kubernetes cluster.
@@ -164,15 +164,9 @@ def doctor(
     """
     from netdfl.doctor.checks import State, judge, lines
     from netdfl.doctor.gather import DOCUMENT, gather
-    from netdfl.scenario.load import loads
     from netdfl.standalone.request import read_peers
 
-    if scenario is None:
-        import json
-
-        wanted = loads(json.dumps(DOCUMENT), sets, on=on)
-    else:
-        wanted = load_scenario(scenario, sets, on)
+    wanted = load_scenario(DOCUMENT if scenario is None else scenario, sets, on)
     names = [] if peers is None else sorted({where.rpartition(":")[0] for where in read_peers(peers).values()})
     known = gather(wanted, names)
     found = judge(known, device=wanted.device, wanted=on)

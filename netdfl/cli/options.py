@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +41,7 @@ Page = Annotated[bool, typer.Option("--page/--no-page", help="Write report.html 
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=1, help="How many runs at a time.")]
 
 
-def load_scenario(file: Path, sets: list[str], on: str | None) -> Any:
+def load_scenario(file: Path | Mapping[str, object], sets: list[str], on: str | None) -> Any:
     """Load a scenario for a command, and print what its overrides dropped. Raises ScenarioError."""
     from netdfl.scenario.load import load
 
@@ -59,6 +60,5 @@ def print_json(value: object) -> None:
 
 def sum_up(view: Any, finished: Any) -> int:
     """Print what a run came to; return its exit code."""
-    page = finished.path / "report.html"
-    view.summary(finished.result, finished.path, page if page.exists() else None)
+    view.summary(finished.result, finished.path)
     return int(finished.exit_code)

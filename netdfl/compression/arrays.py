@@ -17,20 +17,9 @@ from torch import Tensor
 from netdfl.compression.base import Encoded
 from netdfl.compression.vector import SHORT_BYTES
 from netdfl.core.errors import MalformedMessage
-from netdfl.core.types import Array
+from netdfl.core.types import ITEM_BYTES, Array
 
-DTYPES: dict[str, torch.dtype] = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "int64": torch.int64,
-    "int32": torch.int32,
-    "int16": torch.int16,
-    "uint8": torch.uint8,
-    "int8": torch.int8,
-    "bool": torch.bool,
-}
+DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in ITEM_BYTES}
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 with warnings.catch_warnings():  # torch says it once in a process: a buffer that can't be written to must not be
     warnings.simplefilter("ignore")
@@ -185,7 +174,7 @@ def read_array(encoded: Encoded, name: str, dtypes: Collection[str], length: int
         raise MalformedMessage(
             f"array {name!r} is {getattr(array, 'dtype', 'missing')}; expected {' or '.join(dtypes)}"
         )
-    itemsize = 2 if array.dtype == "bfloat16" else np.dtype(array.dtype).itemsize
+    itemsize = ITEM_BYTES[array.dtype]
     if length is None:
         length = array.data.nbytes // itemsize
     if array.shape != (length,) or array.data.nbytes != length * itemsize or not array.data.c_contiguous:

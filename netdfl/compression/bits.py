@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from netdfl.compression.arrays import empty
+
 Codes = NDArray[Any]
 Bytes = NDArray[np.uint8]
 
@@ -179,6 +181,15 @@ def piece_scales(scales: Tensor, dim: int, bucket: int) -> list[Tensor]:
     whole = dim // bucket
     result = list(column[:whole].split(PIECE // bucket)) if whole else []
     return result + [column[whole:]] * (whole * bucket < dim)
+
+
+def times_scales(numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
+    """Each number times the scale of its bucket, of shape (d,), in the dtype of the scales."""
+    result = empty(len(numbers), scales.dtype)
+    views = zip(pieces(result, bucket), pieces(numbers, bucket), strict=True)
+    for (view, number), scale in zip(views, piece_scales(scales, len(numbers), bucket), strict=True):
+        view.copy_(number).mul_(scale)
+    return result
 
 
 def bucket_totals(ufunc: np.ufunc, partial: NDArray[Any], dim: int, bucket: int) -> NDArray[Any]:

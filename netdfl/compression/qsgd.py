@@ -28,7 +28,6 @@ from netdfl.compression.arrays import (
     Vector,
     as_vector,
     check_names,
-    empty,
     from_numpy,
     read_count,
     read_numpy,
@@ -45,6 +44,7 @@ from netdfl.compression.bits import (
     piece_scales,
     pieces,
     scratch,
+    times_scales,
     unpack,
 )
 from netdfl.core.errors import MalformedMessage
@@ -152,15 +152,9 @@ class Qsgd(Compressor):
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to shape (d,), in the dtype of the scales. Raises MalformedMessage."""
         levels = self._rice(encoded) if self.entropy and "quotients" in encoded.arrays else self._fixed(encoded)
-        dim = len(levels)
-        norms = read_scales(encoded, num_buckets(dim, self.bucket))
+        norms = read_scales(encoded, num_buckets(len(levels), self.bucket))
         steps = torch.from_numpy(norms / norms.dtype.type(self.levels))
-        result = empty(dim, DTYPES[norms.dtype.name])
-        numbers = torch.from_numpy(levels)
-        views = zip(pieces(result, self.bucket), pieces(numbers, self.bucket), strict=True)
-        for (view, number), step in zip(views, piece_scales(steps, dim, self.bucket), strict=True):
-            view.copy_(number).mul_(step)
-        return result
+        return times_scales(torch.from_numpy(levels), steps, self.bucket)
 
     def _fixed(self, encoded: Encoded) -> Vector:
         dim = check_names(encoded, ("scales", "codes"))

@@ -8,18 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.compression.arrays import (
-    DTYPES,
-    as_vector,
-    check_names,
-    empty,
-    from_numpy,
-    read_numpy,
-    read_scales,
-    refuse_non_finite,
-)
+from netdfl.compression.arrays import as_vector, check_names, from_numpy, read_numpy, read_scales, refuse_non_finite
 from netdfl.compression.base import Compressor, Encoded
-from netdfl.compression.bits import bucket_totals, num_buckets, packed_nbytes, piece_scales, pieces
+from netdfl.compression.bits import bucket_totals, num_buckets, packed_nbytes, pieces, times_scales
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +52,4 @@ class Sign(Compressor):
         negative = np.unpackbits(signs, count=dim, bitorder="little").view(np.int8)
         negative *= -2
         negative += 1
-        result = empty(dim, DTYPES[scales.dtype.name])
-        views = zip(pieces(result, self.bucket), pieces(torch.from_numpy(negative), self.bucket), strict=True)
-        columns = piece_scales(torch.from_numpy(scales.copy()), dim, self.bucket)
-        for (view, sign), scale in zip(views, columns, strict=True):
-            view.copy_(sign).mul_(scale)
-        return result
+        return times_scales(torch.from_numpy(negative), torch.from_numpy(scales.copy()), self.bucket)

@@ -41,10 +41,6 @@ class Sparsifier(Compressor):
         """K at dimension `dim`."""
         return min(dim, self.count or max(1, round(self.fraction * dim)))
 
-    def variance(self, dim: int) -> float:
-        """1 - k / d."""
-        return 1.0 - self.num_kept(dim) / dim if dim else 0.0
-
     @abstractmethod
     def select(self, x: Vector, rng: np.random.Generator) -> tuple[Indices, dict[str, Array]]:
         """Increasing indices of what to keep of a vector, and the arrays that tell them."""

@@ -67,6 +67,10 @@ class Vector(Base):
         """The sum of all numbers, or along `dim`."""
         return np.add.reduce(self, dim)
 
+    def mean(self, dim: int | None = None) -> Any:  # type: ignore[override]  # as above
+        """The mean of all numbers, or along `dim`."""
+        return np.add.reduce(self, dim) / (self.size if dim is None else self.shape[dim])
+
     def square(self) -> Base:
         """Each number's square."""
         return np.multiply(self, self)
@@ -77,6 +81,8 @@ class Vector(Base):
 
     def norm(self, dim: int | None = None, keepdim: bool = False) -> Base:
         """The Euclidean norm, or that of each row."""
+        if dim is None and self.ndim == 1:  # what numpy's own comes to
+            return np.asarray(np.sqrt(np.dot(self, self))).view(Vector)
         found = np.linalg.norm(self, axis=dim, keepdims=keepdim)
         return np.asarray(found).view(Vector)
 

@@ -34,6 +34,48 @@ class Clock(Protocol):
         """Call `callback` on the loop at `at_ns`, or soon if that is past."""
 
 
+class Alarm:
+    """Calls `ring` when it is due. It is set anew very often, mostly for later, and seldom rings.
+
+    So a timer that would wake too early is left where it is: when it does, it is set for when the alarm is due then.
+    """
+
+    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
+        """Not due yet."""
+        self._clock, self._ring = clock, ring
+        self._due_ns: int | None = None
+        self._name: TimerName = ()
+        self._timer: Timer | None = None
+        self._wakes_ns = 0
+
+    def set(self, at_ns: int, name: TimerName) -> None:
+        """Be due at `at_ns` instead of whenever it was; `name` is the timer's."""
+        self._due_ns, self._name = at_ns, name
+        if self._timer is None or self._wakes_ns >= at_ns:
+            self.clear()
+            self._due_ns = self._wakes_ns = at_ns
+            self._timer = self._clock.call_at(at_ns, name, self._wake)
+
+    def stop(self) -> None:
+        """Be due no more; set again soon, it finds its timer there."""
+        self._due_ns = None
+
+    def clear(self) -> None:
+        """Be due no more, and leave no timer."""
+        self._due_ns = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake(self) -> None:
+        due_ns, self._timer = self._due_ns, None
+        if due_ns is not None and due_ns > self._wakes_ns:
+            self.set(due_ns, self._name)
+        elif due_ns is not None:
+            self._due_ns = None
+            self._ring()
+
+
 class RealClock:
     """The machine's monotonic clock, which all processes of one machine share."""
 

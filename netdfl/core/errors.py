@@ -79,10 +79,11 @@ class MessageError(NetdflError):
 
     reason = "refused"
 
-    def __init__(self, text: str, message: object = None) -> None:
-        """Say what is wrong with `message`."""
+    def __init__(self, text: str, message: object = None, *, reason: str = "") -> None:
+        """Say what is wrong with `message`, and for what `reason` where that is a closer one than the class's."""
         super().__init__(text)
         self.message = message
+        self.reason = reason or self.reason
 
 
 class MalformedMessage(MessageError):

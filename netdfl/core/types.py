@@ -38,11 +38,16 @@ class Kind(StrEnum):
     STATUS = "status"
 
 
+_DTYPES = {8: "float64 int64", 4: "float32 int32", 2: "float16 bfloat16 int16", 1: "uint8 int8 bool"}
+ITEM_BYTES: Mapping[str, int] = {name: nbytes for nbytes, names in _DTYPES.items() for name in names.split()}
+"""The dtypes that travel, by numpy's names (and torch's), and the bytes of one number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Array:
     """A read-only, C-contiguous, little-endian buffer with its dtype and shape.
 
-    `dtype` is numpy's name ("float32", "uint8", "bfloat16"). `data` is a flat memoryview of bytes;
+    `dtype` is one of `ITEM_BYTES`. `data` is a flat memoryview of bytes;
     nobody writes to what is behind it once the array exists.
     """
 

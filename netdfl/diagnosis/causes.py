@@ -131,21 +131,10 @@ def _smallest(snapshot: Snapshot, knot: Collection[NodeId]) -> list[NodeId]:
 
 
 def _short_cycle(graph: Blocking) -> list[NodeId]:
-    """A shortest cycle through the lowest node, found from it breadth first."""
+    """A shortest cycle through the lowest node."""
     start = min(graph)
-    came_from: dict[NodeId, NodeId] = {}
-    todo = [start]
-    for node in todo:
-        for source in graph[node]:
-            if source == start:
-                cycle = [node]
-                while cycle[-1] != start:
-                    cycle.append(came_from[cycle[-1]])
-                return cycle
-            if source not in came_from:
-                came_from[source] = node
-                todo.append(source)
-    raise AssertionError(f"no cycle leads through node {start}")
+    paths: Mapping[NodeId, list[NodeId]] = nx.single_source_shortest_path(nx.DiGraph(graph), start)
+    return next(path for node, path in paths.items() if start in graph[node])  # breadth first
 
 
 def _hold_each_other(snapshot: Snapshot, members: set[NodeId]) -> set[NodeId]:

@@ -102,15 +102,8 @@ class Finding:
 
     def to_event(self) -> dict[str, Any]:
         """What the record's events `stall` and `recovered` hold of it."""
-        return {
-            "cause": self.cause.value,
-            "roots": list(self.roots),
-            "culprits": list(self.culprits),
-            "behind": list(self.behind),
-            "what": self.what,
-            "remedies": list(self.remedies),
-            "text": self.text,
-        }
+        known = {**self.to_json(), "what": self.what}
+        return {key: known[key] for key in ("cause", "roots", "culprits", "behind", "what", "remedies", "text")}
 
     def to_json(self) -> Json:
         """What `result.json` holds of it."""

@@ -9,14 +9,7 @@ from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.causes import make_finding
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.reasons import (
-    awaited_of,
-    edge_of,
-    path_of,
-    reason,
-    sentence,
-    wait_of,
-)
+from netdfl.diagnosis.reasons import awaited_of, edge_of, path_of, reason, sentence, wait_of
 from netdfl.diagnosis.snapshot import SILENT, AwaitedFate, Snapshot
 
 

@@ -7,13 +7,13 @@ quiet for longer than the pace of the fleet explains, and keeps every finding un
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.types import Json, NodeId
-from netdfl.diagnosis.finding import Finding, by_verdict
+from netdfl.core.types import NodeId
+from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot
 
 FIRST_NS = 30 * NS_PER_S
@@ -121,10 +121,6 @@ class Watch:
     def findings(self) -> list[Finding]:
         """Everything found, in the order in which it was found."""
         return sorted([*self.closed, *self.open], key=lambda finding: finding.found_ns)
-
-    def to_result(self) -> Mapping[str, list[Json]]:
-        """`deadlocks` and `stalls` of `result.json`."""
-        return by_verdict(self.findings)
 
 
 def _earlier(before: Iterable[Finding], found: Sequence[Finding]) -> list[Finding | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Edge, NodeId
@@ -81,11 +82,7 @@ def back(ends_ns: Sequence[int | None], *, many: bool = False, hoped: bool = Fal
 
 def span(ids: Collection[NodeId]) -> str:
     """`node 4`, `nodes 0 to 3 and 6`: three or more in a row by their ends."""
-    runs: list[list[NodeId]] = []
-    for node in sorted(ids):
-        if runs and runs[-1][-1] == node - 1:
-            runs[-1].append(node)
-        else:
-            runs.append([node])
+    rows = groupby(enumerate(sorted(ids)), lambda each: each[1] - each[0])  # in a row, both go up by one
+    runs = [[node for _, node in row] for _, row in rows]
     parts: list[object] = [part for run in runs for part in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else run)]
     return f"node{'s' if len(ids) > 1 else ''} {listed(parts)}"

@@ -7,8 +7,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from secrets import token_hex
 from typing import Any
 
@@ -89,22 +88,15 @@ async def _to_here(machine: Machine) -> Mapping[str, Any]:
     """How a machine reaches this one, where the supervisor would be."""
     token = token_hex(16)
     try:
-        with _served("0.0.0.0", token) as port:
-            target = {HERE: (address_towards(machine.address), port)}
+        with Served("0.0.0.0", token) as served:
+            threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+            target = {HERE: (address_towards(machine.address), served.port)}
             asked = {"what": "round_trip_s", "token": token, "targets": target}
             trip = (await machine.look({"measure": asked}))["measured"][HERE]
+            served.shutdown()
     except NetdflError as error:
         trip = str(error)
     return {"src": machine.name, "dst": HERE, "round_trip_s": trip}
-
-
-@contextmanager
-def _served(address: str, token: str) -> Iterator[int]:
-    with Served(address, token) as served:
-        thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        yield served.port
-        served.shutdown()
 
 
 def worlds_here(here: Mapping[str, Any]) -> dict[str, str]:

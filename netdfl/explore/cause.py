@@ -133,10 +133,8 @@ class PredicateError(Exception):
 
 
 def _last_line(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "an unknown place" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    passed = traceback.extract_tb(error.__traceback__)
+    return f"{passed[-1].filename}:{passed[-1].lineno}" if passed else "an unknown place"
 
 
 def find_predicates(scenario: Scenario, names: Sequence[str] | None = None) -> list[Predicate]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from functools import reduce
 from itertools import combinations, product
 from typing import Any, TypeAlias
 
@@ -236,8 +237,4 @@ def without_key(plain: Plain, path: Path) -> Plain | None:
 
 
 def _at(plain: Plain, path: Path) -> Plain:
-    here: Any = plain
-    for key in path:
-        here = here[key]
-    found: Plain = here
-    return found
+    return reduce(lambda here, key: here[key], path, plain)

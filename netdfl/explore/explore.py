@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import chain
 from math import sqrt
 from pathlib import Path
@@ -55,7 +56,7 @@ class Explored:
     """What an exploration came to.
 
     `num_fresh` of the runs were drawn independently of all others: rates are of these. `left_out` are kinds of faults
-    that the scenario can't have, and why; `refused` trials could not begin. `complete`: the budget was spent.
+    that the scenario can't have, and why; `refused` trials could not begin.
     """
 
     scenario: Scenario
@@ -65,7 +66,6 @@ class Explored:
     refused: int = 0
     reached: int = 0
     left_out: Mapping[FaultKind, str] = field(default_factory=dict)
-    complete: bool = False
     why_stopped: str = ""
 
     def rate(self, found: Found) -> Rate:
@@ -160,11 +160,9 @@ class Exploration:
                     explored.why_stopped = ran.cause.text
                     return
                 if ends_s is not None and time.monotonic() >= ends_s:
-                    explored.complete = True
                     return
             for trial in trials:
                 search.learn(trial, done[trial.number].features)
-        explored.complete = True
 
     def _repeated(self) -> ExploredRun:
         """The run without drawn faults; it must give the same twice. Raises InputError."""
@@ -207,8 +205,6 @@ def check_explorable(scenario: Scenario) -> None:
 
 def _parts(scenario: Scenario) -> str:
     """A hash of the modules beside the scenario, which its own parts and predicates may be made of."""
-    from hashlib import sha256
-
     if scenario.file is None:
         return ""
     texts = [path.read_bytes() for path in files_beside(scenario.file) if path.is_file()]

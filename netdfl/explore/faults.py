@@ -101,15 +101,9 @@ def draw_faults(
 
 def allowed(scenario: Scenario, course: Course) -> tuple[dict[FaultKind, float], dict[FaultKind, str]]:
     """The kinds of faults that the scenario can have, with their rates, and why it can't have the others."""
-    found: dict[FaultKind, float] = {}
-    refused: dict[FaultKind, str] = {}
-    for kind, rate in scenario.explore.rates.items():
-        why = _refusal(scenario, course, kind)
-        if why:
-            refused[kind] = why
-        else:
-            found[kind] = rate
-    return found, refused
+    rates = scenario.explore.rates
+    why = {kind: _refusal(scenario, course, kind) for kind in rates}
+    return {kind: rates[kind] for kind in rates if not why[kind]}, {kind: why[kind] for kind in rates if why[kind]}
 
 
 def _refusal(scenario: Scenario, course: Course, kind: FaultKind) -> str:
@@ -138,26 +132,22 @@ def rounded(ns: float) -> int:
     return max(1, round(round(ns), -digits))
 
 
-def _round(course: Course, rng: Random) -> int:
-    return rng.choice(course.when)
-
-
 def _moment(course: Course, rng: Random) -> dict[str, object]:
     """The beginning of a node's round, or any time of the run."""
     if rng.random() < 0.5:
-        return {"at_round": _round(course, rng)}
+        return {"at_round": rng.choice(course.when)}
     return {"at": format_time(rounded(course.moment_ns(rng)))}
 
 
-def _node(course: Course, rng: Random) -> NodeId:
-    return rng.choice(course.who)
+def _some_rounds(course: Course, rng: Random) -> dict[str, object]:
+    return {"at_round": rng.choice(course.when), "for_rounds": rng.randint(1, 3)}
 
 
 # the kinds
 
 
 def _crash(course: Course, rng: Random) -> Event:
-    return {**_moment(course, rng), "crash": _node(course, rng)}
+    return {**_moment(course, rng), "crash": rng.choice(course.who)}
 
 
 def _crash_kept(course: Course, rng: Random) -> Event:
@@ -172,7 +162,7 @@ def _cut(course: Course, rng: Random) -> Event:
     """A link that loses everything one way, for some rounds or a time."""
     link = _link(course, rng)
     if rng.random() < 0.5:
-        return {"at_round": _round(course, rng), "for_rounds": rng.randint(1, 3), "link": link, "state": "down_drop"}
+        return {**_some_rounds(course, rng), "link": link, "state": "down_drop"}
     when = {"at": format_time(rounded(course.moment_ns(rng))), "for": _length(course, rng)}
     return {**when, "link": link, "state": rng.choice(["down_drop", "down_hold", "down_reset"])}
 
@@ -180,7 +170,7 @@ def _cut(course: Course, rng: Random) -> Event:
 def _partition(course: Course, rng: Random) -> Event:
     """Some nodes and the others, for a time."""
     nodes = list(range(course.nodes))
-    first, size = _node(course, rng), rng.randint(1, max(1, course.nodes // 2))
+    first, size = rng.choice(course.who), rng.randint(1, max(1, course.nodes // 2))
     part = sorted(nodes[(first + place) % course.nodes] for place in range(size))
     rest = [node for node in nodes if node not in part]
     when = {"at": format_time(rounded(course.moment_ns(rng))), "for": _length(course, rng)}
@@ -188,26 +178,22 @@ def _partition(course: Course, rng: Random) -> Event:
 
 
 def _pause(course: Course, rng: Random) -> Event:
-    return {**_moment(course, rng), "pause": _node(course, rng), "for": _length(course, rng)}
+    return {**_moment(course, rng), "pause": rng.choice(course.who), "for": _length(course, rng)}
 
 
 def _slow(course: Course, rng: Random) -> Event:
-    rounds = {"at_round": _round(course, rng), "for_rounds": rng.randint(1, 3)}
-    return {**rounds, "slow_down": _node(course, rng), "factor": rng.choice([2.0, 5.0, 20.0])}
+    return {**_some_rounds(course, rng), "slow_down": rng.choice(course.who), "factor": rng.choice([2.0, 5.0, 20.0])}
 
 
 def _loss(course: Course, rng: Random) -> Event:
-    return _message(course, rng, "drop")
+    """Of one message that is sent where nothing goes wrong, the first time that it is."""
+    return name_message(rng.choice(course.messages), course.messages, "drop")
 
 
 def _delay(course: Course, rng: Random) -> Event:
-    return {**_message(course, rng, "delay"), "by": _length(course, rng, 0.01, 4.0)}
-
-
-def _message(course: Course, rng: Random, action: str) -> dict[str, object]:
-    """One message that is sent where nothing goes wrong, the first time that it is."""
-    sent = rng.choice(course.messages)
-    return name_message(sent, course.messages, action)
+    """Likewise."""
+    late = name_message(rng.choice(course.messages), course.messages, "delay")
+    return {**late, "by": _length(course, rng, 0.01, 4.0)}
 
 
 def name_message(sent: Sent, among: Sequence[Sent], action: str) -> dict[str, object]:

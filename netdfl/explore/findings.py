@@ -104,11 +104,9 @@ def _short(plain: Plain) -> Plain:
     found = {key: _shortened(key, value) for key, value in plain.items()}
     for selector, rules in found.get("links", {}).items():
         found["links"][selector] = {key: _short_rule(key, value) for key, value in rules.items()}
-    find = found.get("explore", {})
-    if isinstance(find, dict):
-        found.pop("explore", None)
-        if "find" in find and find["find"] != Explore.model_fields["find"].default:
-            found["explore"] = {"find": find["find"]}
+    find = found.pop("explore", {}).get("find")
+    if find not in (None, Explore.model_fields["find"].default):
+        found["explore"] = {"find": find}
     return {key: value for key, value in found.items() if value not in ({}, [])}
 
 

@@ -7,37 +7,17 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic import TypeAdapter, ValidationError
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import open_append, read_plain, write_whole, writing
-from netdfl.explore.cause import Cause
 from netdfl.explore.pool import Ran
 from netdfl.explore.trial import Trial
 
 RUNS, SETTINGS = "runs.jsonl", "settings.json"
-Hash32 = Annotated[int, Field(ge=0, lt=1 << 32)]
-
-
-class Line(TypedDict):
-    """A run, as a line of `runs.jsonl`."""
-
-    number: Annotated[int, Field(ge=0)]
-    events: list[dict[str, object]]
-    luck: int | None
-    parent: int | None
-    narrow: bool
-    cause: list[str] | None
-    features: list[Hash32]
-    event_log_hash: str
-    refused: str
-    broke: str
-
-
-_LINE: TypeAdapter[Line] = TypeAdapter(Line)
+_TRIAL, _RAN = TypeAdapter(Trial), TypeAdapter(Ran)
+"""The two halves of a line."""
 KEPT = "; what was found is kept"
 
 
@@ -68,13 +48,7 @@ class Journal:
 
     def add(self, trial: Trial, ran: Ran) -> None:
         """Keep what came of a trial. Raises RunError on a full disk."""
-        line = asdict(trial) | {
-            "cause": None if ran.cause is None else list(ran.cause),
-            "features": sorted(ran.features),
-            "event_log_hash": ran.event_log_hash,
-            "refused": ran.refused,
-            "broke": ran.broke,
-        }
+        line = asdict(trial) | asdict(ran) | {"features": sorted(ran.features)}
         with writing(self.folder / RUNS, RunError, KEPT):
             os.write(self._fd, (json.dumps(line, separators=(",", ":")) + "\n").encode())
 
@@ -86,10 +60,9 @@ class Journal:
             os.ftruncate(self._fd, len(whole.encode()))
         for place, line in enumerate(whole.splitlines(), start=1):
             try:
-                found = _LINE.validate_json(line)
+                yield _TRIAL.validate_json(line), _RAN.validate_json(line)
             except ValidationError as error:
                 raise InputError(f"{self.folder / RUNS}:{place} is damaged; delete the folder to begin anew") from error
-            yield _read(found)
 
     def write(self, name: str, text: str) -> Path:
         """Write a file beside the runs. Raises RunError on a full disk."""
@@ -101,10 +74,3 @@ class Journal:
     def close(self) -> None:
         """Nothing more will come."""
         os.close(self._fd)
-
-
-def _read(line: Line) -> tuple[Trial, Ran]:
-    trial = Trial(line["number"], tuple(line["events"]), line["luck"], line["parent"], line["narrow"])
-    cause = None if line["cause"] is None else Cause(*line["cause"])
-    features = frozenset(line["features"])
-    return trial, Ran(trial.number, cause, features, line["event_log_hash"], line["refused"], line["broke"])

@@ -118,11 +118,6 @@ def draw_schedule(course: Course, depth: int, most_ns: int, rng: Random) -> list
     return events
 
 
-def bound(nodes: int, rounds: int, depth: int) -> float:
-    """The least probability with which a schedule of `depth` shows a failure of that depth; see above."""
-    return 1 / float(nodes * (nodes * rounds) ** (depth - 1))
-
-
 def is_priority(event: Event) -> bool:
     """Whether an event is of a schedule of priorities, and no fault."""
     return str(event.get("delay", "")).endswith("->*")

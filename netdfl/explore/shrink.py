@@ -8,6 +8,7 @@ more can. (Zeller and Hildebrandt 2002.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
@@ -37,14 +38,13 @@ _RANDOM = ("loss", "duplicate", "corrupt", "reorder")
 
 @dataclass
 class Shrunk:
-    """The smallest scenario found, its run, and how many runs it took. `left`: they were all it may take."""
+    """The smallest scenario found, its run, and how many runs it took."""
 
     scenario: Scenario
     plain: Plain
     run: ExploredRun
     cause: Cause
     runs: int
-    left: bool = False
 
 
 class OutOfRuns(Exception):
@@ -69,14 +69,11 @@ class Shrinker:
         plain = _fewer_keys(plain, self._means_the_same(plain))
         if not self._shows(plain):
             raise InputError(f"{scenario.name} does not show {key}: it, or its parts, have changed since")
-        left = False
-        try:
+        with suppress(OutOfRuns):
             self._smaller(self._written_out(plain))
-        except OutOfRuns:
-            left = True
         best = self._best
         smallest = _fewer_keys(best, self._means_the_same(best))
-        return Shrunk(beside(self._scenario, smallest), smallest, self._run, self._cause, self._runs, left)
+        return Shrunk(beside(self._scenario, smallest), smallest, self._run, self._cause, self._runs)
 
     # trying
 

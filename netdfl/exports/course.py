@@ -32,9 +32,6 @@ class Lane(IntEnum):
     MESSAGES = 2
 
 
-LANES = {Lane.DOES: "does", Lane.ROUNDS: "rounds", Lane.MESSAGES: "messages"}
-
-
 class Track(NamedTuple):
     """Where something is drawn; `node` None: the fleet."""
 
@@ -83,12 +80,12 @@ def course(run: Run) -> Iterator[Span | Instant | Figure]:
     yield from _rounds(history)
     for node in sorted({*history.rounds, *history.waits}):
         yield from _does(history, node)
-    yield from _outages(run, history)
-    yield from _stalled(run, history)
+    ((end_s,),) = run.rows("SELECT coalesce(max(at_s), 0.0) FROM events")
+    yield from _outages(history, end_s)
+    yield from _stalled(run, history, end_s)
     yield from _messages(run)
     yield from _events(run)
-    names = ", ".join(f"'{name}'" for name in FIGURES)
-    rows = run.rows(f"SELECT at_s, name, value FROM metrics WHERE node IS NULL AND name IN ({names}) ORDER BY at_s")
+    rows = run.rows("SELECT at_s, name, value FROM metrics WHERE node IS NULL AND name IN ? ORDER BY at_s", [FIGURES])
     yield from (Figure(_ns(at_s), name, value) for at_s, name, value in rows if value is not None)
 
 
@@ -138,18 +135,16 @@ def _waits(wait: Waiting) -> str:
     return f"waiting until node {wait.last_src} came" if wait.ended == "came" else f"waiting ({wait.ended}{missing})"
 
 
-def _outages(run: Run, history: History) -> Iterator[Span]:
-    ((end,),) = run.rows("SELECT max(at_s) FROM events")
+def _outages(history: History, end_s: float) -> Iterator[Span]:
     for node, outages in history.outages.items():
         for each in outages:
             name = "paused" if each.why is Why.PAUSE else "down"
-            until = min(each.end, end if end is not None else each.begin)
-            yield Span(Track(node, Lane.ROUNDS), _ns(each.begin), max(_ns(until), _ns(each.begin)), name)
+            until = max(min(each.end, end_s), each.begin)
+            yield Span(Track(node, Lane.ROUNDS), _ns(each.begin), _ns(until), name)
 
 
-def _stalled(run: Run, history: History) -> Iterator[Span]:
+def _stalled(run: Run, history: History, end_s: float) -> Iterator[Span]:
     """Waits that never ended, as a stall that was found has them: the record's own are those that did."""
-    ((end_s,),) = run.rows("SELECT max(at_s) FROM events")
     open_waits: dict[NodeId, Span] = {}
     for kept in kept_stalls(run.path):
         for now in kept["nodes"] if kept["finding"]["permanent"] else ():
@@ -159,7 +154,7 @@ def _stalled(run: Run, history: History) -> Iterator[Span]:
             if wait is None or since_ns is None or any(_ns(each.until) > since_ns for each in waits):
                 continue
             name = f"waiting for {', '.join(wait['awaited'])} to the end"
-            track, end = Track(now["node"], Lane.DOES), max(since_ns, _ns(end_s or 0.0))
+            track, end = Track(now["node"], Lane.DOES), max(since_ns, _ns(end_s))
             open_waits[now["node"]] = Span(track, since_ns, end, name, {"stall": kept["finding"]["text"]})
     yield from open_waits.values()
 

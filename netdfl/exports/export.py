@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast, get_args
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import writing
 from netdfl.exports.traces import json_lines, packets
-from netdfl.record.database import TABLES, TableName, quoted
+from netdfl.record.database import TABLES, quoted
 from netdfl.record.messages import count_by_link
 from netdfl.record.run import Run
 from netdfl.scenario.model.choices import nearest
 
-ExportFormat: TypeAlias = Literal["csv", "jsonl", "parquet"]
-
-_OPTIONS: Mapping[ExportFormat, str] = {
+_OPTIONS = {
     "csv": "FORMAT csv, HEADER true",
     "jsonl": "FORMAT json, ARRAY false",
     "parquet": "FORMAT parquet",
 }
-ORDER: Mapping[TableName, str] = {
+ORDER = {
     "messages": "sent_s, src, dst, round, step, attempt",
     "metrics": "at_s, node NULLS FIRST, round, name",
     "events": "at_s, node NULLS FIRST, round, kind",
     "waits": "until_s, node, round, step",
 }
 STDOUT = "-"
-OTHERS = {"trace": "pftrace", "graph": "graphml", "tensorboard": "", "mlflow": ""}
+FORMATS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(TABLES, tuple(_OPTIONS)),
+    "trace": ("pftrace", "json"),
+    "graph": ("graphml",),
+    "graphml": ("graphml",),
+}
+"""Of what is written to a file; the first is the usual one."""
+KNOWN = [*TABLES, "trace", "graph", "tensorboard", "mlflow", "model"]
 
 
 def export(run: Run, what: str, format: str | None = None, out: str | None = None) -> str:
@@ -44,7 +48,9 @@ def export(run: Run, what: str, format: str | None = None, out: str | None = Non
     """
     if what in ("tensorboard", "mlflow"):
         return _track(run, what, format, out)
-    formats = _formats(what)
+    if what not in FORMATS:
+        raise InputError(f"a run has no {what!r}: {nearest(what, KNOWN)}")
+    formats = FORMATS[what]
     chosen = format or formats[0]
     if chosen not in formats:
         raise InputError(f"{chosen!r} is no format of {what}; choose one of {', '.join(formats)}")
@@ -53,20 +59,10 @@ def export(run: Run, what: str, format: str | None = None, out: str | None = Non
         return ""
     target = Path(out or (f"{what}.{chosen}" if what in TABLES else f"{run.path.name}.{chosen}"))
     if what in TABLES:
-        return str(export_table(run, cast(Any, what), cast(Any, chosen), target))
+        return str(export_table(run, what, chosen, target))
     with writing(target), target.open("wb") as file:
         file.writelines(_pieces(run, what, chosen))
     return str(target)
-
-
-def _formats(what: str) -> tuple[str, ...]:
-    if what in TABLES:
-        return get_args(ExportFormat)
-    if what == "trace":
-        return ("pftrace", "json")
-    if what in ("graph", "graphml"):
-        return ("graphml",)
-    raise InputError(f"a run has no {what!r}: {nearest(what, [*TABLES, *OTHERS, 'model'])}")
 
 
 def _pieces(run: Run, what: str, format: str) -> Iterable[bytes]:
@@ -85,7 +81,7 @@ def _print(run: Run, what: str, format: str) -> None:
     """Write to standard output, in bytes."""
     if what in TABLES:
         with tempfile.TemporaryDirectory(prefix="netdfl-export-") as folder:
-            file = export_table(run, cast(Any, what), cast(Any, format), Path(folder) / f"{what}.{format}")
+            file = export_table(run, what, format, Path(folder) / f"{what}.{format}")
             sys.stdout.buffer.write(file.read_bytes())
     else:
         sys.stdout.buffer.writelines(_pieces(run, what, format))
@@ -97,24 +93,17 @@ def _track(run: Run, what: str, format: str | None, out: str | None) -> str:
         raise InputError(f"{what} has no formats; leave --format out")
     if out == STDOUT:
         raise InputError(f"{what} can't be written to standard output; name a folder")
-    if what == "tensorboard":
-        from netdfl.exports.trackers import FOLDER, write_tensorboard
+    from netdfl.exports.trackers import FOLDER, write_mlflow, write_tensorboard
 
-        return str(write_tensorboard(run, Path(out or run.path / FOLDER)))
-    from netdfl.exports.trackers import write_mlflow
-
-    return write_mlflow(run, out)
+    return write_mlflow(run, out) if what == "mlflow" else str(write_tensorboard(run, Path(out or run.path / FOLDER)))
 
 
-def export_table(run: Run, table: TableName, format: ExportFormat, out: Path | str) -> Path:
+def export_table(run: Run, table: str, format: str, out: Path | str) -> Path:
     """Write one table, in order of time, to the file `out`, and return its path.
 
     Raises:
-        InputError: no such table or format, or `out` can't be written.
+        InputError: `out` can't be written.
     """
-    for given, known, what in ((table, TABLES, "table"), (format, get_args(ExportFormat), "format")):
-        if given not in known:
-            raise InputError(f"{given!r} is no {what} of a run; choose one of {', '.join(known)}")
     import duckdb
 
     target = Path(out).absolute()

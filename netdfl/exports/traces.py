@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 
 from netdfl.core.types import NodeId
-from netdfl.exports.course import FIGURES, FLEET, LANES, Figure, Instant, Lane, Span, Track
+from netdfl.exports.course import FIGURES, FLEET, Figure, Instant, Lane, Span, Track
 from netdfl.transport.wire import varint
 
 _SEQUENCE = 1
@@ -33,7 +33,7 @@ def packets(name: str, nodes: int, course: Iterable[Span | Instant | Figure]) ->
         does = Track(node, Lane.DOES)
         yield _described(does, f"node {node}", order)
         for lane in (Lane.ROUNDS, Lane.MESSAGES):
-            yield _described(Track(node, lane), LANES[lane], _number(5, uuid(does)) + _number(12, lane))
+            yield _described(Track(node, lane), lane.name.lower(), _number(5, uuid(does)) + _number(12, lane))
     yield from _in_order(course)
 
 
@@ -150,8 +150,8 @@ def _named(node: NodeId | None, name: str) -> Iterator[Mapping[str, object]]:
     pid = pid_of(node)
     yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}
     yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": pid}}
-    for lane in LANES if node is not None else (FLEET.lane,):
-        what = LANES[lane] if node is not None else "events"
+    for lane in Lane if node is not None else (FLEET.lane,):
+        what = lane.name.lower() if node is not None else "events"
         yield _at(Track(node, lane)) | {"ph": "M", "name": "thread_name", "args": {"name": what}}
 
 

@@ -29,8 +29,13 @@ class TensorBoardWriter:
 
     def __init__(self, run: Run, folder: Path) -> None:
         """Write event files into `folder`. Raises InputError where tensorboardX is not installed."""
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            raise missing("tensorboardX", "tensorboard") from error
         self._run = run
-        self._writer: Any = _open(folder)
+        with writing(folder):
+            self._writer = SummaryWriter(str(folder))
         self._written: set[tuple[str, int]] = set()
         self._writer.add_text("scenario", f"```yaml\n{run.scenario_text}\n```", 0)
 
@@ -89,15 +94,6 @@ def write_tensorboard(run: Run, folder: Path) -> Path:
     writer.catch_up()
     writer.close()
     return folder
-
-
-def _open(folder: Path) -> Any:
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError as error:
-        raise missing("tensorboardX", "tensorboard") from error
-    with writing(folder):
-        return SummaryWriter(str(folder))
 
 
 MOST_NODES = 32

@@ -21,6 +21,7 @@ from netdfl.transport.options import GrpcOptions
 
 if TYPE_CHECKING:
     from netdfl.transport.grpc import GrpcTransport, Service
+    from netdfl.transport.sharing import Shared
 
 
 class NodeTransport(Transport, Protocol):
@@ -51,7 +52,8 @@ class NodeTransport(Transport, Protocol):
 class Endpoint:
     """Where a real node listens, as `host:port` (port 0: any), and which run's messages it takes.
 
-    With `credentials` it speaks mutual TLS; large bodies lie in `memory`, where processes share some.
+    With `credentials` it speaks mutual TLS; large bodies lie in `memory`, where processes share some. Server and
+    connections are those of `shared`, where nodes of one process have them together.
     """
 
     listen: str
@@ -59,6 +61,7 @@ class Endpoint:
     scenario_hash: str
     credentials: Credentials | None = None
     memory: SharedMemory | None = None
+    shared: Shared | None = None
 
 
 def make_transport(
@@ -90,6 +93,7 @@ def make_transport(
             services=services,
             credentials=endpoint.credentials,
             memory=endpoint.memory,
+            shared=endpoint.shared,
         )
 
     meter = Meter()

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from netdfl.core.control import EVALUATOR, Bye, Crashed, Evaluate, Evaluated, Hello, Order, Report, Stop
@@ -21,13 +22,13 @@ from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
 from netdfl.host.living import Birth, LivingNode
 from netdfl.host.models import snapshot_path
-from netdfl.host.network import Endpoint
+from netdfl.host.network import Endpoint, message_options
 from netdfl.host.plan import Command, Plan
 from netdfl.host.workers import make_worker
 from netdfl.node.worker import Worker
 from netdfl.transport.bodies import SharedMemory
-from netdfl.transport.control import ControlClient
-from netdfl.transport.credentials import Credentials
+from netdfl.transport.control import ControlClient, control_channels
+from netdfl.transport.sharing import Channels, Shared
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 EXIT_LOST = 6
@@ -44,10 +45,9 @@ def run_process(blueprint: Blueprint, plan: Plan, command: Command, memory: Shar
         torch.set_num_threads(1)
     keep_freed()
     worker = make_worker(blueprint, len(command.nodes))
+    common = InCommon.of(blueprint, command, worker, memory)
     members = [
-        Evaluator(blueprint, plan, command)
-        if node == EVALUATOR
-        else Member(blueprint, plan, command, node, worker, memory)
+        Evaluator(blueprint, plan, command) if node == EVALUATOR else Member(blueprint, plan, command, node, common)
         for node in command.nodes
     ]
 
@@ -69,14 +69,31 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class InCommon:
+    """What the nodes of a process have in common; `control` and `shared` where several speak plain text."""
+
+    worker: Worker
+    memory: SharedMemory | None
+    control: Channels | None = None
+    shared: Shared | None = None
+
+    @classmethod
+    def of(cls, blueprint: Blueprint, command: Command, worker: Worker, memory: SharedMemory | None) -> InCommon:
+        """For the nodes of `command`: with mutual TLS, each has connections that prove who it is."""
+        if len(command.nodes) == 1 or command.credentials:
+            return cls(worker=worker, memory=memory)
+        return cls(worker=worker, memory=memory, control=control_channels(), shared=Shared(message_options(blueprint)))
+
+
 class Attendance:
     """A stream to the supervisor: reports go up, orders come down. A `Superior`, but for who parts how."""
 
     launched = True
 
-    def __init__(self, plan: Plan, credentials: Credentials | None) -> None:
-        """Attend at the supervisor that `plan` names, once asked to."""
-        self.plan, self.credentials = plan, credentials
+    def __init__(self, plan: Plan, channels: Channels) -> None:
+        """Attend at the supervisor that `plan` names, on one of `channels`, once asked to."""
+        self.plan, self.channels = plan, channels
         self.stopped = asyncio.Event()
         self.control: ControlClient | None = None
 
@@ -101,7 +118,7 @@ class Attendance:
                 obey(order)
 
         self.control = await ControlClient.connect(
-            self.plan.control, self.plan.token, hello, heed, lambda reason: self.stopped.set(), self.credentials
+            self.plan.control, self.plan.token, hello, heed, lambda reason: self.stopped.set(), self.channels
         )
 
     def report(self, report: Report) -> None:
@@ -135,27 +152,27 @@ class Member:
         plan: Plan,
         command: Command,
         node: NodeId,
-        worker: Worker,
-        memory: SharedMemory | None,
+        common: InCommon,
     ) -> None:
         """Prepare `node`; nothing runs yet."""
         self.alone = command.nodes == (node,)
         credentials = command.credentials.get(node)
-        self.attendance = Attendance(plan, credentials)
+        self.attendance = Attendance(plan, common.control or control_channels(credentials))
         self.role = Role.SERVER if node == blueprint.network.server else Role.CLIENT
         endpoint = Endpoint(
             listen=f"{command.address}:{command.port}",
             run_id=bytes.fromhex(plan.run_id),
             scenario_hash=plan.scenario_hash,
             credentials=credentials,
-            memory=memory,
+            memory=common.memory,
+            shared=common.shared,
         )
         birth = Birth(
             node=node,
             life=command.life,
             device=command.device,
             directory=Path(plan.directory),
-            worker=worker,
+            worker=common.worker,
             endpoint=endpoint,
             shares_disk=plan.shares_disk,
             shares_clock=plan.shares_clock,
@@ -187,7 +204,7 @@ class Evaluator:
     def __init__(self, blueprint: Blueprint, plan: Plan, command: Command) -> None:
         """Judge by the blueprint's problem."""
         self.blueprint, self.directory = blueprint, Path(plan.directory)
-        self.attendance = Attendance(plan, command.credentials.get(EVALUATOR))
+        self.attendance = Attendance(plan, control_channels(command.credentials.get(EVALUATOR)))
         self.queue: asyncio.Queue[Evaluate] = asyncio.Queue()
 
     async def main(self) -> int:

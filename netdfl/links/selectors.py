@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TypeAlias
 
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.reading import nearest
 
 Groups: TypeAlias = Mapping[str, Sequence[NodeId]]
 NodesText: TypeAlias = int | str | list[int | str]
@@ -54,6 +54,12 @@ class Selector:
 
     def __iter__(self) -> Iterator[Edge]:
         return iter(sorted({edge for block in self.blocks for edge in block.edges()}))
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """`; did you mean X?` where some of `names` is like `name`, else the list of them."""
+    close = get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"choose one of {', '.join(sorted(names)) or '(none is defined)'}"
 
 
 def parse_nodes(written: int | str | Sequence[int | str], groups: Groups, num_nodes: int) -> frozenset[NodeId]:

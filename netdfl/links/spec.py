@@ -8,19 +8,20 @@ the order in which they are written: the last one to set a key wins.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol, runtime_checkable
 
+from pydantic import BaseModel, create_model
+
 from netdfl.core.types import Edge, NodeId
-from netdfl.links.reading import nearest, read_parameters
 from netdfl.links.rules.disorder import corrupt, duplicate, reorder
 from netdfl.links.rules.latency import LATENCIES
 from netdfl.links.rules.loss import LOSSES
 from netdfl.links.rules.mahimahi import RATES
-from netdfl.links.rules.state import STATES
-from netdfl.links.selectors import Groups, Selector, is_edges, parse_edges, parse_nodes
+from netdfl.links.selectors import Groups, Selector, is_edges, nearest, parse_edges, parse_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,26 @@ def _read_part(slot: str, value: object) -> tuple[object, Callable[..., object]]
     if name not in table.table:
         raise ValueError(f"{slot} has no {table.key} {name!r}; {nearest(name, list(table.table))}")
     function = table.table[name]
-    parameters = read_parameters(function, written, f"{slot} {name}")
+    parameters = read_parameters(function, written)
     return (name, parameters), partial(function, **parameters)
+
+
+def read_parameters(function: Callable[..., object], written: Mapping[str, object]) -> dict[str, Any]:
+    """The keyword arguments for `function`, in base units, of a scenario that was checked when it was loaded.
+
+    A quantity is read from its string; a bare number is taken to be in base units already. Raises
+    ValueError for a key that is unknown or missing, and for a value of the wrong type or range.
+    """
+    read = _model_of(function).model_validate(written)
+    return {name: getattr(read, name) for name in written}
+
+
+@cache
+def _model_of(function: Callable[..., object]) -> type[BaseModel]:
+    """The parameters that a scenario can write."""
+    written = (p for p in inspect.signature(function, eval_str=True).parameters.values() if p.kind is p.KEYWORD_ONLY)
+    fields: dict[str, Any] = {p.name: (p.annotation, ... if p.default is p.empty else p.default) for p in written}
+    return create_model(function.__name__, __config__={"extra": "forbid"}, **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +199,9 @@ class LinksSpec:
 
 
 def _read_key(key: str, value: object) -> object:
-    if key != "state":
-        part = choose(key, value)
-        if part is not None and SLOTS[key] is _RATE and getattr(part.build(), "rate_bps", None) == 0:
-            raise ValueError(f"a {key} of 0 never carries anything; give a rate above 0, or state: down_drop")
-        return part
-    if value not in STATES:
-        raise ValueError(f"state {value!r} is unknown; {nearest(str(value), STATES)}")
-    return value
+    if key == "state":
+        return value
+    part = choose(key, value)
+    if part is not None and SLOTS[key] is _RATE and getattr(part.build(), "rate_bps", None) == 0:
+        raise ValueError(f"a {key} of 0 never carries anything; give a rate above 0, or state: down_drop")
+    return part

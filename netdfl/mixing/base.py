@@ -39,27 +39,21 @@ class Mixing(Protocol[S]):
     @property
     def push(self) -> bool:
         """True for push-sum methods."""
-        ...
 
     def init(self, x: Tensor, view: View) -> S:
         """The state before round 0 at parameters `x`, shape (d,)."""
-        ...
 
     def weight(self, state: S) -> float:
         """The push-sum weight w; 1 for every other method."""
-        ...
 
     def num_steps(self, round: int, view: View) -> int:
         """Exchanges in this round: 1; Q for multiple gossip; 0 for a round without communication."""
-        ...
 
     def outgoing(self, state: S, update: Update, step: int, view: View) -> tuple[S, Outbox]:
         """What to send in `step`. Payloads are snapshots: later writes to `update` don't reach them."""
-        ...
 
     def mix(self, state: S, update: Update, inbox: Inbox, step: int, view: View) -> Mixed[S]:
         """Mix what came in `step`; what did not is in `inbox.missing`. `update`'s vectors stay as they are."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,11 +97,9 @@ class Refinement(Protocol[S]):
 
     def alone(self, view: View) -> bool:
         """Whether it is all that happens in the view's round: nobody sends anything."""
-        ...
 
     def refine(self, state: S, x: Tensor, objective: Objective, view: View) -> tuple[S, Tensor]:
         """The server's new state (its aggregation's) and model."""
-        ...
 
 
 class Aggregation(Protocol[S]):
@@ -116,32 +108,25 @@ class Aggregation(Protocol[S]):
     @property
     def changes(self) -> tuple[str, ...]:
         """The names of the reports' extras that the server adds up; compressed, clients must add the same."""
-        ...
 
     @property
     def moves_vanish(self) -> bool:
         """Whether y_i - w goes to 0 for every client where the method settles; then those that came stand for all."""
-        ...
 
     def init_server(self, x: Tensor, view: View) -> S:
         """The server's state before round 0."""
-        ...
 
     def broadcast(self, state: S, x: Tensor, view: View) -> Outbox:
         """What the server sends to the round's participants."""
-        ...
 
     def aggregate(self, state: S, x: Tensor, inbox: Inbox, view: View) -> tuple[S, Tensor]:
         """The server's new state and model from the reports that came."""
-        ...
 
     def adopt(self, inbox: Inbox, like: Tensor, view: View) -> tuple[Tensor, Received] | None:
         """A client's starting vector, shaped as `like`, and extras from the broadcast; None if none came."""
-        ...
 
     def report(self, update: Update, received: Received, view: View) -> Outbox:
         """What a client sends back."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,18 +160,15 @@ class Remembering(Protocol[S]):
 
     def init_client(self, x: Tensor, view: View) -> S:
         """A client's state before round 0."""
-        ...
 
     def notice(self, state: S, inbox: Inbox, view: View) -> S:
         """A client's state once the broadcast came."""
-        ...
 
     def report_from(self, state: S, update: Update, received: Received, view: View) -> tuple[S, Outbox, Tensor, Extras]:
         """A client's new state, what it sends back, and how the server will read that.
 
         The last two are the client's model as the server sees it, shape (d,), and what it will miss of the extras.
         """
-        ...
 
 
 @runtime_checkable
@@ -195,4 +177,3 @@ class Counting(Protocol[T]):
 
     def figures(self, state: T) -> Mapping[str, float]:
         """Figures by the names of the record's metrics, counted from the start."""
-        ...

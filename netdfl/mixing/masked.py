@@ -21,11 +21,11 @@ from netdfl.mixing.base import ByRows, Mixed
 from netdfl.mixing.payloads import MODEL, absurd, to_all, vector
 from netdfl.training.base import Received, Update
 from netdfl.training.masked import MASK, MEAN, NEXT_MASK
-from netdfl.training.sgd import NoState
+from netdfl.training.sgd import NoState, Stateless
 
 
 @dataclass(frozen=True)
-class MaskedAverage(ByRows):
+class MaskedAverage(Stateless, ByRows):
     """The solver's masks come in `Update.extras`, of dtype bool; without one all of the vector is active.
 
     Without a next mask the mean keeps the one of training. A neighbor that is missing does not count. `for_next`: the
@@ -33,10 +33,6 @@ class MaskedAverage(ByRows):
     """
 
     for_next: bool = False
-
-    def init(self, x: Tensor, view: View) -> NoState:
-        """Nothing to keep."""
-        return NoState()
 
     def outgoing(self, state: NoState, update: Update, step: int, view: View) -> tuple[NoState, Outbox]:
         """The coordinates of the own mask, and the mask."""

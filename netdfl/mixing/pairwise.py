@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Literal
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload, View
 from netdfl.mixing.payloads import pack, vector
-from netdfl.training.sgd import NoState
+from netdfl.training.sgd import NoState, Stateless
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pairwise:
+class Pairwise(Stateless):
     """Whom to ask, and what an exchange does at its two ends.
 
     `random` draws a peer each round. `successor` asks the peer with the next higher number first, then
@@ -39,10 +39,6 @@ class Pairwise:
     def asks_first(self) -> bool:
         """Whether a node answers nobody before its first own exchange."""
         return self.order == "successor"
-
-    def init(self, x: Tensor, view: View) -> NoState:
-        """Nothing to keep."""
-        return NoState()
 
     def weight(self, state: NoState) -> float:
         """Always 1."""

@@ -16,7 +16,7 @@ Where shares travel while the node goes on, a round has two halves, and what has
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.compression.vector import weighted_sum
@@ -61,7 +61,7 @@ class PushSum(ByShares):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overlapped:
+class Overlapped(PushSum):
     """Push-sum in two halves.
 
     Shares leave before local training where `before_training`, else after it. `lag` is by how many
@@ -70,20 +70,10 @@ class Overlapped:
 
     before_training: bool
     lag: int | None
-    inner: PushSum = field(default_factory=PushSum)
-    push = True
-
-    def init(self, x: Tensor, view: View) -> PushSumState:
-        """Weight 1."""
-        return self.inner.init(x, view)
-
-    def weight(self, state: PushSumState) -> float:
-        """w of what the node holds now: gradients are taken at x / w."""
-        return state.weight
 
     def give(self, state: PushSumState, x: Tensor, view: View) -> tuple[PushSumState, Tensor, Outbox]:
         """What the node keeps, and its neighbors' shares."""
-        _, outbox = self.inner.outgoing(state, Update(x, x), 0, view)
+        _, outbox = self.outgoing(state, Update(x, x), 0, view)
         return PushSumState(state.weight * view.self_weight), x * view.self_weight, outbox
 
     def take(self, state: PushSumState, x: Tensor, inbox: Inbox) -> tuple[PushSumState, Tensor]:

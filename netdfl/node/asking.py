@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from netdfl.core.clock import NS_PER_S, Clock, Timer
+from netdfl.core.clock import NS_PER_S, Alarm, Clock
 from netdfl.core.types import Kind, Message, NodeId, Payload
 from netdfl.node.mailbox import Slot
 from netdfl.transport.base import Fate
@@ -106,7 +106,7 @@ class Asking:
         self.answers = AnswerTime()
         self._first_ns = FIRST_NS
         self._missing: Missing | None = None
-        self._timer: Timer | None = None
+        self._alarm = Alarm(clock, self._look)
         self._open: OrderedDict[tuple[NodeId, int, int, int], int] = OrderedDict()
         self._looks = 0
 
@@ -123,21 +123,19 @@ class Asking:
     def end(self) -> None:
         """The wait is over. Ask earlier next time where a message was lost, later where all that was asked came."""
         missing, self._missing = self._missing, None
-        self._disarm()
+        self._alarm.stop()
         if missing is not None and missing.learned:
             self._first_ns = self.answers.timeout_ns()
         elif missing is not None and missing.asked:
             self._first_ns = min(max(self._first_ns * 3 // 2, self.answers.timeout_ns()), LATEST_FIRST_NS)
 
-    def _arm(self, at_ns: int) -> None:
-        self._disarm()
-        self._looks += 1
-        self._timer = self._clock.call_at(at_ns, ("ask", self.node, self._looks), self._look)
+    def close(self) -> None:
+        """No wait follows."""
+        self._alarm.clear()
 
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
+    def _arm(self, at_ns: int) -> None:
+        self._looks += 1
+        self._alarm.set(at_ns, ("ask", self.node, self._looks))
 
     def _look(self) -> None:
         """Ask whom it is time to ask, give up who is silent."""

@@ -14,6 +14,7 @@ from netdfl.core.types import NodeId
 from netdfl.node.mailbox import Mailbox
 
 LAST = 32
+_NOBODY: frozenset[NodeId] = frozenset()
 
 
 class AutoDeadline:
@@ -99,6 +100,8 @@ class Silence:
 
     def nodes(self) -> frozenset[NodeId]:
         """Who is silent now."""
+        if not self._missed:
+            return _NOBODY
         return frozenset(
             node
             for node, (times, heard) in self._missed.items()

@@ -16,7 +16,8 @@ from netdfl.core.types import Kind, Message, NodeId
 from netdfl.transport.base import Fate
 
 Slot = tuple[int, int]
-_DELIVERED, _DUPLICATE = Fate.DELIVERED, Fate.DUPLICATE
+_DELIVERED = Fate.DELIVERED
+_NOBODY: frozenset[NodeId] = frozenset()
 
 
 class Mailbox:
@@ -38,7 +39,8 @@ class Mailbox:
         self._closed: Slot = (-1, 0)
         self._shut = False
         self._seen: dict[Slot, int] = {}  # the senders of each slot, as bits: a run has very many slots
-        self._heard: dict[NodeId, int] = {}
+        self._bits: dict[NodeId, int] = {}  # which bit stands for whom, in the order in which they were first heard
+        self._heard: dict[NodeId, int] = {}  # of those that somebody asks about
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
         self._awaited: Slot = (-1, 0)
@@ -56,63 +58,61 @@ class Mailbox:
 
     def deliver(self, message: Message) -> Fate | None:
         """Take a message; None if the mailbox is full. See `Sink`."""
-        if self._other and message.kind in self._other:
-            return self._other[message.kind](message)
-        slot = (message.round, message.step)
-        if self._shut and not self._has_seen(message.src, slot):
+        src, _, kind, _, round, step, _, _ = message
+        if self._other and kind in self._other:
+            return self._other[kind](message)
+        slot = (round, step)
+        if self._shut and not self._has_seen(src, slot):
             return Fate.REFUSED
         if slot <= self._closed:
             return self._take_late(message)
         awaited = slot == self._awaited
         if self._size >= self.bound and not awaited:
             return None
-        if not self._first_time(message.src, slot):
+        if not self._first_time(src, slot):
             return Fate.DUPLICATE
         kept = self._slots.get(slot)
         if kept is None:
             kept = self._slots[slot] = {}
-        kept[message.src] = message
+        kept[src] = message
         self._size += 1
         if self._on_awaited is not None and (awaited or slot > self._awaited):
             self._on_awaited((message,))
-        return Fate.DELIVERED
+        return _DELIVERED
 
     def deliver_all(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
         """Take messages that come at one instant, as `deliver` would one by one. See `BatchSink`."""
-        slot, on_awaited, other = self._awaited, self._on_awaited, self._other
+        slot, on_awaited = self._awaited, self._on_awaited
         if on_awaited is None or slot <= self._closed or self._shut:
             return [self.deliver(message) for message in messages]
-        kept, heard, seen = self._slots.setdefault(slot, {}), self._heard, self._seen.get(slot, 0)
         awaited_round, awaited_step = slot
-        fates: list[Fate | None] = []
-        came: list[Message] = []
+        came = {message[0]: message for message in messages}
+        senders = sum([self._bits.get(src) or self._bit(src) for src in came])
         for message in messages:
-            src, _, kind, _, round, step, _, _ = message
-            if round != awaited_round or step != awaited_step or kind in other:
-                fates.append(self.deliver(message))
-                continue
-            bit = 1 << src
-            if seen & bit:
-                self.num_duplicates += 1
-                fates.append(_DUPLICATE)
-                continue
-            seen |= bit
-            heard[src] = heard.get(src, 0) + 1
-            kept[src] = message
-            self._size += 1
-            came.append(message)
-            fates.append(_DELIVERED)
-        self._seen[slot] = seen
-        if came:
-            on_awaited(came)
-        return fates
+            if message[4] != awaited_round or message[5] != awaited_step or message[2] in self._other:
+                break
+        else:
+            if len(came) == len(messages) and not self._seen.get(slot, 0) & senders:
+                self._take_all(slot, came, senders)
+                on_awaited(messages)
+                return [_DELIVERED] * len(messages)
+        return [self.deliver(message) for message in messages]
+
+    def _take_all(self, slot: Slot, came: Mapping[NodeId, Message], senders: int) -> None:
+        """Keep the first messages of `senders`, as bits, for the awaited slot."""
+        self._seen[slot] = self._seen.get(slot, 0) | senders
+        self._slots.setdefault(slot, {}).update(came)
+        self._size += len(came)
+        for src in self._heard.keys() & came:
+            self._heard[src] += 1
 
     def memory(self) -> dict[str, int]:
         """Whose messages have been read, by slot: what a later life must not take again."""
         read = dict(self._seen)
         for m in self.unread():
-            read[m.round, m.step] &= ~(1 << m.src)
-        return {f"{round} {step}": senders for (round, step), senders in read.items() if senders}
+            read[m.round, m.step] &= ~self._bit(m.src)
+        named = {slot: sum([1 << src for src, bit in self._bits.items() if bit & bits]) for slot, bits in read.items()}
+        return {f"{round} {step}": senders for (round, step), senders in named.items() if senders}
 
     def unread(self) -> list[Message]:
         """What has come and nobody has taken yet."""
@@ -122,26 +122,32 @@ class Mailbox:
         """Take nothing that an earlier life has read."""
         for slot, senders in memory.items():
             round, step = map(int, slot.split())
-            self._seen[round, step] = senders
+            named = [src for src in range(senders.bit_length()) if senders >> src & 1]
+            self._seen[round, step] = sum(map(self._bit, named))
 
     def shut(self) -> None:
         """Refuse what has not come yet: its reader has gone home."""
         self._shut = True
 
     def _has_seen(self, src: NodeId, slot: Slot) -> bool:
-        return bool(self._seen.get(slot, 0) >> src & 1)
+        return bool(self._seen.get(slot, 0) & self._bit(src))
+
+    def _bit(self, src: NodeId) -> int:
+        """Which stands for `src`."""
+        return self._bits.setdefault(src, 1 << len(self._bits))
 
     def num_from(self, src: NodeId) -> int:
-        """How many different messages of `src` have ever come."""
-        return self._heard.get(src, 0)
+        """How many different messages of `src` have come since this was first asked."""
+        return self._heard.setdefault(src, 0)
 
     def _first_time(self, src: NodeId, slot: Slot) -> bool:
-        seen, bit = self._seen.get(slot, 0), 1 << src
+        seen, bit = self._seen.get(slot, 0), self._bits.get(src) or self._bit(src)
         if seen & bit:
             self.num_duplicates += 1
             return False
         self._seen[slot] = seen | bit
-        self._heard[src] = self._heard.get(src, 0) + 1
+        if self._heard and src in self._heard:
+            self._heard[src] += 1
         return True
 
     def _take_late(self, message: Message) -> Fate:
@@ -182,8 +188,8 @@ class Mailbox:
                 self.num_late += 1
                 if self._serves_late(message):
                     self.late.append(message)
-        for stale in [s for s in self._taken if s <= self._closed]:
-            del self._taken[stale]
+        if self._taken:
+            self._taken = {s: senders for s, senders in self._taken.items() if s > self._closed}
         self._make_room()
         return taken
 
@@ -200,11 +206,12 @@ class Mailbox:
 
     def taken(self, slot: Slot) -> frozenset[NodeId]:
         """Whose messages for `slot` were taken early."""
-        return frozenset(self._taken.get(slot, ()))
+        return frozenset(self._taken[slot]) if slot in self._taken else _NOBODY
 
     def ahead(self, slot: Slot) -> frozenset[NodeId]:
         """Who has sent something for a later slot already."""
-        return frozenset(src for later, messages in self._slots.items() if later > slot for src in messages)
+        later = [messages for awaited, messages in self._slots.items() if awaited > slot]
+        return _NOBODY.union(*later) if later else _NOBODY
 
     def is_over(self, slot: Slot) -> bool:
         """Whether what comes for `slot` is late."""
@@ -216,9 +223,10 @@ class Mailbox:
         return late
 
     def _make_room(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for callback in waiters:
-            callback()
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for callback in waiters:
+                callback()
 
     @property
     def num_kept(self) -> int:

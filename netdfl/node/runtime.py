@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from netdfl.algorithms.base import Algorithm, LocalRound, NodeState
 from netdfl.algorithms.exchange import WaitPolicy
@@ -86,6 +86,7 @@ class Node:
         self.screen = Screen(self.algorithm.wait.on_not_finite, self.ledger)
         self.mailbox.on(Kind.REQUEST, self.requests.deliver)
         self.models = StateTransfer(self)
+        self._is_short = self.worker.spare(self.task.dim)
         mixing = self.algorithm.mixing
         self._counting: Counting | None = mixing if isinstance(mixing, Counting) else None
         self.latest: NodeState | None = None
@@ -110,6 +111,7 @@ class Node:
         if self.joining is not None:
             self.kept = await self.models.join(self.joining)
         await FAMILIES[self.algorithm.family](self, self.algorithm)
+        self.waits.close()
         self._next = (self.num_rounds, 0)
         if self.delivery is not None and self.mailbox.keep_late:
             self.mailbox.shut()
@@ -173,7 +175,7 @@ class Node:
         self.waits.auto.trained(took_ns)
         self._trained_ns += took_ns
         self._trained = True
-        return state, update._replace(loss=self.task.last_loss)
+        return state, Update(update.before, update.x, update.extras, self.task.last_loss)
 
     def _failure(self, error: NotFiniteError | RuntimeError, state: NodeState, view: View) -> TrainingError:
         if isinstance(error, NotFiniteError):
@@ -198,7 +200,7 @@ class Node:
         """
         while True:
             try:
-                if self.worker.spare(self.task.dim):
+                if self._is_short:
                     return function(*args)
                 return await self.worker.run("mix", function, *args)
             except MessageError as error:
@@ -235,9 +237,11 @@ class Node:
     def _message(self, kind: Kind, dst: NodeId, round: int, step: int, payload: Payload) -> Message:
         return Message(self.id, dst, kind, self.epoch, round, step, 0, payload)
 
-    async def gather(self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None) -> Inbox:
+    def gather(
+        self, view: View, step: int, wait: WaitPolicy, sources: tuple[NodeId, ...] | None = None
+    ) -> Coroutine[Any, Any, Inbox]:
         """Wait for the step's messages; record who was missing."""
-        return await self._gather(view, step, wait, sources, Kind.DATA)
+        return self._gather(view, step, wait, sources, Kind.DATA)
 
     async def collect(self, view: View, wait: WaitPolicy, lag: int | None) -> Inbox:
         """Wait for the messages that are `lag` rounds old, then take all that came up to this round."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from netdfl.algorithms.exchange import WaitPolicy
-from netdfl.core.clock import Clock, Timer
+from netdfl.core.clock import Alarm, Clock
 from netdfl.core.types import Inbox, Kind, Message, NodeId
 from netdfl.node.asking import Asking
 from netdfl.node.deadline import AutoDeadline, Silence
@@ -20,6 +20,9 @@ from netdfl.node.mailbox import Mailbox, Slot
 from netdfl.node.worker import settle
 from netdfl.record.base import Ended
 from netdfl.transport.base import Fate
+
+_ALL = 2**31
+"""How many send where nobody knows who will."""
 
 
 @dataclass(slots=True)
@@ -63,7 +66,7 @@ class Waits:
         self.gone: set[NodeId] = set()
         self.silence = Silence(mailbox)
         self._done: asyncio.Future[None] | None = None
-        self._timer: Timer | None = None
+        self._deadline = Alarm(clock, self._overdue)
         self.policy = WaitPolicy()
         self._is_first = False
         self._declined: dict[Slot, set[NodeId]] = {}
@@ -91,17 +94,18 @@ class Waits:
         that are missing.
         """
         slot = (round, step)
-        if sources is not None:
-            sources -= self._declined.get(slot, frozenset())
+        if sources is not None and slot in self._declined:
+            sources -= self._declined[slot]
         wait = self._begin(round, step, sources, policy, kind)
         early = self.mailbox.open(slot, self._arrived).keys() | self.mailbox.taken(slot)
-        wait.have.update(src for src in early if sources is None or src in sources)
+        if early:
+            wait.have.update(early if sources is None else early & sources)
         if wait.have:
             wait.last_ns = wait.since_ns
             if self.policy.deadline_ns == "auto":
                 self._learn(wait, len(wait.have), 0)
-        if self._tells_loss:
-            wait.silent |= self.mailbox.ahead(slot)
+        if self._tells_loss and (ahead := self.mailbox.ahead(slot)):
+            wait.silent |= ahead
         timed_out = False
         if not self._satisfied(wait):
             timed_out = await self._until(wait)
@@ -113,8 +117,7 @@ class Waits:
         now = self.clock.now_ns()
         asks = self._asks(sources, policy, kind)
         limit = self._limit_ns(policy, asks=asks)
-        unknown = policy.need if isinstance(policy.need, int) else {"none": 0, "any": 1}.get(policy.need, 2**31)
-        need = unknown if sources is None else policy.count(len(sources))
+        need = policy.count(_ALL if sources is None else len(sources))
         self._is_first = policy.deadline_ns == "auto" and not self.auto.knows
         self.auto.began(round, step, now)
         quick = policy.deadline_ns == "auto" and not policy.essential
@@ -157,16 +160,19 @@ class Waits:
     async def _until(self, wait: OpenWait) -> bool:
         self._done = done = asyncio.get_running_loop().create_future()
         self._hurry(wait)
-        self._set_timer(wait, done)
+        self._set_deadline(wait)
         if self.asking is not None and wait.asks:
             proofs = 1 if self.policy.ordered else 2
             slot, patience = (wait.round, wait.step), self.policy.patience
             self.asking.begin(slot, partial(self._missing, wait), proofs=proofs, patience=patience)
         try:
             await done
+        except BaseException:
+            self.close()
+            raise
         finally:
             self._done = None
-            self._set_timer(None, done)
+            self._deadline.stop()
             if self.asking is not None and wait.asks:
                 self.asking.end()
         return wait.unanswered or not self._satisfied(wait)
@@ -191,13 +197,21 @@ class Waits:
             wait.unanswered = True
             self._check()
 
-    def _set_timer(self, wait: OpenWait | None, done: asyncio.Future[None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
-        if wait is not None and wait.deadline_ns is not None:
-            name = ("wait", self.node, wait.round, wait.step)
-            self._timer = self.clock.call_at(wait.deadline_ns, name, partial(settle, done))
+    def close(self) -> None:
+        """No wait follows."""
+        self._deadline.clear()
+        if self.asking is not None:
+            self.asking.close()
+
+    def _set_deadline(self, wait: OpenWait) -> None:
+        if wait.deadline_ns is None:
+            self._deadline.clear()
+        else:
+            self._deadline.set(wait.deadline_ns, ("wait", self.node, wait.round, wait.step))
+
+    def _overdue(self) -> None:
+        if self._done is not None:
+            settle(self._done)
 
     def _hurry(self, wait: OpenWait) -> bool:
         """Bring the deadline forward in a first wait of which half has come; say whether it moved."""
@@ -218,16 +232,17 @@ class Waits:
         ours = [message[0] for message in messages if sources is None or message[0] in sources]
         if not ours:
             return
-        if messages[0][4:6] == (wait.round, wait.step):
-            wait.have.update(ours)
+        have, first = wait.have, messages[0]
+        if first[4] == wait.round and first[5] == wait.step:
+            have.update(ours)
             wait.last_ns, wait.last_src = self.clock.now_ns(), min(ours)
             if self.policy.deadline_ns == "auto":
                 self._learn(wait, len(ours), wait.last_ns - wait.since_ns)
-            if self._is_first and self._done is not None and self._hurry(wait):
-                self._set_timer(wait, self._done)
+                if self._is_first and self._done is not None and self._hurry(wait):
+                    self._set_deadline(wait)
         elif self._tells_loss:
             wait.silent |= frozenset(ours)
-        if len(wait.have) >= wait.need or self.gone or wait.silent:
+        if len(have) >= wait.need or self.gone or wait.silent:
             self._check()
 
     def _noticed(self, message: Message) -> Fate:
@@ -254,8 +269,8 @@ class Waits:
         wait.ended = self._how(wait, timed_out)
         messages = self.mailbox.take_late() + self.mailbox.close((wait.round, wait.step))
         missing = sorted((wait.sources or frozenset()) - wait.have)
-        for slot in [s for s in self._declined if self.mailbox.is_over(s)]:
-            del self._declined[slot]
+        if self._declined:
+            self._declined = {slot: nodes for slot, nodes in self._declined.items() if not self.mailbox.is_over(slot)}
         if timed_out:
             for node in missing:
                 self.silence.missed(node)

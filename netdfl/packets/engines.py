@@ -8,9 +8,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
@@ -22,7 +21,7 @@ from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.netem import Netem, refusals, unfit
 from netdfl.packets.netem import available as netem_available
 from netdfl.packets.netns import new_namespace
-from netdfl.packets.tun import NamespaceAddress, address_of, dropped, open_tun, places
+from netdfl.packets.tun import dropped, open_tun, places
 from netdfl.scenario.build import build_links, build_network, compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
@@ -30,49 +29,26 @@ CAPACITY_BPS = 400e6
 """What the forwarder carries on one core in packets of 1500 bytes; see benchmarks/forwarder.py."""
 
 
-class PacketEngine(Protocol):
-    """Namespaces with a scenario's links between them."""
-
-    name: ClassVar[str]
-    places: Mapping[NodeId, NamespaceAddress]
-    ended: bool
-
-    def serve(self, start_ns: int, control: int, obey: Callable[[], None]) -> None:
-        """Keep to the schedule from `start_ns` until `ended`; call `obey` when `control` is readable."""
-
-    def counts(self) -> dict[str, object]:
-        """What became of the packets."""
-
-    def close(self) -> None:
-        """Let go of the namespaces; those in which nobody lives end, with all that is in them."""
-
-
 class Tun(Forwarder):
     """The forwarder with devices and namespaces of its own."""
-
-    name: ClassVar[str] = "tun"
 
     def __init__(self, links: Links, events: list[CompiledEvent], num_nodes: int, tcp: str) -> None:
         """Make a namespace with a device for each of `num_nodes`, whose congestion control is `tcp`.
 
         Raises MachineError.
         """
-        self.namespaces = {node: new_namespace() for node in range(num_nodes)}
-        devices = {node: open_tun(namespace, node, tcp) for node, namespace in self.namespaces.items()}
-        super().__init__(links, events, devices, address_of)
-        self.places: Mapping[NodeId, NamespaceAddress] = places(self.namespaces)
+        super().__init__(links, events, num_nodes)
+        for node in range(num_nodes):
+            namespace = new_namespace()
+            self.add(node, open_tun(namespace, node, tcp), namespace)
+        self.places = places(self.namespaces)
 
     def counts(self) -> dict[str, object]:
         """What became of the packets; `unread` were dropped by the kernel, as the forwarder did not come for them."""
         return super().counts() | {"unread": sum(map(dropped, self.namespaces.values()))}
 
-    def close(self) -> None:
-        """Let go of the devices and namespaces."""
-        for fd in (*self.devices.values(), *self.namespaces.values()):
-            os.close(fd)
 
-
-def open_engine(scenario: Scenario, *, trusted: bool = False) -> PacketEngine:
+def open_engine(scenario: Scenario, *, trusted: bool = False) -> Tun | Netem:
     """The engine for `scenario`, its namespaces made; the forwarder where the caller is `trusted` with the load.
 
     Raises MachineError where this machine can't.

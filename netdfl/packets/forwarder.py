@@ -17,7 +17,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappush
-from typing import cast
+from typing import ClassVar, cast
 
 from netdfl.core.types import Edge, Json, Kind, NodeId
 from netdfl.links.channel import Links
@@ -25,6 +25,7 @@ from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path
 from netdfl.links.rules.base import Departure, Transit
 from netdfl.links.schedule.events import CompiledEvent
+from netdfl.packets.tun import NamespaceAddress, address_of
 
 LIMIT = 4096
 """Packets that one directed edge holds at most, in queues and under way; what comes then is dropped."""
@@ -61,28 +62,31 @@ class InOrder(Drive):
 class Forwarder:
     """Every packet of a fleet that is under way."""
 
-    def __init__(
-        self,
-        links: Links,
-        events: Sequence[CompiledEvent],
-        devices: Mapping[NodeId, int],
-        address_of: Callable[[NodeId], str],
-    ) -> None:
-        """Carry packets between `devices`, the nodes' descriptors, under the clocked ones of `events`."""
+    name: ClassVar[str] = "tun"
+
+    def __init__(self, links: Links, events: Sequence[CompiledEvent], num_nodes: int) -> None:
+        """Carry packets between `num_nodes` nodes, under the clocked ones of `events`."""
         self._links = links
-        self.devices = dict(devices)
+        self.devices: dict[NodeId, int] = {}
+        self.namespaces: dict[NodeId, int] = {}
+        self.places: Mapping[NodeId, NamespaceAddress] = {}
         self.poll = select.epoll()
         self.calls: dict[int, Callable[[], None]] = {}  # by descriptors: what to do when they are readable
-        self._nodes = {tun: node for node, tun in devices.items()}
-        self._by_address = {socket.inet_aton(address_of(node)): node for node in devices}
+        self._nodes: dict[int, NodeId] = {}
+        self._by_address = {socket.inet_aton(address_of(node)): node for node in range(num_nodes)}
         self._events = deque(event for event in events if event.at_ns is not None)
         self._drive = InOrder(0, self._arrived, self._dropped)
         self._lanes: dict[Edge, Lane] = {}
-        self._routes: dict[int, dict[bytes, Lane]] = {tun: {} for tun in devices.values()}
+        self._routes: dict[int, dict[bytes, Lane]] = {}
         self._late: Counter[int] = Counter()
         self._start_ns = 0
         self.strangers = 0
         self.ended = False
+
+    def add(self, node: NodeId, device: int, namespace: int) -> None:
+        """Carry the packets of `device`, the descriptor of what `node` has in its `namespace`."""
+        self.devices[node], self.namespaces[node] = device, namespace
+        self._nodes[device], self._routes[device] = node, {}
 
     def now_ns(self) -> int:
         """The fleet's time."""
@@ -130,6 +134,11 @@ class Forwarder:
             "strangers": self.strangers,
             "late_ns": {q: self._late_ns(q / 100) for q in (50, 99)},
         }
+
+    def close(self) -> None:
+        """Let go of the devices and namespaces; those in which nobody lives end, with all that is in them."""
+        for fd in (*self.devices.values(), *self.namespaces.values()):
+            os.close(fd)
 
     def _rest(self, timer: NanosecondTimer) -> float:
         """How long to wait for packets: not at all where something is due soon, else until the timer."""

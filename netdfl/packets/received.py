@@ -7,7 +7,6 @@ import select
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from netdfl.core.errors import MachineError
 from netdfl.core.rng import Streams
@@ -17,7 +16,6 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.packets.engines import CAPACITY_BPS, asked_bps
 from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.handover import take_over
-from netdfl.packets.tun import NamespaceAddress, address_of
 from netdfl.scenario.build import build_links, compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
@@ -27,16 +25,11 @@ _HANDED_OVER_S = 1.0
 class HandedOverForwarder(Forwarder):
     """The forwarder with the devices that containers hand over, at any time and again after a restart."""
 
-    name: ClassVar[str] = "tun"
-
     def __init__(self, links: Links, events: Sequence[CompiledEvent], num_nodes: int, listener: socket.socket) -> None:
         """Take devices from `listener`; until then, packets for a node are dropped as `device`."""
-        super().__init__(links, events, {}, address_of)
-        self.places: dict[NodeId, NamespaceAddress] = {}
-        self.namespaces: dict[NodeId, int] = {}
+        super().__init__(links, events, num_nodes)
         self.lines: dict[int, socket.socket] = {}
         self.listener = listener
-        self._by_address = {socket.inet_aton(address_of(node)): node for node in range(num_nodes)}
         self.calls[listener.fileno()] = self.accept
 
     def accept(self) -> None:
@@ -65,10 +58,9 @@ class HandedOverForwarder(Forwarder):
             os.dup2(device, self.devices[node], inheritable=False)
             os.close(device)
             os.close(self.namespaces[node])
+            self.namespaces[node] = namespace
         else:
-            self.devices[node] = device
-            self._nodes[device], self._routes[device] = node, {}
-        self.namespaces[node] = namespace
+            self.add(node, device, namespace)
         self.poll.register(self.devices[node], select.EPOLLIN)
 
     def take_over(self, other: HandedOverForwarder) -> None:
@@ -81,8 +73,7 @@ class HandedOverForwarder(Forwarder):
 
     def close(self) -> None:
         """Let go of the devices, the namespaces and the nodes."""
-        for fd in (*self.devices.values(), *self.namespaces.values()):
-            os.close(fd)
+        super().close()
         for line in (*self.lines.values(), self.listener):
             line.close()
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from netdfl.core.types import Kind, Message, NodeId, Scalar
 
@@ -19,8 +18,7 @@ class Ended(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Waited:
+class Waited(NamedTuple):
     """A wait of a node that took time: for messages of `kind`, in a round and step, from `since_ns` to `until_ns`.
 
     `deadline_ns` is how long it would have lasted at most, None: without end, or as long as those that were asked say.

@@ -21,44 +21,27 @@ TotalsName: TypeAlias = Literal["link_totals", "round_totals"]
 TOTALS: Sequence[TotalsName] = get_args(TotalsName)
 """What is counted of all messages, whether each has a row or not."""
 
+
+def _columns(text: str) -> Mapping[str, str]:
+    """The names of columns and their types."""
+    return dict(column.split() for column in text.split(", "))
+
+
 COLUMNS: Mapping[TableName | TotalsName, Mapping[str, str]] = {
-    "messages": {
-        "src": "INTEGER",
-        "dst": "INTEGER",
-        "kind": "VARCHAR",
-        "epoch": "INTEGER",
-        "round": "INTEGER",
-        "step": "INTEGER",
-        "attempt": "INTEGER",
-        "nbytes": "BIGINT",
-        "sent_s": "DOUBLE",
-        "arrived_s": "DOUBLE",
-        "fate": "VARCHAR",
-    },
-    "metrics": {"at_s": "DOUBLE", "node": "INTEGER", "round": "INTEGER", "name": "VARCHAR", "value": "DOUBLE"},
-    "events": {"at_s": "DOUBLE", "node": "INTEGER", "round": "INTEGER", "kind": "VARCHAR", "details": "JSON"},
-    "waits": {
-        "node": "INTEGER",
-        "round": "INTEGER",
-        "step": "INTEGER",
-        "kind": "VARCHAR",
-        "since_s": "DOUBLE",
-        "until_s": "DOUBLE",
-        "deadline_s": "DOUBLE",
-        "ended": "VARCHAR",
-        "last_src": "INTEGER",
-        "missing": "JSON",
-    },
-    "link_totals": {"src": "INTEGER", "dst": "INTEGER", "fate": "VARCHAR", "messages": "BIGINT", "nbytes": "BIGINT"},
-    "round_totals": {
-        "kind": "VARCHAR",
-        "epoch": "INTEGER",
-        "round": "INTEGER",
-        "fate": "VARCHAR",
-        "messages": "BIGINT",
-        "nbytes": "BIGINT",
-        "until_s": "DOUBLE",
-    },
+    "messages": _columns(
+        "src INTEGER, dst INTEGER, kind VARCHAR, epoch INTEGER, round INTEGER, step INTEGER, attempt INTEGER, "
+        "nbytes BIGINT, sent_s DOUBLE, arrived_s DOUBLE, fate VARCHAR"
+    ),
+    "metrics": _columns("at_s DOUBLE, node INTEGER, round INTEGER, name VARCHAR, value DOUBLE"),
+    "events": _columns("at_s DOUBLE, node INTEGER, round INTEGER, kind VARCHAR, details JSON"),
+    "waits": _columns(
+        "node INTEGER, round INTEGER, step INTEGER, kind VARCHAR, since_s DOUBLE, until_s DOUBLE, deadline_s DOUBLE, "
+        "ended VARCHAR, last_src INTEGER, missing JSON"
+    ),
+    "link_totals": _columns("src INTEGER, dst INTEGER, fate VARCHAR, messages BIGINT, nbytes BIGINT"),
+    "round_totals": _columns(
+        "kind VARCHAR, epoch INTEGER, round INTEGER, fate VARCHAR, messages BIGINT, nbytes BIGINT, until_s DOUBLE"
+    ),
 }
 MOST_NODES = 1_000_001
 """As many as a scenario may have, with a server."""

@@ -1,22 +1,25 @@
-"""The run directory, made by the supervisor."""
+"""The run directory, made by the supervisor, and the lock of who writes it: one process at a time."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.core.files import PRIVATE, write_whole, writing
+from netdfl.core.files import PRIVATE, open_append, write_whole, writing
 from netdfl.record.plain_json import dump_json
 from netdfl.record.store import STORE
 
 CHECKPOINTS = "checkpoints"
 EVENTS = "events.jsonl"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +108,36 @@ def _point(link: Path, target: str) -> None:
     temporary = link.with_name(f".latest-{os.getpid()}")
     temporary.symlink_to(target, target_is_directory=True)
     temporary.replace(link)
+
+
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Hold the run directory `path`. The system lets go of it when this process ends, however it ends.
+
+    Raises:
+        InputError: another process holds it: its run is still going on.
+        RunError: the disk refuses it.
+    """
+    with writing(path / LOCK, RunError):
+        file = os.fdopen(open_append(path / LOCK), "a")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"{path}: this run is still going on; wait until it ends, or stop it first") from error
+        yield
+
+
+def is_held(path: Path) -> bool:
+    """Whether some process of this machine holds the run directory `path`: its run is still going on."""
+    try:
+        fd = os.open(path / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

@@ -63,12 +63,9 @@ def reach_of(run: Run, series: Series, target: float | Mapping[str, Any]) -> dic
         asked = {"metric": name, **({"at_most": most} if least is None else {"at_least": least})}
     else:
         name, least, most, asked = "test_accuracy", target, None, {"accuracy": target}
+    low, high = -math.inf if least is None else least, math.inf if most is None else most
     for found in series.get(name, ()):
-        if (
-            found.value is not None
-            and (least is None or found.value >= least)
-            and (most is None or found.value <= most)
-        ):
+        if found.value is not None and low <= found.value <= high:
             until = "SELECT coalesce(sum(nbytes), 0)::BIGINT FROM round_totals WHERE round <= ?"
             ((sent,),) = run.rows(until, [found.round])
             return {**asked, "round": found.round, "bytes": sent, "seconds": found.at_s}

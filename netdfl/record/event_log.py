@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -26,8 +26,8 @@ _Told: TypeAlias = list[tuple[int, str]]
 _Tell: TypeAlias = "Callable[[Any, Any, int, int], _Told]"
 _Group: TypeAlias = tuple[int, _Tell, object, object]
 """When, what tells its entries, and of what, besides the instant and the seed: they become text with many others."""
-_ABOUT = "message %d->%d %s %d.%d.%d.%d"
-_LINE = "%d %s %d %d %s %s %s\n"
+_HEAD, _ENDS = "%s %d.%d.%d.%d", "%d %d %s %s"
+_ABOUT, _LINE = f"message %d->%d {_HEAD}", f"%d %s {_ENDS} %s\n"
 _at = itemgetter(0)
 
 
@@ -76,10 +76,14 @@ class EventLog:
     def _digest(self, count: int) -> None:
         """Write the first `count` groups, which are all of their instants."""
         lines: list[str] = []
-        for at_ns, same in groupby(self._groups[:count], _at):
-            told = [each for _, tell, about, rest in same for each in tell(about, rest, at_ns, self._seed)]
-            told.sort()
-            lines += [line for _, line in told]
+        told: _Told = []
+        instant = 0
+        for at_ns, tell, about, rest in self._groups[:count]:
+            if at_ns != instant:
+                lines += _in_order(told)
+                told, instant = [], at_ns
+            told += tell(about, rest, at_ns, self._seed)
+        lines += _in_order(told)
         del self._groups[:count]
         self._num -= len(lines)
         text = "".join(lines)
@@ -93,27 +97,42 @@ class EventLog:
         return self._hash.hexdigest()
 
 
+def _in_order(told: _Told) -> list[str]:
+    """The lines of an instant."""
+    if len(told) > 1:
+        told.sort()
+    return [line for _, line in told]
+
+
 def _message(row: MessageRow, digest: str, at_ns: int, seed: int) -> _Told:
-    about = _ABOUT % row[0]
-    line = _LINE % (at_ns, about, *row[1:], digest)
+    head, nbytes, sent_ns, arrived_ns, fate = row
+    about = _ABOUT % head
+    line = _LINE % (at_ns, about, nbytes, sent_ns, arrived_ns, fate, digest)
     return [(xxh3_64_intdigest(about.encode(), seed), line)]
 
 
 def _messages(rows: Sequence[MessageRow], digests: Sequence[str], at_ns: int, seed: int) -> _Told:
-    return [
-        (
-            xxh3_64_intdigest((about := _ABOUT % message).encode(), seed),
-            _LINE % (at_ns, about, nbytes, sent_ns, arrived_ns, fate, digest),
-        )
-        for (message, nbytes, sent_ns, arrived_ns, fate), digest in zip(rows, digests, strict=True)
-    ]
+    """As `_message` of each; what one has like the last is not written anew."""
+    told: _Told = []
+    last: object = None
+    last_ends: object = None
+    head = ends = ""
+    for row, digest in zip(rows, digests, strict=True):
+        message, of_this, ends_of_this = row[0], row[0][2:], row[1:]
+        if of_this != last:
+            last, head = of_this, _HEAD % of_this
+        if ends_of_this != last_ends:
+            last_ends, ends = ends_of_this, _ENDS % ends_of_this
+        about = f"message {message[0]}->{message[1]} {head}"
+        told.append((xxh3_64_intdigest(about.encode(), seed), f"{at_ns} {about} {ends} {digest}\n"))
+    return told
 
 
 def _metrics(of: tuple[NodeId | None, int], figures: Mapping[str, float], at_ns: int, seed: int) -> _Told:
-    node, round = of
+    head = f"metric {of[0]} {of[1]}"
     return [
         (
-            xxh3_64_intdigest((about := f"metric {node} {round} {name}").encode(), seed),
+            xxh3_64_intdigest((about := f"{head} {name}").encode(), seed),
             f"{at_ns} {about} {float(value).hex()}\n",
         )
         for name, value in figures.items()

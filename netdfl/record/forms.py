@@ -125,20 +125,21 @@ def damaged(path: Path, doing: str) -> Iterator[None]:
 
 def read_details(text: str | None) -> dict[str, Any]:
     """The details of an event; none where they are no object."""
-    try:
-        found = from_json(text) if text else {}
-    except ValueError:  # nested too deeply: DuckDB has read it as JSON already
-        return {}
+    found = _from_column(text)
     return found if isinstance(found, dict) else {}
 
 
-def read_list(text: str | None) -> list[object]:
-    """A list in a column; an empty one where there is none."""
+def read_nodes(text: str | None) -> list[NodeId]:
+    """The nodes that a column lists; none where there is no list."""
+    found = _from_column(text)
+    return [each for each in found if type(each) is int] if isinstance(found, list) else []
+
+
+def _from_column(text: str | None) -> object:
     try:
-        found = from_json(text) if text else []
-    except ValueError:
-        return []
-    return found if isinstance(found, list) else []
+        return from_json(text) if text else None
+    except ValueError:  # nested too deeply: DuckDB has read it as JSON already
+        return None
 
 
 def read_lines(path: Path, form: TypeAdapter[T]) -> list[T]:

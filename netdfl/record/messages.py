@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
@@ -33,16 +34,16 @@ def shares(counts: MessageCounts) -> dict[str, float]:
 
 def count_messages(run: Run) -> MessageTotals:
     """Count what `run` recorded."""
-    counts: dict[FateClass, int] = {}
+    counts: Counter[str] = Counter()
     why: dict[FateClass, dict[str, int]] = {}
     for fate, number in run.rows("SELECT fate, sum(messages)::BIGINT FROM round_totals GROUP BY fate ORDER BY fate"):
         name, reason = class_of(fate), reason_of(fate)
-        counts[name] = counts.get(name, 0) + number
+        counts[name] += number
         if reason:
             why.setdefault(name, {})[reason] = number
-    if counts.get(FateClass.LATE):
+    if counts[FateClass.LATE]:
         why[FateClass.LATE] = _why_late(run)
-    return MessageTotals(MessageCounts(sent=sum(counts.values()), **counts), why)
+    return MessageTotals(MessageCounts(sent=counts.total(), **counts), why)
 
 
 def _why_late(run: Run) -> dict[str, int]:
@@ -78,16 +79,15 @@ class LinkTraffic:
 def count_by_link(run: Run) -> list[LinkTraffic]:
     """Every link that carried something, those that lost most first, then those that carried most."""
     rows = run.rows("SELECT src, dst, fate, messages, nbytes FROM link_totals")
-    counts: dict[Edge, dict[FateClass, int]] = {}
-    carried: dict[Edge, int] = {}
+    counts: defaultdict[Edge, Counter[str]] = defaultdict(Counter)
+    carried: Counter[Edge] = Counter()
     for src, dst, fate, number, nbytes in rows:
-        of_edge = counts.setdefault((src, dst), {})
-        of_edge[class_of(fate)] = of_edge.get(class_of(fate), 0) + number
-        carried[src, dst] = carried.get((src, dst), 0) + nbytes
+        counts[src, dst][class_of(fate)] += number
+        carried[src, dst] += nbytes
     took = run.rows("SELECT src, dst, median(arrived_s - sent_s) FROM messages GROUP BY src, dst")
     delays = {(src, dst): delay_s for src, dst, delay_s in took}
     found = [
-        LinkTraffic(edge, MessageCounts(sum(of.values()), **of), carried[edge], delays.get(edge))
+        LinkTraffic(edge, MessageCounts(of.total(), **of), carried[edge], delays.get(edge))
         for edge, of in counts.items()
     ]
     return sorted(found, key=lambda link: (-link.counts.lost, -link.nbytes, link.edge))

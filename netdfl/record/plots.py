@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from netdfl.core.errors import InputError, expect, is_number
 from netdfl.core.types import Edge, NodeId
-from netdfl.record.forms import PartitionForm, read_list
+from netdfl.record.forms import PartitionForm, read_nodes
 from netdfl.record.history import read_outages
 from netdfl.record.kept_stalls import kept_stalls
 
@@ -181,7 +181,7 @@ class Plots:
             "SELECT node, last_src, missing::VARCHAR FROM waits WHERE since_s <= ? AND until_s > ?", (at, at)
         ):
             waiting.add(node)
-            known = [*([] if last is None else [last]), *(each for each in read_list(missing) if isinstance(each, int))]
+            known = [*([] if last is None else [last]), *read_nodes(missing)]
             edges |= {(node, other) for other in known}
         for node, since_s, awaited in self._open_waits():
             if since_s <= at:

@@ -79,7 +79,8 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
         elif kind == "died":  # not as scripted: nobody knows what it held
             crashed.setdefault(node, {"round": round, "crashed_s": at_s, "lost_weight": None})
         elif kind == "restart":
-            back[node] = _kept(node, at_s, crashed.pop(node, {"round": round, "crashed_s": None, "lost_weight": None}))
+            crash = crashed.pop(node, {"round": round, "crashed_s": None, "lost_weight": None})
+            back[node] = {"node": node, "state": "kept", **crash, "returned_s": at_s}
             found.append(back[node])
         elif node in back:
             back[node] |= {"state": "lost", "rejoined_in": round, "model_of": said.get("source")}
@@ -88,10 +89,6 @@ def find_restarts(run: Run) -> list[dict[str, object]]:
         if each["state"] != "lost":
             del each["lost_weight"]
     return found
-
-
-def _kept(node: NodeId, at_s: float, crash: dict[str, object]) -> dict[str, object]:
-    return {"node": node, "state": "kept", **crash, "returned_s": at_s}
 
 
 class GivenUp(NamedTuple):

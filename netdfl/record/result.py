@@ -127,6 +127,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
     figures: Json = _figures(run, facts, series) | shares(counted.messages.counts) | timeouts
     findings = _findings(run, facts, figures, deaths, refused, mixed)
     cautions = find_cautions(_course(run, facts, series, counted, findings))
+    length_s = facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
     judgement = judge(replace(findings, cautions=by_kind(cautions)), facts.expect)
     result = {
         **_what_ran(facts),
@@ -141,7 +142,7 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
         "mixed_not_finite": [each._asdict() for each in mixed],
         "bytes_sent": figures["bytes_sent"],
         "duration_s": facts.duration_s,
-        "time": find_time_spent(run, _length_s(facts), facts.rounds),
+        "time": find_time_spent(run, length_s, facts.rounds),
         "died": deaths,
         "restarts": counted.restarts,
         "unfinished": list(facts.unfinished),
@@ -180,11 +181,7 @@ def _measured(run: Run, facts: RunFacts, series: Series, figures: Json) -> dict[
             "mean_personal": figures["mean_personal"],
         },
         "metrics": {name: course_of(found) for name, found in series.items() if is_measured(name)},
-        "test_loss": figures["test_loss"],
-        "error": figures["error"],
-        "train_loss": figures["train_loss"],
-        "consensus_distance": figures["consensus_distance"],
-        "weight_sum": figures["weight_sum"],
+        **{name: figures[name] for name in ("test_loss", "error", "train_loss", "consensus_distance", "weight_sum")},
         "targets": [reach_of(run, series, target) for target in facts.targets],
     }
 
@@ -202,11 +199,6 @@ def _what_ran(facts: RunFacts) -> dict[str, object]:
         "rounds": facts.rounds,
         "tags": list(facts.tags),
     }
-
-
-def _length_s(facts: RunFacts) -> float:
-    """How long the run took by the nodes' clock."""
-    return facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
 
 
 def _where_it_applies(facts: RunFacts) -> dict[str, object]:

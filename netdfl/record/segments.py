@@ -63,7 +63,7 @@ def roll_up(store: Path, num_nodes: int, least_bytes: int | None = None) -> None
     for table in (*TABLES, *TOTALS):
         _complete(store, table, num_nodes)
         found = _find(store, table)
-        if sum(file.stat().st_size for file in found.lines) >= least_bytes:
+        if _nbytes(found.lines) >= least_bytes:
             number = 1 + max([0, *found.segments])
             for file in found.lines:
                 file.rename(file.with_name(f"{file.name}.{number}"))
@@ -95,12 +95,12 @@ def _write(store: Path, table: TableName | TotalsName, number: int, files: Seque
 
 def size(of: Pieces) -> int:
     """The bytes of its rows as lines, about."""
-    return sum(_sizes(of.lines)) + SHRUNK * sum(_sizes(of.segments))
+    return _nbytes(of.lines) + SHRUNK * _nbytes(of.segments)
 
 
 SHRUNK = 10
 """How many times smaller a segment is, about."""
 
 
-def _sizes(files: Iterable[Path]) -> list[int]:
-    return [file.stat().st_size for file in files]
+def _nbytes(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files)

@@ -100,18 +100,12 @@ class FleetStatus:
         done = self.rounds_done
         return self.elapsed_s / done * (self.rounds - done) if done else None
 
-    def to_json(self) -> dict[str, object]:
-        """The contents of `fleet.json`: the fields, the nodes as a list, and what follows from them."""
-        return self._head() | {"nodes": self._rows()}
-
     def to_text(self) -> str:
-        """The same as text, a node a line."""
+        """The contents of `fleet.json`: the fields, what follows from them, and the nodes as a list, a node a line."""
         head = dump_json(self._head(), indent=1).removesuffix("\n}")
-        rows = ",\n  ".join(map(dump_json, self._rows()))
+        nodes = (dict(zip(_OF_NODE, _values(self.nodes[node]), strict=True)) for node in sorted(self.nodes))
+        rows = ",\n  ".join(map(dump_json, nodes))
         return f'{head},\n "nodes": [\n  {rows}\n ]\n}}\n'
-
-    def _rows(self) -> list[dict[str, object]]:
-        return [dict(zip(_OF_NODE, _values(self.nodes[node]), strict=True)) for node in sorted(self.nodes)]
 
     def _head(self) -> dict[str, object]:
         """All but the nodes."""

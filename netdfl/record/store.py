@@ -137,13 +137,23 @@ class _Seconds(dict[int | None, str]):
 
 
 def _message_lines(rows: Sequence[MessageRow]) -> list[str]:
-    at = _Seconds()
-    return [
-        f'{{"src":{src},"dst":{dst},"kind":"{kind._value_}","epoch":{epoch},'
-        f'"round":{round},"step":{step},"attempt":{attempt},"nbytes":{nbytes},'
-        f'"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate)}}}\n'
-        for (src, dst, kind, epoch, round, step, attempt), nbytes, sent, arrived, fate in rows
-    ]
+    """Rows that follow one another have much in common: what one has like the last is not written anew."""
+    at, lines = _Seconds(), []
+    last: object = None
+    last_ends: object = None
+    head = ends = ""
+    for row in rows:
+        message, of_this, ends_of_this = row[0], row[0][2:], row[1:]
+        if of_this != last:
+            last = of_this
+            kind, epoch, round, step, attempt = of_this
+            head = f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'
+        if ends_of_this != last_ends:
+            last_ends = ends_of_this
+            nbytes, sent, arrived, fate = ends_of_this
+            ends = f'"nbytes":{nbytes},"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate)}}}\n'
+        lines.append(f'{{"src":{message[0]},"dst":{message[1]},{head}{ends}')
+    return lines
 
 
 def _metric_lines(rows: Sequence[MetricRow]) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import median
 
 from netdfl.core.types import NodeId
 from netdfl.record.critical_path import Leg, TimeUse, critical_path
-from netdfl.record.forms import read_list
+from netdfl.record.forms import read_nodes
 from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why, read_outages
 from netdfl.record.run import Run
 
@@ -42,14 +42,7 @@ class Behind:
 
     def to_json(self) -> dict[str, object]:
         """What `result.json` has of it."""
-        return {
-            "node": self.node,
-            "seconds": self.seconds,
-            "by_deadline_s": self.by_deadline_s,
-            "rounds": self.rounds,
-            "times": self.times,
-            "why": self.why.value,
-        }
+        return {name: value for name, value in asdict(self).items() if name != "_of"}
 
     def words(self) -> str:
         """`290 s waiting for node 3, which was 9 rounds behind after its crash`."""
@@ -95,9 +88,7 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, obje
     rounds = _rounds(history, deadlines, num_rounds)
     if not any(length is not None for length in rounds["median_s"]):
         return None
-    if not run.sampling.is_all:
-        return _untold(run, total_s) | {"rounds": rounds}
-    path = critical_path(history, total_s)
+    path = critical_path(history, total_s) if run.sampling.is_all else []
     spent = {cause: math.fsum(leg.seconds for leg in path if leg.cause is cause) for cause in TimeUse}
     behind: dict[NodeId, Behind] = {}
     for leg in path:
@@ -105,24 +96,14 @@ def find_time_spent(run: Run, total_s: float, num_rounds: int) -> dict[str, obje
             behind.setdefault(leg.nodes[0], Behind(leg.nodes[0])).add(leg)
     parted_s = _parted(run, path)
     nodes = sorted(behind.values(), key=lambda each: (-each.seconds, each.node))
+    untold = f"{seconds(total_s)}; not told what for: {run.sampling.words}"
     return {
-        "text": _sentence(total_s, spent, nodes, path, parted_s),
+        "text": _sentence(total_s, spent, nodes, path, parted_s) if run.sampling.is_all else untold,
         "total_s": total_s,
         **{f"{cause}_s": value for cause, value in spent.items()},
         "links_parted_s": parted_s,
         "behind": [each.to_json() for each in nodes],
         "rounds": rounds,
-    }
-
-
-def _untold(run: Run, total_s: float) -> dict[str, object]:
-    text = f"{seconds(total_s)}; not told what for: {run.sampling.words}"
-    return {
-        "text": text,
-        "total_s": total_s,
-        **{f"{cause}_s": 0.0 for cause in TimeUse},
-        "links_parted_s": 0.0,
-        "behind": [],
     }
 
 
@@ -197,7 +178,7 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
     deadlines: defaultdict[int, list[float]] = defaultdict(list)
     for node, deadline_s, missing, *row in run.rows(_WAITS):
         since, until, round, kind, ended, last_src, *sent = row
-        waits[node].append(Waiting(since, until, round, kind, ended, last_src, _nodes(missing), *sent))
+        waits[node].append(Waiting(since, until, round, kind, ended, last_src, tuple(read_nodes(missing)), *sent))
         if deadline_s is not None:
             deadlines[round].append(deadline_s)
     rounds: defaultdict[NodeId, list[EndedRound]] = defaultdict(list)
@@ -207,11 +188,6 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
     for node, kind, begin, end in read_outages(run.rows):
         outages[node].append(NodeOutage(begin, end, Why.PAUSE if kind == "pause" else Why.CRASH))
     return History(waits, rounds, outages), deadlines
-
-
-def _nodes(text: str | None) -> tuple[NodeId, ...]:
-    found = read_list(text)
-    return tuple(each for each in found if type(each) is int)
 
 
 _WAITS = (

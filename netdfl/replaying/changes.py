@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from netdfl.core.errors import InputError
 from netdfl.core.types import Edge, NodeId
@@ -19,100 +20,79 @@ BY_HAND = "by_hand"
 """The reason of a loss that somebody wanted."""
 
 
-class Change(Protocol):
-    """Something that can be done to a fleet now."""
-
-    def check(self, playing: Playing) -> None:
-        """Raise InputError where it can't be done now."""
-
-    def make(self, playing: Playing) -> None:
-        """Do it, on the fleet's loop."""
-
-
 @dataclass(frozen=True)
-class ChangeMessage:
+class Change:
+    """Something that can be done to a fleet now.
+
+    `check` raises InputError where it can't be done now; `make` does it, on the fleet's loop.
+    """
+
+    words: str
+    check: Callable[[Playing], object]
+    make: Callable[[Playing], None]
+
+    def __str__(self) -> str:
+        return self.words
+
+
+def change_message(action: Literal["drop", "deliver"], edge: Edge, number: int | None = None) -> Change:
     """A message under way is lost, or arrives now: the one of that number on its edge, or the first there."""
+    where = f"{edge[0]}->{edge[1]}"
 
-    action: Literal["drop", "deliver"]
-    edge: Edge
-    number: int | None = None
-
-    def check(self, playing: Playing) -> None:
-        """See `Change`."""
-        self._flight(playing)
-
-    def make(self, playing: Playing) -> None:
-        """See `Change`."""
-        if self.action == "drop":
-            playing.world.fabric.lose(self._flight(playing), BY_HAND)
-        else:
-            playing.world.fabric.hasten(self._flight(playing))
-
-    def _flight(self, playing: Playing) -> Flight:
+    def find(playing: Playing) -> Flight:
         flights = list(playing.world.fabric.under_way.flights())
-        numbers = playing.happenings.numbers(self.edge, flights)
+        numbers = playing.happenings.numbers(edge, flights)
         there = {
             numbers[key_of(flight.message)]: flight
             for flight in flights
-            if (flight.message.src, flight.message.dst) == self.edge and flight.message.kind not in ASIDE
+            if (flight.message.src, flight.message.dst) == edge and flight.message.kind not in ASIDE
         }
-        number = min(there, default=None) if self.number is None else self.number
-        if number is None or number not in there:
-            which = "no message" if self.number is None else f"no message #{self.number}"
+        wanted = min(there, default=None) if number is None else number
+        if wanted is None or wanted not in there:
+            which = "no message" if number is None else f"no message #{number}"
             under_way = ", ".join(f"#{each}" for each in sorted(there)) or "none"
-            raise InputError(f"there is {which} under way on {self._where}; under way there: {under_way}")
-        return there[number]
+            raise InputError(f"there is {which} under way on {where}; under way there: {under_way}")
+        return there[wanted]
 
-    @property
-    def _where(self) -> str:
-        return f"{self.edge[0]}->{self.edge[1]}"
+    def make(playing: Playing) -> None:
+        if action == "drop":
+            playing.world.fabric.lose(find(playing), BY_HAND)
+        else:
+            playing.world.fabric.hasten(find(playing))
 
-    def __str__(self) -> str:
-        return f"{self.action} {self._where}" + ("" if self.number is None else f" #{self.number}")
+    return Change(f"{action} {where}" + ("" if number is None else f" #{number}"), find, make)
 
 
-@dataclass(frozen=True)
-class ChangeNode:
+def change_node(action: Literal["crash", "pause", "resume"], node: NodeId) -> Change:
     """A node that is up crashes, stands still, or goes on."""
 
-    action: Literal["crash", "pause", "resume"]
-    node: NodeId
-
-    def check(self, playing: Playing) -> None:
-        """See `Change`."""
-        check_node(playing, self.node)
-        phase = playing.supervisor.fleet.status.nodes[self.node].phase
+    def check(playing: Playing) -> None:
+        phase = _phase(playing, node)
         if phase in ENDED:
-            raise InputError(f"node {self.node} has {phase}")
+            raise InputError(f"node {node} has {phase}")
 
-    def make(self, playing: Playing) -> None:
-        """See `Change`."""
-        how = {"state": "kept"} if self.action == "crash" else {}
-        now = playing.now_ns
-        event = CompiledEvent(self.action, -1, at_ns=now, nodes=(self.node,), parameters=how, entry=BY_HAND)
-        playing.world.residents[self.node].host.happen(event)
+    def make(playing: Playing) -> None:
+        how = {"state": "kept"} if action == "crash" else {}
+        event = CompiledEvent(action, -1, at_ns=playing.now_ns, nodes=(node,), parameters=how, entry=BY_HAND)
+        playing.world.residents[node].host.happen(event)
 
-    def __str__(self) -> str:
-        return f"{self.action} {self.node}"
+    return Change(f"{action} {node}", check, make)
 
 
-@dataclass(frozen=True)
-class RestartNow:
+def restart_now(node: NodeId, state: Literal["kept", "lost"] = "lost") -> Change:
     """Let a node that crashed live again."""
 
-    node: NodeId
-    state: Literal["kept", "lost"] = "lost"
+    def check(playing: Playing) -> None:
+        if _phase(playing, node) is not Phase.CRASHED:
+            raise InputError(f"node {node} has not crashed")
 
-    def check(self, playing: Playing) -> None:
-        """See `Change`."""
-        check_node(playing, self.node)
-        if playing.supervisor.fleet.status.nodes[self.node].phase is not Phase.CRASHED:
-            raise InputError(f"node {self.node} has not crashed")
+    def make(playing: Playing) -> None:
+        playing.supervisor.restarts.died(node, None)
+        playing.supervisor.came_back(node, state == "kept")
 
-    def make(self, playing: Playing) -> None:
-        """See `Change`."""
-        playing.supervisor.restarts.died(self.node, None)
-        playing.supervisor.came_back(self.node, self.state == "kept")
+    return Change(f"restart {node} {state}", check, make)
 
-    def __str__(self) -> str:
-        return f"restart {self.node} {self.state}"
+
+def _phase(playing: Playing, node: NodeId) -> Phase:
+    check_node(playing, node)
+    return playing.supervisor.fleet.status.nodes[node].phase

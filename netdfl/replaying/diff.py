@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
@@ -98,14 +99,12 @@ def diff(first: Run, second: Run) -> Difference:
         rows = [_rows(run, _common(first, second)) for run in (first, second)]
         lines = _scenarios(first, second)
         only = [_without(rows[0], rows[1]), _without(rows[1], rows[0])]
-        heads = [each[0] if each else None for each in only]
-        known = [head for head in heads if head is not None]
-        if not known:
-            return Difference((str(first.path), str(second.path)), lines, None, compared=_compared(first, second))
-        began = min(known, key=lambda row: row.at_s)
+        paths = str(first.path), str(second.path)
+        if not any(only):
+            return Difference(paths, lines, None, compared=_compared(first, second))
+        began = min((each[0] for each in only if each), key=lambda row: row.at_s)
         parting = Parting(began.at_s, _said(only[0], began), _said(only[1], began))
         follow = list(_follow(first, second, only))
-        paths = str(first.path), str(second.path)
         return Difference(paths, lines, parting, follow, _ends(first, second), _compared(first, second))
 
 
@@ -152,12 +151,10 @@ def _who(node: NodeId | None) -> str:
 
 def _without(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
     """Those of `rows` that have no equal among `others`."""
-    left: dict[tuple[float, str], int] = {}
-    for row in others:
-        left[row.at_s, row.text] = left.get((row.at_s, row.text), 0) + 1
+    left = Counter((row.at_s, row.text) for row in others)
     found = []
     for row in rows:
-        if left.get((row.at_s, row.text), 0):
+        if left[row.at_s, row.text]:
             left[row.at_s, row.text] -= 1
         else:
             found.append(row)
@@ -212,16 +209,14 @@ def _scenarios(first: Run, second: Run) -> list[str]:
 
 def _ends(first: Run, second: Run) -> dict[str, tuple[object, object]]:
     """What the two results say otherwise."""
-    results = [run.result if run.finished else {} for run in (first, second)]
-    found: dict[str, tuple[object, object]] = {}
-    for name in ("verdict", "virtual_duration_s", "consensus_distance", "error"):
-        one, other = (result.get(name) for result in results)
-        if one != other:
-            found[name] = one, other
-    one, other = ((result.get("test_accuracy") or {}).get("average_model", {}).get("last") for result in results)
-    if one != other:
-        found["accuracy"] = one, other
-    return found
+    one, other = (_end(run.result if run.finished else {}) for run in (first, second))
+    return {name: (one[name], other[name]) for name in one if one[name] != other[name]}
+
+
+def _end(result: Json) -> dict[str, object]:
+    accuracy = (result.get("test_accuracy") or {}).get("average_model", {}).get("last")
+    names = ("verdict", "virtual_duration_s", "consensus_distance", "error")
+    return {name: result.get(name) for name in names} | {"accuracy": accuracy}
 
 
 def _lines(found: Difference) -> Iterator[str]:

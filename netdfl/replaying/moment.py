@@ -125,15 +125,8 @@ def see(playing: Playing) -> Moment:
     snapshot, findings = playing.watch.seen(idle=playing.next_ns is None) if lives else (None, [])
     models = _models(playing) if lives else {}
     norms, distances, spread = _spread(models)
-    nodes = (
-        []
-        if snapshot is None
-        else [
-            _node(playing, now, norms.get(node, math.nan), distances.get(node, math.nan))
-            for node, now in snapshot.nodes.items()
-        ]
-    )
-    waits = [] if snapshot is None else [(node, src) for node, wait in snapshot.waiting for src in sorted(wait.missing)]
+    seen, waiting = ({}, ()) if snapshot is None else (snapshot.nodes, snapshot.waiting)
+    nodes = [_node(playing, now, norms.get(n, math.nan), distances.get(n, math.nan)) for n, now in seen.items()]
     return Moment(
         at_ns=playing.now_ns,
         step=playing.steps,
@@ -141,7 +134,7 @@ def see(playing: Playing) -> Moment:
         nodes=nodes,
         flying=_flying(playing) if lives else [],
         coming=_coming(playing) if lives else [],
-        waits=waits,
+        waits=[(node, source) for node, wait in waiting for source in sorted(wait.missing)],
         findings=findings,
         news=list(playing.happenings.news),
         consensus_distance=spread,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from netdfl.core.clock import TimerName
 from netdfl.core.control import Progress, Report
@@ -25,7 +24,6 @@ from netdfl.worlds.simulated.arithmetic import exact_arithmetic
 from netdfl.worlds.simulated.loop import NamedTimer, Source, VirtualLoop
 from netdfl.worlds.simulated.world import SimulatedWorld
 
-T = TypeVar("T")
 Halts = Callable[["Playing"], bool]
 """Whether to halt here; asked whenever nothing can run at a moment."""
 
@@ -131,7 +129,7 @@ class _Supervisor(Supervisor):
 
 
 class Playing:
-    """A fleet at one moment of its virtual time. `rounds` and `messages` are the steps at which these moved on."""
+    """A fleet at one moment of its virtual time. `marks` are the steps at which rounds and messages moved on."""
 
     def __init__(self, scenario: Scenario, directory: RunDirectory, record: Record | None) -> None:
         """Begin into `directory`, which is new; nothing has happened yet. Raises what the world raises."""
@@ -142,8 +140,7 @@ class Playing:
         self.loop.halts = self._halts
         self.supervisor = _Supervisor(scenario, directory, self.world, note=self._say, show=lambda status: None)
         self.supervisor.happenings, self.supervisor.hold = self.happenings, asyncio.Event()
-        self.rounds: list[int] = []
-        self.messages: list[int] = []
+        self.marks: dict[Literal["round", "message"], list[int]] = {"round": [], "message": []}
         self._seen = (-1, 0)
         self._wanted: Halts = lambda playing: True
         self._interrupted = False
@@ -178,11 +175,6 @@ class Playing:
     def next_ns(self) -> int | None:
         """When something is due next."""
         return self.loop.next_ns()
-
-    def before(self, marks: list[int]) -> int:
-        """The last of `marks` before this step; 0 where there is none."""
-        place = bisect_left(marks, self.steps)
-        return marks[place - 1] if place else 0
 
     # going on
 
@@ -261,9 +253,9 @@ class Playing:
     def _mark(self) -> None:
         round, messages = self.happenings.round, self.happenings.messages
         if round > self._seen[0]:
-            self.rounds.append(self.steps)
+            self.marks["round"].append(self.steps)
         if messages > self._seen[1]:
-            self.messages.append(self.steps)
+            self.marks["message"].append(self.steps)
         self._seen = (round, messages)
 
     def _say(self, text: str) -> None:

@@ -165,9 +165,7 @@ class Prompt(cmd.Cmd):
         """quit: leave."""
         return True
 
-    def do_EOF(self, line: str) -> bool:
-        """The end of the input: leave."""
-        return True
+    do_EOF = do_quit
 
     def do_help(self, arg: str) -> None:
         """help: this list."""

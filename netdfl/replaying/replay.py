@@ -18,13 +18,13 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.record.directory import RunDirectory
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import WaitingStatus
-from netdfl.replaying.changes import Change, ChangeMessage, ChangeNode, RestartNow
+from netdfl.replaying.changes import Change, change_message, change_node, restart_now
 from netdfl.replaying.checking import Parted, Record, parted_words, replayable
 from netdfl.replaying.happenings import seconds
 from netdfl.replaying.moment import MessageThen, Moment, NextEvent, NodeThen, see
 from netdfl.replaying.playing import Halts, Playing
 from netdfl.replaying.text import moment_html, moment_text
-from netdfl.replaying.until import FORMS, AtTime, Until, read_edge, read_until
+from netdfl.replaying.until import FORMS, Until, at_time, read_edge, read_until
 from netdfl.running.judged import Finished
 from netdfl.running.prepare import prepare
 from netdfl.running.run import judge
@@ -147,15 +147,15 @@ class Replay:
             InputError: it names no moment, or the run ends before it.
         """
         until = read_until(what) if isinstance(what, str) else what
-        if not hasattr(until, "lies_behind"):
+        if not isinstance(until, Until):
             expect(is_number(until), "the moment", until, f"seconds, or one of {FORMS}")
-        if isinstance(until, int | float):
-            until = AtTime(round(until * 1e9))
+            until = at_time(round(until * 1e9))
         if until.lies_behind(self._playing):
-            self._again(lambda playing: True, keep=self._changes_before(until))
+            keep = [each for each in self.changes if until.at_ns is None or each.at_ns <= until.at_ns]
+            self._again(lambda playing: True, keep)
         come = until.from_here(self._playing)
         self._go(come)
-        if isinstance(until, AtTime) and not self.ended:
+        if until.at_ns is not None and not self.ended:
             self._playing.wait_until(until.at_ns)
         elif self.ended and not come(self._playing):
             raise InputError(f"the run ended at {seconds(self._playing.now_ns)}, and {what} had not come")
@@ -164,23 +164,21 @@ class Replay:
     def step(self, by: By = "event", count: int = 1) -> Self:
         """Go on by one event, or to where the next message has come to its end, or the next round has begun."""
         _check_steps(by, count)
-        playing = self._playing
-        marks = {"round": playing.rounds, "message": playing.messages}
-        first, seen = playing.steps, len(marks.get(by, ()))
         if by == "event":
-            self._go(lambda playing: playing.steps >= first + count)
-        else:
-            self._go(lambda playing: len(marks[by]) >= seen + count)
+            return self.to_step(self._playing.steps + count)
+        marks = self._playing.marks[by]
+        last = len(marks) + count
+        self._go(lambda playing: len(marks) >= last)
         return self
 
     def back(self, by: By = "event", count: int = 1) -> Self:
         """Go back by so many events, messages or rounds: the run is played again from its start to there."""
         _check_steps(by, count)
-        playing, target = self._playing, self._playing.steps
-        marks = {"round": playing.rounds, "message": playing.messages}
-        for _ in range(count):
-            target = target - 1 if by == "event" else max((s for s in marks[by] if s < target), default=0)
-        return self.to_step(max(0, target))
+        now = self._playing.steps
+        if by == "event":
+            return self.to_step(max(0, now - count))
+        earlier = [0] * count + sorted({step for step in self._playing.marks[by] if step < now})
+        return self.to_step(earlier[-count])
 
     def to_step(self, step: int) -> Self:
         """Go to where so many steps were done since the start."""
@@ -191,11 +189,6 @@ class Replay:
         else:
             self._go(lambda playing: playing.steps >= step)
         return self
-
-    def _changes_before(self, until: Until) -> list[_Changed]:
-        if isinstance(until, AtTime):
-            return [each for each in self.changes if each.at_ns <= until.at_ns]
-        return list(self.changes)
 
     def _again(self, halts: Halts, keep: list[_Changed]) -> None:
         """Play from the start, with the changes in `keep`, to where `halts` says so after the last of them."""
@@ -219,28 +212,28 @@ class Replay:
 
     def drop(self, edge: str | Edge, number: int | None = None) -> Self:
         """Lose a message that is under way: `drop("2->3 #5")`; without a number, the first on that edge."""
-        return self._change(ChangeMessage("drop", *_message(edge, number)))
+        return self._change(change_message("drop", *_message(edge, number)))
 
     def deliver(self, edge: str | Edge, number: int | None = None) -> Self:
         """Let a message that is under way arrive now; without a number, the first on that edge."""
-        return self._change(ChangeMessage("deliver", *_message(edge, number)))
+        return self._change(change_message("deliver", *_message(edge, number)))
 
     def crash(self, node: NodeId) -> Self:
         """Let a node crash now; it does not return by itself."""
-        return self._change(ChangeNode("crash", node))
+        return self._change(change_node("crash", node))
 
     def restart(self, node: NodeId, state: Literal["kept", "lost"] = "lost") -> Self:
         """Let a node that crashed live again, with the state of its last round's end, or without."""
         expect(state in ("kept", "lost"), "state", state, "'kept' or 'lost'")
-        return self._change(RestartNow(node, state))
+        return self._change(restart_now(node, state))
 
     def pause(self, node: NodeId) -> Self:
         """Let a node stand still."""
-        return self._change(ChangeNode("pause", node))
+        return self._change(change_node("pause", node))
 
     def resume(self, node: NodeId) -> Self:
         """Let a paused node go on."""
-        return self._change(ChangeNode("resume", node))
+        return self._change(change_node("resume", node))
 
     def _change(self, change: Change) -> Self:
         change.check(self._playing)

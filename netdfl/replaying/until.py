@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from netdfl.core.errors import InputError, expect, is_whole
 from netdfl.core.fates import FateClass, class_of
@@ -19,54 +19,40 @@ _MESSAGE = re.compile(r"(?:(sent|delivered|lost|late|duplicate)\s+)?(\d+)\s*->\s
 _OTHER = re.compile(r"(round|crash)\s+(\d+)")
 
 
-class Until(Protocol):
-    """A moment of a playing."""
-
-    def lies_behind(self, playing: Playing) -> bool:
-        """Whether it has come, so that it must be looked for from the start again; what may come anew never has."""
-        return False
-
-    def from_here(self, playing: Playing) -> Halts:
-        """What says that it has come, asked from now on. Raises InputError where it can't come."""
-
-
 @dataclass(frozen=True)
-class AtTime:
+class Until:
+    """A moment of a playing. `at_ns` is its time, where it is one.
+
+    `from_here` gives what says that it has come, asked from now on; it raises InputError where it can't come.
+    `lies_behind` is whether it has come, so that it must be looked for from the start; what may come anew never has.
+    """
+
+    from_here: Callable[[Playing], Halts]
+    lies_behind: Halts = lambda playing: False
+    at_ns: int | None = None
+
+
+def at_time(at_ns: int) -> Until:
     """All that is due up to `at_ns` has been done."""
 
-    at_ns: int
+    def come(playing: Playing) -> bool:
+        due = playing.next_ns
+        return due is None or due > at_ns
 
-    def lies_behind(self, playing: Playing) -> bool:
-        """See `Until`."""
-        return playing.now_ns > self.at_ns
-
-    def from_here(self, playing: Playing) -> Halts:
-        """See `Until`."""
-
-        def come(playing: Playing) -> bool:
-            due = playing.next_ns
-            return due is None or due > self.at_ns
-
-        return come
+    return Until(lambda playing: come, lambda playing: playing.now_ns > at_ns, at_ns)
 
 
-@dataclass(frozen=True)
-class InRound:
+def _in_round(round: int) -> Until:
     """The first node has begun `round`."""
 
-    round: int
+    def come(playing: Playing) -> bool:
+        return playing.happenings.round >= round
 
-    def lies_behind(self, playing: Playing) -> bool:
-        """See `Until`."""
-        return playing.happenings.round >= self.round
-
-    def from_here(self, playing: Playing) -> Halts:
-        """See `Until`."""
-        return self.lies_behind
+    return Until(lambda playing: come, come)
 
 
 @dataclass(frozen=True)
-class OfMessage:
+class _OfMessage:
     """A message of `edge` was sent, or came to its end: the one of that `number`, or the next of which that is so."""
 
     edge: Edge
@@ -74,11 +60,9 @@ class OfMessage:
     number: int | None = None
 
     def lies_behind(self, playing: Playing) -> bool:
-        """See `Until`."""
         return self.number is not None and self._come(playing)
 
     def from_here(self, playing: Playing) -> Halts:
-        """See `Until`."""
         check_node(playing, max(self.edge))
         if self.number is not None:
             return self._come
@@ -114,35 +98,25 @@ class OfMessage:
         return not self.what or any(class_of(fate) is FateClass(self.what) for fate in ended.fates)
 
 
-@dataclass(frozen=True)
-class AtCrash(Until):
+def _at_crash(node: NodeId) -> Until:
     """`node` has crashed."""
 
-    node: NodeId
+    def from_here(playing: Playing) -> Halts:
+        check_node(playing, node)
+        return lambda playing: playing.supervisor.fleet.status.nodes[node].phase is Phase.CRASHED
 
-    def from_here(self, playing: Playing) -> Halts:
-        """See `Until`."""
-        check_node(playing, self.node)
-        return lambda playing: playing.supervisor.fleet.status.nodes[self.node].phase is Phase.CRASHED
+    return Until(from_here)
 
 
-@dataclass(frozen=True)
-class AtStall(Until):
+def _at_stall(playing: Playing) -> Halts:
     """The diagnosis has found a stall that it had not found before."""
-
-    def from_here(self, playing: Playing) -> Halts:
-        """See `Until`."""
-        before = len(playing.watch.watch.findings)
-        return lambda playing: len(playing.watch.watch.findings) > before
+    before = len(playing.watch.watch.findings)
+    return lambda playing: len(playing.watch.watch.findings) > before
 
 
-@dataclass(frozen=True)
-class AtEnd(Until):
+def _at_end(playing: Playing) -> Halts:
     """The run has come to its end, and the fleet still stands."""
-
-    def from_here(self, playing: Playing) -> Halts:
-        """See `Until`."""
-        return lambda playing: playing.ended
+    return lambda playing: playing.ended
 
 
 def check_node(playing: Playing, node: NodeId) -> None:
@@ -158,13 +132,14 @@ def read_until(text: str) -> Until:
     text = text.strip()
     if found := _MESSAGE.fullmatch(text):
         what, src, dst, number = found.groups()
-        return OfMessage((int(src), int(dst)), what or "", None if number is None else int(number))
+        message = _OfMessage((int(src), int(dst)), what or "", None if number is None else int(number))
+        return Until(message.from_here, message.lies_behind)
     if found := _OTHER.fullmatch(text):
-        return InRound(int(found[2])) if found[1] == "round" else AtCrash(int(found[2]))
+        return (_in_round if found[1] == "round" else _at_crash)(int(found[2]))
     if text in ("stall", "end"):
-        return AtStall() if text == "stall" else AtEnd()
+        return Until(_at_stall if text == "stall" else _at_end)
     try:
-        return AtTime(parse_time_ns(text))
+        return at_time(parse_time_ns(text))
     except ValueError as error:
         raise InputError(f"{text!r} names no moment; write {FORMS}") from error
 

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import get_args
 
 from jinja2 import Environment, FileSystemLoader
 from pydantic_core import to_json
 
 from netdfl.core.types import Json
 from netdfl.record.directory import RunDirectory
+from netdfl.record.judge import Verdict
 from netdfl.record.run import Run, open_run
 from netdfl.report.data import page_data
 
@@ -67,9 +69,6 @@ def _read(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
-TONES = {"pass": "pass", "done": "done", "fail": "fail", "unknown": "unknown"}
-
-
 def write_report(run_path: Path | str) -> Path:
     """Write `report.html` into a run directory, finished or not, and return its path.
 
@@ -94,7 +93,7 @@ def fill(data: Json, policy: str, live: str = "", entry: str = "main.js") -> str
     head = data["head"]
     return page.get_template("page.html").render(
         head,
-        tone=TONES.get(head["verdict"], "unknown"),
+        tone=head["verdict"] if head["verdict"] in get_args(Verdict) else "unknown",
         sections=data.get("sections", ()),
         scenario=data.get("scenario"),
         policy=policy,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -14,7 +13,7 @@ from rich.text import Text
 from netdfl.core.fates import NOT_DELIVERED, FateClass, MessageCounts
 from netdfl.core.types import Json
 from netdfl.core.units import format_bytes
-from netdfl.record.status import Display, FleetStatus
+from netdfl.record.status import FleetStatus
 from netdfl.report.panel import Curves, panel
 from netdfl.report.words import duration, figure, not_delivered, own_figures, remarks, round_words, share, warnings
 
@@ -23,19 +22,8 @@ LEAST_GAP_S = 1.0
 MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
-class RunView(Display, Protocol):
-    """What the supervisor shows a run through. Entered for the time of the run."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *raised: object) -> None: ...
-
-    def summary(self, result: Mapping[str, object], run_path: Path, report: Path | None = None) -> None:
-        """Say what the run came to; call it after the view was left."""
-
-
 class PlainView:
-    """One line per evaluation, and at most one per second of the run."""
+    """One line per evaluation, and at most one per second of the run. Entered for the time of the run."""
 
     def __init__(self, console: Console) -> None:
         """Print to `console`."""
@@ -61,11 +49,14 @@ class PlainView:
 
     def note(self, text: str) -> None:
         """Print `text`."""
-        _say(self.console, text)
+        say(self.console, text)
 
-    def summary(self, result: Mapping[str, object], run_path: Path, report: Path | None = None) -> None:
-        """Print the verdict, the main figures and where the rest lies."""
-        _print_summary(self.console, result, run_path, report)
+    def summary(self, result: Json, run_path: Path) -> None:
+        """Print the verdict, the main figures and where the rest lies; call it after the view was left."""
+        head, lines, rows = summary(result, run_path)
+        say(self.console, Text.assemble((result["verdict"], COLORS[result["verdict"]]), f"  {head}"))
+        for line in _below(lines, rows):
+            say(self.console, line)
 
 
 class LiveView(PlainView):
@@ -104,7 +95,7 @@ class LiveView(PlainView):
         self._width = width
 
 
-def open_view(console: Console | None = None) -> RunView:
+def open_view(console: Console | None = None) -> PlainView:
     """Choose the view for `console` (the standard output by default): live on a terminal, else plain."""
     console = console or Console()
     return LiveView(console) if console.is_terminal else PlainView(console)
@@ -134,17 +125,9 @@ def _messages(counts: MessageCounts) -> str:
     return ", ".join([f"{counts.sent:,} sent", *told])
 
 
-def _print_summary(console: Console, result: Json, run_path: Path, report: Path | None) -> None:
-    head, lines, rows = summary(result, run_path, report)
-    _say(console, Text.assemble((result["verdict"], COLORS[result["verdict"]]), f"  {head}"))
-    for line in _below(lines, rows):
-        _say(console, line)
-
-
 def summary_text(result: Json, run_path: Path) -> str:
     """What a command prints at a run's end, without colors."""
-    page = run_path / "report.html"
-    head, lines, rows = summary(result, run_path, page if page.exists() else None)
+    head, lines, rows = summary(result, run_path)
     return "\n".join([f"{result['verdict']}  {head}", *_below(lines, rows)])
 
 
@@ -152,7 +135,7 @@ def _below(lines: list[str], rows: dict[str, str]) -> list[str]:
     return [*(f"  {line}" for line in lines), *(f"  {name:<10} {value}" for name, value in rows.items())]
 
 
-def summary(result: Json, run_path: Path, report: Path | None) -> tuple[str, list[str], dict[str, str]]:
+def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str]]:
     """What a run was, why it is judged so and what is to be known of that, and its figures by name."""
     messages = result["messages"]
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
@@ -172,8 +155,9 @@ def summary(result: Json, run_path: Path, report: Path | None) -> tuple[str, lis
         **_times(result),
         "run": str(run_path),
     }
-    lines = [*result["reasons"], *warnings(result), *remarks(result)]
-    return f"{head}, {_took(result)}", lines, rows | ({"report": str(report)} if report else {})
+    if (page := run_path / "report.html").exists():
+        rows["report"] = str(page)
+    return f"{head}, {_took(result)}", [*result["reasons"], *warnings(result), *remarks(result)], rows
 
 
 def _times(result: Json) -> dict[str, str]:
@@ -189,6 +173,6 @@ def _took(result: Json) -> str:
     return real if virtual is None else f"{real}; {duration(virtual)} in virtual time"
 
 
-def _say(console: Console, text: str | Text) -> None:
+def say(console: Console, text: str | Text) -> None:
     """Print as given: no markup, no highlighting, no line broken within a path."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -74,8 +74,7 @@ def progress_html(status: FleetStatus, curves: Curves) -> str:
 
 def summary_html(result: Json, run_path: Path) -> str:
     """What a run came to."""
-    page = run_path / "report.html"
-    head, lines, rows = summary(result, run_path, page if page.exists() else None)
+    head, lines, rows = summary(result, run_path)
     why = "".join(f"<div>{escape(line)}</div>" for line in lines)
     return f"<p><b>{escape(result['verdict'])}</b> {escape(head)}</p>{why}{_table(list(rows.items()))}"
 

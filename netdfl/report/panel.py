@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netdfl.record.status import EvaluationStatus, FleetStatus, WaitingStatus
-from netdfl.report.words import duration, figure, share
+from netdfl.report.words import duration, figure, share, some
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 MOST_POINTS = 32
@@ -46,7 +46,8 @@ class Curves:
 
 def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
     """A curve of at most `width` characters, from the lowest to the highest value; a blank where one is not finite."""
-    shown = values if len(values) <= width else [_of(values, width, place) for place in range(width)]
+    count = min(len(values), width)
+    shown = [values[(place + 1) * len(values) // count - 1] for place in range(count)]  # the last that falls on a place
     finite = [value for value in shown if math.isfinite(value)]
     if not finite:
         return " " * len(shown)
@@ -55,11 +56,6 @@ def sparkline(values: Sequence[float], width: int = MOST_POINTS) -> str:
     return "".join(
         " " if not math.isfinite(value) else BLOCKS[round(top * (value - low) / span) if span else 0] for value in shown
     )
-
-
-def _of(values: Sequence[float], width: int, place: int) -> float:
-    """The last of the values that fall on one of `width` places."""
-    return values[(place + 1) * len(values) // width - 1]
 
 
 def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = None) -> RenderableType:
@@ -84,8 +80,6 @@ def panel(status: FleetStatus, told: dict[str, str], curves: Curves | None = Non
 
 def waits(wait: WaitingStatus, now_s: float) -> str:
     """`waits in round 7 for 2 and 5 since 4.2 s (1.3 s)`."""
-    named = ", ".join(map(str, wait.awaited[:MOST_NAMED])) or "whoever sends"
-    more = len(wait.awaited) - MOST_NAMED
-    others = f" and {more} more" if more > 0 else ""
+    named = some(wait.awaited, MOST_NAMED) or "whoever sends"
     lasts = duration(max(0.0, now_s - wait.since_s))
-    return f"waits in round {wait.round} for {named}{others}, since {duration(wait.since_s)} ({lasts})"
+    return f"waits in round {wait.round} for {named}, since {duration(wait.since_s)} ({lasts})"

@@ -47,6 +47,12 @@ def figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}"
 
 
+def some(items: Sequence[object], most: int = 8) -> str:
+    """`4, 5, 6 and 40 more`."""
+    shown = ", ".join(map(str, items[:most]))
+    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
+
+
 def not_delivered(messages: Json) -> str:
     """Messages that were not delivered, by class and reason: `168 lost (loss), 310 late (290 deadline, 20 went on)`.
 

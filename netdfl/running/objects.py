@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +65,7 @@ def load(
 
 def _elsewhere(world: str, names: Mapping[str, str]) -> InputError:
     lives = f"{' and '.join(names)} given as objects live in this process, and nodes of world {world} do not"
-    keys = " and ".join(f"{_KEYS[what]}: mine:{example}" for what, example in _examples(names))
+    keys = " and ".join(f"{_KEYS[what]}: mine:{'Net' if what == 'model' else 'data'}" for what in names)
     return InputError(f"{lives}: say on='simulated', or put them into a module and write {keys}")
 
 
@@ -85,10 +85,6 @@ def _path_of(model: object, scenario: str | Path | Mapping[str, object] | Scenar
     places = [folder.joinpath(*module.split(".")) for folder in (*beside, Path.cwd())]
     lies = any(place.with_suffix(".py").is_file() or (place / "__init__.py").is_file() for place in places)
     return f"{module}:{name}" if lies else ""
-
-
-def _examples(names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    return ((what, "Net" if what == "model" else "data") for what in names)
 
 
 def _told(problem: Problem, names: Mapping[str, str]) -> Problem:

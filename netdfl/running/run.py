@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from netdfl.core.errors import InputError, NetdflError, expect
 from netdfl.core.interrupts import WRITING
 from netdfl.diagnosis.fidelity import Ways, judge_fidelity
-from netdfl.record.directory import CHECKPOINTS, RunDirectory
+from netdfl.record.directory import CHECKPOINTS, LOCK, RunDirectory, hold
 from netdfl.record.forms import damaged
 from netdfl.record.run import Run, open_run
-from netdfl.record.run_lock import LOCK, hold
 from netdfl.record.status import Display
 from netdfl.running.display import Silent, announcing, say_layer
 from netdfl.running.judged import Finished, facts_of, finish

@@ -17,22 +17,21 @@ seed: 0  # every random stream comes from it; another seed is another run
 nodes: {nodes}  # each trains on its own data
 rounds: {rounds}  # of each node, at its own pace
 world: {world}  # or simulated (one process, repeatable), namespaces, containers, slurm, ray
-{task}algorithm: {algorithm}  # `netdfl list algorithms`; parameters as {{name: {algorithm}, lr: 0.1}}
+task:
+  dataset: {{name: {dataset}, partition: {{kind: dirichlet, alpha: 0.3}}}}  # `netdfl list datasets`, \
+`netdfl list partitions`
+  model: {model}  # `netdfl list models`, or module:name of your own
+  batch_size: 32
+algorithm: {algorithm}  # `netdfl list algorithms`; parameters as {{name: {algorithm}, lr: 0.1}}
 topology: {topology}  # `netdfl list topologies`
 {links}# events:  # faults and changes, by time or round: `netdfl list events`
 #   - {{round: 5, crash: 0, restart_after: 2s}}
-{expect}"""
-_TRAIN = """\
-task:
-  dataset: {{name: {dataset}, partition: {partition}}}  # `netdfl list datasets`, `netdfl list partitions`
-  model: {model}  # `netdfl list models`, or module:name of your own
-  batch_size: 32
+expect:  # what makes the run a pass; `netdfl list expect`
+  deadlock: none
 """
-_TOY = "task: {task}  # a toy problem, whose answer is known; train is the real thing\n"
 _LINKS = "links:  # `netdfl list links`; what is not said is perfect\n  default: {{{rules}}}\n"
 _NO_LINKS = "# links:  # perfect links; make them worse like this (`netdfl list links`)\n"
 _NO_LINKS += "#   default: {loss: 5%, latency: 20ms, rate: 10Mbit}\n"
-_EXPECT = "expect:  # what makes the run a pass; `netdfl list expect`\n  {expect}\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,26 +43,19 @@ class Draft:
     rounds: int = 20
     algorithm: str = "dfedavg"
     topology: str = "ring"
-    task: str = "train"
     dataset: str = "digits"
-    partition: str = "{kind: dirichlet, alpha: 0.3}"
     model: str = "mlp"
     loss: str = ""
     latency: str = ""
     rate: str = ""
     world: str = "processes"
-    accuracy: str = ""
 
     def text(self, file: str) -> str:
         """The scenario's text, with comments, as it is to stand in `file`. Raises ScenarioError: what is wrong."""
-        said = {"file": file, "schema": SCHEMA, **vars(self)}
         rules = {key: getattr(self, key) for key in ("loss", "latency", "rate") if getattr(self, key)}
-        links = (
-            _LINKS.format(rules=", ".join(f"{key}: {value}" for key, value in rules.items())) if rules else _NO_LINKS
-        )
-        bound = f"test_accuracy: {{at_least: {self.accuracy}}}" if self.accuracy else "deadlock: none"
-        task = (_TRAIN if self.task == "train" else _TOY).format(**said)
-        text = _aligned(_TEXT.format(**{**said, "links": links, "task": task, "expect": _EXPECT.format(expect=bound)}))
+        written = ", ".join(f"{key}: {value}" for key, value in rules.items())
+        links = _LINKS.format(rules=written) if rules else _NO_LINKS
+        text = _aligned(_TEXT.format(file=file, schema=SCHEMA, links=links, **vars(self)))
         loads(text, file=file)
         return text
 

@@ -6,8 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-from pydantic.json_schema import JsonSchemaValue
-
 from netdfl.core.files import write_or_check
 from netdfl.scenario.model.choices import inlined
 from netdfl.scenario.model.schema import SCHEMA, Scenario
@@ -15,24 +13,15 @@ from netdfl.scenario.model.schema import SCHEMA, Scenario
 FILE = Path(__file__).parent / f"{SCHEMA.replace('/', '-')}.schema.json"
 
 
-def json_schema() -> JsonSchemaValue:
-    """The schema of a scenario file, every part of every table included."""
-    return {
+def text() -> str:
+    """What the file must hold: the schema of a scenario file, every part of every table included."""
+    schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"netdfl scenario ({SCHEMA})",
         **inlined(Scenario.model_json_schema(by_alias=True)),
     }
-
-
-def text() -> str:
-    """What the file must hold."""
-    return json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n"
-
-
-def main(arguments: list[str]) -> int:
-    """Write the file, or with `--check` say whether it is up to date."""
-    return write_or_check(FILE, text(), "python -m netdfl.scenario.json_schema", arguments)
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(FILE, text(), "python -m netdfl.scenario.json_schema", sys.argv[1:]))

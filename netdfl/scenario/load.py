@@ -37,19 +37,10 @@ def load(
     on: str | None = None,
     directory: str | Path = ".",
 ) -> Scenario:
-    """Read, check and complete a scenario.
+    """Read, check and complete a scenario, as `netdfl.load` takes it. Raises ScenarioError with every mistake.
 
-    Own parts are imported and tried: loading runs the modules that lie beside the scenario and that it names.
-
-    Args:
-        scenario: A YAML file, the name of one that comes with netdfl (`quickstart`), or the mapping that such a file
-            holds; one that was loaded already is given back.
-        sets: Overrides, each `path.to.key=value`.
-        on: The world to run on; short for an override of `world.kind`.
-        directory: Where the parts and files lie that a mapping names; those of a file lie beside it.
-
-    Raises:
-        ScenarioError: With every mistake that was found.
+    Own parts are imported and tried: loading runs the modules that the scenario names, which lie beside its file, or
+    in `directory` where it is a mapping.
     """
     if isinstance(scenario, Scenario):
         if sets or on is not None:
@@ -107,14 +98,14 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
         wanted.append(overrides.on_world(on, wanted))
     if not isinstance(document.data, dict):
         raise ScenarioError([document.problem((), "a scenario is a mapping", "expected `schema: netdfl/1` and so on")])
-    normalize(document, Scenario, folder)
-    notices = overrides.apply(document, wanted, Scenario, folder)
+    normalize(document, folder)
+    notices = overrides.apply(document, wanted, folder)
     problems: list[Problem] = []
     wrong: frozenset[str] = frozenset()
     try:
         scenario = Scenario.model_validate(document.data, context={"directory": folder})
     except ValidationError as exc:
-        problems = problems_of(exc, document, Scenario, folder)
+        problems = problems_of(exc, document, folder)
         wrong = frozenset(str(error["loc"][0]) for error in exc.errors() if error["loc"])
         scenario = _without(document.data, wrong, folder)
     problems += find_problems(scenario, document, wrong)

@@ -42,7 +42,7 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import ProcessesOptions, RealOptions
 from netdfl.standalone.accounts import Accounts, find_stalls, read_probed
 from netdfl.standalone.record import NODE_FILE, NodeRecord, Stage
-from netdfl.supervisor.advice import settings_of
+from netdfl.supervisor.stalls import settings_of
 
 PACKETS = "packets.json"
 _PHASES: Mapping[Stage, Phase] = {
@@ -293,7 +293,7 @@ def _describe(
         record = part.record
         phase = _PHASES.get(record.stage, Phase.DIED)
         status.nodes[node] = NodeStatus(node, record.pid, record.address, record.round, phase, record.loss)
-    directory.write_json("fleet.json", status.to_json())
+    directory.write("fleet.json", status.to_text())
     partition = blueprint.problem.partition()
     if partition is not None:
         directory.write_json("partition.json", partition)

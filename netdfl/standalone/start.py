@@ -10,6 +10,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from netdfl.core.clock import NS_PER_S
@@ -167,7 +168,7 @@ class Gathering:
         while best is None or time.monotonic_ns() < (best.start_ns or 0) - LAST_ASKED_NS:
             reply = await self._ask(self.request.first, meeting)
             if reply is not None and reply.start_ns is not None:
-                best = reply if best is None else min(best, reply, key=_took)
+                best = reply if best is None else min(best, reply, key=attrgetter("took_ns"))
             elif reply is not None:
                 what = self._say_missing([node for node in reply.answer.missing if node in self.request.peers], {})
             if best is None:
@@ -185,7 +186,7 @@ class Gathering:
             found += [reply for reply in replies if reply is not None and reply.start_ns is not None]
         if not found:
             raise MachineError(f"node {self.request.node} would rejoin, and nobody runs any more")
-        start_ns = min(found, key=_took).start_ns
+        start_ns = min(found, key=attrgetter("took_ns")).start_ns
         assert start_ns is not None
         return start_ns
 
@@ -228,10 +229,6 @@ class Gathering:
     def _who(self, nodes: Sequence[NodeId]) -> str:
         named = ", ".join(f"{node} ({self.request.peers[node]})" for node in nodes)
         return f"node{'s' * (len(nodes) > 1)} {named}"
-
-
-def _took(reply: Reply) -> int:
-    return reply.took_ns
 
 
 def _afresh(round: int, replies: Mapping[NodeId, Reply], weight: int = 0) -> Rejoin:

@@ -27,7 +27,7 @@ from netdfl.worlds.containers.compose import (
     acts_on_packets,
     engine_of,
     service_name,
-    to_text,
+    to_blocks,
 )
 from netdfl.worlds.containers.docker import Docker
 from netdfl.worlds.containers.engine import IMAGE_USER
@@ -58,7 +58,7 @@ def write_testbed(scenario: Scenario, folder: Path, *, tls: bool = True) -> Path
     files = write_credentials(scenario, folder / CREDENTIALS, mounted=True) if tls else []
     services, more = _services(scenario, image, label, tls)
     more |= {"secrets": {file.stem: {"file": f"./{CREDENTIALS}/{file.name}"} for file in files}} if files else {}
-    (folder / "docker-compose.yaml").write_text(to_text(services, more), encoding="utf-8")
+    (folder / "docker-compose.yaml").write_text(to_blocks([{"services": services, **more}]), encoding="utf-8")
     links = {"layer": world.loss_layer, "engine": engine_of(scenario)}
     (folder / ABOUT).write_text(json.dumps({"label": label, "links": links}, indent=1) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(_readme(scenario, image, tls), encoding="utf-8")
@@ -93,14 +93,10 @@ def _services(scenario: Scenario, image: str, label: str, tls: bool) -> tuple[di
         forwarder = fleet.service(["python", "-m", "netdfl.standalone.packets", HOME])
         services["forwarder"] = forwarder | {"network_mode": "none"} | more
     for node in range(scenario.num_nodes):
-        services[service_name(node)] = (
-            fleet.node(node, node_command(f"{node}", f"{HOME}/{NODES}/{node:03d}", tls)) | _secret(node, tls) | more
-        )
+        command = node_command(f"{node}", f"{HOME}/{NODES}/{node:03d}", tls)
+        secret = {"secrets": [{"source": f"{node}", "target": SECRET}]} if tls else {}
+        services[service_name(node)] = fleet.node(node, command) | secret | more
     return services, fleet.networks()
-
-
-def _secret(node: NodeId, tls: bool) -> dict[str, Any]:
-    return {"secrets": [{"source": f"{node}", "target": SECRET}]} if tls else {}
 
 
 def node_command(node: str, out: str, tls: bool) -> list[str]:

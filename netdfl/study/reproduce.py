@@ -17,6 +17,7 @@ from rich.table import Table
 from netdfl.core.errors import DatasetError, InputError
 from netdfl.core.files import shipped
 from netdfl.core.types import Json
+from netdfl.report.live import say as print_plain
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.resolved import scenario_hash
 from netdfl.scenario.model.schema import Scenario
@@ -85,7 +86,7 @@ def reproduce(
 
     def say(ran: Ran) -> None:
         far.finished += not ran.failed
-        _say(console, f"[{next(number)}/{far.total}] {_line(ran)}")
+        print_plain(console, f"[{next(number)}/{far.total}] {_line(ran)}")
 
     def done(ran: Ran) -> None:
         book.take(ran)
@@ -100,7 +101,7 @@ def reproduce(
     run_all(waiting, jobs, done, far)
     comparison = book.write()
     _show(comparison, console)
-    _say(console, f"written: {book.stem}.md, .csv, .json")
+    print_plain(console, f"written: {book.stem}.md, .csv, .json")
     return 2 if not far.total else int(any(ran.failed for work in book.works for ran in work.ran))
 
 
@@ -267,13 +268,9 @@ def _show(comparison: Comparison, console: Console) -> None:
     if rows:
         console.print(table)
     for reason, cells in comparison.missing.items():
-        _say(console, f"not measured: {reason}")
+        print_plain(console, f"not measured: {reason}")
         for cell in cells:
-            _say(console, f"  {cell}")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+            print_plain(console, f"  {cell}")
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

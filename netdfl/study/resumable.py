@@ -18,8 +18,7 @@ from torch import Tensor
 from netdfl.algorithms.families import first_state
 from netdfl.core.errors import InputError
 from netdfl.host.blueprint import Blueprint
-from netdfl.record.directory import CHECKPOINTS
-from netdfl.record.run_lock import hold
+from netdfl.record.directory import CHECKPOINTS, hold
 from netdfl.running.judged import Finished
 from netdfl.running.run import resume, run
 from netdfl.scenario.load import load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -75,9 +75,8 @@ class SweepTable:
 
     def markdown(self) -> str:
         """The table in Markdown, its legend, and the differences."""
-        table = markdown_table(
-            [*self._varied(), "runs", *map(words, self.names)], map(self._row, range(len(self.points)))
-        )
+        rows = ([*label, *cells] for label, cells in self._rows(_in_markdown, "**{}**"))
+        table = markdown_table([*self._varied(), "runs", *map(words, self.names)], rows)
         lines = [self._sentence(each) for name in self.names for each in self.found(name)]
         pairs = "\n".join(f"- {line}" for line in lines) or "No two points share two seeds, so nothing is compared."
         same = "".join(f"- {line}\n" for line in self.alike())
@@ -101,10 +100,7 @@ class SweepTable:
 
     def latex(self, title: str) -> str:
         r"""The table in LaTeX, with `booktabs`; bold where `best` says so."""
-        rows = [
-            " & ".join(map(tex, self._label(point))) + "".join(self._tex_cells(i))
-            for i, point in enumerate(self.points)
-        ]
+        rows = [" & ".join([*map(tex, label), *cells]) for label, cells in self._rows(_in_tex, "\\textbf{{{}}}")]
         heading = " & ".join([*map(tex, self._varied()), "runs", *(tex(words(name)) for name in self.names)])
         columns = "l" * len(self._varied()) + "r" * (1 + len(self.names))
         caption = f"{tex(title)}: mean $\\pm$ standard deviation over seeds. Bold: the best, and what does not differ "
@@ -154,20 +150,14 @@ class SweepTable:
         values = [value for _, value in point.values]
         return [point.case or "-", *values] if "case" in self._varied() else values
 
-    def _row(self, index: int) -> list[str]:
-        point = self.points[index]
-        found = [self._estimates(name)[index] for name in self.names]
-        cells = [self._cell(point, name, each) for name, each in zip(self.names, found, strict=True)]
-        marked = [
-            f"**{cell}**" if index in self.best(name) else cell for name, cell in zip(self.names, cells, strict=True)
-        ]
-        return [*self._label(point), runs(point, found), *marked]
-
-    def _cell(self, point: Point, name: str, found: Estimate | None) -> str:
-        if found is None:
-            return "-"
-        mean, deviation, interval = self._parts(point, name, found)
-        return f"{mean}{f' ± {deviation}' if deviation else ''} ({interval})"
+    def _rows(self, write: Callable[[str, str, str], str], bold: str) -> Iterator[tuple[list[str], list[str]]]:
+        """Each point's label, and its runs and figures as `write` has them, the best ones as `bold` says."""
+        for index, point in enumerate(self.points):
+            found = {name: self._estimates(name)[index] for name in self.names}
+            cells = [write(*self._parts(point, name, each)) for name, each in found.items()]
+            best = [index in self.best(name) for name in found]
+            marked = [bold.format(cell) if is_best else cell for cell, is_best in zip(cells, best, strict=True)]
+            yield self._label(point), [runs(point, list(found.values())), *marked]
 
     def _parts(self, point: Point, name: str, found: Estimate | None) -> tuple[str, str, str]:
         """Mean, deviation and interval as text."""
@@ -176,16 +166,6 @@ class SweepTable:
         spread = deviation_of(point, name)
         deviation = "" if spread is None or name in self.logs else number(name, spread)
         return number(name, found.mean), deviation, f"{number(name, found.low)} to {number(name, found.high)}"
-
-    def _tex_cells(self, index: int) -> list[str]:
-        point = self.points[index]
-        found = [self._estimates(name)[index] for name in self.names]
-        cells = [f" & {runs(point, found)}"]
-        for name, each in zip(self.names, found, strict=True):
-            mean, deviation, _ = self._parts(point, name, each)
-            text = tex(mean) + (f" $\\pm$ {tex(deviation)}" if deviation else "")
-            cells.append(f" & \\textbf{{{text}}}" if index in self.best(name) else f" & {text}")
-        return cells
 
     def _log_words(self) -> str:
         logs = [words(name) for name in self.names if name in self.logs]
@@ -200,6 +180,14 @@ class SweepTable:
             f"{words(each.figure)}, {called(each.second)} against {called(each.first)}: {mean}{unit} ({low} to {high})"
         )
         return f"{what}, p {each.p:.2g}, corrected {each.p_holm:.2g}: {'holds' if each.holds else 'does not hold'}"
+
+
+def _in_markdown(mean: str, deviation: str, interval: str) -> str:
+    return mean + (f" ± {deviation}" if deviation else "") + (f" ({interval})" if interval else "")
+
+
+def _in_tex(mean: str, deviation: str, interval: str) -> str:
+    return tex(mean) + (f" $\\pm$ {tex(deviation)}" if deviation else "")
 
 
 def called(point: Point) -> str:

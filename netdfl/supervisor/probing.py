@@ -166,15 +166,16 @@ class ProbingWatch(StallWatch):
                     await self._news.wait()
         except TimeoutError:
             pass
-        owns = {node: self._seen(node, asked_ns, asked=node in asked) for node in fleet.status.nodes}
+        live = fleet.live
+        owns = {node: self._seen(node, asked_ns, node in asked, node in live) for node in fleet.status.nodes}
         down = {node: own for node, own in owns.items() if own is not None}
         detector = fleet.scenario.failure_detector.kind
         return assemble(asked_ns, self.accounts, down, self.outages, detector=detector)
 
-    def _seen(self, node: NodeId, now_ns: int, *, asked: bool) -> Down | None:
+    def _seen(self, node: NodeId, now_ns: int, asked: bool, lives: bool) -> Down | None:
         """Why `node` gives no account of itself, or none that counts; who was not `asked` has only just begun."""
         round = self.fleet.status.nodes[node].round
-        if node in self._answered or node not in self.fleet.live:
+        if node in self._answered or not lives:
             return self._down(node, round, now_ns, self.accounts.get(node))
         heard_ns = self.heard_ns.get(node, self.pace.rounds[node][1])
         stopped = self.fleet.now_ns() - heard_ns >= self._stopped_after_ns

@@ -14,7 +14,7 @@ from netdfl.supervisor.stalls import StallWatch
 
 SHOW_S = 0.25
 SHARE = 0.05
-"""How much of a simulated run may go into showing it, however many nodes it has."""
+"""How much of a run's time may go into showing it, however many nodes it has."""
 
 
 class Showing:
@@ -32,14 +32,17 @@ class Showing:
         self._again_s = time.monotonic() + SHOW_S
 
     async def tick(self) -> None:
-        """Show the fleet, and every other time write `fleet.json` and flush the record."""
+        """Show the fleet, and every other time, less often of many, write `fleet.json` and flush the record."""
+        again = 0
         for turn in count():
             self._look()
             self._show(self._fleet.status)
             await asyncio.sleep(SHOW_S)
             try:
-                if turn % 2:
+                if turn % 2 and turn >= again:
+                    began_s = time.thread_time()
                     self._keep()
+                    again = turn + int((time.thread_time() - began_s) / SHARE / SHOW_S)
             except RunError as error:
                 self._fleet.broke(error)
             self._fleet.changed.set()

@@ -6,12 +6,14 @@ How the fleet is seen differs. In virtual time all of it is known at any moment;
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from netdfl.core.clock import NS_PER_S
-from netdfl.core.control import Again, ProbeReply, Recover
+from netdfl.core.control import Again, ProbeReply
+from netdfl.core.errors import ScenarioError
 from netdfl.core.types import NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.account import Account, WaitInBrief
@@ -20,12 +22,14 @@ from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up, unfinished
 from netdfl.diagnosis.finding import Cause, Finding, keep_stall
 from netdfl.diagnosis.outages import Outages
-from netdfl.diagnosis.remedies import Recovery, RecoveryStep, Resend, Skip
+from netdfl.diagnosis.remedies import RESEND, SKIP, Allows, Recovery
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace, Watch, Window
 from netdfl.record.status import Phase, WaitingStatus
 from netdfl.scenario.build import build_links
-from netdfl.supervisor.advice import nothing, settings_of
+from netdfl.scenario.load import loads
+from netdfl.scenario.loading.resolved import to_plain
+from netdfl.scenario.model.schema import Scenario
 from netdfl.supervisor.fleet import Fleet
 from netdfl.supervisor.restarts import Restarts
 from netdfl.worlds.base import VirtualWorld
@@ -34,6 +38,28 @@ SHOWN_NS = NS_PER_S // 2
 """Shorter waits are not shown while a fleet runs."""
 MOST_SHOWN = 6
 """So many of them are shown at a time."""
+
+
+def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
+    """Which settings `scenario` could be given that it does not have; each is tried once, when it is asked for.
+
+    Only a supervisor (`launched`) knows what was lost, and acts on any stall.
+    """
+    plain = to_plain(scenario)
+    text, folder = json.dumps(plain), "." if scenario.file is None else scenario.file.parent
+
+    @cache
+    def allows(setting: str) -> bool:
+        if setting in (RESEND, SKIP) and not launched:
+            return False
+        key, value = setting.split(": ", 1)
+        try:
+            changed = to_plain(loads(text, [f"{key}={value}"], directory=folder))
+        except ScenarioError:
+            return False
+        return changed != plain
+
+    return allows
 
 
 class StallWatch:
@@ -46,7 +72,7 @@ class StallWatch:
         self.pace = Pace(fleet.nodes)
         self.watch = Watch()
         self.recovery = Recovery(fleet.scenario.wait.on_stall, self._can_send_again)
-        self.allows = settings_of(fleet.scenario) if fleet.directory.kept else nothing
+        self.allows: Allows = settings_of(fleet.scenario) if fleet.directory.kept else lambda setting: False
         self.window = Window()
         self.over = False
         self.unfinished: list[str] = []
@@ -94,8 +120,8 @@ class StallWatch:
         """What holds nodes that have not finished, and the fleet at its end."""
         return self.watch.findings, None
 
-    def _can_send_again(self, step: Resend) -> bool:
-        return step.src in self.fleet.live
+    def _can_send_again(self, src: NodeId, message: Again) -> bool:
+        return src in self.fleet.live
 
     def _judge(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
         """Tell what is new, end what the scenario wants ended, and the run where nothing else is left."""
@@ -146,21 +172,14 @@ class StallWatch:
         """Order what ends the findings; whether anything was ordered."""
         acted = False
         for finding in found:
-            steps = self.recovery.steps(finding, snapshot)
-            for step in steps:
-                self._order(step)
-            if steps:
+            orders = self.recovery.orders(finding, snapshot)
+            for node, order in orders:
+                self.fleet.world.order(node, order)
+            if orders:
                 acted = True
                 self.watch.close(finding, self.recovery.choice)
                 self._record("recovered", finding, snapshot, how=self.recovery.choice)
         return acted
-
-    def _order(self, step: RecoveryStep) -> None:
-        if isinstance(step, Skip):
-            self.fleet.world.order(step.node, Recover(skip=tuple(sorted(step.sources))))
-        elif isinstance(step, Resend):
-            again = Again(step.dst, step.round, step.step, step.kind)
-            self.fleet.world.order(step.src, Recover(again=(again,)))
 
 
 class ExactWatch(StallWatch):
@@ -262,5 +281,6 @@ class ExactWatch(StallWatch):
         nodes = {i: replace(own, stack=stacks.get(i, "")) for i, own in snapshot.nodes.items()}
         return replace(snapshot, nodes=nodes)
 
-    def _can_send_again(self, step: Resend) -> bool:
-        return super()._can_send_again(step) and self.world.can_send_again(step.src, step.sent)
+    def _can_send_again(self, src: NodeId, message: Again) -> bool:
+        sent = message.dst, message.round, message.step, message.kind
+        return super()._can_send_again(src, message) and self.world.can_send_again(src, sent)

@@ -37,6 +37,7 @@ from netdfl.core.control import (
 )
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.types import Json, NodeId
+from netdfl.diagnosis.finding import by_verdict
 from netdfl.node.ledger import Strangers
 from netdfl.record.base import Store
 from netdfl.record.directory import RunDirectory
@@ -140,7 +141,7 @@ class Supervisor:
                 task.cancel()
             self._finish_record()
         took_ns = (ended_ns or time.monotonic_ns()) - (fleet.start_ns or time.monotonic_ns())
-        stalled, left = self.stalls.watch.to_result(), self.stalls.unfinished
+        stalled, left = by_verdict(self.stalls.watch.findings), self.stalls.unfinished
         return Outcome(took_ns / NS_PER_S, fleet.status, figures, self.interrupted, fleet.error, stalled, left)
 
     def interrupt(self) -> None:

@@ -80,18 +80,13 @@ class LastState:
         self.weights.append(weight)
 
 
-def nothing_lost(message: Message) -> bool:
-    """Perfect links."""
-    return False
-
-
 def run_fleet(
     algorithm: Algorithm,
     view_of: ViewOf,
     tasks: Mapping[NodeId, Task],
     num_rounds: int,
     *,
-    lost: Callable[[Message], bool] = nothing_lost,
+    lost: Callable[[Message], bool] = lambda message: False,
 ) -> dict[NodeId, LastState]:
     """Run `algorithm` on all nodes of `tasks`; return every node's states, one per round."""
     sinks: dict[NodeId, Sink] = {}

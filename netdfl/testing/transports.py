@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from netdfl.core.types import Array, Edge, Kind, Message, NodeId, Payload, Scalar
+from netdfl.core.types import ITEM_BYTES, Array, Edge, Kind, Message, NodeId, Payload, Scalar
 from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Transport
 
@@ -152,8 +152,8 @@ async def keeps_every_field(fleet: FleetFactory) -> None:
     """Kinds, numbers, dtypes, shapes and nested metadata arrive as they left."""
     meta: dict[str, Scalar] = {"w": 0.1, "n": -(2**40), "s": "é", "on": True, "none": None, "l": [1, {"a": [2.5]}]}
     arrays = {
-        f"{dtype}-{shape}": Array(dtype, shape, memoryview(bytes(wire.ITEM_BYTES[dtype] * int(np.prod(shape)))))
-        for dtype in wire.ITEM_BYTES
+        f"{dtype}-{shape}": Array(dtype, shape, memoryview(bytes(ITEM_BYTES[dtype] * int(np.prod(shape)))))
+        for dtype in ITEM_BYTES
         for shape in ((), (0,), (3,), (2, 5))
     }
     async with _attached(fleet, 2) as (transports, sinks, _):

@@ -171,10 +171,9 @@ class Bench:
     @contextmanager
     def looking(self, name: str, but_for: Collection[str] = ()) -> Iterator[None]:
         """Note under `name` what is there after the block and was not before, but for these kinds."""
-        found = self._found if self.left else self._found_outside  # what a first run leaves in this process is kept
 
         def look() -> Found:
-            return {kind: what for kind, what in found().items() if kind not in but_for}
+            return {kind: what for kind, what in self._found().items() if kind not in but_for}
 
         before = look()
         try:
@@ -183,9 +182,6 @@ class Bench:
             self.left[name] = left_over(look, before, BUSY_S)
 
     def _found(self) -> Found:
-        return {**self._found_outside(), **own()}
-
-    def _found_outside(self) -> Found:
         processes = {str(pid) for pid in marked(self._mark)}
         files = {path.name for path in (self.folder / "tmp").iterdir() if not path.name.startswith("torchinductor")}
         sockets = {str(path) for path in self.folder.rglob("*") if path.is_socket()}

@@ -1,19 +1,29 @@
 """Immutable directed graphs over nodes 0 to n - 1, the channels that a round may use; how they are counted in words.
 
 An edge joins two nodes; a link carries messages one way. So an edge that works both ways is two links.
+Graphs in files are GraphML and GML, as networkx reads them and as the Topology Zoo writes them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from netdfl.core.tables import lazy_module
 from netdfl.core.types import Edge, NodeId
 
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazy_module("networkx")
+
+ENDINGS = (".graphml", ".xml", ".gml")
 Neighbors = tuple[tuple[NodeId, ...], ...]
 
 
@@ -55,8 +65,6 @@ class Graph:
 
     def to_networkx(self) -> Any:
         """A `networkx.DiGraph` with the same nodes and edges."""
-        import networkx as nx  # it takes a tenth of a second
-
         graph = nx.DiGraph()
         graph.add_nodes_from(range(self.num_nodes))
         graph.add_edges_from(self.edges)
@@ -148,6 +156,37 @@ def _reached(neighbors: Neighbors) -> set[NodeId]:
                 reached.add(node)
                 frontier.append(node)
     return reached
+
+
+def read_graph(file: str) -> Any:
+    """The networkx graph of a file, its nodes 0 to n - 1: by their names where these are, else in the file's order.
+
+    Raises:
+        ValueError: The file can't be read, or holds no graph; with what to do.
+    """
+    is_gml = Path(file).suffix.lower() == ".gml"
+    kind = "GML" if is_gml else "GraphML"
+    try:
+        drawn = _gml(Path(file).read_text(encoding="utf-8")) if is_gml else nx.read_graphml(file)
+    except OSError as exc:
+        raise ValueError(f"can't read {file}: {exc.strerror}; give the path of a {kind} file") from exc
+    except (SyntaxError, nx.NetworkXError, UnicodeDecodeError) as exc:  # xml's ParseError is a SyntaxError
+        raise ValueError(f"{file} is not {kind}: {exc}") from exc
+    return _numbered(drawn)
+
+
+def _gml(text: str) -> Any:
+    """The graph of a GML text; parallel links, which the Topology Zoo does not announce, are allowed."""
+    if not re.search(r"^\s*multigraph\b", text, flags=re.MULTILINE):
+        text = re.sub(r"^(\s*graph\s*\[)", r"\1\n  multigraph 1", text, count=1, flags=re.MULTILINE)
+    return nx.parse_gml(text, label="id")
+
+
+def _numbered(graph: Any) -> Any:
+    names = {str(node): node for node in graph}
+    if set(names) == {str(i) for i in range(len(names))}:
+        return nx.relabel_nodes(graph, {node: int(name) for name, node in names.items()})
+    return nx.convert_node_labels_to_integers(graph)
 
 
 def count_words(num_nodes: int, num_links: int, *, directed: bool) -> str:

@@ -15,8 +15,7 @@ from netdfl.core.rng import Streams
 from netdfl.core.tables import lazy_module
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
 from netdfl.topology.base import Topology, draw_connected, static
-from netdfl.topology.files import read_graph
-from netdfl.topology.graph import Graph
+from netdfl.topology.graph import Graph, read_graph
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -118,7 +117,10 @@ def edge_list(
     """Take the links from `edges: [[0, 1], [1, 2]]` or from a CSV file with a link a line."""
     if (edges is None) == (file is None):
         raise ValueError("edge_list takes its links from edges or from file; give one of the two")
-    links = _checked(_read_csv(Path(file)) if file is not None else edges or [])
+    links = _read_csv(Path(file)) if file is not None else edges or []
+    for edge in links:
+        if len(edge) != 2:
+            raise ValueError(f"{edge} is not an edge; write two nodes, like [0, 1]")
     return static(Graph(num_nodes, links) if directed else Graph.undirected(num_nodes, links))
 
 
@@ -163,13 +165,6 @@ def _places(num_nodes: int, rows: int | None, cols: int | None) -> NDArray[np.in
 
 def _pair(src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack([src.ravel(), dst.ravel()], axis=1)
-
-
-def _checked(edges: list[list[int]]) -> list[list[int]]:
-    for edge in edges:
-        if len(edge) != 2:
-            raise ValueError(f"{edge} is not an edge; write two nodes, like [0, 1]")
-    return edges
 
 
 def _read_csv(path: Path) -> list[list[int]]:

@@ -65,8 +65,8 @@ class Classification:
         `num_labels` is what is known of the data elsewhere; 0: as many as the samples show. `drop_last` leaves out
         the last minibatch of an epoch where it is short, and not the only one.
         """
-        self.model = model
-        self.samples = samples
+        self.model, self.dim = model, model.dim
+        self.samples, self.num_samples = samples, len(samples)
         self.node = node
         self.streams = streams
         self.batch_size = batch_size
@@ -80,16 +80,6 @@ class Classification:
         self.kept: Tensor | None = None
         self._start = start
         self._grad = torch.empty_like(start)
-
-    @property
-    def dim(self) -> int:
-        """Number of parameters."""
-        return self.model.dim
-
-    @property
-    def num_samples(self) -> int:
-        """Size of the client's training set."""
-        return len(self.samples)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import reduce
 from typing import Any, TypeAlias
 
 import torch
@@ -75,8 +76,7 @@ class FlatModel:
         self._views = all(p.dtype == self.dtype for p in self.parameters)
         self._sizes = [p.numel() for p in self.parameters]
         self._loss = loss
-        plain = loss is None and not self.buffers.size and self._views
-        self.perceptron = Perceptron.of(module) if plain else None
+        self.perceptron = Perceptron.of(module) if self.stackable else None
         self._draws = None if self.perceptron is None else False
         self._bound: dict[int, BoundModule] = {}
 
@@ -190,7 +190,4 @@ def _widest(dtypes: Iterable[torch.dtype]) -> torch.dtype:
     different = set(dtypes)
     if len(different) == 1 and (only := next(iter(different))) in (torch.float32, torch.float64):
         return only
-    widest = torch.float32
-    for dtype in different:
-        widest = torch.promote_types(widest, dtype)
-    return widest
+    return reduce(torch.promote_types, different, torch.float32)

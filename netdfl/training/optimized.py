@@ -11,28 +11,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+from torch import Tensor, optim
 
 from netdfl.core.types import View
 from netdfl.training.base import LocalData, Received, StepRequests, StepResult, Update
 from netdfl.training.sgd import LocalSgd
 from netdfl.training.stepping import OptimizerChoice
 
-_CLASSES = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "nadam": torch.optim.NAdam,
-    "radam": torch.optim.RAdam,
-    "adamax": torch.optim.Adamax,
-    "adagrad": torch.optim.Adagrad,
-    "adadelta": torch.optim.Adadelta,
-    "rmsprop": torch.optim.RMSprop,
-}
+_KINDS = (optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.Adamax, optim.Adagrad, optim.Adadelta, optim.RMSprop)
+_BY_NAME: dict[str, Callable[..., optim.Optimizer]] = {kind.__name__.lower(): kind for kind in _KINDS}
 
 
 class OptimizerState(NamedTuple):
@@ -64,15 +55,12 @@ class OptimizedSgd(LocalSgd):
         x, _ = yield steps
         return OptimizerState(steps.remembered if self.optimizer.state == "kept" else {}), Update(y, x)
 
-    def made(self, vector: Tensor, lr: float) -> torch.optim.Optimizer:
+    def made(self, vector: Tensor, lr: float) -> optim.Optimizer:
         """The optimizer of `vector`, with those of its options that it has."""
-        kind = _CLASSES[self.optimizer.name]
+        kind = _BY_NAME[self.optimizer.name]
         options = {"lr": lr, "weight_decay": self.decay, "betas": self.optimizer.betas, "eps": self.optimizer.eps}
         known = inspect.signature(kind).parameters
-        made: torch.optim.Optimizer = kind(
-            [vector], **{name: value for name, value in options.items() if name in known}
-        )
-        return made
+        return kind([vector], **{name: value for name, value in options.items() if name in known})
 
 
 @dataclass(eq=False)

@@ -59,12 +59,16 @@ def clip(gradient: Tensor, limit: float) -> Tensor:
     return gradient.mul_((limit / norm).clamp(max=1.0))
 
 
-class Memoryless(Untouched):
-    """A local solver that keeps nothing between rounds."""
+class Stateless:
+    """A part of an algorithm that keeps nothing between rounds."""
 
     def init(self, x: Tensor, view: View) -> NoState:
         """Nothing to keep."""
         return NoState()
+
+
+class Memoryless(Stateless, Untouched):
+    """A local solver that keeps nothing between rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,12 +167,8 @@ class LocalSteps:
         return y, count
 
 
-class PlainStart:
+class PlainStart(Stateless):
     """The start of every method without one: local training begins at the mixed vector itself."""
-
-    def init(self, x: Tensor, view: View) -> NoState:
-        """Nothing to keep."""
-        return NoState()
 
     def begin(self, state: NoState, x: Tensor, view: View) -> tuple[NoState, Tensor]:
         """`x` itself."""

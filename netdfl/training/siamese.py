@@ -72,11 +72,6 @@ def cut_out(x: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
     return x * kept
 
 
-def mirrored(x: Tensor) -> Tensor:
-    """Left and right exchanged."""
-    return x.flip(3)
-
-
 def scaled(x: Tensor, height: float, width: float) -> Tensor:
     """Stretched by these factors around the middle."""
     return _seen_through(x, ((1 / width, 0.0), (0.0, 1 / height)))
@@ -98,10 +93,6 @@ def _seen_through(x: Tensor, matrix: tuple[tuple[float, float], tuple[float, flo
     return grid_sample(x, affine_grid(map_, list(x.shape), align_corners=False), align_corners=False)
 
 
-def _color(x: Tensor, rng: np.random.Generator) -> Tensor:
-    return colored(x, rng.uniform(-0.5, 0.5), rng.uniform(0, 2), rng.uniform(0.5, 1.5))
-
-
 def _crop(x: Tensor, rng: np.random.Generator) -> Tensor:
     down, right = (int(rng.integers(-most, most + 1)) for most in _part_of(x, 1 / 8))
     return shifted(x, down, right)
@@ -113,18 +104,10 @@ def _cutout(x: Tensor, rng: np.random.Generator) -> Tensor:
     return cut_out(x, top, left, height, width)
 
 
-def _flip(x: Tensor, rng: np.random.Generator) -> Tensor:
-    return mirrored(x) if rng.random() < 0.5 else x
-
-
 def _scale(x: Tensor, rng: np.random.Generator) -> Tensor:
     """The inverse of each factor is uniform, as in the authors' code."""
     height, width = 1 / rng.uniform(1 / 1.2, 1.2, size=2)
     return scaled(x, height, width)
-
-
-def _rotate(x: Tensor, rng: np.random.Generator) -> Tensor:
-    return rotated(x, rng.uniform(-15, 15))
 
 
 def _part_of(x: Tensor, share: float) -> tuple[int, int]:
@@ -134,5 +117,12 @@ def _part_of(x: Tensor, share: float) -> tuple[int, int]:
 
 
 _DRAWN: Mapping[Transformation, Callable[[Tensor, np.random.Generator], Tensor]] = MappingProxyType(
-    {"color": _color, "crop": _crop, "cutout": _cutout, "flip": _flip, "scale": _scale, "rotate": _rotate}
+    {
+        "color": lambda x, rng: colored(x, rng.uniform(-0.5, 0.5), rng.uniform(0, 2), rng.uniform(0.5, 1.5)),
+        "crop": _crop,
+        "cutout": _cutout,
+        "flip": lambda x, rng: x.flip(3) if rng.random() < 0.5 else x,
+        "scale": _scale,
+        "rotate": lambda x, rng: rotated(x, rng.uniform(-15, 15)),
+    }
 )

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from netdfl.training.base import Gradient, LocalData, Objective
+from netdfl.training.base import Gradient, LocalData
 
 Wrap: TypeAlias = Callable[[Gradient], Gradient]
 W = TypeVar("W", bound="Rows")
@@ -53,32 +53,14 @@ class Rows(ABC):
         return [name for name, value in self._fields() if isinstance(value, Tensor)]
 
 
-@dataclass(frozen=True)
 class Wrapped:
     """`data` with `wrap` around the gradient of every local step. See `LocalData`."""
 
-    data: LocalData
-    wrap: Wrap
-
-    @property
-    def objective(self) -> Objective:
-        """The data's own."""
-        return self.data.objective
-
-    @property
-    def num_samples(self) -> int:
-        """The data's own."""
-        return self.data.num_samples
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The data's own."""
-        return self.data.shapes
-
-    @property
-    def still(self) -> int:
-        """The data's own."""
-        return int(getattr(self.data, "still", 0))
+    def __init__(self, data: LocalData, wrap: Wrap) -> None:
+        """All else is the data's own."""
+        self.data, self.wrap = data, wrap
+        self.objective, self.num_samples, self.shapes = data.objective, data.num_samples, data.shapes
+        self.still = int(getattr(data, "still", 0))
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """The data's steps, wrapped."""

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import grpc
@@ -18,11 +19,12 @@ import grpc.aio
 from netdfl.core.control import Hello, Order, Report
 from netdfl.core.errors import MachineError, TransportError
 from netdfl.core.types import NodeId
-from netdfl.transport.control_codec import decode_order, decode_report, encode_order, encode_report
+from netdfl.transport.control_codec import decode_order, decode_report, encode
 from netdfl.transport.credentials import SUPERVISOR, Credentials
 from netdfl.transport.departures import Watch, watched
 from netdfl.transport.identity import plainly
-from netdfl.transport.tls import Guard, open_channel, open_port, why_not
+from netdfl.transport.sharing import Channels, Trunk
+from netdfl.transport.tls import Guard, open_port, why_not
 from netdfl.transport.wire import PROTOCOL_VERSION
 
 _SERVICE = "netdfl.v1.Control"
@@ -42,13 +44,17 @@ _OPTIONS = [
 _T = TypeVar("_T")
 
 
-class Attendee:
-    """One node, as the supervisor sees it. `hello` is its first report."""
+def control_channels(credentials: Credentials | None = None) -> Channels:
+    """On which nodes attend: those of one process may share them; with `credentials`, by mutual TLS."""
+    return Channels(_OPTIONS, credentials)
 
-    def __init__(self, hello: Hello) -> None:
-        """Begin with nothing to say."""
-        self.hello = hello
-        self.orders: asyncio.Queue[Order] = asyncio.Queue()
+
+@dataclass(eq=False)
+class Attendee:
+    """One node, as the supervisor sees it. `hello` is its first report, `orders` what it is to hear."""
+
+    hello: Hello
+    orders: asyncio.Queue[Order] = field(default_factory=asyncio.Queue)
 
     def order(self, order: Order) -> None:
         """Send an order, after those before it; never waits. Lost without a word if the node is gone."""
@@ -58,15 +64,13 @@ class Attendee:
 class ControlServer:
     """The supervisor's side.
 
-    `on_report` gets every report of a node, its hello first; `on_lost` is called once when a node's
-    stream ends, for whatever reason. Both run on the event loop and must not block.
+    `on_report` gets every report of a node, its hello first. It runs on the event loop and must not block.
     """
 
     def __init__(
         self,
         token: str,
         on_report: Callable[[Attendee, Report], None],
-        on_lost: Callable[[Attendee], None],
         host: str = "127.0.0.1",
         credentials: Credentials | None = None,
         on_refused: Callable[[str], None] = lambda what: None,
@@ -81,7 +85,6 @@ class ControlServer:
         self._epochs: dict[NodeId, int] = {}
         self._token = token
         self._on_report = on_report
-        self._on_lost = on_lost
         self._host = host
         self._server: grpc.aio.Server | None = None
         self._watch: Watch | None = None
@@ -89,7 +92,7 @@ class ControlServer:
     async def start(self) -> str:
         """Listen. Returns the address. Raises MachineError."""
         self._server = grpc.aio.server(options=_OPTIONS)
-        attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode_order)
+        attend = grpc.stream_stream_rpc_method_handler(self._attend, decode_report, encode)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {"Attend": attend}),))
         try:
             address = self._host if self._host.startswith("unix:") else f"{self._host}:0"
@@ -125,7 +128,6 @@ class ControlServer:
                 self._on_report(attendee, report)
         finally:
             sender.cancel()
-            self._on_lost(attendee)
 
     async def _welcome(self, reports: AsyncIterator[Report], context: Any) -> Hello:
         first = await anext(aiter(reports), None)  # read first: a client that still writes hears no reason
@@ -158,10 +160,10 @@ class ControlClient:
     """A node's side: made by `connect`."""
 
     def __init__(
-        self, channel: grpc.aio.Channel, call: Any, on_order: Callable[[Order], None], on_lost: Callable[[str], None]
+        self, trunk: Trunk, call: Any, on_order: Callable[[Order], None], on_lost: Callable[[str], None]
     ) -> None:
         """Take over a call that was welcomed."""
-        self._channel = channel
+        self._trunk = trunk
         self._call = call
         self._on_lost = on_lost
         self._reports: asyncio.Queue[Report] = asyncio.Queue()
@@ -176,9 +178,9 @@ class ControlClient:
         hello: Hello,
         on_order: Callable[[Order], None],
         on_lost: Callable[[str], None],
-        credentials: Credentials | None = None,
+        channels: Channels | None = None,
     ) -> ControlClient:
-        """Attend at the supervisor's `address`.
+        """Attend at the supervisor's `address`, on one of `channels`; None: on one of its own, in plain text.
 
         `on_order` gets every order; `on_lost` is called once, with the reason, if the stream ends
         before `aclose`. Both run on the event loop and must not block.
@@ -186,8 +188,10 @@ class ControlClient:
         Raises:
             TransportError: nobody listens there, or the supervisor refuses this node; says which.
         """
-        channel = open_channel(address, SUPERVISOR, _OPTIONS, credentials)
-        attend = channel.stream_stream(f"/{_SERVICE}/Attend", encode_report, decode_order)
+        channels = channels or control_channels()
+        credentials = channels.credentials
+        trunk = channels.to(address, SUPERVISOR)
+        attend = trunk.channel.stream_stream(f"/{_SERVICE}/Attend", encode, decode_order)
         call = attend(metadata=((_TOKEN, token),))
         welcomed = False
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
@@ -195,11 +199,11 @@ class ControlClient:
             welcomed = _WELCOME in await call.initial_metadata()
         if not welcomed:
             details = await call.details()
-            await channel.close()
+            await trunk.leave()
             refused = credentials is not None and await call.code() is grpc.StatusCode.UNAVAILABLE
             reason = await why_not(address, SUPERVISOR, credentials) if refused else ""
             raise TransportError(f"node {hello.node} can't attend at the supervisor {address}: {reason or details}")
-        return cls(channel, call, on_order, on_lost)
+        return cls(trunk, call, on_order, on_lost)
 
     def report(self, report: Report) -> None:
         """Send a report, after those before it; never waits."""
@@ -211,7 +215,7 @@ class ControlClient:
 
     async def aclose(self) -> None:
         """Send what is queued, and leave when the supervisor has read it (or after a second)."""
-        self._on_lost = _ignore
+        self._on_lost = lambda reason: None  # leaving on purpose is no loss
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
                 await self._reports.join()
@@ -221,7 +225,7 @@ class ControlClient:
         self._reader.cancel()
         await asyncio.wait([self._writer, self._reader])
         self._call.cancel()
-        await self._channel.close()
+        await self._trunk.leave()
 
     async def _read(self, on_order: Callable[[Order], None]) -> None:
         reason = "the supervisor ended the stream"
@@ -241,7 +245,3 @@ async def _send_all(queue: asyncio.Queue[_T], write: Callable[[_T], Awaitable[No
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await write(item)
         queue.task_done()
-
-
-def _ignore(reason: str) -> None:
-    """Leaving on purpose is no loss."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, NamedTuple, cast, get_args
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 _PLAIN = {kind.__name__: kind for kind in (*get_args(Order), *get_args(Report), Again, MessageCounts)}
 _PLACES = {each.message_type.name: each.name for kind in (pb.Order, pb.Report) for each in kind.DESCRIPTOR.fields}
 """By the name of an order or report, the field that holds it."""
+_NUMBERS = frozenset(("int", "float", "bool", "NodeId"))
 
 
-def encode_order(order: Order) -> bytes:
-    """The bytes of an order."""
-    return _encode(order, pb.Order)
+def encode(value: Order | Report) -> bytes:
+    """The bytes of an order or a report: `value` in the place of its type."""
+    kind = pb.Order if isinstance(value, Order) else pb.Report
+    data: bytes = kind(**{_PLACES[type(value).__name__]: _message(value)}).SerializeToString()
+    return data
 
 
 def decode_order(data: bytes) -> Order:
@@ -37,34 +40,44 @@ def decode_order(data: bytes) -> Order:
     return cast(Order, _decode(pb.Order.FromString(data), "order", "an order"))
 
 
-def encode_report(report: Report) -> bytes:
-    """The bytes of a report."""
-    return _encode(report, pb.Report)
-
-
 def decode_report(data: bytes) -> Report:
     """The report in `data`. Raises ValueError where there is none."""
     return cast(Report, _decode(pb.Report.FromString(data), "report", "a report"))
 
 
-def _encode(value: Order | Report, kind: type[Message]) -> bytes:
-    """`value` in the place of `kind`'s oneof that is of its type."""
-    data: bytes = kind(**{_PLACES[type(value).__name__]: _message(value)}).SerializeToString()
-    return data
-
-
 def _message(value: DataclassInstance) -> Message:
     """The protobuf message of a dataclass."""
-    kind, places = _forms(type(value))
-    return kind(**{name: _said(getattr(value, name), place) for name, place, _ in places})
+    kind, forms = _forms(type(value))
+    return kind(
+        **{
+            form.name: getattr(value, form.name) if form.is_number else _said(getattr(value, form.name), form.place)
+            for form in forms
+        }
+    )
+
+
+class _Form(NamedTuple):
+    """A field of a dataclass, and its place in the protobuf message. Most are numbers, which need no care."""
+
+    name: str
+    place: FieldDescriptor
+    annotation: str
+    is_optional: bool
+    is_number: bool
+
+    @classmethod
+    def of(cls, name: str, place: FieldDescriptor, annotation: str) -> _Form:
+        """What is so of a field, found out once."""
+        is_optional = annotation.endswith("| None")
+        return cls(name, place, annotation, is_optional, annotation in _NUMBERS and not is_optional)
 
 
 @cache
-def _forms(kind: type[DataclassInstance]) -> tuple[type[Message], Sequence[tuple[str, FieldDescriptor, str]]]:
-    """The protobuf message of `kind`; each field's name, descriptor and annotation."""
+def _forms(kind: type[DataclassInstance]) -> tuple[type[Message], Sequence[_Form]]:
+    """The protobuf message of `kind`, and its fields."""
     message: type[Message] = getattr(pb, kind.__name__)
     places = message.DESCRIPTOR.fields_by_name
-    return message, [(each.name, places[each.name], str(each.type)) for each in fields(kind)]
+    return message, [_Form.of(each.name, places[each.name], str(each.type)) for each in fields(kind)]
 
 
 def _said(value: object, place: FieldDescriptor) -> object:
@@ -87,28 +100,29 @@ def _decode(message: Message, oneof: str, what: str) -> object:
 def _value(message: Message) -> object:
     """The dataclass of a protobuf message. Raises ValueError where its text is none of what it must be."""
     kind = _PLAIN[message.DESCRIPTOR.name]
-    return kind(**{name: _field(message, place, annotation) for name, place, annotation in _forms(kind)[1]})
+    return kind(
+        **{
+            form.name: getattr(message, form.name) if form.is_number else _field(message, form)
+            for form in _forms(kind)[1]
+        }
+    )
 
 
-def _field(message: Message, place: FieldDescriptor, annotation: str) -> object:
-    if annotation.endswith("| None") and not message.HasField(place.name):
+def _field(message: Message, form: _Form) -> object:
+    if form.is_optional and not message.HasField(form.name):
         return None
-    return _read(getattr(message, place.name), annotation)
+    return _read(getattr(message, form.name), form.annotation)
 
 
 def _read(value: object, annotation: str) -> object:
     match value:
-        case int() | float():
-            return value
         case Message():
             return _value(value)
         case str() if annotation == "Kind":
             return Kind(value)
         case str() if annotation.startswith("Mapping["):
             return json.loads(value)
-        case str():
-            return value
-        case bytes():
+        case str() | bytes():
             return value
         case Mapping():
             return dict(value)

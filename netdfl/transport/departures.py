@@ -2,7 +2,8 @@
 
 gRPC tells nothing of a connection that it ends at its first bytes. But Linux tells whoever asks, of all connections of
 this network (`sock_diag`, what `ss --events` shows), how much each end had said. A connection of a peer's carries the
-opening of HTTP/2 both ways: theirs, and the server's greeting with its answer to theirs.
+opening of HTTP/2 both ways: theirs, and the server's greeting with its answer to theirs. Where that answer is missing
+it is the server that ended the connection, for it had read something else; or it was too slow, and a peer gave it up.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
 
 PROBE_S = 3.0
 _SILENT_MS = 1000
@@ -23,7 +25,14 @@ _ANSWER = b"\0\0\0\4\1\0\0\0\0"  # a server has read the client's settings
 _SOCK_DIAG, _SOL_NETLINK, _ADD_MEMBERSHIP, _ATTACH_FILTER = 4, 270, 1, 26
 _TCP_ENDED = (1, 3)  # IPv4, IPv6
 _FAMILY_AT, _PORT_AT, _ADDRESS_AT, _ATTRIBUTES_AT, _INFO = 16, 20, 40, 88, 2
-_SENT_AGO_AT, _RECEIVED_AT, _SENT_AT = 44, 128, 200  # in the kernel's `tcp_info`
+_UNACKNOWLEDGED_AT = 76  # with the end of what was sent, as a byte
+_SENT_AGO_AT, _CAME_AGO_AT, _ACKNOWLEDGED_AT, _RECEIVED_AT, _SENT_AT = (
+    44,
+    52,
+    120,
+    128,
+    200,
+)  # in the kernel's `tcp_info`
 
 
 async def greeting(host: str, port: int) -> bytes:
@@ -81,15 +90,18 @@ class Watch:
                     return
 
     def _judge(self, told: bytes) -> None:
-        sent, received, quiet_ms = _spoken(told)
-        if received > 1:  # the end of what comes counts as a byte, or not
-            stranger = sent < self._greeting_nbytes + len(_ANSWER) or received < len(_OPENING)
+        spoken = _spoken(told)
+        if spoken.received > 1:  # the end of what comes counts as a byte, or not
+            answered = spoken.sent >= self._greeting_nbytes + len(_ANSWER) and spoken.received >= len(_OPENING)
+            in_time = spoken.heard >= self._greeting_nbytes and spoken.quiet_ms <= _SILENT_MS
+            stranger = not answered and (spoken.ended_here or in_time)
         else:  # a peer that is killed as it connects says nothing either, and is gone at once
-            stranger = sent > self._greeting_nbytes or quiet_ms > _SILENT_MS
+            stranger = spoken.sent > self._greeting_nbytes or spoken.sent_ago_ms > _SILENT_MS
         if stranger:
             host, port = _who(told)
+            nbytes = spoken.received
             self._refused(
-                f"a connection from {host}, port {port}, ended before it spoke HTTP/2: {received} bytes came, TLS or "
+                f"a connection from {host}, port {port}, ended before it spoke HTTP/2: {nbytes} bytes came, TLS or "
                 "anything else, where this run speaks plain text"
             )
 
@@ -106,18 +118,38 @@ def _departures(port: int) -> socket.socket:
     return told
 
 
-def _spoken(told: bytes) -> tuple[int, int, int]:
-    """Bytes sent and received over it, and how long ago the last was sent; more than a stranger's if nobody knows."""
+class _Spoken(NamedTuple):
+    """Bytes sent, heard at the other end, received; how long ago the last came and went; whether this end ended it."""
+
+    sent: int
+    heard: int
+    received: int
+    sent_ago_ms: int
+    came_ago_ms: int
+    ended_here: bool
+
+    @property
+    def quiet_ms(self) -> int:
+        """For how long one of them had said nothing: longer than it takes to answer, unless this end was slow."""
+        return max(self.sent_ago_ms, self.came_ago_ms)
+
+
+def _spoken(told: bytes) -> _Spoken:
+    """What went over it; more than a stranger's if nobody knows."""
     at = _ATTRIBUTES_AT
     while at + 4 <= len(told):
         nbytes, kind = struct.unpack_from("=HH", told, at)
         if kind == _INFO and nbytes >= 4 + _SENT_AT + 16:
-            sent, again = struct.unpack_from("=QQ", told, at + 4 + _SENT_AT)
-            (received,) = struct.unpack_from("=Q", told, at + 4 + _RECEIVED_AT)
-            (quiet_ms,) = struct.unpack_from("=I", told, at + 4 + _SENT_AGO_AT)
-            return sent - again, received, quiet_ms
+            info = at + 4
+            sent, again = struct.unpack_from("=QQ", told, info + _SENT_AT)
+            acknowledged, received = struct.unpack_from("=QQ", told, info + _ACKNOWLEDGED_AT)
+            (sent_ago_ms,) = struct.unpack_from("=I", told, info + _SENT_AGO_AT)
+            (came_ago_ms,) = struct.unpack_from("=I", told, info + _CAME_AGO_AT)
+            (unacknowledged,) = struct.unpack_from("=I", told, _UNACKNOWLEDGED_AT)
+            ended_here = acknowledged + unacknowledged > sent - again
+            return _Spoken(sent - again, acknowledged, received, sent_ago_ms, came_ago_ms, ended_here)
         at += max(4, (nbytes + 3) & ~3)
-    return 1 << 63, 1 << 63, 0
+    return _Spoken(1 << 63, 1 << 63, 1 << 63, 0, 0, False)
 
 
 def _who(told: bytes) -> tuple[str, int]:

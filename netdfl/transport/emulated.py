@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from netdfl.core.clock import Clock, Timer, TimerName
 from netdfl.core.types import Edge, Message, NodeId
@@ -24,9 +25,12 @@ from netdfl.links.rules.base import Transit
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
-from netdfl.transport.link_header import Carrier, LinkHeader, read_link_header
+from netdfl.transport.link_header import LinkHeader, read_link_header
 from netdfl.transport.receipts import REPORT, Receipts, SentMessage, report
 from netdfl.transport.wire import frame_size
+
+if TYPE_CHECKING:
+    from netdfl.transport.grpc import GrpcTransport
 
 LEAD_NS = 5_000_000
 LEAD_NS_PER_BYTE = 10
@@ -52,7 +56,7 @@ class Emulated:
     def __init__(
         self,
         node: NodeId,
-        carrier: Callable[[Ledger], Carrier],
+        carrier: Callable[[Ledger], GrpcTransport],
         links: Links,
         events: Sequence[CompiledEvent],
         *,

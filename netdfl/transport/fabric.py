@@ -234,7 +234,12 @@ class Fabric:
         if departure is None:
             if sent_ns == now_ns:
                 queue.fewer()
-            self._arrive(queue, message, nbytes, sent_ns)
+            sink = queue.target.sink
+            fate = None if sink is None else sink.deliver(message)
+            if fate is not None:
+                queue.ledger.settled(message, nbytes, sent_ns, now_ns, fate)
+            else:
+                self._stay(queue, message, nbytes, sent_ns)
         elif departure.unit.pending is departure:
             departure.unit.pending = None
             self._go(queue, place + 1, departure.unit, now_ns)

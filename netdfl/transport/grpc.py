@@ -1,4 +1,4 @@
-"""The transport of real worlds: a gRPC server per node and a channel per destination."""
+"""The transport of real worlds: gRPC servers, and an outlet for each destination."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import grpc.aio
+import grpc
 
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MachineError
@@ -15,16 +15,18 @@ from netdfl.transport import wire
 from netdfl.transport.base import Fate, Ledger, Sink
 from netdfl.transport.bodies import Bodies, SharedMemory
 from netdfl.transport.credentials import Credentials
-from netdfl.transport.departures import Watch, watched
 from netdfl.transport.grpc_in import Inlet
 from netdfl.transport.grpc_out import Outlet
 from netdfl.transport.identity import Identity
 from netdfl.transport.options import GrpcOptions
-from netdfl.transport.tls import Guard, open_port
+from netdfl.transport.sharing import Resident, Shared
+from netdfl.transport.tls import Guard
 
 __all__ = ["GrpcOptions", "GrpcTransport"]
 
 GONE = "failed:gone"
+IDLE_NS = 60 * NS_PER_S
+"""Calls to a node that was sent nothing for so long end: else a graph that changes leaves ever more of them open."""
 Service: TypeAlias = Callable[[Guard | None], grpc.GenericRpcHandler]
 """What a server answers, made with the guard of its port."""
 
@@ -33,8 +35,9 @@ class GrpcTransport:
     """One node's end of a network of gRPC servers.
 
     `start` binds the server and gives its address; `set_peer` says where others listen. Heartbeats
-    have an outlet and a connection of their own: one that waits behind a model says nothing. Import
-    this module only in the process that uses it: a process forked after grpc was used hangs.
+    have an outlet and a connection of their own: one that waits behind a model says nothing. Nodes of
+    one process may share servers and connections; with mutual TLS each has its own. Import this module
+    only in the process that uses it: a process forked after grpc was used hangs.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class GrpcTransport:
         services: Sequence[Service] = (),
         credentials: Credentials | None = None,
         memory: SharedMemory | None = None,
+        shared: Shared | None = None,
     ) -> None:
         """Listen on `address` (`127.0.0.1:0` draws a port) once started.
 
@@ -60,37 +64,33 @@ class GrpcTransport:
             services: what its server answers beside messages.
             credentials: what this life of the node proves itself with, by mutual TLS; None: plain text.
             memory: where large bodies lie for the nodes that share it; to others they go inline, as all do with None.
+            shared: what it shares with other nodes of its process, without `credentials`; None: it is alone.
         """
         self.address = address
-        self._services = services
         self._me = me
         self._clock = clock
         self._ledger = ledger
         self._options = options or GrpcOptions()
-        self._credentials = credentials
-        self._guard = None if credentials is None else Guard(credentials, self._refuse)
+        guard = None if credentials is None else Guard(credentials, self._refuse)
+        self._shared = shared or Shared(self._options, credentials, guard)
         self._bodies = None if memory is None else Bodies(memory, me.node, me.epoch)
-        self._inlet = Inlet(self._me, clock, ledger, self._options, self._guard, self._bodies)
+        self._inlet = Inlet(self._me, clock, ledger, self._options, guard, self._bodies)
+        handlers = self._inlet.methods(), *(service(guard) for service in services)
+        self._resident = Resident(me.node, handlers, self._refuse, self._inlet.leave)
+        self._places: dict[NodeId, tuple[str, int] | None] = {}
         self._outlets: dict[NodeId, tuple[Outlet, Outlet]] = {}
         self._retired: list[Outlet] = []
-        self._server: grpc.aio.Server | None = None
-        self._watch: Watch | None = None
+        self._handed_over = False
+        self._look_ns = IDLE_NS
 
     async def start(self) -> str:
         """Listen. Returns the address with the port that was drawn. Raises MachineError."""
-        self._server = grpc.aio.server(options=self._options.server())
-        services = [service(self._guard) for service in self._services]
-        self._server.add_generic_rpc_handlers((self._inlet.methods(), *services))
         try:
-            port = open_port(self._server, self.address, self._guard)
+            self.address = await self._shared.port.enter(self._resident, self.address)
         except RuntimeError as error:
             raise MachineError(
                 f"node {self._me.node} can't listen on {self.address}: is the port in use? Choose another"
             ) from error
-        await self._server.start()
-        self.address = f"{self.address.rpartition(':')[0]}:{port}"
-        if self._credentials is None:
-            self._watch = await watched(self.address, self._refuse)
         return self.address
 
     def _refuse(self, what: str) -> None:
@@ -102,30 +102,32 @@ class GrpcTransport:
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
         """Reach `node` at `address` from now on; what was queued for an earlier address or epoch fails."""
-        data, _ = self._outlets.get(node, (None, None))
-        if data is not None and (data.address, data.epoch) == (address, epoch) and not data.closed:
+        if self._places.get(node) == (address, epoch):
             return
-        if data is not None:
-            self.set_gone(node)
+        self._close(node, GONE)
         self._inlet.introduce(node, epoch)
-        self._outlets[node] = self._open(node, address, epoch)
-
-    def _open(self, node: NodeId, address: str, epoch: int) -> tuple[Outlet, Outlet]:
-        shared = self._bodies if self._bodies is not None and self._bodies.reach(node) else None
-        data, beats = (
-            Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options, self._credentials, bodies)
-            for bodies in (shared, None)
-        )
-        return data, beats
+        self._places[node] = address, epoch
 
     def set_gone(self, node: NodeId) -> None:
         """Give `node` up, known or not: what is queued or sent to it fails as `failed:gone`, until `set_peer`."""
-        if node not in self._outlets:
-            self._outlets[node] = self._open(node, "", 0)
-        for outlet in self._outlets[node]:
-            if not outlet.closed:
-                outlet.close(GONE)
-                self._retired.append(outlet)
+        self._places[node] = None
+        self._close(node, GONE)
+
+    def _close(self, node: NodeId, fate: str) -> None:
+        pair = self._outlets.pop(node, ())
+        for outlet in pair:
+            outlet.close(fate)
+        self._retired += pair
+
+    def _close_idle(self) -> None:
+        """Twice in the time after which one is idle, look for those that are."""
+        now = self._clock.now_ns()
+        if now < self._look_ns:
+            return
+        self._look_ns = now + IDLE_NS // 2
+        for node in [n for n, pair in self._outlets.items() if all(each.idle_since(now - IDLE_NS) for each in pair)]:
+            self._close(node, Fate.IN_FLIGHT)
+        self._retired = [outlet for outlet in self._retired if outlet.shutting]
 
     async def send(self, messages: Sequence[Message]) -> None:
         """Queue messages for their destinations; wait only for those whose queue is full.
@@ -168,24 +170,38 @@ class GrpcTransport:
 
     async def hand_over(self) -> None:
         """Let what is queued leave within the grace, settle the rest as `in_flight`, and send nothing more."""
-        outlets = [outlet for pair in self._outlets.values() for outlet in pair if not outlet.closed]
         grace_s = self._options.close_grace / NS_PER_S
-        await asyncio.gather(*(outlet.drained(grace_s) for outlet in outlets))
-        for outlet in outlets:
-            outlet.close(Fate.IN_FLIGHT)
-        self._retired += outlets
+        busy = [outlet for pair in self._outlets.values() for outlet in pair if outlet.busy]
+        await asyncio.gather(*(outlet.drained(grace_s) for outlet in busy))
+        self._handed_over = True
+        for node in list(self._outlets):
+            self._close(node, Fate.IN_FLIGHT)
 
     async def aclose(self) -> None:
         """Let what is queued leave within the grace, then settle the rest as `in_flight` and stop."""
         await self.hand_over()
-        for looker in (self._guard, self._watch):
-            if looker is not None:
-                looker.close()
-        if self._server is not None:
-            await self._server.stop(None)
+        await self._shared.port.leave(self._resident)
         await asyncio.gather(*(outlet.wait_closed() for outlet in self._retired))
         if self._bodies is not None:
             self._bodies.give_all_back()
 
     def _outlet(self, message: Message) -> Outlet:
-        return self._outlets[message.dst][message.kind in (Kind.HEARTBEAT, Kind.PROBE)]
+        pair = self._outlets.get(message.dst)
+        if pair is None:
+            pair = self._outlets[message.dst] = self._open(message.dst)
+        return pair[message.kind in (Kind.HEARTBEAT, Kind.PROBE)]
+
+    def _open(self, node: NodeId) -> tuple[Outlet, Outlet]:
+        """Outlets are made when they are needed: a large fleet has many more pairs of nodes than talk to each other."""
+        self._close_idle()
+        place = self._places[node]
+        address, epoch = place or ("", 0)
+        lends = self._bodies if self._bodies is not None and self._bodies.reach(node) else None
+        data, beats = (
+            Outlet(self._me, node, address, epoch, self._clock, self._ledger, self._options, channels, bodies)
+            for channels, bodies in ((self._shared.messages, lends), (self._shared.heartbeats, None))
+        )
+        if place is None or self._handed_over:
+            for outlet in (data, beats):
+                outlet.close(GONE if place is None else Fate.IN_FLIGHT)
+        return data, beats

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -19,7 +20,7 @@ from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.bodies import Bodies
 from netdfl.transport.chunks import Assembly
 from netdfl.transport.credentials import Certified
-from netdfl.transport.grpc_out import FULL, GO_ON, SERVICE
+from netdfl.transport.grpc_out import FULL, GO_ON, SERVICE, wake
 from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
 from netdfl.transport.options import GrpcOptions
@@ -28,24 +29,8 @@ from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 NO_ROUND = -1
 """The round of a message that is of none."""
-
-
-class StaleEpoch(ForeignMessage):
-    """A message from before its sender's restart."""
-
-    reason = "stale_epoch"
-
-
-class HelloMissing(ForeignMessage):
-    """A message of a node that has not said hello since this one started."""
-
-    reason = "hello_first"
-
-
-class Overloaded(MessageError):
-    """More calls of one sender at once than flow control lets an honest one make."""
-
-    reason = "overloaded"
+_LEFT = "this node has left its process"
+_T = TypeVar("_T")
 
 
 class Inlet:
@@ -84,12 +69,14 @@ class Inlet:
         self._introduced_epochs: dict[NodeId, int] = {}
         self._waiting: Counter[NodeId] = Counter()
         self._attached: list[asyncio.Future[None]] = []
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._left = False
 
     def attach(self, sink: Sink) -> None:
         """Deliver into `sink`, starting with what has come already."""
         self.sink = sink
         self._header_sink = sink if isinstance(sink, LinkHeaderSink) else None
-        _wake(self._attached)
+        wake(self._attached)
 
     def introduce(self, node: NodeId, epoch: int = 0) -> None:
         """Let `node` call, in its life `epoch` or a later one. Hellos that come before the first introduction wait."""
@@ -102,11 +89,41 @@ class Inlet:
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
-                "Hello": grpc.unary_unary_rpc_method_handler(self.hello, None, HelloReply.SerializeToString),
-                "Push": grpc.stream_stream_rpc_method_handler(self.push, None, Receipt.SerializeToString),
-                "PushChunks": grpc.stream_unary_rpc_method_handler(self.push_chunks, None, Receipt.SerializeToString),
+                "Hello": grpc.unary_unary_rpc_method_handler(
+                    self._while_here(self.hello), None, HelloReply.SerializeToString
+                ),
+                "Push": grpc.stream_stream_rpc_method_handler(
+                    self._while_here(self.push), None, Receipt.SerializeToString
+                ),
+                "PushChunks": grpc.stream_unary_rpc_method_handler(
+                    self._while_here(self.push_chunks), None, Receipt.SerializeToString
+                ),
             },
         )
+
+    def leave(self) -> None:
+        """End the calls that are open, as the end of a server does; those that come fail as if nobody listened."""
+        self._left = True
+        for call in self._calls:
+            call.cancel()
+
+    def _while_here(self, answer: Callable[[Any, Any], Awaitable[_T]]) -> Callable[[Any, Any], Awaitable[_T]]:
+        async def serve(asked: Any, context: Any) -> _T:
+            if self._left:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, _LEFT)
+            call = asyncio.current_task()
+            assert call is not None
+            self._calls.add(call)
+            try:
+                return await answer(asked, context)
+            except asyncio.CancelledError:
+                if self._left:
+                    await context.abort(grpc.StatusCode.CANCELLED, _LEFT)
+                raise
+            finally:
+                self._calls.discard(call)
+
+        return serve
 
     async def hello(self, data: bytes, context: object) -> HelloReply:
         """Accept a node of this fleet, or say why not."""
@@ -191,11 +208,13 @@ class Inlet:
         if header.run_id != self._me.run_id:
             raise ForeignMessage(f"a message of run {header.run_id.hex()} came to run {self._me.run_id.hex()}")
         if newest is None or header.epoch > newest:
-            raise HelloMissing(f"node {header.src}, epoch {header.epoch}, sent a message before its hello")
+            what = f"node {header.src}, epoch {header.epoch}, sent a message before its hello"
+            raise ForeignMessage(what, reason="hello_first")
         if header.epoch < newest:
-            raise StaleEpoch(f"node {header.src} sent a message of epoch {header.epoch} and is in epoch {newest}")
-        if self._waiting[header.src] >= self._most_waiting:
-            raise Overloaded(f"node {header.src} has {self._most_waiting} calls waiting already")
+            what = f"node {header.src} sent a message of epoch {header.epoch} and is in epoch {newest}"
+            raise ForeignMessage(what, reason="stale_epoch")
+        if self._waiting[header.src] >= self._most_waiting:  # which flow control lets no honest one come to
+            raise MessageError(f"node {header.src} has {self._most_waiting} calls waiting already", reason="overloaded")
 
     async def _deliver(self, header: wire.Header, payload: Payload, link_header: bytes | None) -> Receipt:
         message = Message(
@@ -228,7 +247,7 @@ class Inlet:
                     elif (fate := self._offer(message, link_header)) is not None:
                         return fate
                     else:
-                        self.sink.when_room(partial(_wake, [waiter]))
+                        self.sink.when_room(partial(wake, [waiter]))
                     await waiter
         except TimeoutError:
             return FULL
@@ -250,10 +269,3 @@ def _whence(context: Any) -> str:
 
 def _link_header_of(context: Any) -> bytes | None:
     return next((value for key, value in context.invocation_metadata() or () if key == LINK_HEADER), None)
-
-
-def _wake(waiters: list[asyncio.Future[None]]) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
-    waiters.clear()

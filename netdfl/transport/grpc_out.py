@@ -22,12 +22,12 @@ from netdfl.transport import wire
 from netdfl.transport.base import Ledger, may_be_told
 from netdfl.transport.bodies import Bodies
 from netdfl.transport.chunks import split
-from netdfl.transport.credentials import Credentials
 from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.link_header import LINK_HEADER
 from netdfl.transport.options import GrpcOptions
+from netdfl.transport.sharing import Channels, Trunk, for_node
 from netdfl.transport.shelf import Place, Ticket
-from netdfl.transport.tls import open_channel, why_not
+from netdfl.transport.tls import why_not
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
 SERVICE = "netdfl.v1.Node"
@@ -53,13 +53,13 @@ class _Queued(NamedTuple):
     place: Place | None
 
     @property
-    def metadata(self) -> tuple[tuple[str, bytes], ...] | None:
+    def metadata(self) -> tuple[tuple[str, bytes], ...]:
         """What goes beside the frame."""
-        return None if self.link_header is None else ((LINK_HEADER, self.link_header),)
+        return () if self.link_header is None else ((LINK_HEADER, self.link_header),)
 
 
 class Outlet:
-    """One destination's queue, and the channel that empties it.
+    """One destination's queue, and the calls that empty it, on a channel that others may share.
 
     The first message in the queue is the one under way. Whatever happens to a message is told to
     the ledger, once; nothing is raised.
@@ -74,30 +74,32 @@ class Outlet:
         clock: Clock,
         ledger: Ledger,
         options: GrpcOptions,
-        credentials: Credentials | None = None,
+        channels: Channels,
         bodies: Bodies | None = None,
     ) -> None:
-        """Open nothing yet: the first message opens the channel to `address`; with `credentials`, by mutual TLS.
+        """Open nothing yet: the first message takes the channel to `address` of `channels`.
 
         With `bodies`, large ones lie in shared memory, as far as there is room.
         """
         self._bodies = bodies
-        self._credentials = credentials
+        self._channels = channels
         self._probed = False
         self.address = address
         self.epoch = epoch
         self._me = me
         self._peer = peer
+        self._callee: tuple[tuple[str, str | bytes], ...] = (for_node(peer),)
         self._clock = clock
         self._ledger = ledger
         self._options = options
         self._deadline_s = options.call_deadline / NS_PER_S
         self._queue: deque[_Queued] = deque()
         self._queued_bytes = 0
+        self._used_ns = 0
         self._worker: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._shutting: asyncio.Task[None] | None = None
-        self._channel: grpc.aio.Channel | None = None
+        self._trunk: Trunk | None = None
         self._push: Any = None
         self._stream: Any = None
         self._push_chunks: Any = None
@@ -105,9 +107,18 @@ class Outlet:
         self._closed_as = ""
 
     @property
-    def closed(self) -> bool:
-        """Whether all that comes is settled at once."""
-        return bool(self._closed_as)
+    def busy(self) -> bool:
+        """Whether anything is queued or under way."""
+        return bool(self._queue)
+
+    @property
+    def shutting(self) -> bool:
+        """Whether it is closed, and its calls have not ended yet."""
+        return self._shutting is not None and not self._shutting.done()
+
+    def idle_since(self, at_ns: int) -> bool:
+        """Whether nothing is queued, nor was any message since `at_ns`."""
+        return not self._queue and self._used_ns < at_ns
 
     def has_room(self, nbytes: int) -> bool:
         """Whether a message of `nbytes` may be queued; always so where nothing else is."""
@@ -133,6 +144,7 @@ class Outlet:
         now = self._clock.now_ns()
         header = wire.encode_header(message, self._me.run_id, now)
         self._ledger.sent(message, nbytes, now)
+        self._used_ns = now
         if self._closed_as:
             self._ledger.settled(message, nbytes, now, None, self._closed_as)
             return
@@ -144,22 +156,28 @@ class Outlet:
 
     def close(self, fate: str) -> None:
         """Settle all that is queued as `fate`, and so all that comes; cancel the call under way."""
+        opened = self._trunk if not self._closed_as else None
         self._closed_as = fate
         while self._queue:
             self._settle(fate, None)
-        self._shutting = asyncio.get_running_loop().create_task(self._shut())
+        if opened is not None:
+            unused = opened.channel if opened.release() else None
+            self._shutting = asyncio.get_running_loop().create_task(self._shut(unused))
 
     async def wait_closed(self) -> None:
-        """Return when the channel is closed; `close` comes first."""
+        """Return when its calls have ended, and the channel is closed that nobody else uses; `close` comes first."""
         if self._shutting is not None:
             await self._shutting
 
-    async def _shut(self) -> None:
+    async def _shut(self, unused: grpc.aio.Channel | None) -> None:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
-        if self._channel is not None:
-            await self._channel.close()
+        if self._stream is not None:
+            self._stream.cancel()
+        self._stream = self._push = self._push_chunks = None  # a call that is kept keeps its connection open
+        if unused is not None:
+            await unused.close()
 
     async def _empty(self) -> None:
         while self._queue:
@@ -180,10 +198,11 @@ class Outlet:
 
     async def _ask_why(self) -> None:
         """Record why TLS fails with whoever is at the address, once, if it is that: it looks like a dead peer."""
-        if self._credentials is None or self._greeted or self._probed:
+        credentials = self._channels.credentials
+        if credentials is None or self._greeted or self._probed:
             return
         self._probed = True
-        if reason := await why_not(self.address, self._peer, self._credentials):
+        if reason := await why_not(self.address, self._peer, credentials):
             self._ledger.refused((self._me.node, self._peer), "foreign", reason)
 
     def _settle(self, fate: str, arrived_ns: int | None) -> None:
@@ -192,10 +211,7 @@ class Outlet:
         if self._bodies is not None and entry.place is not None:
             self._bodies.drop(entry.message.payload, entry.place)
         self._ledger.settled(entry.message, entry.nbytes, entry.sent_ns, arrived_ns, fate)
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        wake(self._waiters)
 
     async def _hand_over(self, entry: _Queued) -> tuple[str, int | None]:
         while True:
@@ -236,7 +252,7 @@ class Outlet:
         if link_header is not None:
             frame = wire.with_link_header(frame, link_header)
         if self._stream is None or self._stream.done():
-            self._stream = self._push()
+            self._stream = self._push(metadata=self._callee)
         stream = self._stream
         with suppress(asyncio.InvalidStateError):  # it ended under our hands: its status says why
             async with asyncio.timeout(self._deadline_s):
@@ -246,9 +262,9 @@ class Outlet:
                 return bytes(answer)
         raise grpc.aio.AioRpcError(await stream.code(), grpc.aio.Metadata(), grpc.aio.Metadata())
 
-    async def _send_chunks(self, pieces: Iterator[bytes], metadata: object) -> bytes:
+    async def _send_chunks(self, pieces: Iterator[bytes], metadata: tuple[tuple[str, bytes], ...]) -> bytes:
         """Announce the message, and send the rest only if the receiver says so."""
-        call = self._push_chunks(timeout=self._deadline_s, metadata=metadata)
+        call = self._push_chunks(timeout=self._deadline_s, metadata=self._callee + metadata)
         try:
             with suppress(asyncio.InvalidStateError):  # it ended under our hands: its result says why
                 await call.write(next(pieces))
@@ -262,13 +278,21 @@ class Outlet:
             call.cancel()
 
     async def _greet(self) -> str:
-        """Open the channel and say hello. Returns why the peer refuses this node, or nothing."""
-        if self._channel is None:
-            self._channel = open_channel(self.address, self._peer, self._options.channel(), self._credentials)
-            self._push = self._channel.stream_stream(f"/{SERVICE}/Push")
-            self._push_chunks = self._channel.stream_unary(f"/{SERVICE}/PushChunks")
-        hello = self._channel.unary_unary(f"/{SERVICE}/Hello")
+        """Take the channel and say hello. Returns why the peer refuses this node, or nothing."""
+        if self._trunk is None:
+            self._trunk = self._channels.to(self.address, self._peer)
+            self._push = self._trunk.channel.stream_stream(f"/{SERVICE}/Push")
+            self._push_chunks = self._trunk.channel.stream_unary(f"/{SERVICE}/PushChunks")
+        hello = self._trunk.channel.unary_unary(f"/{SERVICE}/Hello")
         greeting = self._me.greeting(self._peer).SerializeToString()
-        reply = HelloReply.FromString(await hello(greeting, timeout=self._deadline_s))
+        reply = HelloReply.FromString(await hello(greeting, timeout=self._deadline_s, metadata=self._callee))
         self._greeted = reply.accepted
         return "" if reply.accepted else plainly(reply.reason, 500)
+
+
+def wake(waiters: list[asyncio.Future[None]]) -> None:
+    """Let all go on that wait."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()

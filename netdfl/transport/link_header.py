@@ -1,4 +1,4 @@
-"""What emulated links write beside a message's frame, and what they ask of a transport that carries it."""
+"""What emulated links write beside a message's frame, and the sink that reads it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from struct import Struct
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from netdfl.core.errors import MalformedMessage
-from netdfl.core.types import Message, NodeId
+from netdfl.core.types import Message
 from netdfl.transport.base import MOST_NS, Sink
 
 LINK_HEADER = "netdfl-stamp-bin"
@@ -49,34 +49,3 @@ class LinkHeaderSink(Sink, Protocol):
 
     def deliver_with_header(self, message: Message, link_header: bytes) -> str | None:
         """Take a message and say its fate, `in_flight` where that comes later; None: offer it again later."""
-
-
-class Carrier(Protocol):
-    """The real transport beneath: one that carries link headers beside messages."""
-
-    async def start(self) -> str:
-        """Listen; return the address."""
-
-    def attach(self, sink: Sink) -> None:
-        """Deliver into `sink`, a `LinkHeaderSink`."""
-
-    def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
-        """Reach `node` at `address` from now on."""
-
-    def set_gone(self, node: NodeId) -> None:
-        """Give `node` up."""
-
-    def carry(self, message: Message, link_header: bytes) -> None:
-        """Queue one message with a link header."""
-
-    def has_room(self, message: Message) -> bool:
-        """Whether the queue to the message's destination takes it now."""
-
-    async def room(self, message: Message) -> None:
-        """Return when it does."""
-
-    async def hand_over(self) -> None:
-        """Let what is queued leave within a grace, and send nothing more."""
-
-    async def aclose(self) -> None:
-        """Let nothing more in or out."""

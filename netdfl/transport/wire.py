@@ -21,25 +21,13 @@ import msgpack
 from xxhash import xxh3_64, xxh3_64_intdigest
 
 from netdfl.core.errors import ForeignMessage, MalformedMessage, OversizedMessage
-from netdfl.core.types import Array, Kind, Message, NodeId, Payload, Scalar
+from netdfl.core.types import ITEM_BYTES, Array, Kind, Message, NodeId, Payload, Scalar
 
 Listing: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 """The name, dtype and shape of each array of a payload."""
 
 PROTOCOL_VERSION = 1
 BODY_AT = 48
-ITEM_BYTES: Mapping[str, int] = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "uint8": 1,
-    "int8": 1,
-    "bool": 1,
-}
 
 _MAGIC = b"ndfl"
 _HEADER = struct.Struct("<4sBBHIIii8sq")

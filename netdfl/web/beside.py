@@ -12,7 +12,7 @@ from typing import Self
 
 from netdfl.core.errors import InputError
 from netdfl.core.process import end_child
-from netdfl.web.serving import MISSING, has_desktop
+from netdfl.web.serving import MISSING, show
 
 
 class Beside:
@@ -46,10 +46,7 @@ class Beside:
         if line.startswith("http"):
             self.address = line
             self._note(f"page       {line}")
-            if has_desktop():
-                import webbrowser
-
-                webbrowser.open(line)
+            show(line)
         elif line:
             self._note(f"there is no page: {line.removeprefix('! ')}")
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from netdfl.core.errors import NetdflError
 from netdfl.core.types import Json
+from netdfl.record.directory import is_held
 from netdfl.record.forms import RESULT, damaged, read_form
 from netdfl.record.run import Run, open_run
-from netdfl.record.run_lock import is_held
 from netdfl.report.data.frame import TIME, shorten, whole
 
 CURVES = ("error", "consensus_distance", "weight_sum")

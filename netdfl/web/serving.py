@@ -10,16 +10,15 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn import Server
 
 HEADERS = (
     (b"cache-control", b"no-store"),
@@ -39,16 +38,13 @@ class Guard:
     has another `Origin`.
     """
 
-    def __init__(self, app: App, port: int, token: str) -> None:
+    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         """Guard `app`, which answers at `port`."""
         self._app, self._token = app, token
         self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         if scope["type"] != "http":
             return
         refused = self._refused(scope)
@@ -56,7 +52,7 @@ class Guard:
             await _refuse(send, refused)
             return
 
-        async def sent(message: MutableMapping[str, Any]) -> None:
+        async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *HEADERS]
             await send(message)
@@ -134,10 +130,8 @@ async def _serve(root: Path, port: int, say: Callable[[str], None], open_browser
     if lives_by is not None:
         asyncio.get_running_loop().add_reader(lives_by, lambda: _ended(server, lives_by))
     say(address)
-    if open_browser and has_desktop():
-        import webbrowser
-
-        webbrowser.open(address)
+    if open_browser:
+        show(address)
     await server.serve(sockets=[bound])
 
 
@@ -151,25 +145,24 @@ async def _made(root: Path) -> None:
         await asyncio.sleep(0.05)
 
 
-def _ended(server: object, fd: int) -> None:
+def _ended(server: Server, fd: int) -> None:
     """End the server at the end of its input."""
     if not os.read(fd, 1 << 10):
-        server.should_exit = True  # type: ignore[attr-defined]
+        server.should_exit = True
         asyncio.get_running_loop().remove_reader(fd)
 
 
 def _bind(port: int) -> socket.socket:
-    bound = socket.socket()
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((HOST, port))
-        bound.listen()
+        return socket.create_server((HOST, port))
     except OSError as error:
-        bound.close()
-        raise InputError(f"port {port} can't be had: {error.strerror}; name another with --port") from error
-    return bound
+        why = os.strerror(error.errno or 0)
+        raise InputError(f"port {port} can't be had: {why}; name another with --port") from error
 
 
-def has_desktop() -> bool:
-    """Whether somebody sits before this machine."""
-    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+def show(address: str) -> None:
+    """Open a page in the browser of whoever sits before this machine."""
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        import webbrowser
+
+        webbrowser.open(address)

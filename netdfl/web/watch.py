@@ -16,9 +16,9 @@ from pydantic_core import to_json
 
 from netdfl.core.errors import NetdflError
 from netdfl.core.files import read_plain
+from netdfl.record.directory import LOCK, is_held
 from netdfl.record.forms import FLEET, read_form
 from netdfl.record.run import open_run
-from netdfl.record.run_lock import LOCK, is_held
 from netdfl.report.data import page_data
 
 LOCKS = Path("/proc/locks")

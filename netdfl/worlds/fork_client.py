@@ -41,7 +41,6 @@ class Loaded:
     """What the fork server found when it loaded a plan: GPUs of this machine, and who holds which labels."""
 
     gpus: int
-    dim: int
     partition: Json | None
 
 

@@ -58,12 +58,13 @@ def main() -> None:
 
 
 class _Forks:
-    """The state of the process: its plan, and its children."""
+    """The state of the process: its plan, once it was told, and its children."""
+
+    loaded: tuple[Blueprint, Plan]
 
     def __init__(self, folders: ExitStack) -> None:
         """Watch the input and the children; where no disk is shared with the supervisor, one of `folders` is made."""
         self.folders = folders
-        self.loaded: tuple[Blueprint, Plan] | None = None
         self.memory: SharedMemory | None = None
         self.children: dict[int, Path] = {}  # with their logs
         self.ended = False
@@ -129,14 +130,12 @@ class _Forks:
         self.loaded = blueprint, plan
         gc.collect()
         gc.freeze()
-        problem = blueprint.problem
-        say({"ready": {"gpus": count_gpus(), "dim": problem.dim, "partition": problem.partition()}})
+        say({"ready": {"gpus": count_gpus(), "partition": blueprint.problem.partition()}})
 
     def take(self, node: int, data: str, first: bool) -> None:
         """Append a part of a node's checkpoint, or begin with it."""
         from netdfl.record.directory import CHECKPOINTS
 
-        assert self.loaded is not None
         file = Path(self.loaded[1].directory) / CHECKPOINTS / f"{node:03d}.safetensors"
         file.parent.mkdir(exist_ok=True)
         with file.open("wb" if first else "ab") as opened:
@@ -186,14 +185,12 @@ class _Forks:
 
     def log_of(self, command: Command) -> Path:
         """Where the process of `command` writes what it says."""
-        assert self.loaded is not None
         name = "-".join(f"{n:03d}" if n >= 0 else "evaluator" for n in command.nodes[:2])
         plan, epoch = self.loaded[1], command.life.epoch
         return Path(plan.directory) / "logs" / f"{name}{f'-{epoch}' if epoch and not plan.shares_disk else ''}.log"
 
     def become(self, command: Command) -> int:
         """In a child: leave the fork server's terminal and pipes, run the nodes; the exit code."""
-        assert self.loaded is not None
         blueprint, plan = self.loaded
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         redirect(self.log_of(command))

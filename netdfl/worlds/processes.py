@@ -65,9 +65,7 @@ class ProcessesWorld:
         self._token, self._run_id = secrets.token_hex(16), secrets.token_hex(8)
         self._authority = _authority(self._run_id) if getattr(self.scenario.world, "tls", False) else None
         mine = None if self._authority is None else self._authority.issue(SUPERVISOR, 0)
-        self._control = ControlServer(
-            self._token, self._on_report, lambda attendee: None, listen, mine, lambda what: self.news.refused(what)
-        )
+        self._control = ControlServer(self._token, self._on_report, listen, mine, lambda what: self.news.refused(what))
         self._attendees: dict[NodeId, Attendee] = {}
         self._beside = Beside(lambda error: self.news.broke(error))
         self.devices: list[str] = []

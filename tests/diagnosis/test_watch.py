@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from wait_graphs import FLYING, fleet, is_, lost, waits
 
+from netdfl.core.control import Again, Recover
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import diagnose
 from netdfl.diagnosis.ending import is_over, unfinished
-from netdfl.diagnosis.finding import Cause
+from netdfl.diagnosis.finding import Cause, by_verdict
 from netdfl.diagnosis.outages import EdgeOutage, Outages
 from netdfl.diagnosis.outgoing import Outgoing
-from netdfl.diagnosis.remedies import MOST_RESENDS, Recovery, Resend, Skip
+from netdfl.diagnosis.remedies import MOST_RESENDS, Recovery
 from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, State, What
 from netdfl.diagnosis.watch import FIRST_NS, LEAST_NS, Pace, Watch
@@ -231,7 +232,7 @@ def test_a_finding_is_news_once_and_over_when_it_is_gone() -> None:
     assert (kept.behind, kept.found_ns, kept.over) == ((4,), found.found_ns, False)
     assert watch.take([]) == []
     assert [each.over for each in watch.findings] == [True]
-    assert [len(watch.to_result()[name]) for name in ("deadlocks", "stalls")] == [0, 1]
+    assert [len(by_verdict(watch.findings)[name]) for name in ("deadlocks", "stalls")] == [0, 1]
 
 
 def test_what_was_only_suspected_leaves_nothing_behind() -> None:
@@ -298,28 +299,29 @@ def test_who_should_have_finished_is_named_once() -> None:
 def test_skip_leaves_the_culprits_out_and_stop_does_nothing() -> None:
     snapshot = fleet(waits(0, {1: lost(1, 0)}, round=7), is_(1, State.RUNNING))
     (found,) = find_stuck(snapshot)
-    assert Recovery("skip", lambda step: True).steps(found, snapshot) == [Skip(0, frozenset([1]))]
-    assert Recovery("stop", lambda step: True).steps(found, snapshot) == []
-    assert Recovery("skip", lambda step: True).steps(replace(found, suspected=True), snapshot) == []
+    assert Recovery("skip", lambda *sent: True).orders(found, snapshot) == [(0, Recover(skip=(1,)))]
+    assert Recovery("stop", lambda *sent: True).orders(found, snapshot) == []
+    assert Recovery("skip", lambda *sent: True).orders(replace(found, suspected=True), snapshot) == []
 
 
 def test_resend_is_bounded_and_needs_a_message_that_is_still_kept() -> None:
     snapshot = fleet(waits(0, {1: lost(1, 0)}, round=7), is_(1, State.RUNNING))
     (found,) = find_stuck(snapshot)
-    again = Recovery("resend", lambda step: True)
-    steps = [again.steps(found, snapshot) for _ in range(MOST_RESENDS + 1)]
-    assert steps == [[Resend(1, 0, 7, 0)]] * MOST_RESENDS + [[]]
-    assert Recovery("resend", lambda step: False).steps(found, snapshot) == []
+    again = Recovery("resend", lambda *sent: True)
+    steps = [again.orders(found, snapshot) for _ in range(MOST_RESENDS + 1)]
+    assert steps == [[(1, Recover(again=(Again(0, 7, 0, Kind.DATA),)))]] * MOST_RESENDS + [[]]
+    assert Recovery("resend", lambda *sent: False).orders(found, snapshot) == []
     knot = fleet(waits(0, [1]), waits(1, [0]))
     assert find_stuck(knot)[0].cause is Cause.DEADLOCK
-    assert again.steps(find_stuck(knot)[0], knot) == []
+    assert again.orders(find_stuck(knot)[0], knot) == []
 
 
 @pytest.mark.parametrize(("edge", "kind"), [((1, 0), Kind.REPLY), ((0, 1), Kind.REQUEST)])
 def test_of_an_exchange_what_was_lost_is_sent_again_by_who_sent_it(edge: tuple[int, int], kind: Kind) -> None:
     snapshot = fleet(waits(0, {1: lost(*edge)}, round=7, what=What.REPLY), is_(1, State.RUNNING))
     (found,) = find_stuck(snapshot)
-    assert Recovery("resend", lambda step: True).steps(found, snapshot) == [Resend(*edge, 7, 0, kind)]
+    expected = [(edge[0], Recover(again=(Again(edge[1], 7, 0, kind),)))]
+    assert Recovery("resend", lambda *sent: True).orders(found, snapshot) == expected
 
 
 class Post:

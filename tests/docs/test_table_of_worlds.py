@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from netdfl.testing.worlds import OWN_WORLDS, PAGE, WORLD_CHECKS, Options, TestedWorld, main, page, table
+from netdfl.testing.worlds import WORLD_CHECKS, Options, TestedWorld
 from netdfl.testing.worlds import Differs as Row
+from tests.own_worlds import OWN_WORLDS, PAGE, main, page, table
 
 
 def test_the_table_is_up_to_date() -> None:

@@ -50,7 +50,7 @@ def test_ctrl_c_keeps_what_was_found(small: dict[str, Any], tmp_path: Path) -> N
             raise KeyboardInterrupt
 
     stopped = Exploration(netdfl.load(small), folder=tmp_path / "it").run(Budget(runs=8), stop)
-    assert (stopped.runs, stopped.why_stopped, stopped.complete) == (4, "interrupted", False)
+    assert (stopped.runs, stopped.why_stopped) == (4, "interrupted")
     assert len((tmp_path / "it" / "runs.jsonl").read_text().splitlines()) == 4
     assert Exploration(netdfl.load(small), folder=tmp_path / "it").run(Budget(runs=8)).runs == 8
 

@@ -25,7 +25,7 @@ from netdfl.scenario.model.world import Site
 from netdfl.supervisor.mirror import mirror
 from netdfl.worlds.fork_client import ForkServer
 from netdfl.worlds.machines import world
-from netdfl.worlds.machines.machine import Offer, shared_out, shares_of
+from netdfl.worlds.machines.machine import Offer, shares_of
 from netdfl.worlds.machines.network import ClockFirst
 from netdfl.worlds.machines.ray import Relayed
 from netdfl.worlds.machines.slurm import script
@@ -77,14 +77,13 @@ def test_too_much_to_send_is_refused_and_the_largest_named(tmp_path: Path, monke
     [(3, 10, [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]), (2, 4, [[0, 1], [2, 3]]), (4, 2, [[0], [1]]), (1, 3, [[0, 1, 2]])],
 )
 def test_nodes_are_shared_out_in_runs(machines: int, nodes: int, shares: list[list[int]]) -> None:
-    found = shared_out({f"m{i}": Offer(f"10.0.0.{i}") for i in range(machines)}, nodes)
-    assert [list(machine.nodes) for machine in found] == shares
-    assert [machine.address for machine in found] == [f"10.0.0.{i}" for i in range(len(shares))]
+    found = shares_of({f"m{i}": Offer(f"10.0.0.{i}") for i in range(machines)}, nodes)
+    assert found == {f"m{i}": share for i, share in enumerate(shares)}
 
 
 def test_without_a_machine_there_is_nothing_to_share() -> None:
     with pytest.raises(MachineError, match="no machine"):
-        shared_out({}, 3)
+        shares_of({}, 3)
 
 
 OFFERS = {"a": Offer("10.0.0.1", ("eu",)), "b": Offer("10.0.0.2", ("eu",)), "c": Offer("10.0.0.3", ("us",))}

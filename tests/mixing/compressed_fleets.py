@@ -15,7 +15,6 @@ from netdfl.compression.catalog import COMPRESSORS
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, NodeId, View
 from netdfl.mixing.compressed.references import Differences
-from netdfl.testing.loopback import nothing_lost
 from netdfl.topology.catalog import TOPOLOGIES, WEIGHTS
 from netdfl.topology.network import Network
 from netdfl.training.base import Update
@@ -48,7 +47,7 @@ class Fleet:
     mixing: Any
     network: Network
     start: Tensor
-    lost: Callable[[Message], bool] = nothing_lost
+    lost: Callable[[Message], bool] = lambda message: False
     lost_messages: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:

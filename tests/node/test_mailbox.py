@@ -190,6 +190,8 @@ def test_messages_of_one_instant_fare_together_as_one_by_one(
 
     def played(together: bool) -> tuple[object, ...]:
         mailbox, told = box(keep_late=keep_late, bound=5), list[Message]()
+        asked = [mailbox.num_from(src) for src in range(4)]
+        assert asked == [0] * 4
         fates: list[Fate | None] = [mailbox.deliver(m) for m in messages[:first]]
         mailbox.open((0, 0), told.extend)
         mailbox.close((0, 0))

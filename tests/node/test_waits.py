@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from netdfl.algorithms.exchange import WaitPolicy
-from netdfl.core.clock import NS_PER_S
+from netdfl.core.clock import NS_PER_S, Alarm
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
 from netdfl.node.deadline import AutoDeadline
 from netdfl.node.mailbox import Mailbox
@@ -181,13 +183,69 @@ async def test_unknown_senders_end_by_quorum_or_deadline() -> None:
     assert came(inbox) == [3]
 
 
-async def test_a_wait_that_ended_leaves_no_timer() -> None:
+async def test_a_wait_leaves_its_timer_to_the_next_and_the_last_leaves_none() -> None:
+    desk = Desk()
+    for round in range(3):
+        desk.clock.ns = round * MS
+        task = desk.start(1, deadline_ns=5 * MS, round=round)
+        await settle()
+        desk.arrive(1, round=round)
+        assert not (await task)[0].missing
+    assert [(timer.at_ns, timer.live) for timer in desk.clock.timers] == [(5 * MS, True)]
+    task = desk.start(1, deadline_ns=4 * MS, round=3)
+    await settle()
+    desk.clock.move_to(5 * MS)  # before it is due: the timer is set for when it is
+    await settle()
+    assert not task.done()
+    desk.clock.move_to(6 * MS)
+    assert (await task)[0].missing == (1,)
+    assert not any(timer.live for timer in desk.clock.timers)
+    task = desk.start(1, deadline_ns=1 * MS, round=4)
+    await settle()
+    desk.arrive(1, round=4)
+    await task
+    desk.waits.close()
+    assert not any(timer.live for timer in desk.clock.timers)
+
+
+async def test_a_wait_without_a_deadline_leaves_no_timer_of_the_last() -> None:
     desk = Desk()
     task = desk.start(1, deadline_ns=5 * MS)
     await settle()
     desk.arrive(1)
     await task
-    assert [timer.live for timer in desk.clock.timers] == [False]
+    task = desk.start(1, round=1)
+    await settle()
+    assert not any(timer.live for timer in desk.clock.timers)
+    desk.arrive(1, round=1)
+    await task
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 20), st.booleans()), max_size=12))
+def test_an_alarm_rings_exactly_when_it_is_due(steps: list[tuple[int, int, bool]]) -> None:
+    """Against one that is a timer of its own each time: `wait` ms, then set for `ahead` ms later, or stopped."""
+    clock, rang, expected = HandClock(), list[int](), list[int]()
+    alarm = Alarm(clock, lambda: rang.append(clock.ns))
+    due: int | None = None
+
+    def until(end: int) -> None:
+        nonlocal due
+        for ns in range(clock.ns, end + 1):
+            clock.move_to(ns)
+            if due is not None and due <= ns:
+                expected.append(ns)
+                due = None
+
+    for wait, ahead, stops in steps:
+        until(clock.ns + wait)
+        due = None if stops else clock.ns + ahead
+        if due is None:
+            alarm.stop()
+        else:
+            alarm.set(due, ("alarm", due))
+    until(clock.ns + 21)
+    assert rang == expected
+    assert not any(timer.live for timer in clock.timers)
 
 
 async def test_a_cancelled_wait_leaves_no_timer() -> None:

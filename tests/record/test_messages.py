@@ -10,9 +10,11 @@ import pytest
 import netdfl
 from netdfl.core.fates import MEANINGS, Fate, FateClass, class_of
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.record import RunDirectory, StoreWriter, open_run
 from netdfl.record.base import Ended, Waited
+from netdfl.record.directory import RunDirectory
 from netdfl.record.messages import count_by_link, count_messages
+from netdfl.record.run import open_run
+from netdfl.record.store import StoreWriter
 from netdfl.report.html import render
 from netdfl.report.words import not_delivered
 from netdfl.running.judged import Finished

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.record import RunDirectory, StoreWriter, open_run
+from netdfl.record.directory import RunDirectory
 from netdfl.record.result import RunFacts, Summary, summarize
+from netdfl.record.run import open_run
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
+from netdfl.record.store import StoreWriter
 from netdfl.report.words import remarks
 
 SECOND = 10**9
@@ -131,7 +133,7 @@ def test_a_fleets_status_says_who_is_slowest_and_what_is_left() -> None:
         2: NodeStatus(2, 102, "127.0.0.1:3", 1, Phase.DIED),
     }
     status.evaluation = EvaluationStatus(4, test_accuracy=0.5)
-    told = status.to_json()
+    told = json.loads(status.to_text())
     assert (told["slowest"], told["rounds_done"], told["left_s"]) == (1, 4, 12.0)
     assert {"pid": 100, "address": "127.0.0.1:1", "round": 6}.items() <= told["nodes"][0].items()
     for node in (0, 1):
@@ -141,7 +143,7 @@ def test_a_fleets_status_says_who_is_slowest_and_what_is_left() -> None:
 
 def test_a_fleets_status_fits_into_fleet_json(directory: RunDirectory) -> None:
     status = FleetStatus("q", "processes", "sgp", rounds=10, nodes={1: NodeStatus(1, 5, "h:1", loss=float("inf"))})
-    directory.write_json("fleet.json", status.to_json())
+    directory.write("fleet.json", status.to_text())
     fleet = open_run(directory.path).fleet
     assert fleet is not None
     assert fleet["nodes"] == [{"node": 1, "pid": 5, "address": "h:1", "round": 0, "phase": "starting", "loss": None}]

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import netdfl
-from netdfl.record import StoreWriter
 from netdfl.record.sampling import Sampling
-from netdfl.record.store import FLUSH_ROWS
+from netdfl.record.store import FLUSH_ROWS, StoreWriter
 from tests.agreeing import agreeing_fleet
 from tests.record.test_sampling import row
 

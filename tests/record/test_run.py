@@ -12,11 +12,13 @@ import pytest
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.exports.export import ExportFormat
+from netdfl.exports.export import export as export_anything
 from netdfl.exports.export import export_table as export
-from netdfl.record import Run, RunDirectory, StoreWriter, open_run
 from netdfl.record.base import Ended, Waited
 from netdfl.record.database import COLUMNS, TableName
+from netdfl.record.directory import RunDirectory
+from netdfl.record.run import Run, open_run
+from netdfl.record.store import StoreWriter
 
 
 def started(tmp_path: Path) -> RunDirectory:
@@ -138,9 +140,9 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.mark.parametrize("table", get_args(TableName))
-@pytest.mark.parametrize("format", get_args(ExportFormat))
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet"])
 def test_an_export_reads_back_as_the_table_in_order_of_time(
-    run: Run, tmp_path: Path, table: TableName, format: ExportFormat
+    run: Run, tmp_path: Path, table: TableName, format: str
 ) -> None:
     path = export(run, table, format, tmp_path / f"it's.{format}")
     reader = {"csv": duckdb.read_csv, "jsonl": duckdb.read_json, "parquet": duckdb.read_parquet}[format]
@@ -158,7 +160,7 @@ def test_exported_details_and_lists_are_json(run: Run, tmp_path: Path) -> None:
 
 
 def test_an_export_that_cannot_be_made_says_why(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'xlsx' is no format of a run; choose one of csv, jsonl, parquet"):
-        export(run, "events", "xlsx", tmp_path / "e")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'xlsx' is no format of events; choose one of csv, jsonl, parquet"):
+        export_anything(run, "events", "xlsx", str(tmp_path / "e"))
     with pytest.raises(InputError, match="can't be written"):
         export(run, "events", "csv", tmp_path / "nowhere/e.csv")

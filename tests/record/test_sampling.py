@@ -14,12 +14,12 @@ import netdfl
 from netdfl.core.errors import InputError
 from netdfl.core.types import Kind
 from netdfl.exports.export import graphml
-from netdfl.record import StoreWriter, open_run
 from netdfl.record.base import MessageRow
 from netdfl.record.messages import count_by_link
 from netdfl.record.remarks import count_given_up
-from netdfl.record.run import Run
+from netdfl.record.run import Run, open_run
 from netdfl.record.sampling import GROWN, SAMPLING, Sampling, ordinal
+from netdfl.record.store import StoreWriter
 from netdfl.replaying.diff import diff
 from netdfl.replaying.replay import Replay
 from netdfl.report.data.whole import page_data

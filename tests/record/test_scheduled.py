@@ -12,7 +12,9 @@ from netdfl.core.rng import Streams
 from netdfl.exports.export import export_table as export
 from netdfl.links.schedule.compile import compile_events
 from netdfl.links.schedule.when import Facts
-from netdfl.record import Run, RunDirectory, StoreWriter, open_run
+from netdfl.record.directory import RunDirectory
+from netdfl.record.run import Run, open_run
+from netdfl.record.store import StoreWriter
 
 ROUND_S = 1.0
 EVENTS = (

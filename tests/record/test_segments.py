@@ -13,10 +13,10 @@ import netdfl
 from netdfl.core.errors import InputError
 from netdfl.core.types import Kind
 from netdfl.exports.export import export_table as export
-from netdfl.record import StoreWriter, open_run
 from netdfl.record import run as run_module
-from netdfl.record.run import Run
+from netdfl.record.run import Run, open_run
 from netdfl.record.segments import pieces, roll_up
+from netdfl.record.store import StoreWriter
 from netdfl.report.html import render
 from netdfl.report.words import remarks
 from netdfl.scenario.load import loads

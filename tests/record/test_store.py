@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from netdfl.core.errors import RunError
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.record import Run, StoreWriter
+from netdfl.record.run import Run
+from netdfl.record.store import StoreWriter
 
 LONGEST_NS = 2**22 * 10**9
 
@@ -142,7 +143,7 @@ def test_a_file_that_is_one_torn_row_starts_anew(tmp_path: Path, torn: str) -> N
 ENDLESS = """
 import sys
 from netdfl.core.types import Kind, Message, Payload
-from netdfl.record import StoreWriter
+from netdfl.record.store import StoreWriter
 writer = StoreWriter(sys.argv[1], "000")
 round = int(sys.argv[2])
 while True:
@@ -189,7 +190,7 @@ def test_a_full_disk_is_named_and_the_rows_are_kept_for_a_later_flush(
 LIMITED = """
 import resource, sys
 from netdfl.core.errors import RunError
-from netdfl.record import StoreWriter
+from netdfl.record.store import StoreWriter
 writer = StoreWriter(sys.argv[1], "fleet")
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:

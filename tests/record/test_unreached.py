@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from netdfl.record import RunDirectory, StoreWriter, open_run
+from netdfl.record.directory import RunDirectory
 from netdfl.record.remarks import find_unreached
+from netdfl.record.run import open_run
+from netdfl.record.store import StoreWriter
 
 SECOND = 10**9
 

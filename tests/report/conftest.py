@@ -14,9 +14,11 @@ from netdfl.core.types import Kind, Message, Payload
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.finding import Finding, keep_stall
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, NodeNow, Snapshot, State, WaitNow
-from netdfl.record import Run, RunDirectory, StoreWriter, open_run
+from netdfl.record.directory import RunDirectory
 from netdfl.record.result import RunFacts, summarize
+from netdfl.record.run import Run, open_run
 from netdfl.record.status import EvaluationStatus, FleetStatus, NodeStatus, Phase
+from netdfl.record.store import StoreWriter
 
 SECOND = 10**9
 Fabricate = Callable[..., Run]
@@ -45,7 +47,7 @@ def fabricate_run(path: Path, nodes: int = 16, rounds: int = 50, dead: int | Non
                 for late in (rounds // 2, rounds // 2 + 1):
                     writer.event(round((late * 0.4 + 0.9) * SECOND), node, late, "missing", awaited=[dead])
                 writer.event(round(rounds * 0.23 * SECOND), node, rounds // 2 + 1, "gone", peer=dead)
-    directory.write_json("fleet.json", make_status(nodes, rounds).to_json())
+    directory.write("fleet.json", make_status(nodes, rounds).to_text())
     stall = _keep_a_stall(directory)
     facts = RunFacts(
         scenario="ring-under-loss",

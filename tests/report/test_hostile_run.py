@@ -15,7 +15,9 @@ import pytest
 
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.exports.export import export_table as export
-from netdfl.record import Run, RunDirectory, StoreWriter, open_run
+from netdfl.record.directory import RunDirectory
+from netdfl.record.run import Run, open_run
+from netdfl.record.store import StoreWriter
 from netdfl.report.data.sections import stalls
 from netdfl.report.data.stalled import stalls as stalls_data
 from netdfl.report.html import render, write_report
@@ -171,7 +173,7 @@ def test_rows_that_no_node_wrote_leave_a_report(given: Path) -> None:
     page = render(open_run(given))
     assert page.count("<script") == 2  # the data and the page's own
     for table in ROWS:
-        export(open_run(given), table, "csv", given.parent / f"{table}.csv")  # type: ignore[arg-type]
+        export(open_run(given), table, "csv", given.parent / f"{table}.csv")
 
 
 READERS: dict[str, Callable[[Run], object]] = {

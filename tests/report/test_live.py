@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from netdfl.record import Run
+from netdfl.record.run import Run
 from netdfl.record.status import EvaluationStatus, FleetStatus, Phase, WaitingStatus
 from netdfl.report.live import LiveView, PlainView, describe, open_view
 from netdfl.report.panel import KEYS, panel, sparkline
@@ -149,7 +149,8 @@ def _last_frame(console: Console) -> str:
 
 
 def test_the_summary_names_verdict_figures_and_places(run: Run, console: Console) -> None:
-    open_view(console).summary(run.result, run.path, run.path / "report.html")
+    (run.path / "report.html").touch()
+    open_view(console).summary(run.result, run.path)
     lines = printed(console)
     assert lines[0] == "fail  ring-under-loss: 16 nodes, 50 rounds of sgp, 21 s"
     assert lines[1] == "  node 5 died in round 25: killed by SIGKILL"

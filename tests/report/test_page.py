@@ -13,7 +13,8 @@ import pytest
 from pydantic_core import to_json
 
 from netdfl.core.errors import InputError
-from netdfl.record import Run, RunDirectory, open_run
+from netdfl.record.directory import RunDirectory
+from netdfl.record.run import Run, open_run
 from netdfl.report.data import page_data
 from netdfl.report.data.sections import SECTIONS
 from netdfl.report.html import render, style, write_report

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.record.run_lock import hold
+from netdfl.record.directory import hold
 from netdfl.running.run import resume
 
 SCENARIO = """

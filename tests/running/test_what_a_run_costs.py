@@ -130,7 +130,6 @@ def test_the_status_as_text_is_the_status() -> None:
         {"node": 1, "pid": 7, "address": "here:1", "round": 3, "phase": "running", "loss": None},
     ]
     assert (found["messages"]["sent"], found["messages"]["delivered"]) == (5, 4)
-    assert found.keys() == status.to_json().keys()
     assert (found["slowest"], found["rounds_done"], found["evaluation"]["round"]) == (1, 3, 2)
     assert json.loads(FleetStatus("a", "simulated", "dpsgd", 9).to_text())["nodes"] == []
 

@@ -64,7 +64,7 @@ def test_a_name_nearly_right_is_answered_with_the_right_one() -> None:
         load("quikstart")
 
 
-@pytest.mark.parametrize("said", [{}, {"task": "consensus"}, {"loss": "5%", "rate": "10Mbit", "accuracy": "90%"}])
+@pytest.mark.parametrize("said", [{}, {"loss": "5%", "rate": "10Mbit"}])
 def test_a_draft_is_a_valid_scenario_with_a_comment_at_each_choice(said: dict[str, str]) -> None:
     text = Draft(name="mine", **said).text("mine.yaml")
     assert loads(text).name == "mine"

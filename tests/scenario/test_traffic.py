@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.errors import InputError
-from netdfl.record import open_run
+from netdfl.record.run import open_run
 from netdfl.running.run import run
 from netdfl.scenario.explain.explain import explain
 from netdfl.scenario.load import load

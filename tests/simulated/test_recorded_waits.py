@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from netdfl.record import Run
+from netdfl.record.run import Run
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 

@@ -21,8 +21,9 @@ from netdfl.diagnosis.account import Account, EdgeAccount, WaitAccount
 from netdfl.diagnosis.snapshot import State, What
 from netdfl.host.models import snapshot_path, write_snapshot
 from netdfl.node.checkpoint import HEADER, save_state
-from netdfl.record import StoreWriter, open_run
 from netdfl.record.judge import WELL
+from netdfl.record.run import open_run
+from netdfl.record.store import StoreWriter
 from netdfl.running.run import resume
 from netdfl.scenario.load import loads
 from netdfl.scenario.loading.resolved import to_yaml

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from netdfl.core.errors import InputError
-from netdfl.record.run_lock import hold
+from netdfl.record.directory import hold
 from netdfl.scenario.load import load
 from netdfl.study import resumable
 from netdfl.study.resumable import MOST_HELD, drop_checkpoints, rounds_between, run_or_resume

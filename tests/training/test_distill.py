@@ -18,9 +18,9 @@ from netdfl.training.classification import Classification
 from netdfl.training.data.examples import Samples
 from netdfl.training.distill import Distiller, Examples, Tuning
 from netdfl.training.flat import FlatModel
-from netdfl.training.models.build import build
 from netdfl.training.siamese import TRANSFORMATIONS, dsa
 from netdfl.training.toy import Centers
+from tests.training.built import build
 
 STREAMS, DIM, RATE = Streams(4), 5, 0.2
 VIEW = View(8, 5, 8, (), (), 0.0, {}, {}, Role.SERVER, 8)

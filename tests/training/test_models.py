@@ -15,8 +15,8 @@ from torch import nn
 import netdfl
 from netdfl.core.errors import ScenarioError
 from netdfl.training.models.buffers import Buffers, changing
-from netdfl.training.models.build import build
 from netdfl.training.models.catalog import MODELS, from_torchvision
+from tests.training.built import build
 
 SMALL, MEDIUM, COLOR = (1, 8, 8), (1, 28, 28), (3, 32, 32)
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from netdfl.training.flat import FlatModel
-from netdfl.training.models.build import build
+from tests.training.built import build
 
 SHAPE = (1, 4, 4)
 

@@ -22,12 +22,12 @@ from netdfl.training.data.examples import Samples
 from netdfl.training.flat import FlatModel
 from netdfl.training.guided import INPUTS, LABELS, Guided
 from netdfl.training.masked import Masked
-from netdfl.training.models.build import build
 from netdfl.training.momentum import KeptMomentum, QuasiGlobal
 from netdfl.training.perturbation import PERTURBATION, Lesam, Smoo
 from netdfl.training.service import Service
 from netdfl.training.sgd import FixedPoint, LocalSgd
 from netdfl.training.stacked_model import StackedModel
+from tests.training.built import build
 
 SIZES = (40, 7, 33, 64, 1, 0, 16, 40)
 SHAPE = (1, 4, 4)

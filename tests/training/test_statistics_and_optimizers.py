@@ -19,9 +19,9 @@ from netdfl.host.models import read_snapshot
 from netdfl.running.judged import Finished
 from netdfl.training.base import Gradient, Received
 from netdfl.training.models.buffers import Buffers
-from netdfl.training.models.build import build
 from netdfl.training.optimized import OptimizedSgd
 from netdfl.training.stepping import OptimizerChoice, Schedule
+from tests.training.built import build
 
 NORMED = """
 from torch import nn

@@ -33,7 +33,7 @@ from netdfl.core.control import (
 )
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import Kind
-from netdfl.transport.control_codec import decode_order, decode_report, encode_order, encode_report
+from netdfl.transport.control_codec import decode_order, decode_report, encode
 
 ORDERS = [
     Peers({0: "here:1", 3: "there:2"}),
@@ -67,12 +67,12 @@ REPORTS = [
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
 def test_an_order_survives(order: Order) -> None:
-    assert decode_order(encode_order(order)) == order
+    assert decode_order(encode(order)) == order
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: type(report).__name__)
 def test_a_report_survives(report: Report) -> None:
-    assert decode_report(encode_report(report)) == report
+    assert decode_report(encode(report)) == report
 
 
 def test_every_kind_is_tried() -> None:

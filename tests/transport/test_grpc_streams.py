@@ -198,11 +198,10 @@ async def test_a_message_on_a_stream_that_has_ended_goes_over_a_new_one():
 
     async with foreign_node(push=one) as address, grpc_fleet(2, ledger) as (a, _):
         a.set_peer(1, address, epoch=1)
-        data, _ = a._outlets[1]
         for t in range(3):
             await a.send([data_message((0, 1), t, vector_payload(np.zeros(5)))])
             await ledger.until_settled(t + 1)
-            await until(lambda: data._stream.done())
+            await until(lambda: a._outlets[1][0]._stream.done())
     assert [row.fate for row in ledger.rows] == [Fate.DELIVERED] * 3
     assert len(served) == 3
 

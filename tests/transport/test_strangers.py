@@ -19,9 +19,11 @@ from netdfl.core.errors import MalformedMessage, TransportError
 from netdfl.core.fates import is_fate
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.node.ledger import EACH_TOLD, NodeLedger
-from netdfl.record import RunDirectory, StoreWriter, open_run
+from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
 from netdfl.record.result import RunFacts, summarize
+from netdfl.record.run import open_run
+from netdfl.record.store import StoreWriter
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
 from netdfl.transport.base import MOST_NS

@@ -26,7 +26,7 @@ from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector
 from netdfl.transport import wire
 from netdfl.transport.authority import Authority
 from netdfl.transport.chunks import split
-from netdfl.transport.control import Attendee, ControlClient, ControlServer
+from netdfl.transport.control import Attendee, ControlClient, ControlServer, control_channels
 from netdfl.transport.credentials import SUPERVISOR, Credentials, name_of
 from netdfl.transport.grpc import GrpcTransport
 from netdfl.transport.identity import Identity
@@ -245,7 +245,7 @@ async def test_a_peer_that_leaves_a_plain_port_as_it_comes_is_no_stranger() -> N
 @only_linux
 async def test_the_supervisors_plain_port_tells_of_strangers_too() -> None:
     refused: list[str] = []
-    server = ControlServer("secret", lambda who, report: None, lambda who: None, on_refused=refused.append)
+    server = ControlServer("secret", lambda who, report: None, on_refused=refused.append)
     host, _, port = (await server.start()).rpartition(":")
     await asyncio.to_thread(bare_grpc, host, int(port))
     await until(lambda: bool(refused))
@@ -344,7 +344,7 @@ class Supervision:
         self.hellos: list[int] = []
         self.refused: list[str] = []
         credentials = OURS.issue(SUPERVISOR, 0)
-        self.server = ControlServer("secret", self.hear, lambda who: None, host, credentials, self.refused.append)
+        self.server = ControlServer("secret", self.hear, host, credentials, self.refused.append)
 
     def hear(self, attendee: Attendee, report: object) -> None:
         self.hellos.append(attendee.hello.node)
@@ -354,7 +354,7 @@ class Supervision:
         hello = Hello(node=node, role="client", pid=1, address="here", protocol_version=1, epoch=epoch)
         try:
             client = await ControlClient.connect(
-                address, "secret", hello, lambda order: None, lambda why: None, credentials
+                address, "secret", hello, lambda order: None, lambda why: None, control_channels(credentials)
             )
         except TransportError as error:
             return str(error)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError, OversizedMessage
-from netdfl.core.types import Array, Kind, Message, Payload
+from netdfl.core.types import ITEM_BYTES, Array, Kind, Message, Payload
 from netdfl.testing.transports import contents
 from netdfl.transport import wire
 from netdfl.transport.chunks import Assembly, split
@@ -32,9 +32,9 @@ scalars = st.recursive(
 
 @st.composite
 def arrays(draw):
-    dtype = draw(st.sampled_from(sorted(wire.ITEM_BYTES)))
+    dtype = draw(st.sampled_from(sorted(ITEM_BYTES)))
     shape = tuple(draw(st.lists(st.integers(0, 5), max_size=3)))
-    nbytes = wire.ITEM_BYTES[dtype] * int(np.prod(shape))
+    nbytes = ITEM_BYTES[dtype] * int(np.prod(shape))
     values = st.binary(min_size=nbytes, max_size=nbytes)
     data = draw(values) if dtype != "bool" else bytes(nbytes)
     return Array(dtype, shape, memoryview(data))

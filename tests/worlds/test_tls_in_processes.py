@@ -18,7 +18,7 @@ from netdfl.record.judge import WELL
 from netdfl.scenario.load import loads
 from netdfl.supervisor.supervisor import Supervisor
 from netdfl.transport.authority import Authority
-from netdfl.transport.control import ControlClient
+from netdfl.transport.control import ControlClient, control_channels
 from netdfl.transport.credentials import SUPERVISOR, Credentials, name_of
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
 from netdfl.worlds import processes
@@ -72,8 +72,9 @@ class Strangers:
         plan = supervisor.fleet.world.plan
         for node, epoch, credentials in ((2, 0, old), (1, 0, new)):
             hello = Hello(node=node, role="client", epoch=epoch, protocol_version=1, scenario_hash=plan.scenario_hash)
+            channels = control_channels(credentials)
             with pytest.raises(TransportError) as refused:
-                await ControlClient.connect(plan.control, plan.token, hello, _ignore, _ignore, credentials)
+                await ControlClient.connect(plan.control, plan.token, hello, _ignore, _ignore, channels)
             self.replies.append(str(refused.value))
 
     async def _hello(self, address: str, node: int, epoch: int, credentials: grpc.ChannelCredentials | None) -> str:

@@ -12,7 +12,6 @@ from netdfl.core.types import Array, Message, Payload
 from netdfl.core.units import Probability, TimeNs
 from netdfl.links.rules.base import DROPPED, Delaying, Departure, LinkEvent, Stage, StageOutcome, Transit
 from netdfl.links.rules.keyed_random import unit_uniform
-from netdfl.links.rules.loss import check_probability
 
 C = TypeVar("C")
 
@@ -26,7 +25,7 @@ class Duplication:
 
 def duplicate(*, probability: Probability) -> Duplication:
     """Send a copy right behind a unit with this probability; the copy meets the later rules by itself."""
-    return Duplication(check_probability("duplicate", probability))
+    return Duplication(probability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Corruption:
 
 def corrupt(*, probability: Probability, mode: Literal["detect", "deliver"] = "detect") -> Corruption:
     """Damage units: found by a checksum and dropped at the receiver (`detect`), or delivered damaged."""
-    return Corruption(check_probability("corrupt", probability), mode == "detect")
+    return Corruption(probability, mode == "detect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ def reorder(*, probability: Probability, delay: TimeNs = 10_000_000) -> Reorderi
     """Hold a unit back by `delay` with this probability, so that later ones overtake it."""
     if delay <= 0:
         raise ValueError(f"reorder delay = {delay} ns must be above 0; give a time like 10ms")
-    return Reordering(check_probability("reorder", probability), delay)
+    return Reordering(probability, delay)
 
 
 class Disorder(Stage, Generic[C]):

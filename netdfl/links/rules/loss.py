@@ -23,13 +23,6 @@ class LossModel(Protocol):
         ...
 
 
-def check_probability(name: str, value: float) -> float:
-    """`value`. Raises ValueError where it is no probability."""
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} = {value} is not a probability; expected 0 to 1 or a percentage like 5%")
-    return value
-
-
 class Bernoulli:
     """Lose each unit with the same probability, keyed by the unit: no state."""
 
@@ -38,7 +31,7 @@ class Bernoulli:
     def __init__(self, seed: int, /, *, probability: Probability) -> None:
         """`seed` is the edge's; `probability` from 0 to 1."""
         self.seed = seed
-        self.probability = check_probability("probability", probability)
+        self.probability = probability
 
     def lost(self, unit: Transit) -> bool:
         """True with `probability`."""
@@ -67,8 +60,6 @@ class GilbertElliott:
         loss_bad: Probability = 1.0,
     ) -> None:
         """`p` good to bad, `r` bad to good; `loss_good` and `loss_bad` are the losses in each."""
-        for name, value in (("p", p), ("r", r), ("loss_good", loss_good), ("loss_bad", loss_bad)):
-            check_probability(name, value)
         if p + r == 0:
             raise ValueError("gilbert_elliott with p = 0 and r = 0 never changes state; give p or r above 0")
         self.seed = seed

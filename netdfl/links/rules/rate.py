@@ -51,12 +51,8 @@ def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLim
     (not what is in service, so an idle link takes a unit of any size); what does not fit is dropped
     at the tail (`queue`).
     """
-    if rate < 0 or burst < 0:
-        raise ValueError(f"rate = {rate} bit/s, burst = {burst} bytes: expected 0 or more; write a rate like 10Mbit")
     if isinstance(queue, MessageLimit):
         return Shape(rate, burst, queue_messages=queue.messages)
-    if queue is not None and queue < 0:
-        raise ValueError(f"queue = {queue} bytes is negative; expected a size like 100KiB, or {{messages: 50}}")
     return Shape(rate, burst, queue_bytes=queue)
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
 from netdfl.core.tables import by_name
-from netdfl.core.types import Json
-from netdfl.links.reading import nearest, read_parameters, read_value
 from netdfl.links.rules.loss import DropList, rounds_beyond
 from netdfl.links.schedule import link_actions as on_links
 from netdfl.links.schedule import node_actions as on_nodes
@@ -19,8 +17,9 @@ from netdfl.links.schedule import plans
 from netdfl.links.schedule.compiling import Entry, is_zero_rate
 from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.schedule.node_conflicts import node_conflicts
-from netdfl.links.schedule.when import KEYS, Facts, Span, spans, split
-from netdfl.links.selectors import Block, NodesText, parse_nodes
+from netdfl.links.schedule.when import Facts, Span, spans, split
+from netdfl.links.selectors import Block
+from netdfl.links.spec import read_parameters
 
 ACTIONS = by_name(
     *(on_links.link, on_links.node, on_links.partition, on_links.heal, on_links.flap, on_links.random),
@@ -47,7 +46,6 @@ class ScheduleError(ValueError):
 @dataclass(frozen=True, slots=True)
 class _ReadEntry(Entry):
     action: str
-    written: Json
     events: tuple[CompiledEvent, ...]
 
 
@@ -73,30 +71,19 @@ def compile_events(entries: Sequence[Mapping[str, object]], facts: Facts) -> lis
 
 def _read(index: int, entry: Mapping[str, object], facts: Facts) -> _ReadEntry:
     timing, written = split(entry)
-    actions = [key for key in written if key in ACTIONS]
-    if len(actions) != 1:
-        remedy = f"give one of {', '.join(ACTIONS)}"
-        if not actions and written:
-            remedy = f"for {min(written)}: {nearest(min(written), [*ACTIONS, *KEYS.values()])}"
-        raise ValueError(f"an event has one action, this has {len(actions)} ({', '.join(actions) or 'none'}); {remedy}")
-    when = spans(facts, **read_parameters(spans, timing, "the event"))
-    action = actions[0]
-    compiled = islice(ACTIONS[action](Entry(facts, index, when), **_parameters(action, written)), _MOST + 1)
+    action = next(key for key in written if key in ACTIONS)
+    when = spans(facts, **read_parameters(spans, timing))
+    if action not in _CHANGING:  # whose changes stay as they are written: the compiled event holds them so
+        written = read_parameters(ACTIONS[action], written)
+    compiled = islice(ACTIONS[action](Entry(facts, index, when), **written), _MOST + 1)
     events = tuple(replace(event, entry=action) for event in compiled)
     if len(events) > _MOST:
         raise ValueError(f"{action} makes more than {_MOST} events here; let it last less long, or change less often")
-    return _ReadEntry(facts, index, when, action, written, events)
-
-
-def _parameters(action: str, written: Mapping[str, object]) -> dict[str, object]:
-    if action in _CHANGING:  # the changes stay as they are written: the compiled event holds them so
-        place = read_value(str if action == "link" else NodesText, written[action], action)
-        return {**written, action: place}
-    return read_parameters(ACTIONS[action], written, action)
+    return _ReadEntry(facts, index, when, action, events)
 
 
 def _conflicts(entries: Sequence[_ReadEntry], facts: Facts) -> Iterable[tuple[int, str]]:
-    yield from _contradictions([entry for entry in entries if entry.action == "partition"], facts)
+    yield from _contradictions([entry for entry in entries if entry.action == "partition"])
     events = sorted((event for entry in entries for event in entry.events), key=lambda event: event.order)
     yield from _heals_of_nothing(entries, events)
     yield from _never_moving(events)
@@ -105,19 +92,16 @@ def _conflicts(entries: Sequence[_ReadEntry], facts: Facts) -> Iterable[tuple[in
     yield from _random_lives(entries)
 
 
-def _contradictions(partitions: Sequence[_ReadEntry], facts: Facts) -> Iterable[tuple[int, str]]:
+def _contradictions(partitions: Sequence[_ReadEntry]) -> Iterable[tuple[int, str]]:
     for first, second in combinations(partitions, 2):
         if not any(a.overlaps(b) for a in first.when for b in second.when):
             continue
-        modes = [entry.written.get("mode", "down_drop") for entry in (first, second)]
-        blocks = [
-            on_links.partition_blocks(facts, entry.written["partition"], bool(entry.written.get("one_way", False)))
-            for entry in (first, second)
-        ]
-        if modes[0] != modes[1] and any(_meet(a, b) for a in blocks[0] for b in blocks[1]):
-            what = f"it cuts links that events[{first.source}] cuts at the same time as {modes[0]}"
+        cut, also = first.events[0], second.events[0]
+        mode = cut.parameters["state"]
+        if mode != also.parameters["state"] and any(_meet(a, b) for a in cut.blocks for b in also.blocks):
+            what = f"it cuts links that events[{first.source}] cuts at the same time as {mode}"
             yield second.source, f"{what}; give both one mode, or other times"
-        elif _cross(first, second, facts):
+        elif _cross(cut.blocks, also.blocks):
             what = f"it overlaps events[{first.source}] and contradicts it: each keeps nodes together that the other"
             yield second.source, f"{what} parts; make one a refinement of the other, or give them other times"
 
@@ -127,13 +111,11 @@ def _meet(first: Block, second: Block) -> bool:
     return bool(sources and targets) and (len(sources | targets) > 1)
 
 
-def _cross(first: _ReadEntry, second: _ReadEntry, facts: Facts) -> bool:
-    """True where each partition keeps together a pair of nodes that the other one parts."""
-    if first.written.get("one_way") or second.written.get("one_way"):
+def _cross(first: Sequence[Block], second: Sequence[Block]) -> bool:
+    """True where each partition keeps together a pair of nodes that the other one parts; one way, it parts none."""
+    if len(first) == 1 or len(second) == 1:
         return False
-    who = facts.groups, facts.num_nodes
-    parts = ([parse_nodes(group, *who) for group in entry.written["partition"]] for entry in (first, second))
-    one, two = ({node: place for place, part in enumerate(each) for node in part} for each in parts)
+    one, two = ({node: place for place, block in enumerate(cut) for node in block.src} for cut in (first, second))
     both = sorted(one.keys() & two.keys())
     pairs = {(one[a] == one[b], two[a] == two[b]) for a, b in combinations(both, 2)}
     return (True, False) in pairs and (False, True) in pairs

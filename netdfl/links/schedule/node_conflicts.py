@@ -40,7 +40,8 @@ def node_conflicts(events: Iterable[CompiledEvent]) -> Iterable[Conflict]:
 def _conflicts(node: NodeId, begin: str, events: Sequence[CompiledEvent]) -> Iterator[Conflict]:
     begun = [event for event in events if event.action == begin and not _is_end(event)]
     ending = {event.source for event in events if _is_end(event)} & {event.source for event in begun}
-    if all(event.at_round is None for event in events) or (begin == "slow_down" and _in_rounds_alone(events)):
+    in_rounds_alone = all(event.at_round is not None and not event.after_ns for event in events)
+    if all(event.at_round is None for event in events) or (begin == "slow_down" and in_rounds_alone):
         yield from _in_order(node, begin, events, ending)
     elif begin != "slow_down" and all(event.at_round is not None for event in events):
         for first, then in pairwise(begun):
@@ -76,10 +77,6 @@ def _in_order(node: NodeId, begin: str, events: Sequence[CompiledEvent], ending:
 
 def _is_end(event: CompiledEvent) -> bool:
     return event.action in ("restart", "resume") or event.parameters.get("factor") == 1
-
-
-def _in_rounds_alone(events: Sequence[CompiledEvent]) -> bool:
-    return all(event.at_round is not None and not event.after_ns for event in events)
 
 
 def _again(node: NodeId, first: CompiledEvent, then: CompiledEvent) -> str:

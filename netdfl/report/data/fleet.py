@@ -14,6 +14,7 @@ from netdfl.record.forms import GraphForm
 from netdfl.record.remarks import find_deaths
 from netdfl.record.run import Run
 from netdfl.report.data.frame import Floats, Frame, Made, shorten, whole
+from netdfl.report.words import some
 from netdfl.topology.graph import count_words, redrawn_words
 
 MOST_EDGES = 20_000
@@ -77,7 +78,8 @@ def place_nodes(nodes: Sequence[int], edges: Edges, graph: GraphForm | None) -> 
         return _geography(nodes, where, edges), "Nodes are drawn where they are on the earth."
     sites = given.get("sites") or _disjoint(given.get("groups") or {}, given["num_nodes"])
     if len(sites) > 1:
-        return _by_site(nodes, sites), f"Nodes are drawn by sites, clockwise: {_named(sites)}."
+        named = some([name[:60] for name in sites], MOST_NAMED)
+        return _by_site(nodes, sites), f"Nodes are drawn by sites, clockwise: {named}."
     server, kind = given.get("server"), given.get("kind", "")
     if server is not None and server in nodes:
         rim = _circle(count - 1)
@@ -139,11 +141,6 @@ def _by_site(nodes: Sequence[int], sites: Mapping[str, Sequence[int]]) -> Floats
         rows = np.flatnonzero(mine == heap)
         at[rows] = center + size * (_circle(len(rows)) if 1 < len(rows) <= 12 else _disc(len(rows)))
     return at / max(1e-9, float(np.abs(at).max()))
-
-
-def _named(sites: Mapping[str, Sequence[int]]) -> str:
-    names = [name[:60] for name in sites]
-    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def _circle(count: int) -> Floats:

@@ -26,8 +26,8 @@ FIGURE, TIME = 4, 7
 """Digits of a figure, and of a time."""
 
 
-def shorten(values: Floats | Sequence[float], digits: int = FIGURE) -> Plain:
-    """Numbers with so many digits, whole ones as integers; what is not finite is None."""
+def shorten(values: Floats | Sequence[float | None], digits: int = FIGURE) -> Plain:
+    """Numbers with so many digits, whole ones as integers; what is not finite, or not there, is None."""
     given = np.asarray(values, dtype=float)
     size = np.abs(given)
     usual = (size > SMALLEST) & (size < LARGEST)
@@ -61,19 +61,16 @@ class Words:
     """Texts that stand in a column many times: each is kept once, its place stands for it."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
         self._places: dict[str, int] = {}
 
-    def place(self, text: str) -> int:
-        """The place of a text among those that were met."""
-        if text not in self._places:
-            self._places[text] = len(self.texts)
-            self.texts.append(text)
-        return self._places[text]
+    @property
+    def texts(self) -> list[str]:
+        """Those that were met."""
+        return list(self._places)
 
     def places(self, texts: Iterable[str]) -> list[int]:
-        """The places of many."""
-        return [self.place(text) for text in texts]
+        """The places of texts among those that were met."""
+        return [self._places.setdefault(text, len(self._places)) for text in texts]
 
 
 MOST_MOMENTS = 300

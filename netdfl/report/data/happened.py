@@ -6,17 +6,17 @@ Changes of links are spans of time for charts, and in lists a row for each, or f
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, field
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import read_plain
 from netdfl.links.schedule.changes import APART, gather_places
-from netdfl.record.forms import read_details, read_list
+from netdfl.record.forms import read_details, read_nodes
 from netdfl.record.history import read_outages
 from netdfl.record.run import Run
 from netdfl.record.scheduled import ENDS
-from netdfl.report.data.frame import TIME, Frame, Made, Words, shorten
+from netdfl.report.data.frame import FIGURE, TIME, Frame, Made, Words, shorten
+from netdfl.report.words import some
 
 SCHEDULED = "(node IS NULL AND details->>'where' IS NOT NULL)"
 """Which rows of `events` are of the schedule of links, as SQL."""
@@ -126,19 +126,13 @@ def _shortened(heap: Made) -> Made:
 
 
 def _told(details: Made) -> str:
-    parts = []
-    for key, value in details.items():
-        if isinstance(value, list):
-            shown = ", ".join(map(str, value[:8])) + (f" and {len(value) - 8} more" if len(value) > 8 else "")
-            parts.append(f"{key}: {shown}")
-        else:
-            parts.append(f"{key}: {value}")
-    return ", ".join(parts)[:400]
+    told = {key: some(value) if isinstance(value, list) else value for key, value in details.items()}
+    return ", ".join(f"{key}: {value}" for key, value in told.items())[:400]
 
 
 def event_counts(run: Run) -> Made:
     """How often each kind of event happened."""
-    return dict(Counter(dict(run.rows("SELECT kind, count(*) FROM events GROUP BY kind ORDER BY kind"))))
+    return dict(run.rows("SELECT kind, count(*) FROM events GROUP BY kind ORDER BY kind"))
 
 
 def outages(run: Run) -> list[Made]:
@@ -167,14 +161,11 @@ def waits(run: Run, frame: Frame) -> Made:
         "round": [row[3] for row in rows],
         "how": ended.places(row[4] for row in rows),
         "last": [row[5] for row in rows],
-        "missing": [[node for node in read_list(row[6]) if type(node) is int][:MOST_NAMES] for row in rows],
-        "deadline": shorten([math.nan if row[7] is None else row[7] for row in rows], FIGURES_OF_DEADLINES),
+        "missing": [read_nodes(row[6])[:MOST_NAMES] for row in rows],
+        "deadline": shorten([row[7] for row in rows], FIGURE),
         "ended": ended.texts,
         "all": len(rows) < MOST_WAITS,
     }
-
-
-FIGURES_OF_DEADLINES = 4
 
 
 MOST_NODES, MOST_TEXT = 64, 4000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from netdfl.core.units import format_bytes
+from netdfl.record.directory import is_held
 from netdfl.record.run import Run
-from netdfl.record.run_lock import is_held
 from netdfl.report.data.frame import Made
 from netdfl.report.words import duration, figure, not_delivered, own_figures, remarks, share, warnings
 

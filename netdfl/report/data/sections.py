@@ -24,7 +24,7 @@ from netdfl.report.data.fleet import graph_words
 from netdfl.report.data.frame import Made
 from netdfl.report.data.happened import event_counts, events, find_bands
 from netdfl.report.data.traffic import links
-from netdfl.report.words import WHY, NodeTime, figure, part_rows, say_rounds, share
+from netdfl.report.words import WHY, NodeTime, figure, part_rows, say_rounds, share, some
 
 MOST_ROWS = 12
 MOST_EVENTS = 200
@@ -57,7 +57,7 @@ def deaths(run: Run) -> Section | None:
     rows = []
     for death in find_deaths(run):
         waiters = [f"node {w['node']} (round {w['round']})" for w in death["waited_for_by"]]
-        rows.append([f"node {death['node']}", str(death["round"]), death["reason"], _some(waiters) or "nobody"])
+        rows.append([f"node {death['node']}", str(death["round"]), death["reason"], some(waiters) or "nobody"])
     table = Table(("who", "round", "of what", "who waited for it"), rows)
     return Section("Nodes that died", "These nodes ended without being told to.", tables=[table]) if rows else None
 
@@ -153,7 +153,7 @@ def graph_and_links(run: Run) -> Section | None:
     tables, lede = [], ""
     if (graph := run.graph) is not None:
         died = sorted({death["node"] for death in find_deaths(run)})
-        lede = graph_words(graph) + (f" Died: {_some(died)}." if died else "")
+        lede = graph_words(graph) + (f" Died: {some(died)}." if died else "")
     traffic = links(run, MOST_ROWS)
     if traffic["total"]:
         tables = [_link_table(traffic), _fate_table(run)]
@@ -266,11 +266,6 @@ def _heap(heap: Json) -> list[str]:
     nodes = ", ".join(map(str, heap["nodes"])) + (" and more" if heap["num_nodes"] > len(heap["nodes"]) else "")
     times = f" ({heap['times']:,} times, until {heap['last_s']:.3f} s)" if heap["times"] > 1 else ""
     return [nodes or "fleet", str(heap["round"]), f"{heap['kind']}{times}", heap["details"]]
-
-
-def _some(items: Sequence[object], most: int = 8) -> str:
-    shown = ", ".join(str(item) for item in items[:most])
-    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
 
 
 SECTIONS: tuple[Callable[[Run], Section | None], ...] = (

@@ -42,19 +42,13 @@ def _stall(kept: Kept, last: Mapping[tuple[object, ...], Made]) -> Made:
     }
     ended = last.get((found.get("cause"), found["round"], tuple(found["roots"])), {})
     return {
+        **{name: found[name] for name in ("round", "roots", "culprits", "witness", "began_s", "found_s", "permanent")},
         "text": ended.get("text", found["text"]),
         "cause": str(found.get("cause", "")),
-        "round": found["round"],
-        "roots": found["roots"],
-        "culprits": found["culprits"],
         "nodes": nodes,
         "num_nodes": len(order),
         "waits": waits,
-        "witness": found["witness"],
         "since": since,
-        "began_s": found["began_s"],
-        "found_s": found["found_s"],
         "until_s": ended.get("until_s"),
         "over": bool(ended.get("over", False)),
-        "permanent": found["permanent"],
     }

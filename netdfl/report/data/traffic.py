@@ -11,7 +11,7 @@ from netdfl.core.fates import Fate, FateClass, class_of
 from netdfl.links.rules.figures import say
 from netdfl.links.selectors import Groups, is_edges, parse_edges
 from netdfl.record.run import Run
-from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, Words, shorten, whole
+from netdfl.report.data.frame import FIGURE, TIME, Floats, Frame, Made, Plain, Words, shorten, whole
 
 NUMBERS = {name: number for number, name in enumerate(FateClass)}
 CLASS_NUMBER = f"""CASE split_part(fate, ':', 1) {
@@ -45,7 +45,7 @@ def count_by_moment(run: Run, frame: Frame) -> Made:
     return found
 
 
-def _up_to(frame: Frame, times: Floats, amounts: Floats) -> list[float | int | None]:
+def _up_to(frame: Frame, times: Floats, amounts: Floats) -> Plain:
     places = np.searchsorted(frame.moments, times)  # the first moment at or after each
     sums = np.bincount(places, amounts, minlength=len(frame.moments) + 1)
     return whole(np.cumsum(sums[: len(frame.moments)]))
@@ -53,8 +53,6 @@ def _up_to(frame: Frame, times: Floats, amounts: Floats) -> list[float | int | N
 
 MOST_LINKS = 12_000
 MOST_MESSAGES = 20_000
-MOST_NAMED = 200_000
-"""A rule that names more links than these is said to be about all."""
 _ORDER = "sent_s, src, dst, kind, round, step, attempt, epoch"
 
 
@@ -93,9 +91,7 @@ def rules(run: Run, traffic: Made) -> list[Made]:
     size = graph["num_nodes"] if graph else 1 + max([0, *traffic["src"], *traffic["dst"]])
     return [
         {
-            "of": str(rule["of"]),
-            "key": str(rule["key"]),
-            "rule": str(rule["rule"]),
+            **{name: str(rule[name]) for name in ("of", "key", "rule")},
             "figures": {key: value for key, value in rule["figures"].items() if isinstance(value, int | float)},
             "words": say(rule["figures"]),
             "event": rule["event"],
@@ -146,7 +142,7 @@ def messages(run: Run, frame: Frame) -> Made:
     }
     if not frame.by_round:
         found["sent"] = shorten(columns[4], TIME)
-        found["arrived"] = shorten([np.nan if at is None else at for at in columns[5]], TIME)
+        found["arrived"] = shorten(columns[5], TIME)
     classes = [class_of(fate).value for fate in fates.texts]
     found |= {"kinds": kinds.texts, "fates": fates.texts, "classes": classes}
     if not run.sampling.is_all:

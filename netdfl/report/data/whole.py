@@ -32,9 +32,9 @@ def page_data(run: Run, *, tolerant: bool = False) -> Made:
     """
     with damaged(run.path, "shown"), run.held():
         frame = find_frame(run)
-        parts, troubles = _parts(run, frame), []
         made: Made = {"schema": SCHEMA, "frame": frame.to_json()}
-        for name, (make, empty) in parts.items():
+        troubles: dict[str, None] = {}
+        for name, (make, empty) in _parts(run, frame, made).items():
             try:
                 with damaged(run.path, "shown"):
                     made[name] = make()
@@ -42,12 +42,12 @@ def page_data(run: Run, *, tolerant: bool = False) -> Made:
                 if not tolerant:
                     raise
                 made[name] = empty
-                troubles.append(str(error))
-        return made | {"rules": _rules(run, made["links"], tolerant), "troubles": list(dict.fromkeys(troubles))}
+                troubles[str(error)] = None
+        return made | {"troubles": list(troubles)}
 
 
-def _parts(run: Run, frame: Frame) -> dict[str, tuple[Callable[[], object], object]]:
-    """How each part is made, and what stands for it where that fails."""
+def _parts(run: Run, frame: Frame, made: Made) -> dict[str, tuple[Callable[[], object], object]]:
+    """How each part is made, some of what was `made` before, and what stands for it where that fails."""
     unread = {"title": run.path.name, "verdict": "can't be read", "state": "ended", "subtitle": "", "footer": ""}
     none: Made = {"src": [], "dst": []}
     zeros, places = [0] * len(frame.moments), [0] * len(frame.nodes)
@@ -71,32 +71,16 @@ def _parts(run: Run, frame: Frame) -> dict[str, tuple[Callable[[], object], obje
         "stalls": (lambda: stalls(run), []),
         "partition": (lambda: _partition(run), None),
         "logs": (lambda: logs(run, frame), {}),
-        "sections": (lambda: [asdict(made) for section in SECTIONS if (made := section(run)) is not None], []),
+        "sections": (lambda: [asdict(one) for section in SECTIONS if (one := section(run)) is not None], []),
         "scenario": (lambda: run.scenario_text, ""),
+        "rules": (lambda: rules(run, made["links"]), []),
     }
-
-
-def _rules(run: Run, traffic: Made, tolerant: bool) -> list[Made]:
-    try:
-        with damaged(run.path, "shown"):
-            return rules(run, traffic)
-    except InputError:
-        if not tolerant:
-            raise
-        return []
 
 
 def _round_times(run: Run) -> Made | None:
     """The length of each round and the deadline in force, as `result.json` has them."""
     spent = run.result.get("time") if run.finished else None
-    if spent is None:
-        return None
-    found: Made = {key: _plain(values) for key, values in spent["rounds"].items()}
-    return found
-
-
-def _plain(values: list[float | None]) -> list[float | int | None]:
-    return shorten([float("nan") if value is None else float(value) for value in values])
+    return None if spent is None else {key: shorten(values) for key, values in spent["rounds"].items()}
 
 
 def _partition(run: Run) -> Made | None:

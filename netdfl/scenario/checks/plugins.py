@@ -208,7 +208,12 @@ def _partition(part: Part, context: WithData) -> None:
         _require(bool(inside), part, f"gave client {client} a sample that is not among the {len(labels)}")
 
 
+_JUDGES = ("task", "metric")
+"""Own parts that models are judged by."""
+
+
 def _model(part: Part, context: WithData) -> Finding | None:
+    """The model can be made of the data; what the part adds to it works on what the model gives."""
     from netdfl.training.classification import outcome
     from netdfl.training.data.examples import Samples
     from netdfl.training.tasks.recipe import made, recipe_of
@@ -217,15 +222,23 @@ def _model(part: Part, context: WithData) -> Finding | None:
     task = scenario.task
     assert isinstance(task, Training)
     try:
-        model, _ = made(recipe_of(task), data, task.settings, 0)
+        model, metrics = made(recipe_of(task), data, task.settings, 0)
     except OwnPartError:
         raise
     except ValueError as exc:
         place = f" ({where})" if (where := written_at(inspect.unwrap(_function(part)))) else ""
         raise OwnPartError(f"{part.own} {part.kind!r}: {exc}{place}") from exc
-    if part.own != "model" or not model.uses_cross_entropy:
+    if part.own not in _JUDGES and (part.own != "model" or not model.uses_cross_entropy):
         return None
-    return _gives_probabilities(part, outcome(model, model.flat(), Samples(*data.first())).outputs)
+    found = outcome(model, model.flat(), Samples(*data.first()))
+    if part.own == "model":
+        return _gives_probabilities(part, found.outputs)
+    if metrics is not None:
+        with _using(part, "when a model was judged"):
+            figures = metrics(found.outputs, found.targets)
+            names = {name: float(value) for name, value in figures.items()}
+            _require(all(map(str.isidentifier, names)), part, f"named figures {', '.join(names)}", "use plain words")
+    return None
 
 
 def _gives_probabilities(part: Part, said: Tensor) -> Finding | None:
@@ -236,25 +249,6 @@ def _gives_probabilities(part: Part, said: Tensor) -> Finding | None:
         return None
     what = f"model {part.kind!r} gives probabilities, and the loss, cross-entropy, takes a softmax of them once more"
     return Finding((), what, "leave out the model's last softmax, or it hardly learns", notice=True)
-
-
-def _judged(part: Part, context: WithData) -> Finding | None:
-    """What models are judged by works on what the model gives."""
-    from netdfl.training.classification import outcome
-    from netdfl.training.data.examples import Samples
-    from netdfl.training.tasks.recipe import made, recipe_of
-
-    noticed = _model(part, context)
-    scenario, data = context
-    assert isinstance(scenario.task, Training)
-    model, metrics = made(recipe_of(scenario.task), data, scenario.task.settings, 0)
-    found = outcome(model, model.flat(), Samples(*data.first()))
-    if metrics is not None:
-        with _using(part, "when a model was judged"):
-            figures = metrics(found.outputs, found.targets)
-            names = {name: float(value) for name, value in figures.items()}
-            _require(all(map(str.isidentifier, names)), part, f"named figures {', '.join(names)}", "use plain words")
-    return noticed
 
 
 def _augmentation(part: Part, context: WithData) -> None:
@@ -280,8 +274,8 @@ _DATA_TRIALS: Mapping[str, Callable[[Part, WithData], Finding | None]] = {
     "dataset": lambda part, context: None,
     "partition": _partition,
     "model": _model,
-    "task": _judged,
+    "task": _model,
     "training loss": _model,
-    "metric": _judged,
+    "metric": _model,
     "augmentation": _augmentation,
 }

@@ -151,19 +151,13 @@ def _acknowledged(scenario: Scenario, topology: Topology) -> Iterator[Finding]:
     path, graph = ("delivery", "kind"), scenario.topology.kind
     if scenario.algorithm.traits.family == "bilateral":
         return  # replies go back over links that have to work both ways anyway
-    edge = _one_way(scenario, topology)
-    if edge is not None:
+    links = used_links(scenario, topology) or frozenset()
+    if edge := min((link for link in links if link[::-1] not in links), default=None):
         yield Finding(
             path,
             f"{edge[0]} sends to {edge[1]}, and {graph} has no link {edge[1]}->{edge[0]} for the answer",
             "use running_sums, or a graph whose links work both ways",
         )
-
-
-def _one_way(scenario: Scenario, topology: Topology) -> tuple[int, int] | None:
-    """A link without a reverse one."""
-    links = used_links(scenario, topology) or frozenset()
-    return min((link for link in links if link[::-1] not in links), default=None)
 
 
 def _undo(scenario: Scenario, topology: Topology) -> Iterator[Finding]:

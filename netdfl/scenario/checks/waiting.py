@@ -132,13 +132,10 @@ def waiting_notices(scenario: Scenario) -> Iterator[str]:
     if need <= least:
         return
     known = network.receivers_know or scenario.wait.announce
-    wait = "wait for all of those" if known else "then wait " + _until(scenario.wait.deadline)
+    until = "without end" if scenario.wait.deadline is None else "until the deadline"
+    wait = "wait for all of those" if known else f"then wait {until}"
     rounds = " in some rounds" if varies else ""
     yield f"wait: a quorum of {need} is more than some nodes hear from{rounds} ({least}); they {wait}"
-
-
-def _until(deadline: int | str | None) -> str:
-    return "without end" if deadline is None else "until the deadline"
 
 
 def _in_degrees(network: Network, rounds: range) -> tuple[int, int]:

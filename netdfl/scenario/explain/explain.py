@@ -18,7 +18,7 @@ from netdfl.scenario.explain.link_rules import link_rules
 from netdfl.scenario.explain.memory import counts_all, vectors_kept
 from netdfl.scenario.model.network import CompressionPart
 from netdfl.scenario.model.schema import Scenario
-from netdfl.scenario.model.task import Train, Training
+from netdfl.scenario.model.task import Training
 from netdfl.scenario.model_size import load_data, num_parameters
 from netdfl.topology.network import Network
 from netdfl.topology.spectrum import psi, spectral_gap, stochasticity
@@ -229,16 +229,12 @@ def _weights(scenario: Scenario, network: Network, rounds: range) -> WeightFacts
 
 def _task(scenario: Scenario) -> TaskFacts:
     task = scenario.task
-    if not isinstance(task, Train) and task.kind == "sized":
+    if isinstance(task, Training):
+        data, size = task.split, num_parameters(task)
+        return TaskFacts("train", size, "float32", data.kind, data.partition.kind, task.settings.kind, task.batch_size)
+    if task.kind == "sized":
         return TaskFacts(task.kind, task.params["bytes"] // 8, "float64")
-    if isinstance(task, Training) and not isinstance(task, Train):
-        partition = task.split.partition.kind
-        return TaskFacts("train", num_parameters(task), "float32", task.kind, partition, task.kind, task.batch_size)
-    if not isinstance(task, Train):
-        return TaskFacts(task.kind, task.params.get("dim") or 0, task.params.get("dtype", "float32"))
-    data = task.dataset
-    size = num_parameters(task)
-    return TaskFacts("train", size, "float32", data.kind, data.partition.kind, task.model.kind, task.batch_size)
+    return TaskFacts(task.kind, task.params.get("dim") or 0, task.params.get("dtype", "float32"))
 
 
 def _traffic(scenario: Scenario, network: Network, rounds: range, task: TaskFacts) -> TrafficFacts:

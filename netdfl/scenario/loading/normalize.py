@@ -12,12 +12,13 @@ from pydantic_core import PydanticCustomError
 
 from netdfl.scenario.loading.document import Document, Path, item
 from netdfl.scenario.model.choices import Choices
+from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.signatures import record_of
 
 
-def normalize(document: Document, root: type[BaseModel], directory: str) -> None:
+def normalize(document: Document, directory: str) -> None:
     """Write the short forms of `document` out, in place: `algorithm: dpsgd` as `algorithm: {name: dpsgd}`."""
-    document.data = _normal(document, root, document.data, (), directory)
+    document.data = _normal(document, Scenario, document.data, (), directory)
 
 
 def _normal(document: Document, annotation: object, value: object, path: Path, directory: str) -> object:
@@ -39,22 +40,19 @@ def _normal(document: Document, annotation: object, value: object, path: Path, d
     return value
 
 
-def annotation_at(root: type[BaseModel], value: object, path: Path, directory: str) -> object:
-    """What the schema says of `path`, given the scenario's (normal) values; None where it says nothing."""
-    annotation: object = root
+def annotation_at(value: object, path: Path, directory: str) -> tuple[object, object]:
+    """What the schema says of `path`, given the scenario's (normal) values, and what these hold; None: nothing."""
+    annotation: object = Scenario
     for key in path:
         annotation = _child(annotation, value, key, directory)
         value = item(value, key)
-    return annotation
+    return annotation, value
 
 
-def keys_at(root: type[BaseModel], value: object, path: Path, directory: str) -> list[str]:
+def keys_at(value: object, path: Path, directory: str) -> list[str]:
     """The keys that the mapping at `path` may have; empty where any may be, or none."""
-    annotation = annotation_at(root, value, path, directory)
-    for key in path:
-        value = item(value, key)
-    model = _model(annotation, value, directory)
-    return list(_fields(model)) if model else []
+    model = _model(*annotation_at(value, path, directory), directory)
+    return list(fields_of(model)) if model else []
 
 
 def choices_of(annotation: object) -> Choices | None:
@@ -63,13 +61,8 @@ def choices_of(annotation: object) -> Choices | None:
     return next((mark for mark in marks if isinstance(mark, Choices)), None)
 
 
-def model_keys(model: type[BaseModel]) -> set[str]:
-    """The keys of a model as the scenario writes them."""
-    return set(_fields(model))
-
-
 @cache
-def _fields(model: type[BaseModel]) -> Mapping[str, object]:
+def fields_of(model: type[BaseModel]) -> Mapping[str, object]:
     """The keys of a model as the scenario writes them, each with its annotation."""
     return {
         field.alias or name: Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
@@ -95,7 +88,7 @@ def _model(annotation: object, value: object, directory: str) -> type[BaseModel]
 def _child(annotation: object, value: object, key: str | int, directory: str) -> object:
     """The annotation of `value[key]`."""
     if isinstance(value, Mapping) and (model := _model(annotation, value, directory)):
-        return _fields(model).get(str(key))
+        return fields_of(model).get(str(key))
     for option in map(_plain, _options(annotation)):
         args = get_args(option)
         if isinstance(value, Mapping) and get_origin(option) is dict:

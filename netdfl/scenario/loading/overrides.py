@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pydantic import BaseModel
 from pydantic_core import PydanticCustomError
 
 from netdfl.core.errors import Problem, ScenarioError
 from netdfl.scenario.loading.document import Document, Path, Place, item, parse
-from netdfl.scenario.loading.normalize import annotation_at, choices_of, model_keys, normalize
+from netdfl.scenario.loading.normalize import annotation_at, choices_of, fields_of, normalize
 
 Tree = dict[str, object] | list[object]
 
@@ -52,7 +51,7 @@ def on_world(kind: str, others: list[Override]) -> Override:
     return Override(f"--on {kind}", ("world", "kind"), kind)
 
 
-def apply(document: Document, overrides: list[Override], root: type[BaseModel], directory: str) -> list[str]:
+def apply(document: Document, overrides: list[Override], directory: str) -> list[str]:
     """Write `overrides` into the normal `document`; return a notice for each key that was dropped.
 
     Where an override names another part (`algorithm.name`, any `kind`), keys of the file beside it
@@ -62,10 +61,10 @@ def apply(document: Document, overrides: list[Override], root: type[BaseModel], 
     for index, override in enumerate(overrides):
         overrides[index] = _fitting(override, document.data)
         _write(document, overrides[index])
-        normalize(document, root, directory)
+        normalize(document, directory)
     given = {override.path for override in overrides}
-    notices = [notice for override in overrides for notice in _drop_foreign(document, override, given, root, directory)]
-    normalize(document, root, directory)
+    notices = [notice for override in overrides for notice in _drop_foreign(document, override, given, directory)]
+    normalize(document, directory)
     return notices
 
 
@@ -108,20 +107,16 @@ def _step(parent: Tree, key: str | int, override: Override) -> object:
     return parent.get(str(key))
 
 
-def _drop_foreign(
-    document: Document, override: Override, given: set[Path], root: type[BaseModel], directory: str
-) -> list[str]:
+def _drop_foreign(document: Document, override: Override, given: set[Path], directory: str) -> list[str]:
     parent = override.path[:-1]
-    choices = choices_of(annotation_at(root, document.data, parent, directory))
+    annotation, siblings = annotation_at(document.data, parent, directory)
+    choices = choices_of(annotation)
     if choices is None or override.path[-1] != choices.key:
         return []
     try:
-        known = model_keys(choices.model(override.value, directory))
+        known = fields_of(choices.model(override.value, directory))
     except PydanticCustomError:
         return []
-    siblings = document.data
-    for key in parent:
-        siblings = item(siblings, key)
     assert isinstance(siblings, dict)
     dropped = [
         key

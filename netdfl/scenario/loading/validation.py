@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from netdfl.core.errors import Problem
@@ -37,12 +37,12 @@ _TYPES = {
 }
 
 
-def problems_of(error: ValidationError, document: Document, root: type[BaseModel], directory: str) -> list[Problem]:
+def problems_of(error: ValidationError, document: Document, directory: str) -> list[Problem]:
     """One problem for each mistake in `error`; the options of a union that all failed make one."""
     found: dict[tuple[Path, str], Problem] = {}
     for details in error.errors(include_url=False):
         path = _written(details["loc"], document.data, details["type"])
-        problem = _problem(details, path, document, root, directory)
+        problem = _problem(details, path, document, directory)
         same = (path, problem.what)
         if before := found.get(same):
             expected = before.expected
@@ -77,11 +77,11 @@ def _written(loc: tuple[int | str, ...], value: object, kind: str) -> Path:
     return tuple(path)
 
 
-def _problem(details: ErrorDetails, path: Path, document: Document, root: type[BaseModel], directory: str) -> Problem:
+def _problem(details: ErrorDetails, path: Path, document: Document, directory: str) -> Problem:
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
     name = ".".join(map(str, path)) or "the scenario"
     if kind == "extra_forbidden":
-        known = keys_at(root, document.data, path[:-1], directory)
+        known = keys_at(document.data, path[:-1], directory)
         remedy = nearest(path[-1], known) if known else "remove it"
         return document.problem(path, f"unknown key {path[-1]!r}", _in(path[:-1]), remedy, key=True)
     if kind == "missing":

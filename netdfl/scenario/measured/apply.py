@@ -10,7 +10,7 @@ from netdfl.scenario.measured.table_file import read_table_file
 from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import LinksFrom
 from netdfl.scenario.model.schema import Report, Scenario
-from netdfl.topology.files import ENDINGS
+from netdfl.topology.graph import ENDINGS
 
 SAID = ("latency", "rate", "loss")
 

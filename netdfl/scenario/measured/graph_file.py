@@ -10,7 +10,7 @@ from typing import Any
 
 from netdfl.core.types import Json
 from netdfl.scenario.measured.said import DISTANCE, KM_PER_S, LATENCY, RTT, Facts, Named, add, is_nothing, named
-from netdfl.topology.files import read_graph
+from netdfl.topology.graph import read_graph
 
 Place = tuple[float, float]
 _EARTH_KM = 6371.0

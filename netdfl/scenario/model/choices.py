@@ -48,9 +48,8 @@ _ELSEWHERE = {
 
 def nearest(word: object, known: list[str]) -> str:
     """The remedy for a misspelt word: the known one nearest to it, or all of them."""
-    if other := _ELSEWHERE.get(str(word)):
-        if other in known:
-            return f"did you mean {other!r}?"
+    if (other := _ELSEWHERE.get(str(word))) in known:
+        return f"did you mean {other!r}?"
     plain = {_plain(each): each for each in sorted(known, reverse=True)}
     near = difflib.get_close_matches(_plain(str(word)), list(plain), n=1, cutoff=0.6)
     return f"did you mean {plain[near[0]]!r}?" if near else "use one of " + ", ".join(sorted(known))
@@ -269,7 +268,7 @@ def import_part(path: str, what: str, directory: str) -> object:
     Raises PydanticCustomError that says what could not be imported, and why.
     """
     try:
-        found = find_own(path, directory)
+        return find_own(path, directory)
     except (Exception, SystemExit) as exc:
         if path.startswith("torchvision:"):
             raise refused(f"{what} {path!r}: {said(exc)}") from exc
@@ -279,4 +278,3 @@ def import_part(path: str, what: str, directory: str) -> object:
         remedy = f"put the module beside the scenario, in {directory}, or install it" if not where else ""
         told = f"{type(exc).__name__}: {said(exc)}{where}"
         raise refused(f"{what} {path!r} can't be imported: {told}", "", remedy) from exc
-    return found

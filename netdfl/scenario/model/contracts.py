@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
+from pkgutil import resolve_name
 
 from netdfl.core.errors import InputError
 from netdfl.scenario.model.fields import Function
@@ -53,7 +53,7 @@ class Contract:
     def types(self) -> tuple[type, ...]:
         """The types that a result may have; imports what defines them."""
         module, _, names = self.returns.partition(":")
-        return tuple(getattr(importlib.import_module(module), name) for name in names.split("|"))
+        return tuple(resolve_name(f"{module}:{name}") for name in names.split("|"))
 
 
 _DRAWN = "how many nodes, the server included; the scenario's random streams"
@@ -152,7 +152,7 @@ def guarded(function: Function, path: str, what: str) -> Function:
             raise broken(what, path, exc, function) from exc
         if contract.adapt:
             try:
-                result = _named(contract.adapt)(result)
+                result = resolve_name(contract.adapt)(result)
             except TypeError as exc:
                 did = f"returned {type(result).__name__}, expected {contract.result}"
                 raise misfit(what, path, did, function, f"return {exc}") from exc
@@ -185,12 +185,6 @@ def broken(what: str, path: str, exc: Exception, function: Function, doing: str 
 
 def _remedy(what: str, path: str) -> str:
     return f"write it as {CONTRACTS[what].signature(path.rpartition(':')[2].rpartition('.')[2])}"
-
-
-def _named(path: str) -> Function:
-    module, _, name = path.partition(":")
-    found: Function = getattr(importlib.import_module(module), name)
-    return found
 
 
 def _is(result: object, kind: type) -> bool:

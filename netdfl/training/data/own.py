@@ -226,14 +226,11 @@ def _together(each: Sequence[Examples]) -> tuple[Examples, list[NDArray[np.int64
 
     def read(place: int) -> tuple[Tree, Tree]:
         which = int(np.searchsorted(starts, place, side="right")) - 1
-        x, y = each[which].take(torch.tensor([place - int(starts[which])]))
-        return mapped(x, _first), mapped(y, _first)
+        example = each[which].take(torch.tensor([place - int(starts[which])]))
+        x, y = mapped(example, lambda tensor: tensor[0])
+        return x, y
 
     return ReadSamples(read, np.arange(int(starts[-1]))), parts
-
-
-def _first(tensor: Tensor) -> Tensor:
-    return tensor[0]
 
 
 def _labels(train: Examples) -> NDArray[np.int64] | None:

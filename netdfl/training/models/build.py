@@ -11,27 +11,18 @@ from torch import nn
 from netdfl.training.data.examples import Tree, form
 from netdfl.training.drawing import aside
 from netdfl.training.models.buffers import applied
-from netdfl.training.models.catalog import MODELS
 
 
-def build(
-    model: str | Callable[..., nn.Module], shape: tuple[int, ...], num_classes: int, seed: int, /, **params: object
-) -> nn.Module:
-    """A model on the CPU, initialized by `seed` alone; `model` is a name in `MODELS` or a function like those.
+def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """What `make` makes, on the CPU, by `seed` alone; torch's global random state is as it was before.
 
-    torch's global random state is as it was before. Raises ValueError where the model does not fit the data.
+    Raises ValueError where that is no module.
     """
-    make = MODELS[model] if isinstance(model, str) else model
-    return seeded_module(lambda: make(shape, num_classes, **params), seed, make.__name__)
-
-
-def seeded_module(make: Callable[[], nn.Module], seed: int, name: str = "the model") -> nn.Module:
-    """What `make` makes, with torch's stream at `seed`. Raises ValueError where that is no module."""
     with aside():
         torch.default_generator.manual_seed(seed)
         module = make()
     if not isinstance(module, nn.Module):
-        raise ValueError(f"the model function {name} returned {type(module).__name__}: return a torch.nn.Module")
+        raise ValueError(f"the model function returned {type(module).__name__}: return a torch.nn.Module")
     return module.to("cpu")
 
 

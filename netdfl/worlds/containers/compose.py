@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from netdfl.core.types import Json, NodeId
+from netdfl.core.types import NodeId
 from netdfl.packets.handover import OWNER
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
@@ -137,13 +137,8 @@ def engine_of(scenario: Scenario) -> str:
     return "tun" if acts_on_packets(scenario) else "bridge"
 
 
-def to_text(services: Json, more: Json) -> str:
-    """The compose file; `more` is what it has beside services, like networks."""
-    return to_blocks([{"services": dict(services), **more}])
-
-
 def to_blocks(documents: Sequence[object], *, marked: bool = False) -> str:
-    """YAML with a line for each thing; `marked`: each document begins with a line of its own."""
+    """YAML with a line for each thing, a compose file for one; `marked`: each document begins with a line."""
     from io import StringIO
 
     from ruamel.yaml import YAML

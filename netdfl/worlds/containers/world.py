@@ -28,7 +28,7 @@ from netdfl.scenario.model.plugins import files_beside
 from netdfl.scenario.model.world import ContainersOptions
 from netdfl.training.data.dataset import data_root
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
-from netdfl.worlds.containers.compose import SOCKET, Fleet, acts_on_packets, service_name, to_text
+from netdfl.worlds.containers.compose import SOCKET, Fleet, acts_on_packets, service_name, to_blocks
 from netdfl.worlds.containers.docker import Docker, call
 from netdfl.worlds.containers.engine import Containers, inside, owner, secret_place, take_back
 from netdfl.worlds.containers.image import asks_gpus, image_for
@@ -104,7 +104,8 @@ class ContainersWorld(AroundProcesses):
         services = {service_name(node): fleet.node(node, [*command, str(node)]) | memory for node in nodes}
         folder = self._home / "containers"
         folder.mkdir()
-        (folder / "docker-compose.yaml").write_text(to_text(services, fleet.networks()), encoding="utf-8")
+        text = to_blocks([{"services": services, **fleet.networks()}])
+        (folder / "docker-compose.yaml").write_text(text, encoding="utf-8")
         return docker
 
     def _mounts(self) -> list[Path]:

@@ -133,12 +133,6 @@ class Machine:
             await self._forks.aclose()
 
 
-def shared_out(offers: Mapping[str, Offer], num_nodes: int, sites: Sequence[Site] = ()) -> list[Machine]:
-    """The machines that get nodes, with them. Raises MachineError."""
-    shares = shares_of(offers, num_nodes, sites)
-    return [Machine(name, offers[name].address, nodes) for name, nodes in shares.items()]
-
-
 def shares_of(offers: Mapping[str, Offer], num_nodes: int, sites: Sequence[Site] = ()) -> dict[str, list[NodeId]]:
     """The nodes of each machine that gets any.
 

@@ -22,7 +22,7 @@ from netdfl.record.directory import CHECKPOINTS
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import MachinesOptions
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting
-from netdfl.worlds.machines.machine import LOST, Engine, Machine, shared_out
+from netdfl.worlds.machines.machine import LOST, Engine, Machine, shares_of
 from netdfl.worlds.machines.network import ClockFirst, Network, measure
 from netdfl.worlds.processes import AroundProcesses, ProcessesWorld
 
@@ -49,7 +49,8 @@ class MachinesWorld(AroundProcesses):
         self._news = news
         offers = await self._engine.machines()
         self._luggage = packed(self._scenario)
-        self._machines = shared_out(offers, self._scenario.num_nodes, self._options.sites)
+        shares = shares_of(offers, self._scenario.num_nodes, self._options.sites)
+        self._machines = [Machine(name, offers[name].address, nodes) for name, nodes in shares.items()]
         for machine in self._machines:
             machine.start(self._engine)
         found = await self._processes.open(ClockFirst(news))

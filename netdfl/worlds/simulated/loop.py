@@ -224,6 +224,14 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._timers.clear()
         super().close()
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> events.Handle:
+        """As asyncio's own, which looks first whether it is closed or debugged."""
+        handle = events.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Any = None
     ) -> events.Handle:

@@ -1,0 +1,255 @@
+"""Nodes that share a process share a server and connections: each gets its own, and leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import numpy as np
+import pytest
+from bare_client import HELLO, channel
+from grpc_fleet import OPTIONS, RUN_ID, make, until
+
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
+from netdfl.transport.base import Fate, Ledger
+from netdfl.transport.bodies import SharedMemory
+from netdfl.transport.grpc import GrpcOptions, GrpcTransport
+from netdfl.transport.sharing import Shared
+from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest
+
+SMALL = vector_payload(np.zeros(5))
+
+
+@asynccontextmanager
+async def fleet_in_processes(
+    num_nodes: int,
+    ledger: Ledger | Sequence[Ledger],
+    options: GrpcOptions = OPTIONS,
+    size: int = 2,
+    memory: SharedMemory | None = None,
+) -> AsyncIterator[list[GrpcTransport]]:
+    """Connected transports, `size` of them to what stands for a process; a ledger for all, or one each."""
+    shared = [Shared(options) for _ in range(0, num_nodes, size)]
+    ledgers = ledger if isinstance(ledger, list) else [ledger] * num_nodes
+    transports = [
+        make(node, ledgers[node], options=options, shared=shared[node // size], memory=memory)
+        for node in range(num_nodes)
+    ]
+    addresses = await asyncio.gather(*(transport.start() for transport in transports))
+    for node, transport in enumerate(transports):
+        for peer, address in enumerate(addresses):
+            if peer != node:
+                transport.set_peer(peer, address)
+    try:
+        yield transports
+    finally:
+        await asyncio.gather(*(transport.aclose() for transport in transports))
+
+
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+@pytest.mark.parametrize("size", [2, 3])
+async def test_conformance(check: Any, size: int) -> None:
+    await check(partial(fleet_in_processes, size=size))
+
+
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+async def test_conformance_in_chunks(check: Any) -> None:
+    await check(partial(fleet_in_processes, options=replace(OPTIONS, frame_max=100, chunk=30_000)))
+
+
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+async def test_conformance_with_bodies_in_shared_memory(check: Any) -> None:
+    await check(partial(fleet_in_processes, memory=SharedMemory(range(3), 1 << 24, 0)))
+
+
+def connections(port: int) -> int:
+    """How many callers are connected to `port` of this machine."""
+    rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return sum(row[3] == "01" and int(row[1].rpartition(":")[2], 16) == port for row in rows)
+
+
+def attach_all(transports: Sequence[GrpcTransport]) -> list[KeptSink]:
+    """A mailbox for each."""
+    sinks = [KeptSink() for _ in transports]
+    for transport, sink in zip(transports, sinks, strict=True):
+        transport.attach(sink)
+    return sinks
+
+
+def crossing(round: int, size: int) -> list[Message]:
+    """A message from each node of the first process to each of the second."""
+    return [data_message((src, size + dst), round, SMALL) for src in range(size) for dst in range(size)]
+
+
+async def send_all(transports: Sequence[GrpcTransport], messages: Sequence[Message]) -> None:
+    for message in messages:
+        await transports[message.src].send([message])
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="only Linux lists its connections so")
+async def test_two_processes_have_a_connection_for_messages_and_one_for_heartbeats() -> None:
+    size, ledger = 5, KeptLedger()
+    async with fleet_in_processes(2 * size, ledger, size=size) as transports:
+        sinks = attach_all(transports)
+        port = int(transports[-1].address.rpartition(":")[2])
+        assert {transport.address for transport in transports[size:]} == {transports[-1].address}
+        assert connections(port) == 0
+        await send_all(transports, crossing(0, size))
+        await ledger.until_settled(size * size)
+        assert connections(port) == 1
+        beats = [message._replace(kind=Kind.HEARTBEAT, payload=Payload()) for message in crossing(1, size)]
+        await send_all(transports, beats)
+        await ledger.until_settled(2 * size * size)
+        assert connections(port) == 2
+        came = [Counter(message.src for message in sink.messages) for sink in sinks]
+        assert came == [Counter()] * size + [Counter(dict.fromkeys(range(size), 2))] * size
+        for transport in transports[: size - 1]:
+            await transport.aclose()
+        assert connections(port) == 2
+        await transports[size - 1].aclose()
+        await until(lambda: connections(port) == 0)
+    assert {row.fate for row in ledger.rows} == {Fate.DELIVERED}
+    assert ledger.refusals == []
+
+
+async def test_a_node_that_leaves_can_be_reached_no_more_and_the_others_go_on() -> None:
+    ledger = KeptLedger()
+    async with fleet_in_processes(4, ledger) as transports:
+        attach_all(transports)
+        transports[2].attach(full := KeptSink(capacity=0))
+        await send_all(transports, [data_message((0, dst), 0, SMALL) for dst in (2, 3)])
+        await ledger.until_settled(1)
+        await transports[2].aclose()
+        await ledger.until_settled(2)
+        await send_all(transports, [data_message((src, dst), 1, SMALL) for src in (0, 1) for dst in (2, 3)])
+        await transports[3].send([data_message((3, 0), 1, SMALL)])
+        await ledger.until_settled(7)
+        full.make_room()
+        assert full.messages == []
+    fates = {(row.message.src, row.message.dst, row.message.round): row.fate for row in ledger.rows}
+    assert fates == {
+        (0, 2, 0): Fate.IN_FLIGHT,
+        (0, 3, 0): Fate.DELIVERED,
+        (0, 2, 1): "failed:unavailable",
+        (1, 2, 1): "failed:unavailable",
+        (0, 3, 1): Fate.DELIVERED,
+        (1, 3, 1): Fate.DELIVERED,
+        (3, 0, 1): Fate.DELIVERED,
+    }
+    assert ledger.refusals == []
+
+
+async def test_an_outlet_that_closes_ends_its_own_calls_alone() -> None:
+    ledger = KeptLedger()
+    async with fleet_in_processes(4, ledger) as transports:
+        sinks = attach_all(transports)
+        transports[2].attach(KeptSink(capacity=0))
+        transports[3].attach(full := KeptSink(capacity=0))
+        await send_all(transports, [data_message((0, dst), 0, SMALL) for dst in (2, 3)])
+        transports[0].set_gone(2)
+        assert [(row.message.dst, row.fate) for row in ledger.rows] == [(2, "failed:gone")]
+        full.make_room()
+        await ledger.until_settled(2)
+        assert ledger.rows[-1].fate == Fate.DELIVERED
+        transports[0].set_peer(2, transports[2].address)
+        transports[2].attach(sinks[2])
+        await transports[0].send([data_message((0, 2), 1, SMALL)])
+        await ledger.until_settled(3)
+    assert ledger.rows[-1].fate == Fate.DELIVERED
+
+
+async def test_a_later_life_of_a_node_is_reached_at_its_own_address() -> None:
+    ledger = KeptLedger()
+    async with fleet_in_processes(4, ledger) as transports:
+        sinks = attach_all(transports)
+        await transports[0].send([data_message((0, 2), 0, SMALL)])
+        await ledger.until_settled(1)
+        await transports[2].aclose()
+        again = make(2, ledger, epoch=1)
+        address = await again.start()
+        again.attach(sink := KeptSink())
+        for node in (0, 1, 3):
+            transports[node].set_peer(2, address, 1)
+            again.set_peer(node, transports[node].address)
+        await send_all(transports, [data_message((node, 2), 1, SMALL) for node in (0, 1, 3)])
+        await again.send([data_message((2, 3), 1, SMALL)._replace(epoch=1)])
+        await ledger.until_settled(5)
+        await again.aclose()
+    assert {row.fate for row in ledger.rows} == {Fate.DELIVERED}
+    assert sorted(message.src for message in sink.messages) == [0, 1, 3]
+    assert [len(each.messages) for each in sinks] == [0, 0, 1, 1]
+
+
+async def test_whoever_asks_for_no_node_or_a_wrong_one_gets_to_the_first() -> None:
+    ledgers = [KeptLedger() for _ in range(4)]
+    async with fleet_in_processes(4, ledgers) as transports:
+        said = HelloRequest(protocol_version=1, run_id=RUN_ID, scenario_hash="abc", node=0, callee=2)
+        async with channel(transports[3].address, None) as opened:
+            call = opened.unary_unary(HELLO, None, HelloReply.FromString)
+            assert (await call(said.SerializeToString())).accepted
+        await transports[2].aclose()
+        transports[0].set_peer(1, transports[3].address, epoch=1)
+        await transports[0].send([data_message((0, 1), 0, SMALL)])
+        await ledgers[0].until_settled(1)
+    assert [row.fate for row in ledgers[0].rows] == ["refused:foreign"]
+    assert "takes for node 1, expected 3" in ledgers[3].refusals[0][2]
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="only Linux tells of connections that ended")
+async def test_a_stranger_at_a_shared_port_is_counted_once() -> None:
+    ledgers = [KeptLedger() for _ in range(6)]
+    async with fleet_in_processes(6, ledgers, size=3) as transports:
+        host, _, port = transports[3].address.rpartition(":")
+
+        async def come() -> None:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await reader.read()
+            writer.close()
+
+        await come()
+        await ledgers[3].until_refused(1)
+        await transports[3].aclose()
+        await come()
+        await ledgers[4].until_refused(1)
+    assert [len(ledger.refusals) for ledger in ledgers] == [0, 0, 0, 1, 1, 0]
+
+
+async def test_idle_outlets_end_and_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("netdfl.transport.grpc.IDLE_NS", 0)
+    ledger = KeptLedger()
+    async with fleet_in_processes(4, ledger) as transports:
+        attach_all(transports)
+        transports[3].attach(full := KeptSink(capacity=0))
+        for round in range(3):
+            await transports[0].send([data_message((0, 3), round, SMALL)])
+            await transports[0].send([data_message((0, 2), round, SMALL)])
+            await ledger.until_settled(round + 1)
+            transports[0]._close_idle()
+            assert set(transports[0]._outlets) == {3}
+        full.make_room()
+        await ledger.until_settled(6)
+    assert {row.fate for row in ledger.rows} == {Fate.DELIVERED}
+    assert [row.message.round for row in ledger.rows if row.message.dst == 3] == [0, 1, 2]
+
+
+async def test_nothing_is_left_when_all_have_left() -> None:
+    async with fleet_in_processes(4, KeptLedger()) as transports:
+        attach_all(transports[:2])
+        await send_all(transports, crossing(0, 2))
+        shared = transports[0]._shared
+    assert shared.messages._trunks == shared.heartbeats._trunks == {}
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+    async with grpc.aio.insecure_channel(transports[0].address) as stranger:
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await stranger.unary_unary(HELLO)(b"")
+    assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
