@@ -136,9 +136,9 @@ class Door:
         """Take the message, or none while closed."""
         return None if self.closed else self._mailbox.deliver(message)
 
-    def deliver_all(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """What `deliver` would say of each."""
-        return [None] * len(messages) if self.closed else self._mailbox.deliver_all(messages)
+    def take_together(self, messages: Sequence[Message]) -> bool:
+        """See `BatchSink`; none while closed."""
+        return not self.closed and self._mailbox.take_together(messages)
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back when the mailbox has room, or the door opens."""

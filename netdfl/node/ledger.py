@@ -60,6 +60,11 @@ class Slots:
             self._first = slot
         self._last = slot
 
+    def add_run(self, first: Slot, last: Slot) -> None:
+        """All from `first` to `last` were sent, one after the other."""
+        self.add(first)
+        self._last = max(self._last, last)
+
     @property
     def runs(self) -> tuple[SlotRun, ...]:
         """All that is remembered, in order."""

@@ -80,31 +80,35 @@ class Mailbox:
             self._on_awaited((message,))
         return _DELIVERED
 
-    def deliver_all(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """Take messages that come at one instant, as `deliver` would one by one. See `BatchSink`."""
+    def take_together(self, messages: Sequence[Message]) -> bool:
+        """Take messages that come at one instant, all for the awaited slot and each the first of its sender.
+
+        Any others have to be delivered one by one. See `BatchSink`.
+        """
         slot, on_awaited = self._awaited, self._on_awaited
         if on_awaited is None or slot <= self._closed or self._shut:
-            return [self.deliver(message) for message in messages]
+            return False
         awaited_round, awaited_step = slot
-        came = {message[0]: message for message in messages}
-        senders = sum([self._bits.get(src) or self._bit(src) for src in came])
         for message in messages:
             if message[4] != awaited_round or message[5] != awaited_step or message[2] in self._other:
-                break
+                return False
+        came = {message[0]: message for message in messages}
+        senders = sum([self._bits.get(src) or self._bit(src) for src in came])
+        seen = self._seen.get(slot, 0)
+        if len(came) < len(messages) or seen & senders:
+            return False
+        self._seen[slot] = seen | senders
+        kept = self._slots.get(slot)
+        if kept is None:
+            self._slots[slot] = came
         else:
-            if len(came) == len(messages) and not self._seen.get(slot, 0) & senders:
-                self._take_all(slot, came, senders)
-                on_awaited(messages)
-                return [_DELIVERED] * len(messages)
-        return [self.deliver(message) for message in messages]
-
-    def _take_all(self, slot: Slot, came: Mapping[NodeId, Message], senders: int) -> None:
-        """Keep the first messages of `senders`, as bits, for the awaited slot."""
-        self._seen[slot] = self._seen.get(slot, 0) | senders
-        self._slots.setdefault(slot, {}).update(came)
+            kept |= came
         self._size += len(came)
-        for src in self._heard.keys() & came:
-            self._heard[src] += 1
+        if self._heard:
+            for src in self._heard.keys() & came:
+                self._heard[src] += 1
+        on_awaited(messages)
+        return True
 
     def memory(self) -> dict[str, int]:
         """Whose messages have been read, by slot: what a later life must not take again."""

@@ -37,8 +37,8 @@ class Sink(Protocol):
 class BatchSink(Sink, Protocol):
     """A sink that takes what comes at one instant in one call."""
 
-    def deliver_all(self, messages: Sequence[Message]) -> Sequence[Fate | None]:
-        """What `deliver` would say of each, one after the other."""
+    def take_together(self, messages: Sequence[Message]) -> bool:
+        """Take all `messages`, where each would be delivered in whatever order they came; else none, and say so."""
 
 
 class Ledger(Protocol):

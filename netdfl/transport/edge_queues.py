@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import cache
-from typing import Protocol, TypeAlias, cast
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
@@ -44,9 +44,10 @@ class End:
     """One node's end: its sink, its ledger, what its full mailbox left waiting, its queues to others.
 
     `all_at_once` is the sink, where that takes many messages in one call. `waiting` is the sum of its queues'.
+    `lanes` are the queues to those that it last sent to at once, where each takes the same time.
     """
 
-    __slots__ = ("all_at_once", "held", "ledger", "most_queues", "queues", "sink", "waiting")
+    __slots__ = ("all_at_once", "held", "lanes", "ledger", "most_queues", "queues", "sink", "waiting")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -56,6 +57,7 @@ class End:
         self.held: list[Parcel] = []
         self.waiting = 0
         self.most_queues = FEW_QUEUES
+        self.lanes = NO_LANES
 
     def forget(self, sending: int) -> None:
         """Keep no queues that can be made again; where a graph is redrawn, most are used once.
@@ -64,11 +66,33 @@ class End:
         """
         self.queues = {dst: queue for dst, queue in self.queues.items() if not queue.can_be_made_again}
         self.most_queues = max(FEW_QUEUES, 4 * sending, 2 * len(self.queues))
+        self.lanes = NO_LANES
 
     def attach(self, sink: Sink | None) -> None:
         """Deliver into `sink`; None: the node is gone."""
         self.sink = sink
         self.all_at_once = cast("BatchSink", sink) if sink is not None and _takes_batches(type(sink)) else None
+
+
+class Lanes(NamedTuple):
+    """Queues to several nodes, in the order in which they are sent to; what enters them leaves `fixed_ns` later.
+
+    There are no `queues` where they do not always take the same time.
+    """
+
+    dsts: list[NodeId]
+    queues: list[EdgeQueue]
+    fixed_ns: int
+
+
+NO_LANES = Lanes([], [], -1)
+
+
+def lanes_to(dsts: list[NodeId], queues: list[EdgeQueue]) -> Lanes:
+    """Those of `queues` to `dsts`, where they always take the same time, and more than none."""
+    first = queues[0].fixed_ns
+    alike = first > 0 and all([queue.fixed_ns == first for queue in queues])
+    return Lanes(dsts, queues if alike else [], first)
 
 
 @cache
@@ -136,8 +160,11 @@ class EdgeQueue:
 class Book(Protocol):
     """Where a fleet counts and records in one go, whoever the senders are."""
 
-    def sent(self, ledger: Ledger, messages: Sequence[Message], nbytes: int) -> None:
-        """What `ledger` would be told of messages that leave its node now, of `nbytes` together."""
+    def sent(self, ledger: Ledger, messages: Sequence[Message], nbytes: int, lanes: Lanes) -> None:
+        """What `ledger` would be told of messages that leave its node now, of `nbytes` together.
+
+        With `lanes` they go to these, and differ in nothing else; `NO_LANES`: they may differ.
+        """
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """What each sender's ledger would be told of a message that was delivered now."""

@@ -28,7 +28,19 @@ from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule,
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import Fate, Ledger, Sink
-from netdfl.transport.edge_queues import Book, Computed, Due, EdgeQueue, End, FabricLinks, PerfectLinks, computed
+from netdfl.transport.edge_queues import (
+    NO_LANES,
+    Book,
+    Computed,
+    Due,
+    EdgeQueue,
+    End,
+    FabricLinks,
+    Lanes,
+    PerfectLinks,
+    computed,
+    lanes_to,
+)
 from netdfl.transport.under_way import Flight, UnderWay, content_of, is_void
 from netdfl.transport.wire import frame_size
 
@@ -128,10 +140,19 @@ class Fabric:
     def _enter(self, source: End, messages: Sequence[Message]) -> None:
         if len(source.queues) > source.most_queues and not self._changing:
             source.forget(len(messages))
-        now, queues, due = self._clock.now_ns(), source.queues, self._due
+        now, due = self._clock.now_ns(), self._due
         sizes = [message[7].size or self._size(message) for message in messages]
-        self._count_sent(source.ledger, messages, sizes, now)
-        last, salt, instant, entries = None, 0, -1, []
+        lanes = self._lanes(source, messages) if len(messages) > 1 else NO_LANES
+        self._count_sent(source.ledger, messages, sizes, now, lanes)
+        if lanes.queues:
+            salt, at = self._salt(messages[0]), now + lanes.fixed_ns
+            entries = due.get(at) or self._new_instant(at)
+            entries += [
+                (queue.tie ^ salt, queue, message, nbytes, now, None, 0)
+                for queue, message, nbytes in zip(lanes.queues, messages, sizes, strict=True)
+            ]
+            return
+        queues, last, salt, instant, entries = source.queues, None, 0, -1, []
         for message, nbytes in zip(messages, sizes, strict=True):
             queue = queues.get(message[1]) or self._queue(source, message)
             head = message[2:7]
@@ -147,9 +168,23 @@ class Fabric:
                 instant, entries = at, due.get(at) or self._new_instant(at)
             entries.append((tie, queue, message, nbytes, now, None, 0))
 
-    def _count_sent(self, ledger: Ledger, messages: Sequence[Message], sizes: Sequence[int], now: int) -> None:
+    def _lanes(self, source: End, messages: Sequence[Message]) -> Lanes:
+        """Those of messages that differ in their receivers alone, and arrive together."""
+        dsts = [message[1] for message in messages]
+        if dsts != source.lanes.dsts:
+            queues = source.queues
+            found = [queues.get(message[1]) or self._queue(source, message) for message in messages]
+            source.lanes = lanes_to(dsts, found)
+        lanes = source.lanes
+        if not lanes.queues or [message[2:7] for message in messages].count(messages[0][2:7]) < len(messages):
+            return NO_LANES
+        return lanes
+
+    def _count_sent(
+        self, ledger: Ledger, messages: Sequence[Message], sizes: Sequence[int], now: int, lanes: Lanes
+    ) -> None:
         if self._book is not None:
-            self._book.sent(ledger, messages, sum(sizes))
+            self._book.sent(ledger, messages, sum(sizes), lanes)
             return
         for message, nbytes in zip(messages, sizes, strict=True):
             ledger.sent(message, nbytes, now)
@@ -222,10 +257,10 @@ class Fabric:
         self._running = True
         if len(entries) == 1:
             self._come(entries[0], now_ns)
-        elif not any(map(_departure, entries := _in_order(entries))):
+        elif not any(map(_departure, entries)):
             self._arrive_together(entries, now_ns)
         else:
-            for entry in entries:
+            for entry in _in_order(entries):
                 self._come(entry, now_ns)
         self._running = False
 
@@ -247,35 +282,25 @@ class Fabric:
     def _arrive_together(self, entries: Sequence[Due], now_ns: int) -> None:
         """Hand each node what comes for it now; order counts between the messages of one node alone."""
         of_target: dict[End, list[Due]] = {}
-        delivered: list[Due] = []
         for entry in entries:
             target = entry[1].target
             if target in of_target:
                 of_target[target].append(entry)
             else:
                 of_target[target] = [entry]
-        for target, group in of_target.items():
+        taken: list[Due] = []
+        for target, group in sorted(of_target.items(), key=_first_tie):
             sink = target.all_at_once
-            if sink is None:
-                for entry in group:
-                    self._come(entry, now_ns)
+            if self._book is not None and sink is not None and sink.take_together([entry[2] for entry in group]):
+                taken += group
                 continue
-            fates = sink.deliver_all([entry[2] for entry in group])
-            if self._book is not None and fates.count(Fate.DELIVERED) == len(group):
-                delivered += group
-                continue
-            for (_, queue, message, nbytes, sent_ns, _, _), fate in zip(group, fates, strict=True):
-                if sent_ns == now_ns:
-                    queue.fewer()
-                if fate is None:
-                    self._stay(queue, message, nbytes, sent_ns)
-                else:
-                    queue.ledger.settled(message, nbytes, sent_ns, now_ns, fate)
-        if delivered and self._book is not None:
-            for entry in delivered:
+            for entry in _in_order(group):
+                self._come(entry, now_ns)
+        if taken and self._book is not None:
+            for entry in taken:
                 if entry[4] == now_ns:
                     entry[1].fewer()
-            self._book.delivered(delivered, now_ns)
+            self._book.delivered(taken, now_ns)
 
     def change(self, event: CompiledEvent) -> None:
         """Make a scheduled change of links or nodes' rates now."""
@@ -377,12 +402,18 @@ class Fabric:
             self._arrive(*parcel)
 
 
-_departure = itemgetter(5)
+_tie, _departure = itemgetter(0), itemgetter(5)
+
+
+def _first_tie(arrivals: tuple[End, Sequence[Due]]) -> int:
+    """The least tie of a node's entries: nodes go in the order of these."""
+    return min(map(_tie, arrivals[1]))
+
 
 
 def _in_order(entries: list[Due]) -> list[Due]:
     """Edges by their ties; the entries of one edge keep the order in which they came, as links promise."""
-    ordered = sorted(entries, key=itemgetter(0))
+    ordered = sorted(entries, key=_tie)
     if len(set(map(itemgetter(1), entries))) == len(entries):
         return ordered
     of_queue: dict[EdgeQueue, deque[Due]] = {}

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from netdfl.core.errors import InputError
+from netdfl.record.directory import is_held
 from netdfl.record.judge import ExitCode
 from netdfl.record.run import open_run
 from netdfl.running.run import resume
@@ -48,6 +49,8 @@ def killed(folder: Path, extra: str = "", *sets: str, after_round: int) -> Path:
     assert not (out / "result.json").exists()
     for node in json.loads((out / "fleet.json").read_text())["nodes"]:
         _await_end(node["pid"])
+    while is_held(out):  # by threads of the supervisor, which end after the one that its nodes die with
+        time.sleep(0.02)
     return out
 
 
