@@ -57,8 +57,8 @@ class ToyProblem:
         return {"error": float((x - self.answer).square().mean().sqrt())}
 
     def evaluate_local(self, node: NodeId, x: Tensor) -> Figures:
-        """As the average is."""
-        return self.evaluate(x)
+        """None: a local model's distance to the answer says nothing that the average's and the consensus's do not."""
+        return {}
 
     def partition(self) -> None:
         """There are no labels."""

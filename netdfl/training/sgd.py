@@ -150,9 +150,17 @@ class LocalSteps:
     scale: float
     correction: Tensor | None
 
+    @property
+    def _adds_nothing(self) -> bool:
+        """Whether a step without a gradient leads nowhere."""
+        plain = type(self.sgd) is LocalSgd and not self.sgd.weight_decay
+        return plain and self.velocity is None and self.correction is None
+
     def __call__(self) -> StepResult:
-        """The vector after the steps, and how many there were."""
+        """The vector after the steps, and how many there were; `y` itself where nothing moves it."""
         sgd, y, velocity, count = self.sgd, self.y, self.velocity, 0
+        if self._adds_nothing and (rests := getattr(self.data, "rests", None)) is not None and rests(y):
+            return y, 0
         still = getattr(self.data, "still", 0)  # coordinates at the end that steps leave alone: running statistics
         for gradient in self.data.steps(epochs=sgd.epochs, steps=sgd.steps):
             z = y if self.weight == 1.0 else y / self.weight

@@ -61,6 +61,7 @@ class Quadratic:
         self.dim = center.numel()
         self.node, self.streams, self.noise = node, streams, noise
         self.last_loss = math.nan
+        self.pulls = bool(noise) or bool((curvature != 0).any())
 
     @cached_property
     def objective(self) -> Centers:
@@ -83,6 +84,13 @@ class _QuadraticRound:
         self.num_samples = task.num_samples
         self.shapes = (tuple(task.center.shape),)
         self.rng = task.streams.rng("noise", task.node, round) if task.noise else None
+
+    def rests(self, at: Tensor) -> bool:
+        """Whether nothing pulls, so that steps from `at` lead nowhere; then their loss is told."""
+        if self.task.pulls or not math.isfinite(float(at.sum())):
+            return False
+        self.task.last_loss = 0.0
+        return True
 
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """One gradient per step; an epoch is one step."""

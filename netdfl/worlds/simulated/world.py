@@ -132,7 +132,7 @@ class SimulatedWorld:
             directory=self.directory,
             clock=self.clock,
             fabric=self.fabric,
-            training=Training(self.clock, self.service.compute),
+            training=Training(self.clock, self.service.compute, at_once=blueprint.plain),
             compute=compute,
             recorder=self._recorder,
             store=self.store,
