@@ -92,7 +92,7 @@ class _Rows(NamedTuple):
         z = self.x[has_mass] / weights[has_mass, None]
         apart = (z - average.numpy()).astype(np.float64, copy=False)
         norms = np.sqrt([row.dot(row) for row in apart])
-        return (norms * norms).tolist()
+        return [float(norm * norm) for norm in norms]
 
 
 def _short_rows(read: Sequence[Read]) -> _Rows | None:
@@ -129,7 +129,7 @@ def _spread(
     local: int,
     squares: list[float] | None,
 ) -> dict[str, float]:
-    """How far models are from their average, `squares` where that is known already, and the figures of `local` alone."""
+    """How far models are from their average (`squares`, where that is known), and the figures of `local` alone."""
     apart = [] if squares is None else squares
     alone: dict[NodeId, Mapping[str, float]] = {}
     for node, take in read.items():

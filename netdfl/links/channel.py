@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from netdfl.core.rng import Streams
@@ -100,6 +101,16 @@ class Links:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _streams=Streams(state["_streams"]))
+
+    @cached_property
+    def common(self) -> Path | None:
+        """The path of every edge, where all are alike, and need nothing of their own; None: there is no such."""
+        if not self._unchanging or self._node_changes or not self._spec.is_uniform:
+            return None
+        edge = (0, min(1, self._spec.num_nodes - 1))
+        own = self._alike(edge)
+        ends = [self._node_stage(0, key) for key in NODE_KEYS]
+        return Path(edge, own) if own is not None and ends == [None, None] else None
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
         """The stages from `src` to `dst`."""

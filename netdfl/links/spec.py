@@ -176,6 +176,11 @@ class LinksSpec:
             nodes = parse_nodes("*" if default else text, self.groups, self.num_nodes)
             self._nodes.append((rank, nodes, {k: v for k, v in values.items() if k in NODE_KEYS}))
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether every entry is about all links and nodes."""
+        return len(self._links) == self._for_all and all(rank == 0 for rank, _, _ in self._nodes)
+
     def entries(self, edge: Edge) -> tuple[int, ...]:
         """Which entries are about `edge`, in the order in which they are laid over one another."""
         if len(self._links) == self._for_all:

@@ -60,9 +60,8 @@ class Slots:
             self._first = slot
         self._last = slot
 
-    def add_run(self, first: Slot, last: Slot) -> None:
-        """All from `first` to `last` were sent, one after the other."""
-        self.add(first)
+    def extend(self, last: Slot) -> None:
+        """All to `last` were sent after what was added last, one after the other."""
         self._last = max(self._last, last)
 
     @property
@@ -118,15 +117,24 @@ class EdgeCount:
 
     def remember(self, message: Message) -> None:
         """`message` was handed to the transport."""
-        self.sent += 1
         _, _, kind, epoch, round, step, _, _ = message
         if kind in _OF_ROUNDS:
-            life = (kind, epoch)
-            for slots in self.slots:
-                if slots.life == life:
-                    slots.add((round, step))
-                    return
-            self.slots = (Slots(life, (round, step)), *self.slots)
+            self.remember_run((kind, epoch), (round, step), (round, step), 1)
+        else:
+            self.sent += 1
+
+    def remember_run(self, life: tuple[str, int], first: Slot, last: Slot, times: int) -> None:
+        """As many messages were, of a kind and an epoch of the sender, for the slots from `first` to `last`."""
+        self.sent += times
+        for slots in self.slots:
+            if slots.life == life:
+                break
+        else:
+            slots = Slots(life, first)
+            self.slots = (slots, *self.slots)
+        slots.add(first)
+        if last > first:
+            slots.extend(last)
 
     @property
     def in_flight(self) -> int:

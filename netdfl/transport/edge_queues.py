@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from functools import cache
+from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Edge, Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
 from netdfl.links.rules.base import Departure, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
@@ -21,6 +23,10 @@ FEW_QUEUES = 32
 class FabricLinks(Protocol):
     """The links of a fleet, as `netdfl.links.channel.Links`."""
 
+    @property
+    def common(self) -> Path | None:
+        """The path of every edge, where all are alike and none remembers what passed; None: ask for each."""
+
     def path(self, src: NodeId, dst: NodeId) -> Path:
         """The stages from `src` to `dst`."""
 
@@ -30,6 +36,8 @@ class FabricLinks(Protocol):
 
 class PerfectLinks:
     """Nothing is lost and nothing takes time."""
+
+    common = Path((0, 0), ())
 
     def path(self, src: NodeId, dst: NodeId) -> Path:
         """No stages."""
@@ -122,8 +130,8 @@ class EdgeQueue:
         "waiting",
     )
 
-    def __init__(self, path: Path, computed: Computed, source: End, target: End, tie: int) -> None:
-        self.edge, self.path, (self.at_once, self.fixed_ns) = path.edge, path, computed
+    def __init__(self, edge: Edge, path: Path, computed: Computed, source: End, target: End, tie: int) -> None:
+        self.edge, self.path, (self.at_once, self.fixed_ns) = edge, path, computed
         self.source, self.ledger, self.target, self.tie = source, source.ledger, target, tie
         self.unit_made: Transit | None = None
         self.waiting = 0
@@ -209,3 +217,22 @@ def fixed_ns(stages: Sequence[Stage]) -> int:
     if len(stages) > 1 or not isinstance(stage, Latency) or stage.rounds is not None:
         return -1
     return stage.delay.constant_ns if stage.delay.quantile is None and stage.scale == 1.0 else -1
+
+
+_tie, _queue_of, departure_of = itemgetter(0), itemgetter(1), itemgetter(5)
+
+
+def first_tie(arrivals: tuple[End, Sequence[Due]]) -> int:
+    """The least tie of a node's entries: nodes go in the order of these."""
+    return min([entry[0] for entry in arrivals[1]])
+
+
+def in_order(entries: list[Due]) -> list[Due]:
+    """Edges by their ties; the entries of one edge keep the order in which they came, as links promise."""
+    ordered = sorted(entries, key=_tie)
+    if len(set(map(_queue_of, entries))) == len(entries):
+        return ordered
+    of_queue: dict[EdgeQueue, deque[Due]] = {}
+    for entry in entries:
+        of_queue.setdefault(entry[1], deque()).append(entry)
+    return [of_queue[entry[1]].popleft() for entry in ordered]

@@ -12,11 +12,9 @@ it enters each stage when it gets there.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
-from operator import itemgetter
 from struct import Struct
 
 from xxhash import xxh3_64_intdigest
@@ -39,9 +37,12 @@ from netdfl.transport.edge_queues import (
     Lanes,
     PerfectLinks,
     computed,
+    departure_of,
+    first_tie,
+    in_order,
     lanes_to,
 )
-from netdfl.transport.under_way import Flight, UnderWay, content_of, is_void
+from netdfl.transport.under_way import Flight, UnderWay, content_of, is_void, unit_for
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -193,7 +194,7 @@ class Fabric:
         """When the message arrives, if that can be computed at once; else put it into its first stage."""
         stages = queue.at_once
         if stages is None:
-            self._go(queue, 0, _unit(message, nbytes, now, tie), now)
+            self._go(queue, 0, unit_for(message, nbytes, now, tie), now)
             return DROPPED
         at, unit = now, queue.unit_made or queue.unit
         _, _, unit.kind, _, unit.round, unit.step, unit.attempt, _ = message
@@ -206,7 +207,7 @@ class Fabric:
                     self._drop(queue, unit, stage.reason)
                 else:
                     self._in_stages[unit] = queue
-                    queue.unit_made = _unit(message, nbytes, now, tie)
+                    queue.unit_made = unit_for(message, nbytes, now, tie)
                 return DROPPED
             at = after
         return at
@@ -226,9 +227,9 @@ class Fabric:
         queue = source.queues.get(message.dst)
         if queue is None:
             edge = (message.src, message.dst)
-            path = self._links.path(*edge)
+            path = self._links.common or self._links.path(*edge)
             tie = xxh3_64_intdigest(_pack(*edge, 0, 0, 255), self._seed)
-            queue = EdgeQueue(path, self._computed(path), source, self._ends[edge[1]], tie)
+            queue = EdgeQueue(edge, path, self._computed(path), source, self._ends[edge[1]], tie)
             source.queues[edge[1]] = queue
         return queue
 
@@ -257,10 +258,10 @@ class Fabric:
         self._running = True
         if len(entries) == 1:
             self._come(entries[0], now_ns)
-        elif not any(map(_departure, entries)):
+        elif not any(map(departure_of, entries)):
             self._arrive_together(entries, now_ns)
         else:
-            for entry in _in_order(entries):
+            for entry in in_order(entries):
                 self._come(entry, now_ns)
         self._running = False
 
@@ -289,12 +290,12 @@ class Fabric:
             else:
                 of_target[target] = [entry]
         taken: list[Due] = []
-        for target, group in sorted(of_target.items(), key=_first_tie):
+        for target, group in sorted(of_target.items(), key=first_tie):
             sink = target.all_at_once
             if self._book is not None and sink is not None and sink.take_together([entry[2] for entry in group]):
                 taken += group
                 continue
-            for entry in _in_order(group):
+            for entry in in_order(group):
                 self._come(entry, now_ns)
         if taken and self._book is not None:
             for entry in taken:
@@ -400,27 +401,3 @@ class Fabric:
         for parcel in held:
             parcel[0].fewer()
             self._arrive(*parcel)
-
-
-_tie, _departure = itemgetter(0), itemgetter(5)
-
-
-def _first_tie(arrivals: tuple[End, Sequence[Due]]) -> int:
-    """The least tie of a node's entries: nodes go in the order of these."""
-    return min(map(_tie, arrivals[1]))
-
-
-
-def _in_order(entries: list[Due]) -> list[Due]:
-    """Edges by their ties; the entries of one edge keep the order in which they came, as links promise."""
-    ordered = sorted(entries, key=_tie)
-    if len(set(map(itemgetter(1), entries))) == len(entries):
-        return ordered
-    of_queue: dict[EdgeQueue, deque[Due]] = {}
-    for entry in entries:
-        of_queue.setdefault(entry[1], deque()).append(entry)
-    return [of_queue[entry[1]].popleft() for entry in ordered]
-
-
-def _unit(m: Message, nbytes: int, now: int, tie: int) -> Transit:
-    return Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, nbytes, 0, False, (m, now, tie))

@@ -90,6 +90,11 @@ def is_void(entry: Due) -> bool:
     return departure is not None and departure.unit.pending is not departure
 
 
+def unit_for(m: Message, nbytes: int, now: int, tie: int) -> Transit:
+    """What stands for a message in the stages of its link."""
+    return Transit(m.src, m.dst, m.kind, m.round, m.step, m.attempt, nbytes, 0, False, (m, now, tie))
+
+
 def content_of(unit: Transit) -> tuple[Message, int, int]:
     """What the fabric put into the unit: the message, when it was sent, its place among those of one instant."""
     return unit.content  # type: ignore[return-value]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from netdfl.compression.vector import vector
 from netdfl.core.rng import Streams
 from netdfl.host.judging import judge_average
 from netdfl.host.models import Snapshot, read_snapshot
@@ -53,6 +54,28 @@ def test_the_average_weighs_numerators_and_a_local_model_is_their_ratio() -> Non
     assert figures["mean_personal_accuracy"] == 0.25
     assert figures["consensus_distance"] == pytest.approx(float((z - average).square().sum(1).mean() ** 0.5))
     assert figures["weight_sum"] == pytest.approx(2.5 / 3)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("dim", [1, 2, 7, 600])
+def test_short_models_are_judged_as_rows_with_the_same_bits(dim: int, dtype: str) -> None:
+    """As `torch`-free vectors they are judged together, up to 4 KiB each; one by one where that is forbidden."""
+    rng = np.random.default_rng(dim)
+    models = [Snapshot(vector(rng.standard_normal(dim), dtype), w) for w in (1.0, 0.3, 0.0, 1.7, 1.0)]
+    read = {i: (lambda i=i: models[i]) for i in range(5)}
+
+    def judge(x: Tensor) -> dict[str, float]:
+        return {f"test_{i}": float(each) for i, each in enumerate(x)}
+
+    def judged() -> dict[str, float]:
+        return judge_average(read, judge, lambda node, x: judge(x), 2, push=True)
+
+    together = judged()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("netdfl.host.judging.SHORT_BYTES", 0)
+        assert judged() == together
+    massless = {0: lambda: Snapshot(models[0].x, 0.0)}
+    assert judge_average(massless, judge, lambda node, x: judge(x), 2, push=True) == {"weight_sum": 0.0}
 
 
 def test_the_mean_is_kept_in_every_round_while_nodes_and_weights_are_far_apart(

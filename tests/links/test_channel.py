@@ -175,3 +175,22 @@ def test_links_can_be_saved_with_their_state_and_go_on():
     links = pickle.loads(pickle.dumps(links))
     second = drive(links, [], [(at, unit(*who)) for at, *who in every(50 * MS, 40)[20:]])
     assert [(f.at_ns, f.reason) for f in first + second] == [(at, reason) for at, *_, reason in whole]
+
+
+@pytest.mark.parametrize(
+    ("entries", "events", "alike"),
+    [
+        ({"default": {"latency": "20ms"}}, [], True),
+        ({}, [], True),
+        ({"default": {"latency": "20ms"}, "0->1": {"latency": "9ms"}}, [], False),
+        ({"default": {"latency": "20ms", "uplink": "1Mbit"}}, [], False),
+        ({"default": {"latency": "20ms"}, "2": {"downlink": "1Mbit"}}, [], False),
+        ({"default": {"latency": "20ms", "loss": "5%"}}, [], False),
+        ({"default": {"latency": "20ms"}}, [{"at": "1s", "link": "0->1", "latency": "9ms"}], False),
+    ],
+)
+def test_links_that_are_all_alike_have_one_path(entries: dict, events: list, alike: bool):
+    links = Links(LinksSpec(entries, {}, 3), Streams(0), compile_events(events, Facts(3, Streams(0))))
+    assert (links.common is not None) is alike
+    if links.common is not None:
+        assert all(links.path(src, dst).stages == links.common.stages for src in range(3) for dst in range(3))

@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from netdfl.core.types import Kind, Message, NodeId
-from netdfl.node.ledger import EdgeCount, NodeLedger, Slot, Slots
+from netdfl.node.ledger import EdgeCount, NodeLedger, Slot
 from netdfl.record.event_log import LoggingRecorder
 from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.edge_queues import NO_LANES, Due, Lanes
+
+MOST_SENT, MOST_DELIVERED = 64, 512
+"""So many lines of either kind a ledger keeps before it writes them down by edge."""
+
+
+@dataclass(slots=True, eq=False)
+class _Sent:
+    """`times` a message to each of `dsts` in one life of the sender, for the slots from `first` to `last`."""
+
+    dsts: list[NodeId]
+    life: tuple[str, int]
+    first: Slot
+    last: Slot
+    times: int = 1
+
+    def goes_on(self, slot: Slot) -> bool:
+        """Whether `slot` makes one run with the last; see `Slots`."""
+        rounds, step = slot[0] - self.last[0], slot[1]
+        return (rounds == 1 and step == 0) or (rounds == 0 and step == self.last[1] + 1)
 
 
 class SimulatedLedger(NodeLedger):
     """Counts and records; keeps by name only what was lost.
 
-    What a node sends to the same receivers round after round is counted once for all of them, and written down by
-    edge when somebody asks for `edges`.
+    What is sent to several receivers at once, and what is delivered, is written down by edge when somebody asks for
+    `edges`, or there is much of it: a node whose receivers stay has one line for all rounds.
     """
 
     @property
-    def edges(self) -> dict[NodeId, EdgeCount]:  # type: ignore[override]
+    def edges(self) -> dict[NodeId, EdgeCount]:
         """What was counted of each edge."""
-        if self._unwritten:
+        if self._sent or self._delivered:
             self._write_down()
         return self._by_dst
 
     @edges.setter
     def edges(self, by_dst: dict[NodeId, EdgeCount]) -> None:
         self._by_dst = by_dst
-        self._lanes: Lanes = NO_LANES
-        self._life: tuple[str, int] = "", 0
-        self._counts: list[tuple[EdgeCount, Slots]] = []
-        self._unwritten = 0
-        self._first: Slot = (-1, 0)
-        self._last: Slot = (-1, 0)
+        self._sent: list[_Sent] = []
+        self._delivered: list[NodeId] = []
 
     def sent(self, message: Message, nbytes: int, at_ns: int) -> None:
         """Count a message handed to the fabric."""
@@ -46,24 +62,19 @@ class SimulatedLedger(NodeLedger):
     def sent_together(self, messages: Sequence[Message], nbytes: int, lanes: Lanes) -> None:
         """Count messages handed to the fabric at once, of `nbytes` together; see `Book`."""
         _, _, kind, epoch, round, step, _, _ = messages[0]
-        life, slot = (kind, epoch), (round, step)
-        if lanes is self._lanes and life == self._life and self._goes_on(slot):
-            if not self._unwritten:
-                self._first = slot
-            self._last, self._unwritten = slot, self._unwritten + 1
-        else:
+        if lanes is NO_LANES or kind is not Kind.DATA:
             self._count_each(messages)
-            if lanes.queues and kind is Kind.DATA:
-                counts = [self._by_dst[dst] for dst in lanes.dsts]
-                self._counts = [(count, slots) for count in counts for slots in count.slots if slots.life == life]
-                self._lanes, self._life, self._last = lanes, life, slot
+        else:
+            life, slot = (kind, epoch), (round, step)
+            last = self._sent[-1] if self._sent else None
+            if last is not None and last.dsts is lanes.dsts and last.life == life and last.goes_on(slot):
+                last.last, last.times = slot, last.times + 1
+            else:
+                self._sent.append(_Sent(lanes.dsts, life, slot, slot))
+                if len(self._sent) > MOST_SENT:
+                    self._write_down()
         self.bytes_sent += nbytes
         self.sent_count += len(messages)
-
-    def _goes_on(self, slot: Slot) -> bool:
-        """Whether `slot` makes one run with what was counted last; see `Slots`."""
-        rounds, step = slot[0] - self._last[0], slot[1]
-        return (rounds == 1 and step == 0) or (rounds == 0 and step == self._last[1] + 1)
 
     def _count_each(self, messages: Sequence[Message]) -> None:
         edges, data = self.edges, Kind.DATA
@@ -78,11 +89,19 @@ class SimulatedLedger(NodeLedger):
                 (edge or self._edge(message)).remember(message)
 
     def _write_down(self) -> None:
-        """Count by edge what was counted for all of the lanes."""
-        for count, slots in self._counts:
-            count.sent += self._unwritten
-            slots.add_run(self._first, self._last)
-        self._unwritten = 0
+        """Count by edge what was counted for several."""
+        sent, delivered, self._sent, self._delivered = self._sent, self._delivered, [], []
+        for each in sent:
+            for dst in each.dsts:
+                self._to(dst).remember_run(each.life, each.first, each.last, each.times)
+        for dst in delivered:
+            self._to(dst).delivered += 1
+
+    def _to(self, dst: NodeId) -> EdgeCount:
+        edge = self._by_dst.get(dst)
+        if edge is None:
+            edge = self._by_dst[dst] = EdgeCount()
+        return edge
 
     def settled(self, message: Message, nbytes: int, sent_ns: int, arrived_ns: int | None, fate: str) -> None:
         """Record a message's fate: one row."""
@@ -93,9 +112,13 @@ class SimulatedLedger(NodeLedger):
             super().settled(message, nbytes, sent_ns, arrived_ns, fate)
 
     def count_delivered(self, message: Message) -> None:
-        """Count a message that its receiver took; when it was sent, its edge was made."""
-        edge = self._by_dst.get(message[1]) if message[2] is Kind.DATA else None
-        (edge or self._edge(message)).delivered += 1
+        """Count a message that its receiver took."""
+        if message[2] is Kind.DATA:
+            self._delivered.append(message[1])
+            if len(self._delivered) > MOST_DELIVERED:
+                self._write_down()
+        else:
+            self._edge(message).delivered += 1
         self.arrived_count += 1
 
 
@@ -115,8 +138,10 @@ class FleetBook:
         data, delivered = Kind.DATA, Fate.DELIVERED
         for _, queue, message, _, _, _, _ in arrivals:
             ledger: SimulatedLedger = queue.ledger  # type: ignore[assignment]  # a `cast` is a call a message
-            edge = ledger._by_dst.get(message[1]) if message[2] is data else None
-            (edge or ledger._edge(message)).delivered += 1
-            ledger.arrived_count += 1
+            if message[2] is data and len(ledger._delivered) < MOST_DELIVERED:
+                ledger._delivered.append(message[1])
+                ledger.arrived_count += 1
+            else:
+                ledger.count_delivered(message)
         rows = [(message[:7], nbytes, sent_ns, now_ns, delivered) for _, _, message, nbytes, sent_ns, _, _ in arrivals]
         self._recorder.messages([arrival[2] for arrival in arrivals], rows)
