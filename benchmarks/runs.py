@@ -1,11 +1,16 @@
-"""What a whole simulated run costs: everything that `netdfl run` does, on training-free gossip.
+"""What a whole run costs: everything that `netdfl run` does, on training-free gossip.
 
-    python benchmarks/runs.py [--nodes 8 100 1000] [--repeats 3] [--messages 20000] [--report] [--beside DIR | --budget]
+    python benchmarks/runs.py [--nodes 8 100 1000] [--links delay rules] [--real 16 100 240] [--repeats 3]
+        [--messages 20000] [--report] [--beside DIR | --budget]
 
 Prints a JSON list of rows: name, value, unit, reference, reference_value, ratio. Times are CPU seconds, of a command
 with its children, for the machine may be shared; medians of the repeats. Each case is a process of its own: it runs one
 round from nothing, one round again, and then as many as send the messages asked for. A message's cost is what the last
 has above the second: sending, mixing, record, status and verdict, and no start.
+
+Links have a delay, with `rules` a delay that varies, loss and a rate. `--real` adds fleets of the world `processes`,
+with a node in each process and with 24: there a run is a command, its CPU seconds those of all its processes, its
+memory what they have at most of their own and of what they share (PSS).
 
 A message is set beside a timer on a heap in plain Python, taken after it, which tells how fast the machine was. With
 `--beside DIR` everything is set beside the netdfl whose source lies in DIR, run in turns with this one.
@@ -25,11 +30,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from heapq import heappop, heappush
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +47,18 @@ from figures import Row, show
 ROOT = Path(__file__).resolve().parents[1]
 BUDGET = Path(__file__).with_name("runs_budget.json")
 GRAPHS = {"static": {"redraw_every": 0}, "redrawn": {"redraw_every": 1}}
+LINKS = {
+    "delay": {"latency": "20ms"},
+    "rules": {"latency": {"dist": "lognormal", "mean": "20ms", "jitter": "5ms"}, "loss": "1%", "rate": "10Mbit"},
+}
+IN_A_PROCESS = (1, 24)
 TIMERS = 200_000
 Costs = Mapping[str, float]
 
 
-def scenario(nodes: int, rounds: int, graph: str) -> dict[str, Any]:
-    """Training-free gossip over links with a delay: ten neighbors each, or as many as there are."""
+def scenario(nodes: int, rounds: int, graph: str, links: str = "delay", in_a_process: int = 0) -> dict[str, Any]:
+    """Training-free gossip, ten neighbors each, or as many as there are; simulated, or so many nodes in a process."""
+    real = {"kind": "processes", "nodes_per_process": in_a_process}
     return {
         "schema": "netdfl/1",
         "name": f"{graph}-{nodes}",
@@ -52,8 +67,8 @@ def scenario(nodes: int, rounds: int, graph: str) -> dict[str, Any]:
         "topology": {"kind": "random_sym", "neighbors": neighbors(nodes), **GRAPHS[graph]},
         "algorithm": {"name": "dpsgd"},
         "task": {"kind": "consensus", "dim": 4},
-        "links": {"default": {"latency": "20ms"}},
-        "world": {"kind": "simulated"},
+        "links": {"default": LINKS[links]},
+        "world": real if in_a_process else {"kind": "simulated"},
     }
 
 
@@ -62,7 +77,7 @@ def neighbors(nodes: int) -> int:
     return min(10, nodes // 2)
 
 
-def measure(nodes: int, rounds: int, graph: str, report: bool) -> dict[str, float]:
+def measure(nodes: int, rounds: int, graph: str, links: str, report: bool) -> dict[str, float]:
     """The costs of one case, taken in this process."""
     loaded = cpu(lambda: import_module("torch"))
     base = peak_mb()
@@ -72,7 +87,7 @@ def measure(nodes: int, rounds: int, graph: str, report: bool) -> dict[str, floa
 
         def run(name: str, rounds: int) -> float:
             out = Path(directory) / name
-            return cpu(lambda: netdfl.run(scenario(nodes, rounds, graph), out=out, page=False))
+            return cpu(lambda: netdfl.run(scenario(nodes, rounds, graph, links), out=out, page=False))
 
         run("first", 1)
         first = time.process_time()
@@ -138,11 +153,83 @@ def apart(source: Path, *arguments: str) -> tuple[str, float]:
     return done.stdout, took
 
 
-def case(source: Path, nodes: int, rounds: int, graph: str, report: bool) -> Costs:
+def case(source: Path, nodes: int, rounds: int, graph: str, links: str, report: bool) -> Costs:
     """The costs of one case."""
-    printed, _ = apart(source, __file__, "--case", str(nodes), str(rounds), graph, *(["--report"] if report else []))
+    more = ["--report"] if report else []
+    printed, _ = apart(source, __file__, "--case", str(nodes), str(rounds), graph, links, *more)
     found: Costs = json.loads(printed)
     return found
+
+
+def real(source: Path, nodes: int, rounds: int, in_a_process: int) -> Costs:
+    """The costs of a fleet of processes: of a run of one round, and of more."""
+    with tempfile.TemporaryDirectory() as directory:
+        file, peaks = Path(directory) / "fleet.json", [0.0]
+
+        def run(rounds: int) -> tuple[Costs, float]:
+            file.write_text(json.dumps(scenario(nodes, rounds, "static", in_a_process=in_a_process)))
+            out = f"{directory}/{rounds}"
+            with sampled(peaks):
+                _, took = apart(source, "-m", "netdfl", "run", str(file), "--no-page", f"--out={out}")
+            return json.loads(Path(out, "result.json").read_text())["messages"], took
+
+        (_, first), (messages, whole) = run(1), run(1 + rounds)
+        extra = (whole - first) / (messages["sent"] * rounds / (1 + rounds))
+        return {
+            "a message": 1e6 * extra,
+            "a node and round": 1e6 * extra * messages["sent"] / (nodes * (1 + rounds)),
+            "to the end of one round": first,
+            "peak memory": max(peaks),
+            "torch": apart(source, "-c", "import torch")[1],
+            "torch MB": peak_mb_of_torch(source),
+            "timer": timer(),
+        }
+
+
+def peak_mb_of_torch(source: Path) -> float:
+    """The most memory of a process that imports torch."""
+    ask = "import torch, resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000)"
+    return float(apart(source, "-c", ask)[0])
+
+
+@contextmanager
+def sampled(peaks: list[float]) -> Iterator[None]:
+    """Append the PSS of all of this process's descendants to `peaks`, some times a second."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.3):
+            peaks.append(sum(map(pss_mb, descendants(os.getpid()))))
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            yield
+        finally:
+            over.set()
+            looking.result()
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below `pid`."""
+    try:
+        children = [
+            int(each)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for each in (task / "children").read_text().split()
+        ]
+    except OSError:  # it has ended
+        return []
+    return children + [below for child in children for below in descendants(child)]
+
+
+def pss_mb(pid: int) -> float:
+    """A process's own memory and its part of what it shares; 0 where it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("Pss:")), 0.0)
 
 
 def shell(source: Path) -> Costs:
@@ -176,9 +263,13 @@ def rows(args: argparse.Namespace) -> list[Row]:
     found = _rows("8 nodes", args, shell)
     for nodes in args.nodes:
         rounds = max(2, args.messages // (nodes * neighbors(nodes)))
-        for graph in GRAPHS:
-            work = partial(case, nodes=nodes, rounds=rounds, graph=graph, report=args.report)
-            found += _rows(f"{nodes:,} nodes, {graph}", args, work)
+        for graph, links in product(GRAPHS, args.links):
+            work = partial(case, nodes=nodes, rounds=rounds, graph=graph, links=links, report=args.report)
+            found += _rows(f"{nodes:,} nodes, {graph}{'' if links == 'delay' else f', {links}'}", args, work)
+    for nodes, in_a_process in product(args.real, IN_A_PROCESS):
+        rounds = max(5, args.messages // (nodes * neighbors(nodes)))
+        work = partial(real, nodes=nodes, rounds=rounds, in_a_process=in_a_process)
+        found += _rows(f"{nodes:,} nodes, {in_a_process} a process", args, work)
     return found
 
 
@@ -218,16 +309,18 @@ def main() -> None:
     """Print a JSON list of rows, or, in a process of its own, the costs of one case."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--nodes", type=int, nargs="+", default=[8, 100, 1000])
+    parser.add_argument("--links", choices=LINKS, nargs="+", default=["delay"])
+    parser.add_argument("--real", type=int, nargs="*", default=[], metavar="NODES")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--report", action="store_true")
     parser.add_argument("--beside", type=Path)
     parser.add_argument("--budget", action="store_true")
-    parser.add_argument("--case", nargs=3, metavar=("NODES", "ROUNDS", "GRAPH"))
+    parser.add_argument("--case", nargs="+", metavar="NODES ROUNDS GRAPH [LINKS]")
     args = parser.parse_args()
     if args.case:
-        nodes, rounds, graph = args.case
-        print(json.dumps(measure(int(nodes), int(rounds), graph, args.report)))
+        nodes, rounds, graph, links = (*args.case, "delay")[:4]
+        print(json.dumps(measure(int(nodes), int(rounds), graph, links, args.report)))
         return
     if args.budget and args.beside:
         parser.error("--budget bounds what rows cost beside this machine, not beside another netdfl: leave one out")
