@@ -64,8 +64,8 @@ class Idle:
         return self._start.numel()
 
     def initial(self) -> Tensor:
-        """A fresh copy of the common start."""
-        return self._start.clone()
+        """The common start itself."""
+        return self._start
 
     def data(self, round: int) -> Any:
         """There is none."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,35 @@ def agrees_without_gradient(entry: Entry) -> None:
     states = _after(alg, fleet, 60)
     spread = _spread(alg, states)
     assert spread <= 1e-3 * before, f"after 60 rounds without gradient the models are still {spread:.2g} apart"
+
+
+def leaves_the_start_alone(entry: Entry) -> None:
+    """The vector that a node starts from is shared with others, and never written to."""
+    for alg, fleet in product(_compressed_or_not(entry), (consensus_fleet(entry), quadratic_fleet(entry))):
+        shared = fleet.tasks[0].initial()
+        kept = shared.clone()
+        tasks = {i: _Started(task, shared) for i, task in fleet.tasks.items()}
+        play_rounds(alg, first_states(alg, tasks, fleet.network.view), tasks, fleet.network.view, 3)
+        assert torch.equal(shared, kept), "the vector that nodes start from was written to; make a copy first"
+
+
+def _compressed_or_not(entry: Entry) -> Iterator[Algorithm]:
+    yield entry.build(EXCHANGE)
+    with suppress(ValueError):  # some send whole vectors by definition
+        yield entry.build(replace(EXCHANGE, compressor=IdentityCompressor()))
+
+
+class _Started:
+    """A task that starts at a given vector."""
+
+    def __init__(self, task: Quadratic, start: Tensor) -> None:
+        self._task, self._start = task, start
+
+    def initial(self) -> Tensor:
+        return self._start
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
 
 
 def preserves_the_mean(entry: Entry) -> None:
@@ -220,7 +251,7 @@ def same_seed_same_result(entry: Entry) -> None:
 
 CHECKS: Mapping[str, ContractCheck] = by_name(
     *(agrees_without_gradient, preserves_the_mean, mixes_as_the_matrix, converges_on_a_quadratic),
-    *(survives_save_and_load, identity_changes_nothing, same_seed_same_result),
+    *(leaves_the_start_alone, survives_save_and_load, identity_changes_nothing, same_seed_same_result),
 )
 
 

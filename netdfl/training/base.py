@@ -122,7 +122,7 @@ class Task(Protocol):
         """Size of the node's own training set."""
 
     def initial(self) -> Tensor:
-        """The parameters that every node starts from, shape (d,); a fresh vector."""
+        """The parameters that every node starts from, shape (d,). Nodes may share the vector: nobody writes to it."""
 
     def data(self, round: int) -> LocalData:
         """The node's data as the round `round` sees it; batches come from named random streams."""

@@ -98,8 +98,8 @@ class Classification:
         return self.samples.take(torch.arange(min(self.batch_size, len(self.samples))))
 
     def initial(self) -> Tensor:
-        """A fresh copy of the common start."""
-        return self._start.clone()
+        """The common start itself, which every node of this process holds until it has one of its own."""
+        return self._start
 
     def whole(self, x: Tensor, kept: Tensor | None, weight: float) -> Tensor:
         """`x`, and the statistics that the node keeps for itself, as numerators: what it is judged by."""

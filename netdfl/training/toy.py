@@ -69,8 +69,8 @@ class Quadratic:
         return Centers(self.curvature, self.streams)
 
     def initial(self) -> Tensor:
-        """A fresh copy of the start."""
-        return self.start.clone()
+        """The start itself."""
+        return self.start
 
     def data(self, round: int) -> LocalData:
         """The quadratic, with the noise of (node, round)."""

@@ -122,6 +122,7 @@ def halved_if_compressed(exchange: Exchange, /) -> Algorithm:
         (with_mixing(Leaky()), "preserves_the_mean"),
         (with_mixing(Leaky()), "mixes_as_the_matrix"),
         (with_mixing(Overwriting()), "mixes_as_the_matrix"),
+        (with_mixing(Overwriting()), "leaves_the_start_alone"),
         (with_mixing(Deaf()), "agrees_without_gradient"),
         (with_mixing(Forgetful()), "same_seed_same_result"),
         (with_mixing(Forgetful()), "survives_save_and_load"),

@@ -59,12 +59,6 @@ def test_starts_are_of_their_kind() -> None:
     assert 0 <= int(whole.min()) < int(whole.max()) <= 1023
 
 
-def test_a_start_is_fresh_every_time() -> None:
-    task = quadratic(0, STREAMS)
-    task.initial().add_(1)
-    assert torch.equal(task.initial(), torch.zeros(16, dtype=torch.float64))
-
-
 def test_curvature_runs_from_one_over_the_condition_to_one() -> None:
     curvature = quadratic(0, STREAMS, condition=100.0).curvature
     assert (float(curvature[0]), float(curvature[-1])) == pytest.approx((0.01, 1.0))
