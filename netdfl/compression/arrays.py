@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from netdfl.compression.base import Encoded
-from netdfl.compression.vector import SHORT_BYTES
+from netdfl.compression.vector import SHORT_BYTES, name_of
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import ITEM_BYTES, Array
 
@@ -68,7 +68,7 @@ def empty(num: int, dtype: torch.dtype) -> Tensor:
 
 def from_numpy(array: NDArray[Any]) -> Array:
     """View a contiguous numpy array as an `Array`; the caller promises that nobody writes to it any more."""
-    return Array(array.dtype.name, array.shape, array.reshape(-1).view(np.uint8).data.toreadonly())
+    return Array(name_of(array.dtype), array.shape, array.reshape(-1).view(np.uint8).data.toreadonly())
 
 
 def to_tensor(array: Array) -> Tensor:
@@ -99,6 +99,8 @@ def as_vector(x: Tensor) -> Vector:
     """
     if x.dim() != 1 or not x.is_floating_point():
         raise ValueError(f"compress takes a flat floating-point vector, got shape {tuple(x.shape)} of {x.dtype}")
+    if x.is_cpu and x.dtype in (torch.float32, torch.float64) and x.is_contiguous():
+        return x.detach().numpy()
     host = x.detach().to("cpu")
     return (host if host.dtype == torch.float64 else host.to(torch.float32)).contiguous().numpy()
 
@@ -108,6 +110,8 @@ def is_finite(x: Vector) -> bool:
 
     Sums of squares show it at the speed of reading; only where one overflows is every number looked at.
     """
+    if len(x) < _ROW:
+        return bool(np.isfinite(x).all())
     whole = x[: len(x) // _ROW * _ROW].reshape(-1, 1, _ROW)
     with np.errstate(over="ignore", invalid="ignore"):
         squares = whole @ whole.transpose(0, 2, 1)

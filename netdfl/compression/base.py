@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -63,3 +64,28 @@ class Compressor(Protocol):
     @abstractmethod
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to a fresh vector of shape (d,). Absurd contents raise `MalformedMessage`."""
+
+
+@runtime_checkable
+class Adding(Protocol):
+    """A compressor that decodes onto a vector in fewer passes than decoding and adding take."""
+
+    def add_to(self, base: Tensor, encoded: Encoded) -> Tensor:
+        """`base`, shape (d,), plus what `encoded` decodes to, to the bit: a fresh vector like `base`.
+
+        Absurd contents raise `MalformedMessage`.
+        """
+
+
+def add_to(compressor: Compressor, base: Tensor, encoded: Encoded) -> Tensor:
+    """`base` plus what `encoded` decodes to, a fresh vector like `base`. Raises MalformedMessage."""
+    if _adds(type(compressor)):
+        found: Tensor = cast("Adding", compressor).add_to(base, encoded)
+        return found
+    return base + compressor.decompress(encoded).to(base.device, base.dtype)
+
+
+@cache
+def _adds(kind: type) -> bool:
+    """Whether compressors of that type are `Adding`; asked once, for to look at a protocol costs more than a call."""
+    return issubclass(kind, Adding)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from netdfl.compression.arrays import Vector, from_numpy, raise_non_finite, read_numpy
 from netdfl.compression.base import Encoded
-from netdfl.compression.bits import PIECE, code_dtype, from_unary, pack, packed_nbytes, unary, unpack
+from netdfl.compression.bits import code_dtype, from_unary, pack, packed_nbytes, unary, unpack
+from netdfl.compression.buckets import PIECE
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.types import Array
 

@@ -1,19 +1,8 @@
-"""Stochastic quantization: every number becomes one of 2 s + 1 levels of its bucket's norm.
-
-Drawing 16 random bits a coordinate for the rounding takes longer than all the rest. So one block of them is drawn, and
-piece m of the vector uses u = R_i xor c_m, with a fresh c_m a piece. Each u is uniform, and any two are independent:
-R_i and R_j are, and for i = j the c are. The mean, the variance and every covariance of what is rounded with them are
-those of independent draws.
-
-The u lie on the grid (2j + 1) / 2^16, j < 2^15. So floor(y + u) rounds y to the nearest multiple of 2^-15 first:
-P(up) is off by at most 2^-16. With 8 bits that is 1.2e-7 of the norm, the spacing of float32 there; 2^32 draws would
-be needed to see it at one standard error.
-"""
+"""Stochastic quantization: every number becomes one of 2 s + 1 levels of its bucket's norm."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +13,6 @@ from torch import Tensor
 
 from netdfl.compression import rice
 from netdfl.compression.arrays import (
-    DTYPES,
     Vector,
     as_vector,
     check_names,
@@ -35,18 +23,17 @@ from netdfl.compression.arrays import (
     refuse_non_finite,
 )
 from netdfl.compression.base import Compressor, Encoded
-from netdfl.compression.bits import (
+from netdfl.compression.bits import code_dtype, pack, packed_nbytes, unpack
+from netdfl.compression.buckets import (
     bucket_totals,
-    code_dtype,
+    buffer_for,
     num_buckets,
-    pack,
-    packed_nbytes,
-    piece_scales,
     pieces,
-    scratch,
+    plus_scaled,
+    spans,
     times_scales,
-    unpack,
 )
+from netdfl.compression.dither import fractions
 from netdfl.core.errors import MalformedMessage
 
 _SAFE_SQUARE = (1e-30, 1e30)
@@ -110,25 +97,25 @@ class Qsgd(Compressor):
 
     def _round(self, vector: Tensor, factors: Tensor, rng: np.random.Generator) -> Vector:
         """floor(x_i * factor + u_i) + 2^(bits - 1), in the factors' precision."""
-        views = pieces(vector, self.bucket)
+        covering = spans(len(vector), self.bucket)
         codes = np.empty(len(vector), code_dtype(self.bits))
-        double = factors.dtype == torch.float64
-        dither = fractions(rng, [view.shape for view in views], 2 ** (self.bits - 1), double=double)
-        at = 0
-        for view, factor, dithered in zip(views, piece_scales(factors, len(vector), self.bucket), dither, strict=True):
-            sums = dithered.addcmul_(view.double() if double else view, factor).numpy().reshape(-1)
-            np.copyto(codes[at : at + len(sums)], sums.astype(np.int64) if double else sums, casting="unsafe")
-            at += len(sums)
+        column, double = factors.view(-1, 1), factors.dtype == torch.float64
+        dither = fractions(rng, covering, 2 ** (self.bits - 1), double=double)
+        for span, sums in zip(covering, dither, strict=True):
+            numbers = span.of(vector)
+            _add_products(sums, numbers.double() if double else numbers, column[span.buckets], span.width)
+            found = sums.numpy()[: len(numbers)]
+            np.copyto(codes[span.start : span.stop], found.astype(np.int64) if double else found, casting="unsafe")
         if self.bits not in (8, 16):
             np.bitwise_and(codes, codes.dtype.type(2**self.bits - 1), out=codes)
         return codes
 
     def _norms(self, vector: Vector) -> Vector:
         """The norm of each bucket in the vector's dtype, never below the bucket's largest magnitude."""
-        views = pieces(torch.from_numpy(vector), self.bucket)
         if self.norm == "max":
-            norms = bucket_totals(np.maximum, _largest(views, DTYPES[vector.dtype.name]), len(vector), self.bucket)
+            norms = _largest(torch.from_numpy(vector), self.bucket)
         else:
+            views = pieces(torch.from_numpy(vector), self.bucket)
             squares = np.concatenate([np.empty(0), *(_squares(view.numpy()) for view in views)])
             with np.errstate(over="ignore"):
                 norms = np.sqrt(bucket_totals(np.add, squares, len(vector), self.bucket)).astype(vector.dtype)
@@ -151,16 +138,27 @@ class Qsgd(Compressor):
 
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to shape (d,), in the dtype of the scales. Raises MalformedMessage."""
+        return times_scales(*self._levels_and_steps(encoded), self.bucket)
+
+    def add_to(self, base: Tensor, encoded: Encoded) -> Tensor:
+        """`base` plus what `encoded` decodes to, in fewer passes; see `Adding`. Raises MalformedMessage."""
+        levels, steps = self._levels_and_steps(encoded)
+        if base.is_cpu and base.dtype == steps.dtype:
+            return plus_scaled(base, levels, steps, self.bucket)
+        return base + times_scales(levels, steps, self.bucket).to(base.device, base.dtype)
+
+    def _levels_and_steps(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
+        """The level of each number, and what a level of each bucket stands for."""
         levels = self._rice(encoded) if self.entropy and "quotients" in encoded.arrays else self._fixed(encoded)
         norms = read_scales(encoded, num_buckets(len(levels), self.bucket))
-        steps = torch.from_numpy(norms / norms.dtype.type(self.levels))
-        return times_scales(torch.from_numpy(levels), steps, self.bucket)
+        return torch.from_numpy(levels), torch.from_numpy(norms / norms.dtype.type(self.levels))
 
     def _fixed(self, encoded: Encoded) -> Vector:
         dim = check_names(encoded, ("scales", "codes"))
         codes = unpack(read_numpy(encoded, "codes", ("uint8",), packed_nbytes(dim, self.bits)), dim, self.bits)
         zero = 2 ** (self.bits - 1)
-        if dim and not zero - self.levels <= codes.min() <= codes.max() <= zero + self.levels:
+        most = zero + self.levels  # of 8 and 16 bits the largest code there is
+        if dim and (codes.min() < zero - self.levels or (most < 2**self.bits - 1 and codes.max() > most)):
             raise MalformedMessage(f"a level beyond {self.levels}; expected {-self.levels} to {self.levels}")
         signed: Vector = (codes - codes.dtype.type(zero)).view(f"i{codes.itemsize}")
         return signed
@@ -189,14 +187,28 @@ def _reciprocal(norms: Vector, levels: int) -> Vector:
     return factors
 
 
-def _largest(views: list[Tensor], dtype: torch.dtype) -> Vector:
-    """The largest magnitude of each row."""
-    magnitudes = scratch(views, dtype)
-    rows = [view.shape[0] for view in views]
-    largest = torch.empty(sum(rows), dtype=dtype)
-    for view, out in zip(views, largest.split(rows), strict=True):
-        torch.amax(torch.abs(view, out=magnitudes[view.shape]), dim=1, out=out)
-    return largest.numpy()
+def _largest(vector: Tensor, bucket: int) -> Vector:
+    """The largest magnitude of each bucket."""
+    covering = spans(len(vector), bucket)
+    magnitudes = buffer_for(covering, vector.dtype)
+    plain = magnitudes.numpy()
+    largest = np.zeros(num_buckets(len(vector), bucket), plain.dtype)
+    for span in covering:
+        numbers = span.of(vector).numpy()
+        np.abs(numbers, out=plain[: len(numbers)])
+        plain[len(numbers) : span.numel] = 0
+        found, known = torch.amax(span.matrix(magnitudes), dim=1).numpy(), largest[span.buckets]
+        np.maximum(known, found, out=known)
+    return largest
+
+
+def _add_products(sums: Tensor, numbers: Tensor, factors: Tensor, width: int) -> None:
+    """Add each number times the factor of its bucket; the last bucket may be shorter than `width`."""
+    whole = len(numbers) // width
+    if whole:
+        sums[: whole * width].view(-1, width).addcmul_(numbers[: whole * width].view(-1, width), factors[:whole])
+    if whole < len(factors):
+        sums[whole * width : len(numbers)].addcmul_(numbers[whole * width :], factors[whole])
 
 
 def _squares(piece: Vector) -> NDArray[np.float64]:
@@ -208,24 +220,3 @@ def _squares(piece: Vector) -> NDArray[np.float64]:
         wide = piece[unsafe].astype(np.float64)
         sums[unsafe] = np.einsum("ij,ij->i", wide, wide)
     return sums
-
-
-def fractions(rng: np.random.Generator, shapes: Sequence[torch.Size], offset: int, *, double: bool) -> Iterator[Tensor]:
-    """Yield `2^e + offset + u` of each shape, the consumer's to overwrite, until the next one.
-
-    The integer part is `offset` modulo 2^8 in float32 (e = 7) and modulo 2^16 in float64 (e = 20). The bits of
-    that float that stand for u are 16 zeros; u is put there as an integer, so no float operation is needed.
-    """
-    dtype, low, exponent = ("f8", 16, 20) if double else ("f4", 0, 7)
-    word = np.dtype("u8" if double else "u4")
-    num = max((shape.numel() for shape in shapes), default=0)
-    block: NDArray[Any] = np.full(num, 2**exponent + offset % 2**exponent, dtype).view(word)
-    block |= (rng.integers(0, 2**16, num, np.uint16) | np.uint16(1)).astype(word) << word.type(low)
-    shifts: NDArray[Any] = (rng.integers(0, 2**15, len(shapes), np.uint16) << np.uint16(1)).astype(word)
-    shifts <<= word.type(low)
-    shifted = np.empty_like(block)
-    floats = torch.from_numpy(shifted.view(dtype))
-    views = {shape: floats[: shape.numel()].view(shape) for shape in set(shapes)}
-    for shape, shift in zip(shapes, shifts, strict=True):
-        np.bitwise_xor(block, shift, out=shifted)
-        yield views[shape]

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from netdfl.compression.arrays import as_vector, check_names, from_numpy, read_numpy, read_scales, refuse_non_finite
 from netdfl.compression.base import Compressor, Encoded
-from netdfl.compression.bits import bucket_totals, num_buckets, packed_nbytes, pieces, times_scales
+from netdfl.compression.bits import packed_nbytes
+from netdfl.compression.buckets import bucket_totals, num_buckets, pieces, times_scales
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def _column(weights: tuple[float, ...], dtype: np.dtype[Any]) -> Base:
 
 def to_array(x: Vector) -> Array:
     """A copy of `x` as what travels."""
-    return Array(_name(x.dtype), x.shape, memoryview(x.tobytes()))
+    return Array(name_of(x.dtype), x.shape, memoryview(x.tobytes()))
 
 
 def of_array(array: Array) -> Tensor:
@@ -164,7 +164,7 @@ def of_array(array: Array) -> Tensor:
     return np.frombuffer(array.data, array.dtype).reshape(array.shape).view(Vector)  # type: ignore[return-value]
 
 
-_name: Callable[[np.dtype[Any]], str] = cache(lambda dtype: dtype.name)  # numpy makes it anew each time
+name_of: Callable[[np.dtype[Any]], str] = cache(lambda dtype: dtype.name)  # numpy makes it anew each time
 
 
 def is_tensor(value: object) -> TypeGuard[Tensor]:

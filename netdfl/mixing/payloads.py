@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, Encoded, add_to
 from netdfl.compression.vector import SHORT_BYTES, Vector, of_array, to_array
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.tables import lazy_module
@@ -27,6 +28,7 @@ else:
 MODEL = "x"
 EXTRA = "extra."
 CODE = "code"
+FOLLOWED = "followed"
 PASSES = "passes"
 MOST_PASSES = 4
 _LARGEST = sys.float_info.max
@@ -184,20 +186,35 @@ def unpack_encoded(
     Raises MalformedMessage.
     """
     if number is None:
-        passes = payload.meta.get(PASSES, 1)
-        if type(passes) is not int or not 1 <= passes <= MOST_PASSES:
-            raise MalformedMessage(f"expected 1 to {MOST_PASSES} {PASSES}, got {passes!r}")
-        said = unpack_encoded(payload, compressor, like, 1)
+        passes, said = _passes(payload), unpack_encoded(payload, compressor, like, 1)
         for each in range(2, passes + 1):
             said = said + unpack_encoded(payload, compressor, like, each)
         return said
+    return compressor.decompress(_encoded(payload, like, number, of)).to(like.device, like.dtype)
+
+
+def add_encoded(payload: Payload, compressor: Compressor, base: Tensor) -> Tensor:
+    """`base` plus `unpack_encoded` of a payload, to the bit. Raises MalformedMessage."""
+    if _passes(payload) > 1:
+        return base + unpack_encoded(payload, compressor, base)
+    return add_to(compressor, base, _encoded(payload, base, 1, CODE))
+
+
+def _passes(payload: Payload) -> int:
+    passes = payload.meta.get(PASSES, 1)
+    if type(passes) is not int or not 1 <= passes <= MOST_PASSES:
+        raise MalformedMessage(f"expected 1 to {MOST_PASSES} {PASSES}, got {passes!r}")
+    return passes
+
+
+def _encoded(payload: Payload, like: Tensor, number: int, of: str) -> Encoded:
     name = _pass_name(number, of)
     meta = payload.meta.get(name, {})
     if not isinstance(meta, Mapping):
         raise MalformedMessage(f"expected a mapping under {name!r}, got {meta!r}")
     prefix = name + "."
     arrays = {key.removeprefix(prefix): array for key, array in payload.arrays.items() if key.startswith(prefix)}
-    return compressor.decompress(Encoded(like.numel(), arrays, meta)).to(like.device, like.dtype)
+    return Encoded(like.numel(), arrays, meta)
 
 
 def _pass_name(number: int, of: str) -> str:
@@ -219,9 +236,31 @@ def encoded_vector(message: Message, compressor: Compressor, like: Tensor, of: s
     return found.to(like.device)
 
 
+def followed(message: Message, compressor: Compressor, reference: Tensor) -> Tensor:
+    """`reference`, which the message's difference is to, moved by it; once for all receivers in this process.
+
+    Nobody may write to it. Raises MalformedMessage.
+    """
+    payload = message.payload
+    if payload.read is None:
+        payload.read = {}
+    moved: tuple[Compressor, Tensor] | None = payload.read.get(FOLLOWED)
+    if moved is None or moved[0] != compressor or moved[1].dtype != reference.dtype:
+        with _blaming(message):
+            moved = payload.read[FOLLOWED] = compressor, add_encoded(payload, compressor, reference)
+    return moved[1].to(reference.device)
+
+
 def _decode(message: Message, compressor: Compressor, like: Tensor, of: str) -> Tensor:
-    try:
+    with _blaming(message):
         return unpack_encoded(message.payload, compressor, like, None if of == CODE else 1, of)
+
+
+@contextmanager
+def _blaming(message: Message) -> Iterator[None]:
+    """Name the message in what is said of its contents."""
+    try:
+        yield
     except MalformedMessage as error:
         where = f"message {message.src}->{message.dst} of round {message.round}"
         raise MalformedMessage(f"{where}: {error}", message) from error

@@ -20,7 +20,7 @@ from netdfl.compression.sign import Sign
 from netdfl.core.errors import MalformedMessage
 from netdfl.testing.compressors import check_compressor, check_decodes_or_refuses, damage
 
-VARIANTS: dict[str, Callable[[], Compressor]] = {
+VARIANTS: dict[str, Callable[..., Compressor]] = {
     **COMPRESSORS,
     **{f"qsgd-{bits}": partial(COMPRESSORS["qsgd"], bits=bits) for bits in (1, 2, 3, 5, 8, 9, 12, 16)},
     "qsgd-l2": partial(COMPRESSORS["qsgd"], bits=4, norm="l2", bucket=100),

@@ -11,9 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netdfl.compression.bits import PIECE
+from netdfl.compression.buckets import PIECE, SPAN, spans
 from netdfl.compression.catalog import COMPRESSORS
-from netdfl.compression.qsgd import Qsgd, fractions
+from netdfl.compression.dither import fractions
+from netdfl.compression.qsgd import Qsgd
 
 Norm = Literal["max", "l2"]
 
@@ -135,9 +136,10 @@ def test_an_l2_norm_beyond_float32_is_refused() -> None:
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("offset", [2, 8, 128])
 def test_fractions_are_uniform_and_pairwise_independent(double: bool, offset: int) -> None:
-    shape = torch.Size([1, PIECE])
-    drawn = fractions(np.random.default_rng(0), [shape] * 8, offset, double=double)
-    pieces = [piece.double().clone().numpy().ravel() for piece in drawn]
+    drawn = fractions(np.random.default_rng(0), spans(8 * PIECE, 512), offset, double=double)
+    whole = [span.double().clone() for span in drawn]
+    assert [len(span) for span in whole] == [SPAN * PIECE] * (8 // SPAN)
+    pieces = [piece.numpy() for span in whole for piece in span.split(PIECE)]
     base = math.floor(pieces[0].min())
     assert base == 2**20 + offset if double else base == 128 + offset % 128
     us = [piece - base for piece in pieces]
@@ -151,8 +153,9 @@ def test_fractions_are_uniform_and_pairwise_independent(double: bool, offset: in
 
 
 def test_two_pieces_of_one_coordinate_are_uncorrelated_over_seeds() -> None:
-    shape = torch.Size([1, 1])
-    pairs = np.array(
-        [[float(f) for f in fractions(np.random.default_rng(s), [shape] * 2, 2, double=False)] for s in range(4000)]
-    )
-    assert abs(np.corrcoef(pairs.T)[0, 1]) < 5 / math.sqrt(4000)
+    two = spans(PIECE + 1, 2 * PIECE)
+    (drawn,) = {span.pieces for span in two}
+    assert drawn == (PIECE, 1)
+    each = (next(fractions(np.random.default_rng(s), two, 2, double=False)) for s in range(400))
+    pairs = np.array([[float(floats[0]), float(floats[PIECE])] for floats in each])
+    assert abs(np.corrcoef(pairs.T)[0, 1]) < 5 / math.sqrt(400)

@@ -27,7 +27,7 @@ from netdfl.mixing.compressed.literal import BareModel, LiteralQuantized
 from netdfl.mixing.compressed.push_sum import EdgePushSum, QuantizedPushSum
 from netdfl.mixing.compressed.step_size import Steady, StepSize, sample_size, trial, watch
 from netdfl.mixing.gossip import Gossip
-from netdfl.mixing.payloads import unpack_encoded
+from netdfl.mixing.payloads import add_encoded, unpack_encoded
 from netdfl.mixing.push_sum import PushSum
 from netdfl.testing.contract import CHECKS
 from netdfl.testing.rounds import first_states, play_rounds
@@ -77,12 +77,15 @@ def test_a_code_is_decoded_once_for_all_who_get_it_and_nobody_writes_to_that(
 ) -> None:
     decoded: list[tuple[Tensor, Tensor]] = []
 
-    def decode(message: Message, compressor: Compressor, like: Tensor, of: str) -> Tensor:
-        found = unpack_encoded(message.payload, compressor, like)
+    def noted(found: Tensor) -> Tensor:
         decoded.append((found, found.clone()))
         return found
 
+    def decode(message: Message, compressor: Compressor, like: Tensor, of: str) -> Tensor:
+        return noted(unpack_encoded(message.payload, compressor, like))
+
     monkeypatch.setattr(payloads, "_decode", decode)
+    monkeypatch.setattr(payloads, "add_encoded", lambda *given: noted(add_encoded(*given)))
     mixing = mixings("qsgd")[scheme]
     Fleet(mixing, net("grid", 9), normal(9, 40)).play(4)
     assert all(torch.equal(now, then) for now, then in decoded)

@@ -127,7 +127,7 @@ def catch_up(copy: Copy, kept: int) -> CopyStep:
     behind = tuple(each for each in copy.pending if each.version <= copy.version)
     while waiting and waiting[0].version == copy.version + 1:
         first = waiting.pop(0)
-        if not follows(copy, first):
+        if not follows(copy, first.version, first.after):
             lost += first.share.w
             continue
         copy = copy._replace(vector=copy.vector + first.difference, version=first.version, mark=first.mark)
@@ -162,9 +162,9 @@ def settle(copy: Copy) -> CopyStep:
     return CopyStep(copy._replace(pending=tuple(waiting), holes=tuple(holes)), tuple(came))
 
 
-def follows(copy: Copy, waiting: Pending) -> bool:
-    """Whether the difference starts where the copy is, in number and in content."""
-    return (waiting.version, waiting.after) == (copy.version + 1, copy.mark)
+def follows(copy: Copy, version: int, after: int) -> bool:
+    """Whether the difference to `version` from that of mark `after` starts where the copy is, in number and content."""
+    return (version, after) == (copy.version + 1, copy.mark)
 
 
 def weight_of(waiting: Iterable[Pending]) -> float:

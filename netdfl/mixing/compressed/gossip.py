@@ -25,9 +25,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
+from netdfl.compression.arrays import empty
 from netdfl.compression.base import Compressor
+from netdfl.compression.scratch import difference, stretches
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
 from netdfl.mixing.base import ByRows, Mixed
@@ -144,7 +147,11 @@ def lazily(
     missing = sum(weight for j, weight in weights.items() if j not in others)
     known = sorted(weights.keys() & others.keys())
     kept = sum((1.0 - gammas[j]) * weights[j] for j in known)
-    mixed = own * (self_weight + missing + kept)
-    for j in known:
-        mixed.add_(others[j], alpha=gammas[j] * weights[j])
-    return mixed.add_(x - own)
+    mixed = empty(len(own), own.dtype) if own.is_cpu else torch.empty_like(own)
+    alphas = [gammas[j] * weights[j] for j in known]
+    for part, x_part, own_part, *heard in stretches(mixed, x, own, *(others[j] for j in known)):
+        torch.mul(own_part, self_weight + missing + kept, out=part)
+        for other, alpha in zip(heard, alphas, strict=True):
+            part.add_(other, alpha=alpha)
+        part.add_(difference(x_part, own_part))
+    return mixed

@@ -30,6 +30,7 @@ from xxhash import xxh3_64
 
 from netdfl.compression.arrays import as_vector, from_numpy, snapshot
 from netdfl.compression.base import Compressor
+from netdfl.compression.scratch import difference
 from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, View
@@ -52,7 +53,9 @@ from netdfl.mixing.compressed.copies import (
 from netdfl.mixing.payloads import (
     CODE,
     MOST_PASSES,
+    add_encoded,
     encoded_vector,
+    followed,
     join_passes,
     mass,
     natural,
@@ -103,29 +106,33 @@ class Differences:
         version: dict[str, Scalar] = {"version": reference.version + 1}
         if self.lossless(x.numel()):
             return Reference(x.clone(), reference.version + 1), Payload({FULL: snapshot(x)}, version)
-        code, said = self._passes(x - reference.vector, within, view, step, () if to is None else (to,))
+        code, moved = self._passes(reference.vector, x, within, view, step, () if to is None else (to,))
         mark = _mark(reference.mark, code)
         meta = {**code.meta, **version, "after": reference.mark, "mark": mark}
-        return Reference(reference.vector + said, reference.version + 1, mark), Payload(code.arrays, meta)
+        return Reference(moved, reference.version + 1, mark), Payload(code.arrays, meta)
 
     def _passes(
-        self, difference: Tensor, within: float, view: View, step: int, to: tuple[NodeId, ...]
+        self, start: Tensor, x: Tensor, within: float, view: View, step: int, to: tuple[NodeId, ...]
     ) -> tuple[Payload, Tensor]:
-        """C(difference), with further passes where they are needed and pay; and what it decodes to."""
-        code = compress(self.compressor, difference, self.streams, view, step, *to)
-        said = unpack_encoded(code, self.compressor, difference)
-        if within == inf or (left := length(difference - said)) > length(difference) / 2:
-            return code, said
+        """C(x - start), with further passes where they are needed and pay; and where it leads from `start`."""
+        if within == inf:
+            code = compress(self.compressor, difference(x, start), self.streams, view, step, *to)
+            return code, add_encoded(code, self.compressor, start)
+        missing = x - start
+        code = compress(self.compressor, missing, self.streams, view, step, *to)
+        said = unpack_encoded(code, self.compressor, missing)
+        if (left := length(missing - said)) > length(missing) / 2:
+            return code, start + said
         for nth in range(2, MOST_PASSES + 1):
             if left <= within:
                 break
-            more = compress(self.compressor, difference - said, self.streams, view, step, *to, number=nth)
-            closer = said + unpack_encoded(more, self.compressor, difference, nth)
-            before, left = left, length(difference - closer)
+            more = compress(self.compressor, missing - said, self.streams, view, step, *to, number=nth)
+            closer = said + unpack_encoded(more, self.compressor, missing, nth)
+            before, left = left, length(missing - closer)
             if left > before / 2:
                 break
             code, said = join_passes(code, more, nth), closer
-        return code, said
+        return code, start + said
 
     def receive(self, heard: Heard, inbox: Inbox, view: View) -> tuple[Heard, dict[NodeId, tuple[Came, ...]]]:
         """Follow the references of all senders in `inbox`.
@@ -154,10 +161,12 @@ class Differences:
             return self._full(copy, message, version, share, like)
         if message.epoch < copy.epoch:
             return CopyStep(copy, lost_w=share.w)
-        marks = natural(message, "after"), natural(message, "mark")
-        waiting = Pending(version, *marks, encoded_vector(message, self.compressor, like), share)
-        if follows(copy, waiting):
-            return catch_up(copy._replace(epoch=message.epoch, pending=(waiting, *copy.pending)), self.kept)
+        after, mark = natural(message, "after"), natural(message, "mark")
+        if follows(copy, version, after):
+            moved = followed(message, self.compressor, copy.vector)
+            step = catch_up(copy._replace(vector=moved, version=version, mark=mark, epoch=message.epoch), self.kept)
+            return step._replace(came=(Came(moved, share), *step.came))
+        waiting = Pending(version, after, mark, encoded_vector(message, self.compressor, like), share)
         if message.epoch == copy.epoch and version <= copy.version:
             return settle(holding(copy, waiting)) if copy.holes else CopyStep(copy, lost_w=share.w)
         return self._wait(copy, message.epoch, waiting)
@@ -182,7 +191,7 @@ class Differences:
         newer = (message.epoch, version) > (copy.epoch, copy.version)
         if self.lossless(like.numel()):
             return CopyStep(Copy(base.clone(), version, epoch=message.epoch) if newer else copy, (Came(base, share),))
-        now = base + encoded_vector(message, self.compressor, like)
+        now = followed(message, self.compressor, base)
         same = message.epoch == copy.epoch
         below = Hole(base, version - 1, natural(message, "after"), max(copy.version, 0) if same else 0)
         if not newer:

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netdfl.compression.base import Compressor, Encoded
+from netdfl.compression.base import Compressor, Encoded, add_to
 from netdfl.core.types import NodeId
 
 Gamma = float | Literal["auto"]
@@ -107,6 +107,14 @@ def watch(step: StepSize, own: Tensor, others: Mapping[NodeId, Tensor], weights:
     return step._replace(distance=distance)
 
 
+def _part(compressor: Compressor, dim: int) -> float:
+    """The power of two nearest to the best a for vectors of `dim` numbers, at most 1."""
+    return float(2.0 ** min(0, round(log2(trial(compressor, dim).part))))
+
+
+_known_part = lru_cache(maxsize=64)(_part)
+
+
 @dataclass(frozen=True, slots=True)
 class Steady(Compressor):
     """a C(x), with the power of two nearest to the best a on a normal vector; C itself where that is 1.
@@ -119,7 +127,7 @@ class Steady(Compressor):
 
     def part(self, dim: int) -> float:
         """The a for vectors of `dim` numbers, at most 1."""
-        return float(2.0 ** min(0, round(log2(trial(self.inner, dim).part))))
+        return _known_part(self.inner, dim) if isinstance(self.inner, Hashable) else _part(self.inner, dim)
 
     def variance(self, dim: int) -> float:
         """((1 - a) + a sqrt(v))^2 with v the inner one's, for |x - a C(x)| <= (1 - a)|x| + a|x - C(x)|."""
@@ -134,3 +142,9 @@ class Steady(Compressor):
         """A times what the inner one decodes."""
         said, part = self.inner.decompress(encoded), self.part(encoded.dim)
         return said if part == 1.0 else said * part
+
+    def add_to(self, base: Tensor, encoded: Encoded) -> Tensor:
+        """`base` plus that; see `Adding`."""
+        if self.part(base.numel()) == 1.0:
+            return add_to(self.inner, base, encoded)
+        return base + self.decompress(encoded).to(base.device, base.dtype)

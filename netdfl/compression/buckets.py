@@ -1,0 +1,139 @@
+"""A vector's buckets, the numbers that share a scale, and what is done with all of a few buckets at once.
+
+A long vector is cut into pieces and spans of pieces that stay in a core's cache, along the borders of its buckets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from netdfl.compression.arrays import empty
+from netdfl.compression.scratch import scratch
+
+PIECE = 65536
+"""Coordinates that share what is drawn or summed up; what is at hand of them fits a 1 MiB cache."""
+SPAN = 4
+"""Pieces that an element-wise operation takes at once: of fewer, the calls would cost as much as what they do.
+torch may share a span between threads, so only these and maxima are torch's; sums are numpy's, in one thread."""
+
+
+class Span(NamedTuple):
+    """Some buckets of a flat vector: where its numbers are, from `start` to `stop`, and of which `buckets`.
+
+    As a matrix they have a row for each bucket, of `width` numbers; where the last one is shorter, it is longer than
+    the span. A bucket over `PIECE` has spans of its own, of one row. `pieces` are the lengths of a span's pieces.
+    """
+
+    start: int
+    stop: int
+    buckets: slice
+    width: int
+    pieces: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        """Numbers of the matrix."""
+        rows: int = self.buckets.stop - self.buckets.start
+        return rows * self.width
+
+    def of(self, vector: Tensor) -> Tensor:
+        """Its numbers of a vector; no view of what is the span already."""
+        return vector if vector.numel() == self.stop - self.start else vector[self.start : self.stop]
+
+    def matrix(self, buffer: Tensor) -> Tensor:
+        """The beginning of a flat buffer, of shape (buckets, width)."""
+        numel = self.numel
+        return (buffer if buffer.numel() == numel else buffer[:numel]).view(-1, self.width)
+
+
+@lru_cache(maxsize=64)
+def spans(dim: int, bucket: int) -> tuple[Span, ...]:
+    """What covers a vector of `dim` numbers, in order."""
+    bucket = min(bucket or dim, dim)
+    found: list[Span] = []
+    if bucket > PIECE:
+        for number, first in enumerate(range(0, dim, bucket)):
+            last = min(first + bucket, dim)
+            for start in range(first, last, SPAN * PIECE):
+                stop = min(start + SPAN * PIECE, last)
+                lengths = _cut(stop - start, PIECE)
+                found.append(Span(start, stop, slice(number, number + 1), stop - start, lengths))
+    elif bucket:
+        piece, whole = PIECE // bucket * bucket, dim // bucket * bucket
+        for start in range(0, dim, SPAN * piece):
+            stop = min(start + SPAN * piece, dim)
+            lengths = _cut(min(stop, whole) - start, piece) + ((dim - whole,) if whole < stop else ())
+            found.append(Span(start, stop, slice(start // bucket, num_buckets(stop, bucket)), bucket, lengths))
+    return tuple(found)
+
+
+def _cut(length: int, most: int) -> tuple[int, ...]:
+    """Lengths of up to `most` that add up to `length`."""
+    return (most,) * (length // most) + ((length % most,) if length % most else ())
+
+
+def buffer_for(spans: Sequence[Span], dtype: torch.dtype) -> Tensor:
+    """A flat buffer of this thread, not set, that has room for the matrix of each of `spans`."""
+    return scratch("span", max((span.numel for span in spans), default=0), dtype)
+
+
+def num_buckets(dim: int, bucket: int) -> int:
+    """Buckets of a vector of `dim` numbers; `bucket` 0 is one for the whole vector."""
+    return -(-dim // bucket) if bucket else min(dim, 1)
+
+
+def pieces(vector: Tensor, bucket: int) -> list[Tensor]:
+    """Views of shape (buckets, numbers), in order, that cover a flat vector.
+
+    A bucket over `PIECE` becomes several pieces of shape (1, numbers); the last bucket may be shorter.
+    """
+    bucket = bucket or max(1, len(vector))
+    if bucket > PIECE:
+        return [piece.view(1, -1) for whole in vector.split(bucket) for piece in whole.split(PIECE) if len(piece)]
+    whole = len(vector) // bucket * bucket
+    result = list(vector[:whole].view(-1, bucket).split(PIECE // bucket)) if whole else []
+    return result + [vector[whole:].view(1, -1)] * (whole < len(vector))
+
+
+def times_scales(numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
+    """Each number times the scale of its bucket, of shape (d,), in the dtype of the scales."""
+    dim, column = len(numbers), scales.view(-1, 1)
+    covering = spans(dim, bucket)
+    result = empty(max((span.start + span.numel for span in covering), default=0), scales.dtype)
+    for span in covering:
+        span.of(result).copy_(span.of(numbers))
+        span.matrix(result[span.start :]).mul_(column[span.buckets])
+    return result[:dim]
+
+
+def plus_scaled(base: Tensor, numbers: Tensor, scales: Tensor, bucket: int) -> Tensor:
+    """`base` plus `times_scales` of the rest, to the bit, in less memory.
+
+    Each product is rounded before it is added: in one operation, two machines might round it differently.
+    """
+    dim, column = len(numbers), scales.view(-1, 1)
+    covering = spans(dim, bucket)
+    result, buffer = empty(dim, scales.dtype), buffer_for(covering, scales.dtype)
+    for span in covering:
+        product = buffer[: span.stop - span.start].copy_(span.of(numbers))
+        span.matrix(buffer).mul_(column[span.buckets])
+        torch.add(span.of(base), product, out=span.of(result))
+    return result
+
+
+def bucket_totals(ufunc: np.ufunc, partial: NDArray[Any], dim: int, bucket: int) -> NDArray[Any]:
+    """Reduce one figure per row of `pieces` to one per bucket."""
+    bucket = bucket or max(1, dim)
+    if bucket <= PIECE or not dim:
+        return partial
+    starts = np.arange(num_buckets(dim, bucket)) * math.ceil(bucket / PIECE)
+    totals: NDArray[Any] = ufunc.reduceat(partial, starts)
+    return totals
