@@ -130,7 +130,9 @@ def unary(heights: NDArray[np.int64]) -> Bytes:
     if not len(heights):
         return np.empty(0, np.uint8)
     bits = np.zeros(int(heights[-1]) + len(heights), np.bool_)
-    bits[heights + np.arange(len(heights))] = True
+    at = np.arange(len(heights))
+    at += heights
+    bits[at] = True
     return np.packbits(bits, bitorder="little")
 
 

@@ -58,7 +58,8 @@ def encode(indices: Indices, dim: int) -> dict[str, Array]:
     high = np.zeros(_list_nbytes(len(indices), dim)[0], np.uint8)
     written = unary(indices >> low)
     high[: len(written)] = written
-    rest = np.bitwise_and(indices, (1 << low) - 1).astype(code_dtype(low))
+    rest = indices.astype(code_dtype(low))
+    rest &= rest.dtype.type((1 << low) - 1)
     return {"high": from_numpy(high), "low": from_numpy(pack(rest, low))}
 
 
@@ -109,7 +110,7 @@ def _candidates(x: Vector, at_least: int) -> tuple[Indices, Keys]:
         np.bitwise_and(piece, mask, out=magnitude)
         np.greater_equal(magnitude, at_least, out=large)
         found = np.flatnonzero(large)
-        keys.append(magnitude[found])
+        keys.append(magnitude.take(found))
         found += start
         indices.append(found)
     return np.concatenate(indices), np.concatenate(keys)
@@ -155,7 +156,7 @@ def largest(x: Vector, count: int) -> Indices:
 
 def _at_rank(keys: Keys, count: int, most: Any) -> Any:
     """The `count`-th largest key; looked for among those up to `most`, if that is one of them."""
-    low = keys if most is None else keys[keys <= most]
+    low = keys if most is None else keys.take(np.flatnonzero(keys <= most))  # few: sooner than by a mask
     count -= len(keys) - len(low)
     if count <= 0:
         return _at_rank(keys, count + len(keys) - len(low), None)

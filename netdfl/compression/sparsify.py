@@ -53,7 +53,7 @@ class Sparsifier(Compressor):
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
         indices, arrays = self.select(vector, rng)
-        values = vector[indices]
+        values = vector.take(indices)
         if self.unbiased:
             values *= values.dtype.type(1.0 + self.variance(len(vector)))
         return Encoded(len(vector), {"values": from_numpy(values), **arrays}, {"count": len(indices)})
@@ -172,7 +172,7 @@ class Chain(Compressor):
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
         indices, arrays = self.sparsifier.select(vector, rng)
-        inner = self.values.compress(torch.from_numpy(vector[indices]), rng)
+        inner = self.values.compress(torch.from_numpy(vector.take(indices)), rng)
         prefixed = {_VALUES + name: array for name, array in inner.arrays.items()}
         meta = {_VALUES + name: value for name, value in inner.meta.items()}
         return Encoded(len(vector), {**arrays, **prefixed}, {"count": len(indices), **meta})
