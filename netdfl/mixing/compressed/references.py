@@ -30,7 +30,6 @@ from xxhash import xxh3_64
 
 from netdfl.compression.arrays import as_vector, from_numpy, snapshot
 from netdfl.compression.base import Compressor
-from netdfl.compression.scratch import difference
 from netdfl.core.errors import TrainingError
 from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, Scalar, View
@@ -115,11 +114,10 @@ class Differences:
         self, start: Tensor, x: Tensor, within: float, view: View, step: int, to: tuple[NodeId, ...]
     ) -> tuple[Payload, Tensor]:
         """C(x - start), with further passes where they are needed and pay; and where it leads from `start`."""
-        if within == inf:
-            code = compress(self.compressor, difference(x, start), self.streams, view, step, *to)
-            return code, add_encoded(code, self.compressor, start)
         missing = x - start
         code = compress(self.compressor, missing, self.streams, view, step, *to)
+        if within == inf:
+            return code, add_encoded(code, self.compressor, start)
         said = unpack_encoded(code, self.compressor, missing)
         if (left := length(missing - said)) > length(missing) / 2:
             return code, start + said
