@@ -1,13 +1,15 @@
 """Bodies by reference: between processes of one machine a message's body lies in memory that all of them share.
 
-Its header, its receipt and everything else go through gRPC as always; the frame says where the body lies. It is written
-once, however many neighbors it goes to, and read where it lies, for as long as anything of it is in use. The memory is
-mapped before the processes of a run are forked and has no name: nobody else can open it, and it ends with the last of
-them, however they end. Each node writes to a part of its own.
+Its header and everything else go through gRPC as always; the frame says where the body lies. It is written once,
+however many neighbors it goes to, and read where it lies, for as long as anything of it is in use. The memory is mapped
+before the processes of a run are forked and has no name: nobody else can open it, and it ends with the last of them,
+however they end. Each node writes to a part of its own.
 
     part  = places, each a page of cells, one for each reader that is told of it, and then the body
     cell  = token u64 (what the reader has to say; 0: nobody may begin) | process id of who reads u64
+          | receipt u64 (`answers.py`; 0: none yet)
 
+A reader that may answer in its cell does so while it holds the place, so that the cell can't be another's by then.
 What a reference says is checked as what comes over a wire is: where it may point, its token, and the body's checksum.
 """
 
@@ -19,6 +21,7 @@ import secrets
 import time
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
 
@@ -27,11 +30,19 @@ import numpy as np
 from netdfl.core.errors import MalformedMessage, OversizedMessage
 from netdfl.core.types import NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.shelf import CELLS, PAGE, Place, Shelf, Ticket
+from netdfl.transport.shelf import CELL_WORDS, CELLS, PAGE, Place, Shelf, Ticket
 
-_REFERENCE = Struct("<QQQH")
+_REFERENCE = Struct("<QQQHB")
 _WORD = 8
-_TOKEN, _HOLDER = 0, 1
+_TOKEN, _HOLDER, _RECEIPT = range(CELL_WORDS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Borrowed:
+    """A body of somebody else's. `cell`: where to answer; None: nobody looks there."""
+
+    body: memoryview
+    cell: int | None
 
 
 class SharedMemory:
@@ -87,15 +98,19 @@ class Bodies:
         if not place.needed:
             del self._lent[id(payload)]
 
-    def tell(self, place: Place, reader: NodeId) -> tuple[Ticket, bytes] | None:
-        """Let `reader` read a place: what to say to it. None: too many read it already."""
+    def tell(self, place: Place, reader: NodeId, in_cell: bool = False) -> tuple[Ticket, bytes] | None:
+        """Let `reader` read a place, and answer `in_cell`: what to say to it. None: too many read it already."""
         ticket = self._shelf.tell(place, reader)
         if ticket is None:
             return None
         cell, token = _cell(place.offset, ticket.cell), secrets.randbits(63) + 1
-        self._words[cell + _HOLDER] = 0
+        self._words[cell + _HOLDER] = self._words[cell + _RECEIPT] = 0
         self._words[cell + _TOKEN] = token
-        return ticket, _REFERENCE.pack(place.offset, place.nbytes, token, ticket.cell)
+        return ticket, _REFERENCE.pack(place.offset, place.nbytes, token, ticket.cell, in_cell)
+
+    def receipt(self, place: Place, ticket: Ticket) -> int:
+        """What the reader has said in its cell; 0: nothing yet."""
+        return self._words[_cell(place.offset, ticket.cell) + _RECEIPT]
 
     def answered(self, place: Place, ticket: Ticket, sure: bool) -> None:
         """The reader has answered, or, where that is not `sure`, is not heard of any more: it may not begin to read."""
@@ -104,9 +119,9 @@ class Bodies:
 
     # borrowing
 
-    def borrow(self, src: NodeId, reference: bytes, limits: wire.Limits) -> memoryview:
+    def borrow(self, src: NodeId, reference: bytes, limits: wire.Limits) -> Borrowed:
         """The body that node `src` refers to, held until nothing of it is in use. Raises MessageErrors only."""
-        offset, nbytes, token, index = self._checked(src, reference, limits)
+        offset, nbytes, token, index, in_cell = self._checked(src, reference, limits)
         cell = _cell(offset, index)
         if self._words[cell + _TOKEN] == token:
             self._words[cell + _HOLDER] = os.getpid()  # before the second look: who takes it back meanwhile sees this
@@ -114,13 +129,20 @@ class Bodies:
                 body = np.frombuffer(self._body(offset, nbytes), np.uint8)
                 self._borrowed.add(cell)
                 weakref.finalize(body, self._give_back, cell).atexit = False
-                return body.data.toreadonly()
+                return Borrowed(body.data.toreadonly(), cell if in_cell else None)
             self._words[cell + _HOLDER] = 0
         raise MalformedMessage(f"node {src} refers to a body at {offset} of shared memory that it does not lend here")
 
-    def _checked(self, src: NodeId, reference: bytes, limits: wire.Limits) -> tuple[int, int, int, int]:
+    def answer(self, borrowed: Borrowed | None, receipt: int) -> bool:
+        """Answer in the cell of what was borrowed, if that is looked at, and the place is held; whether that was so."""
+        if borrowed is None or borrowed.cell not in self._borrowed:
+            return False
+        self._words[borrowed.cell + _RECEIPT] = receipt
+        return True
+
+    def _checked(self, src: NodeId, reference: bytes, limits: wire.Limits) -> tuple[int, int, int, int, bool]:
         try:
-            offset, nbytes, token, cell = _REFERENCE.unpack(reference)
+            offset, nbytes, token, cell, in_cell = _REFERENCE.unpack(reference)
         except StructError as error:
             raise MalformedMessage(f"node {src} refers to a body by {len(reference)} bytes: {error}") from error
         if nbytes > limits.max_bytes:
@@ -128,12 +150,12 @@ class Bodies:
         first = self._memory.starts.get(src, 0)
         end = first + self._memory.part if self.reach(src) else first
         inside = first <= offset and offset + PAGE + nbytes <= end
-        if not inside or offset % PAGE or cell >= CELLS or not token:
+        if not inside or offset % PAGE or cell >= CELLS or in_cell > 1 or not token:
             raise MalformedMessage(
                 f"node {src} refers to {nbytes} bytes at {offset} of the shared memory, cell {cell}; "
                 f"its part goes from {first} to {end}"
             )
-        return offset, nbytes, token, cell
+        return offset, nbytes, token, cell, bool(in_cell)
 
     def _give_back(self, cell: int) -> None:
         if cell in self._borrowed:
@@ -155,9 +177,27 @@ class Bodies:
         return holder != 0 and _lives(holder)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lent:
+    """That a reader was told of a place. `in_cell`: it answers there, as far as its answer has a word."""
+
+    bodies: Bodies
+    place: Place
+    ticket: Ticket
+    in_cell: bool
+
+    def receipt(self) -> int:
+        """What the reader has said in its cell; 0: nothing yet."""
+        return self.bodies.receipt(self.place, self.ticket)
+
+    def answered(self, sure: bool) -> None:
+        """The reader has answered, or, where that is not `sure`, may not begin any more."""
+        self.bodies.answered(self.place, self.ticket, sure)
+
+
 def _cell(offset: int, index: int) -> int:
     """The word at which a place's cell begins."""
-    return offset // _WORD + 2 * index
+    return offset // _WORD + CELL_WORDS * index
 
 
 def _lives(process: int) -> bool:

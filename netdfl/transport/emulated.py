@@ -116,13 +116,13 @@ class Emulated:
 
     def set_peer(self, node: NodeId, address: str, epoch: int = 0) -> None:
         """Reach `node` at `address` from now on; what an earlier life of it held is lost."""
+        self.carrier.set_peer(node, address, epoch)  # which may have more to tell of what was held
         self.receipts.give_up(node)
-        self.carrier.set_peer(node, address, epoch)
 
     def set_gone(self, node: NodeId) -> None:
         """Give `node` up: what it held, and what is sent to it, fails as `failed:gone`, until `set_peer`."""
-        self.receipts.give_up(node)
         self.carrier.set_gone(node)
+        self.receipts.give_up(node)
 
     async def send(self, messages: Sequence[Message]) -> None:
         """Put messages on their links; wait only where the real transport to a destination is full."""

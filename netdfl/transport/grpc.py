@@ -138,6 +138,8 @@ class GrpcTransport:
         """
         held: list[Message] = []
         full: set[Outlet] = set()
+        for message in messages:  # of all first: what is written next has room where the last has been read
+            self._outlet(message).look()
         for message in messages:
             outlet = self._outlet(message)
             nbytes = wire.frame_size(message)
@@ -154,7 +156,9 @@ class GrpcTransport:
 
     def carry(self, message: Message, link_header: bytes) -> None:
         """Queue one message with a link header, whether there is room or not. Raises as `send` does."""
-        self._outlet(message).put(message, wire.frame_size(message), link_header)
+        outlet = self._outlet(message)
+        outlet.look()
+        outlet.put(message, wire.frame_size(message), link_header)
 
     def has_room(self, message: Message) -> bool:
         """Whether the queue to the message's destination takes it now."""

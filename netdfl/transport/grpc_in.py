@@ -16,11 +16,12 @@ from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError
 from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
+from netdfl.transport.answers import FULL, as_word
 from netdfl.transport.base import Ledger, Sink
-from netdfl.transport.bodies import Bodies
+from netdfl.transport.bodies import Bodies, Borrowed
 from netdfl.transport.chunks import Assembly
 from netdfl.transport.credentials import Certified
-from netdfl.transport.grpc_out import FULL, GO_ON, SERVICE, wake
+from netdfl.transport.grpc_out import GO_ON, SERVICE, wake
 from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.link_header import LINK_HEADER, LinkHeaderSink
 from netdfl.transport.options import GrpcOptions
@@ -153,34 +154,47 @@ class Inlet:
         return ""
 
     async def push(self, frames: object, context: Any) -> None:
-        """Take messages one after the other, each in a frame, and answer each."""
+        """Take messages one after the other, each in a frame, and answer each here or in memory."""
         caller = self._caller(context)
         while (data := await context.read()) is not grpc.aio.EOF:
-            await context.write(await self._take(data, caller))
+            if (receipt := await self._take(data, caller)) is not None:
+                await context.write(receipt)
 
     def _caller(self, context: Any) -> Certified | None:
         """Who calls, by the certificate; None where nobody has any."""
         return None if self._guard is None else self._guard.caller(context)
 
-    async def _take(self, data: bytes, caller: Certified | None = None) -> Receipt:
+    async def _take(self, data: bytes, caller: Certified | None = None) -> Receipt | None:
+        """The receipt for a frame; None: it lies in memory."""
         header: wire.Header | None = None
+        borrowed: Borrowed | None = None
         try:
             frame, link_header = wire.split_link_header(data)
             if (referred := wire.split_reference(frame)) is not None:
                 header, reference = referred
                 self._admit(header, caller)
-                payload = self._borrow(header.src, reference)
+                borrowed = self._borrow(header.src, reference)
+                payload = wire.read_body(borrowed.body, self._limits)
             else:
                 header, payload = wire.decode(frame, self._limits)
                 self._admit(header, caller)
-            return await self._deliver(header, payload, None if link_header is None else bytes(link_header))
+            passed = None if link_header is None else bytes(link_header)
+            fate, arrived_ns = await self._deliver(header, payload, passed, borrowed)
         except MessageError as error:
             return self._refuse(error, header, caller)
+        return None if self._told(borrowed, fate, arrived_ns) else Receipt(fate=fate, arrived_ns=arrived_ns)
 
-    def _borrow(self, src: NodeId, reference: bytes) -> Payload:
+    def _told(self, borrowed: Borrowed | None, fate: str, at_ns: int) -> bool:
+        """Answer in memory, if that is where it is looked for; whether it is."""
+        if borrowed is None or borrowed.cell is None or self._bodies is None:
+            return False
+        word = as_word(fate, at_ns)
+        return bool(word) and self._bodies.answer(borrowed, word)
+
+    def _borrow(self, src: NodeId, reference: bytes) -> Borrowed:
         if self._bodies is None:
             raise MalformedMessage(f"node {src} refers to shared memory, node {self._me.node} shares none")
-        return wire.read_body(self._bodies.borrow(src, reference, self._limits), self._limits)
+        return self._bodies.borrow(src, reference, self._limits)
 
     async def push_chunks(self, chunks: Any, context: Any) -> Receipt:
         """Take a message in pieces; its size and sender are checked before anything is stored."""
@@ -195,7 +209,8 @@ class Inlet:
             await context.send_initial_metadata(((GO_ON, "1"),))
             async for chunk in stream:
                 assembly.add(chunk)
-            return await self._deliver(header, assembly.finish(), _link_header_of(context))
+            fate, arrived_ns = await self._deliver(header, assembly.finish(), _link_header_of(context))
+            return Receipt(fate=fate, arrived_ns=arrived_ns)
         except MessageError as error:
             return self._refuse(error, header, caller)
 
@@ -216,7 +231,10 @@ class Inlet:
         if self._waiting[header.src] >= self._most_waiting:  # which flow control lets no honest one come to
             raise MessageError(f"node {header.src} has {self._most_waiting} calls waiting already", reason="overloaded")
 
-    async def _deliver(self, header: wire.Header, payload: Payload, link_header: bytes | None) -> Receipt:
+    async def _deliver(
+        self, header: wire.Header, payload: Payload, link_header: bytes | None, borrowed: Borrowed | None = None
+    ) -> tuple[str, int]:
+        """Its fate and when it arrived. Who looks into memory for that is told there that it still waits for room."""
         message = Message(
             header.src, self._me.node, header.kind, header.epoch, header.round, header.step, header.attempt, payload
         )
@@ -225,9 +243,11 @@ class Inlet:
             self._waiting[header.src] += 1
             try:
                 fate = await self._offer_again(message, link_header)
+                while fate == FULL and self._told(borrowed, FULL, self._clock.now_ns()):
+                    fate = await self._offer_again(message, link_header)
             finally:
                 self._waiting[header.src] -= 1
-        return Receipt(fate=fate, arrived_ns=self._clock.now_ns())
+        return fate, self._clock.now_ns()
 
     def _offer(self, message: Message, link_header: bytes | None) -> str | None:
         if link_header is None or self.sink is None:

@@ -1,16 +1,17 @@
-"""The sending half of the gRPC transport: one outlet per destination, in order, one message at a time.
+"""The sending half of the gRPC transport: one outlet per destination, in order.
 
 Messages that fit into a frame follow one another on one stream, which stays open: that costs half of
-what a call for each would. A larger message is a call of its own, in chunks.
+what a call for each would. A larger message is a call of its own, in chunks. One message is under way at a time,
+but for those whose receiver answers in shared memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -19,50 +20,28 @@ from google.protobuf.message import DecodeError
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.types import Message, NodeId
 from netdfl.transport import wire
+from netdfl.transport.answers import BROKEN_CALL, FULL, HELLO_FIRST
 from netdfl.transport.base import Ledger, may_be_told
-from netdfl.transport.bodies import Bodies
+from netdfl.transport.bodies import Bodies, Lent
 from netdfl.transport.chunks import split
+from netdfl.transport.grpc_stream import Queued, Stream, fate_of
 from netdfl.transport.identity import Identity, plainly
 from netdfl.transport.link_header import LINK_HEADER
 from netdfl.transport.options import GrpcOptions
 from netdfl.transport.sharing import Channels, Trunk, for_node
-from netdfl.transport.shelf import Place, Ticket
 from netdfl.transport.tls import why_not
 from netdfl.transport.v1.data_pb2 import HelloReply, Receipt
 
 SERVICE = "netdfl.v1.Node"
-FULL = "full"
-HELLO_FIRST = "refused:hello_first"
-BROKEN_CALL = "failed:broken_call"
 GO_ON = "go-on"
-
-_FATES = {
-    grpc.StatusCode.DEADLINE_EXCEEDED: "failed:deadline",
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "refused:oversized",
-    grpc.StatusCode.INTERNAL: "failed:unavailable",  # a write into a connection that just broke
-    grpc.StatusCode.CANCELLED: "in_flight",  # the receiver left in good order
-}
-
-
-class _Queued(NamedTuple):
-    message: Message
-    header: bytes
-    nbytes: int
-    sent_ns: int
-    link_header: bytes | None
-    place: Place | None
-
-    @property
-    def metadata(self) -> tuple[tuple[str, bytes], ...]:
-        """What goes beside the frame."""
-        return () if self.link_header is None else ((LINK_HEADER, self.link_header),)
+MOST_UNDER_WAY = 4
+"""Of so many messages that are under way at a time the last is answered over the stream, and waited for."""
 
 
 class Outlet:
     """One destination's queue, and the calls that empty it, on a channel that others may share.
 
-    The first message in the queue is the one under way. Whatever happens to a message is told to
-    the ledger, once; nothing is raised.
+    Whatever happens to a message is told to the ledger, once; nothing is raised.
     """
 
     def __init__(
@@ -93,23 +72,23 @@ class Outlet:
         self._ledger = ledger
         self._options = options
         self._deadline_s = options.call_deadline / NS_PER_S
-        self._queue: deque[_Queued] = deque()
-        self._queued_bytes = 0
+        self._queue: deque[Queued] = deque()
+        self._num_open = self._open_bytes = 0
         self._used_ns = 0
         self._worker: asyncio.Task[None] | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._shutting: asyncio.Task[None] | None = None
         self._trunk: Trunk | None = None
         self._push: Any = None
-        self._stream: Any = None
+        self._stream: Stream | None = None
         self._push_chunks: Any = None
-        self._greeted = False
+        self._greeted = self._just_greeted = False
         self._closed_as = ""
 
     @property
     def busy(self) -> bool:
         """Whether anything is queued or under way."""
-        return bool(self._queue)
+        return self._num_open > 0
 
     @property
     def shutting(self) -> bool:
@@ -117,26 +96,38 @@ class Outlet:
         return self._shutting is not None and not self._shutting.done()
 
     def idle_since(self, at_ns: int) -> bool:
-        """Whether nothing is queued, nor was any message since `at_ns`."""
-        return not self._queue and self._used_ns < at_ns
+        """Whether nothing is queued or under way, nor was any message since `at_ns`."""
+        return not self._num_open and self._used_ns < at_ns
+
+    def look(self) -> None:
+        """Tell of the messages whose answer lies in memory."""
+        if self._stream is not None:
+            self._stream.look()
 
     def has_room(self, nbytes: int) -> bool:
         """Whether a message of `nbytes` may be queued; always so where nothing else is."""
-        return not self._queue or (
-            len(self._queue) < self._options.queue_messages and self._queued_bytes + nbytes <= self._options.queue_bytes
+        if not self._room_for(nbytes):
+            self.look()
+        return self._room_for(nbytes)
+
+    def _room_for(self, nbytes: int) -> bool:
+        return not self._num_open or (
+            self._num_open < self._options.queue_messages and self._open_bytes + nbytes <= self._options.queue_bytes
         )
 
     async def settled_one(self) -> None:
-        """Return when a message has left the queue."""
+        """Return when a message has ended."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
+        if self._stream is not None:
+            self._stream.hurry()
         await waiter
 
     async def drained(self, grace_s: float) -> None:
         """Return when nothing is queued or under way, or after `grace_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
-                while self._queue:
+                while self._num_open:
                     await self.settled_one()
 
     def put(self, message: Message, nbytes: int, link_header: bytes | None = None) -> None:
@@ -149,17 +140,23 @@ class Outlet:
             self._ledger.settled(message, nbytes, now, None, self._closed_as)
             return
         place = None if self._bodies is None else self._bodies.keep(message.payload, nbytes - wire.BODY_AT)
-        self._queue.append(_Queued(message, header, nbytes, now, link_header, place))
-        self._queued_bytes += nbytes
+        self._queue.append(Queued(message, header, nbytes, now, link_header, place))
+        self._num_open += 1
+        self._open_bytes += nbytes
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self._worker is None:
             self._worker = asyncio.get_running_loop().create_task(self._empty())
 
     def close(self, fate: str) -> None:
-        """Settle all that is queued as `fate`, and so all that comes; cancel the call under way."""
+        """Settle all that is queued or under way as `fate`, and so all that comes; cancel the call under way."""
         opened = self._trunk if not self._closed_as else None
         self._closed_as = fate
+        if self._stream is not None:
+            self._stream.close(fate)
         while self._queue:
-            self._settle(fate, None)
+            self._settle(self._queue.popleft(), fate, None)
         if opened is not None:
             unused = opened.channel if opened.release() else None
             self._shutting = asyncio.get_running_loop().create_task(self._shut(unused))
@@ -174,26 +171,28 @@ class Outlet:
             self._worker.cancel()
             await asyncio.wait([self._worker])
         if self._stream is not None:
-            self._stream.cancel()
+            await self._stream.wait_closed()
         self._stream = self._push = self._push_chunks = None  # a call that is kept keeps its connection open
         if unused is not None:
             await unused.close()
 
     async def _empty(self) -> None:
         while self._queue:
+            entry, fate = self._queue[0], ""
+            arrived_ns: int | None = None
             try:
-                fate, arrived_ns = await self._hand_over(self._queue[0])
+                fate, arrived_ns = await self._hand_over(entry)
             except grpc.aio.AioRpcError as error:
-                fate, arrived_ns = _FATES.get(error.code(), f"failed:{error.code().name.lower()}"), None
+                fate = fate_of(error.code())
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
                     await self._ask_why()
-            except TimeoutError:
-                fate, arrived_ns = "failed:deadline", None
             except (grpc.aio.BaseError, asyncio.InvalidStateError, DecodeError):
-                fate, arrived_ns = BROKEN_CALL, None
+                fate = BROKEN_CALL
             if self._closed_as:
                 return
-            self._settle(fate, arrived_ns)
+            if fate:
+                self._queue.popleft()
+                self._told(entry, fate, arrived_ns)
         self._worker = None
 
     async def _ask_why(self) -> None:
@@ -205,65 +204,73 @@ class Outlet:
         if reason := await why_not(self.address, self._peer, credentials):
             self._ledger.refused((self._me.node, self._peer), "foreign", reason)
 
-    def _settle(self, fate: str, arrived_ns: int | None) -> None:
-        entry = self._queue.popleft()
-        self._queued_bytes -= entry.nbytes
+    def _told(self, entry: Queued, fate: str, arrived_ns: int | None) -> None:
+        """A message was answered, or has failed."""
+        if fate == HELLO_FIRST and not self._just_greeted:
+            self._greeted = False  # the peer was restarted behind the same address
+            self._queue.appendleft(entry)
+        elif fate == FULL:
+            self._queue.appendleft(entry)
+        else:
+            self._settle(entry, *((fate, arrived_ns) if may_be_told(fate, arrived_ns) else (BROKEN_CALL, None)))
+
+    def _settle(self, entry: Queued, fate: str, arrived_ns: int | None) -> None:
+        self._num_open -= 1
+        self._open_bytes -= entry.nbytes
         if self._bodies is not None and entry.place is not None:
             self._bodies.drop(entry.message.payload, entry.place)
         self._ledger.settled(entry.message, entry.nbytes, entry.sent_ns, arrived_ns, fate)
         wake(self._waiters)
 
-    async def _hand_over(self, entry: _Queued) -> tuple[str, int | None]:
-        while True:
-            just_greeted = not self._greeted
-            if just_greeted and (refusal := await self._greet()):
-                self._ledger.refused((self._me.node, self._peer), "foreign", refusal)
-                return "refused:foreign", None
-            receipt = Receipt.FromString(await self._call(entry))
-            if receipt.fate == HELLO_FIRST and not just_greeted:
-                self._greeted = False  # the peer was restarted behind the same address
-            elif receipt.fate != FULL:
-                told = receipt.fate, receipt.arrived_ns
-                return told if may_be_told(*told) else (BROKEN_CALL, None)
+    async def _hand_over(self, entry: Queued) -> tuple[str, int | None]:
+        """Write the first message of the queue: its fate, where that is known by then, else it leaves the queue."""
+        self._just_greeted = not self._greeted
+        if self._just_greeted and (refusal := await self._greet()):
+            self._ledger.refused((self._me.node, self._peer), "foreign", refusal)
+            return "refused:foreign", None
+        stream = self._stream or self._open()
+        lent, frame = self._refer(stream, entry)
+        if not frame and entry.nbytes > self._options.frame_max:
+            await stream.answered()
+            if self._queue[0] is not entry:  # some that are before it go again
+                return "", None
+            pieces = split(entry.header, wire.body_parts(entry.message.payload), self._options.chunk)
+            receipt = Receipt.FromString(await self._send_chunks(pieces, entry.link_header))
+            return receipt.fate, receipt.arrived_ns
+        frame = frame or wire.join(entry.header, entry.message.payload)
+        if entry.link_header is not None:
+            frame = wire.with_link_header(frame, entry.link_header)
+        self._queue.popleft()
+        await stream.write(entry, frame, lent)
+        if lent is None or not lent.in_cell:
+            await stream.answered()
+        return "", None
 
-    async def _call(self, entry: _Queued) -> bytes:
-        payload = entry.message.payload
-        if self._bodies is not None and entry.place is not None:
-            told = self._bodies.tell(entry.place, self._peer)
-            if told is not None:
-                return await self._refer(self._bodies, entry, entry.place, *told)
-        if entry.nbytes > self._options.frame_max:
-            pieces = split(entry.header, wire.body_parts(payload), self._options.chunk)
-            return await self._send_chunks(pieces, entry.metadata)
-        return await self._send_frame(wire.join(entry.header, payload), entry.link_header)
+    def _refer(self, stream: Stream, entry: Queued) -> tuple[Lent | None, bytes]:
+        """Lend a body in shared memory: that, and the frame that says where it lies; the first is answered here."""
+        if self._bodies is None or entry.place is None:
+            return None, b""
+        in_cell = stream.heard and not self._just_greeted and stream.num_under_way < MOST_UNDER_WAY - 1
+        told = self._bodies.tell(entry.place, self._peer, in_cell)
+        if told is None:
+            return None, b""
+        return Lent(self._bodies, entry.place, told[0], in_cell), wire.referring(entry.header, told[1])
 
-    async def _refer(self, bodies: Bodies, entry: _Queued, place: Place, ticket: Ticket, reference: bytes) -> bytes:
-        """Say where the body lies."""
-        sure = False
-        try:
-            answer = await self._send_frame(wire.referring(entry.header, reference), entry.link_header)
-            sure = True
-            return answer
-        finally:
-            bodies.answered(place, ticket, sure)
+    def _open(self) -> Stream:
+        call = self._push(metadata=self._callee)
+        self._stream = Stream(call, self._deadline_s, self._told, self._ended)
+        return self._stream
 
-    async def _send_frame(self, frame: bytes, link_header: bytes | None) -> bytes:
-        """Write a frame to the stream, a new one if the last has ended, and read its receipt."""
-        if link_header is not None:
-            frame = wire.with_link_header(frame, link_header)
-        if self._stream is None or self._stream.done():
-            self._stream = self._push(metadata=self._callee)
-        stream = self._stream
-        with suppress(asyncio.InvalidStateError):  # it ended under our hands: its status says why
-            async with asyncio.timeout(self._deadline_s):
-                await stream.write(frame)
-                answer = await stream.read()
-            if answer is not grpc.aio.EOF:
-                return bytes(answer)
-        raise grpc.aio.AioRpcError(await stream.code(), grpc.aio.Metadata(), grpc.aio.Metadata())
+    def _ended(self, fate: str, again: Sequence[Queued]) -> None:
+        """The stream has ended, and with it the first message that was under way; the others go over another one."""
+        self._stream = None
+        self._queue.extendleft(reversed(again))
+        if self._queue:
+            self._go_on()
 
-    async def _send_chunks(self, pieces: Iterator[bytes], metadata: tuple[tuple[str, bytes], ...]) -> bytes:
+    async def _send_chunks(self, pieces: Iterator[bytes], link_header: bytes | None) -> bytes:
         """Announce the message, and send the rest only if the receiver says so."""
+        metadata = () if link_header is None else ((LINK_HEADER, link_header),)
         call = self._push_chunks(timeout=self._deadline_s, metadata=self._callee + metadata)
         try:
             with suppress(asyncio.InvalidStateError):  # it ended under our hands: its result says why

@@ -17,7 +17,8 @@ from typing import TypeAlias
 from netdfl.core.types import NodeId
 
 PAGE = 4096
-CELLS = 256
+CELL_WORDS = 3
+CELLS = PAGE // (8 * CELL_WORDS)
 """How many readers may be told of a place at a time: each has a cell of its own, in the page before the body."""
 DOUBT_NS = 1_000_000_000
 

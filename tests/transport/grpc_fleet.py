@@ -7,15 +7,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
+import grpc.aio
+
 from netdfl.core.clock import RealClock
 from netdfl.testing.transports import KeptLedger
 from netdfl.transport.authority import Authority
 from netdfl.transport.base import Ledger
 from netdfl.transport.grpc import GrpcOptions, GrpcTransport
 from netdfl.transport.identity import Identity
+from netdfl.transport.v1.data_pb2 import HelloReply
 
 RUN_ID = b"run-0001"
 OPTIONS = GrpcOptions(close_grace=50_000_000)
+NODE = "netdfl.v1.Node"
+Answer = Callable[[Any, Any], Any]
 
 
 def make(
@@ -55,6 +61,34 @@ async def grpc_fleet(
         yield transports
     finally:
         await asyncio.gather(*(transport.aclose() for transport in transports))
+
+
+async def accept(request: bytes, context: object) -> bytes:
+    """Whoever says hello is welcome."""
+    return HelloReply(accepted=True).SerializeToString()
+
+
+async def never(request: object, context: object) -> bytes:
+    """No answer."""
+    await asyncio.Event().wait()
+    return b""
+
+
+@asynccontextmanager
+async def foreign_node(*, push: Answer = never, hello: Answer = accept) -> AsyncIterator[str]:
+    """The address of a server that answers the calls of a node with raw bytes."""
+    server = grpc.aio.server()
+    methods = {
+        "Hello": grpc.unary_unary_rpc_method_handler(hello),
+        "Push": grpc.stream_stream_rpc_method_handler(push),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NODE, methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -127,7 +127,7 @@ def test_a_place_is_free_when_its_reader_has_done() -> None:
     writer, reader = Bodies(memory, 0, 0), Bodies(memory, 1, 0)
     payload, other = vector_payload(VECTOR), vector_payload(VECTOR + 1)
     place, ticket, reference = lent(writer, payload)
-    read = wire.read_body(reader.borrow(0, reference, LIMITS), LIMITS)
+    read = wire.read_body(reader.borrow(0, reference, LIMITS).body, LIMITS)
     view = read.arrays["x"].data
     writer.answered(place, ticket, sure=True)
     writer.drop(payload, place)
@@ -166,7 +166,8 @@ def test_a_later_life_writes_nowhere() -> None:
         ({"nbytes": 9000}, MalformedMessage, "checksum"),
         ({"token": 1}, MalformedMessage, "does not lend"),
         ({"token": 0}, MalformedMessage, "cell 0"),
-        ({"cell": 256}, MalformedMessage, "cell 256"),
+        ({"cell": 170}, MalformedMessage, "cell 170"),
+        ({"in_cell": 2}, MalformedMessage, "cell 0"),
         ({"cell": 7}, MalformedMessage, "does not lend"),
         ({"src": 9}, MalformedMessage, "its part goes from 0 to 0"),
         ({"src": 1}, MalformedMessage, "its part goes from"),
@@ -176,12 +177,12 @@ def test_what_a_reference_says_is_checked(change: dict[str, int], error: type[Me
     memory = shared()
     writer, reader = Bodies(memory, 0, 0), Bodies(memory, 1, 0)
     place, ticket, reference = lent(writer, vector_payload(VECTOR))
-    names = ("offset", "nbytes", "token", "cell")
+    names = ("offset", "nbytes", "token", "cell", "in_cell")
     said = dict(zip(names, bodies_module._REFERENCE.unpack(reference), strict=True)) | change
     src = said.pop("src", 0)
     hostile = bodies_module._REFERENCE.pack(*(said[name] for name in names))
     with pytest.raises(error, match=words):
-        wire.read_body(reader.borrow(src, hostile, LIMITS), LIMITS)
+        wire.read_body(reader.borrow(src, hostile, LIMITS).body, LIMITS)
     gc.collect()
     writer.answered(place, ticket, sure=True)
     assert not reader._borrowed
@@ -234,13 +235,13 @@ async def test_hostile_references_are_refused_and_counted() -> None:
     memory, ledger = shared(), KeptLedger()
     frame = referring(memory)
     assert (await taken(frame, memory, KeptLedger())).fate == Fate.DELIVERED
-    assert Frame.FromString(frame).reference == frame[-26:]
+    assert Frame.FromString(frame).reference == frame[-27:]
     for hostile, held, reason in (
         (referring(memory, b"other-01"), memory, "foreign"),
         (frame, None, "malformed"),
         (frame[:-1], memory, "malformed"),
         (frame[:40] + frame[42:], memory, "malformed"),
-        (wire.referring(frame[2:42], bytes(26)), memory, "malformed"),
+        (wire.referring(frame[2:42], bytes(27)), memory, "malformed"),
     ):
         receipt = await taken(hostile, held, ledger)
         assert receipt.fate == f"refused:{reason}"
@@ -280,7 +281,7 @@ def test_a_reader_that_is_killed_holds_nothing(monkeypatch: Any) -> None:
     held: list[object] = []
 
     def read() -> None:
-        held.append(reader.borrow(0, reference, LIMITS))
+        held.append(reader.borrow(0, reference, LIMITS).body)
         os.write(told, b"k")
 
     pid = in_a_child(read)

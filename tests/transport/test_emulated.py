@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grpc_fleet import OPTIONS, connect, make
+from grpc_fleet import OPTIONS, connect, make, until
 
 from netdfl.core.clock import RealClock
 from netdfl.core.errors import MalformedMessage
@@ -24,7 +24,9 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Facts
 from netdfl.links.spec import LinksSpec
 from netdfl.testing.transports import TRANSPORT_CHECKS, KeptLedger, KeptSink, data_message, vector_payload
+from netdfl.transport import grpc_stream
 from netdfl.transport.base import Fate, Ledger
+from netdfl.transport.bodies import SharedMemory
 from netdfl.transport.emulated import Emulated
 from netdfl.transport.link_header import LinkHeader, read_link_header
 from netdfl.transport.wire import frame_size
@@ -45,6 +47,7 @@ async def emulated_fleet(
     block: Mapping[str, Any] | None = None,
     entries: Sequence[Mapping[str, Any]] = (),
     measure: Any = lambda *_: None,
+    memory: SharedMemory | None = None,
 ) -> AsyncIterator[Sequence[Emulated]]:
     """`num_nodes` connected transports with the links of `block` above gRPC."""
     clock = RealClock()
@@ -52,7 +55,7 @@ async def emulated_fleet(
     transports = [
         Emulated(
             node,
-            lambda inner, node=node: make(node, inner, options=OPTIONS, clock=clock),
+            lambda inner, node=node: make(node, inner, options=OPTIONS, clock=clock, memory=memory),
             links_of(block or {}, events, num_nodes),
             events,
             clock=clock,
@@ -80,6 +83,28 @@ IDLE = {"default": {"latency": "1ms", "downlink": "100Gbit"}}
 @pytest.mark.parametrize("check", TRANSPORT_CHECKS)
 async def test_conformance(check, block):
     await check(partial(emulated_fleet, block=block))
+
+
+@pytest.mark.parametrize("check", TRANSPORT_CHECKS)
+async def test_conformance_with_bodies_and_answers_in_memory(check):
+    await check(partial(emulated_fleet, block=IDLE, memory=SharedMemory(range(8), 1 << 24, 0)))
+
+
+@pytest.mark.parametrize("give_up", [lambda a: a.set_gone(1), lambda a: a.set_peer(1, "127.0.0.1:1", epoch=1)])
+async def test_what_a_peer_that_is_given_up_holds_is_gone_though_nobody_looked(give_up, monkeypatch):
+    """That it holds the message lies in memory, and is looked for when it is given up."""
+    monkeypatch.setattr(grpc_stream, "LOOK_S", 3600.0)
+    ledger, sink = KeptLedger(), KeptSink(capacity=1)
+    async with emulated_fleet(2, ledger, memory=SharedMemory(range(2), 1 << 20, 0)) as (a, b):
+        b.attach(sink)
+        sent = messages(2)
+        await a.send(sent[:1])
+        await ledger.until_settled(1)
+        await a.send(sent[1:])
+        await until(lambda: bool(b._waiting))
+        assert len(ledger.rows) == 1
+        give_up(a)
+        assert [row.fate for row in ledger.rows] == [Fate.DELIVERED, "failed:gone"]
 
 
 def messages(count: int, edge: tuple[int, int] = (0, 1)) -> list[Message]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 import grpc
 import grpc.aio
 import numpy as np
 import pytest
-from grpc_fleet import OPTIONS, RUN_ID, grpc_fleet, until
+from grpc_fleet import NODE, OPTIONS, RUN_ID, foreign_node, grpc_fleet, never, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,20 +25,8 @@ from netdfl.transport.identity import Identity
 from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 MS = 1_000_000
-NODE = "netdfl.v1.Node"
 NONSENSE = b"\xff\xff\xff"
 DELIVERED = Receipt(fate=Fate.DELIVERED).SerializeToString()
-
-Answer = Callable[[Any, object], Any]
-
-
-async def accept(request: bytes, context: object) -> bytes:
-    return HelloReply(accepted=True).SerializeToString()
-
-
-async def never(request: object, context: object) -> bytes:
-    await asyncio.Event().wait()
-    return b""
 
 
 async def nonsense(request: bytes, context: object) -> bytes:
@@ -49,23 +36,6 @@ async def nonsense(request: bytes, context: object) -> bytes:
 async def nonsense_each(requests: AsyncIterator[bytes], context: object) -> AsyncIterator[bytes]:
     async for _ in requests:
         yield NONSENSE
-
-
-@asynccontextmanager
-async def foreign_node(*, push: Answer = never, hello: Answer = accept) -> AsyncIterator[str]:
-    """The address of a server that answers the calls of a node with raw bytes."""
-    server = grpc.aio.server()
-    methods = {
-        "Hello": grpc.unary_unary_rpc_method_handler(hello),
-        "Push": grpc.stream_stream_rpc_method_handler(push),
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NODE, methods),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(None)
 
 
 @asynccontextmanager
@@ -201,7 +171,7 @@ async def test_a_message_on_a_stream_that_has_ended_goes_over_a_new_one():
         for t in range(3):
             await a.send([data_message((0, 1), t, vector_payload(np.zeros(5)))])
             await ledger.until_settled(t + 1)
-            await until(lambda: a._outlets[1][0]._stream.done())
+            await until(lambda: a._outlets[1][0]._stream is None)
     assert [row.fate for row in ledger.rows] == [Fate.DELIVERED] * 3
     assert len(served) == 3
 

@@ -1,0 +1,250 @@
+"""An open stream of frames to one destination, and the messages that are under way on it, in order.
+
+A receiver answers each message: over the stream, or, where the body lies in shared memory, in the cell of its place.
+There the answer wakes nobody: it is looked for when the next message is sent, and a little later where none is.
+Once a stream has ended, its first message that has no answer has failed; those behind it were not begun, and go again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from netdfl.core.types import Message
+from netdfl.transport.answers import BROKEN_CALL, FULL, HELLO_FIRST, of_word
+from netdfl.transport.bodies import Lent
+from netdfl.transport.shelf import Place
+from netdfl.transport.v1.data_pb2 import Receipt
+
+DEADLINE = "failed:deadline"
+LOOK_S = 0.05
+"""So long after a message its answer is looked for where no other is sent; memory is held until then."""
+SOON_S = 0.001
+"""The same where somebody waits for the answer; then after twice the time, and so on."""
+_FATES = {
+    grpc.StatusCode.DEADLINE_EXCEEDED: DEADLINE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "refused:oversized",
+    grpc.StatusCode.INTERNAL: "failed:unavailable",  # a write into a connection that just broke
+    grpc.StatusCode.CANCELLED: "in_flight",  # the receiver left in good order
+}
+
+
+def fate_of(code: grpc.StatusCode) -> str:
+    """What became of a message whose call ended with `code`."""
+    return _FATES.get(code, f"failed:{code.name.lower()}")
+
+
+class Queued(NamedTuple):
+    """A message for a destination, with the header that its frame has, and where in shared memory its body lies."""
+
+    message: Message
+    header: bytes
+    nbytes: int
+    sent_ns: int
+    link_header: bytes | None
+    place: Place | None
+
+
+@dataclass(slots=True, eq=False)
+class UnderWay:
+    """A message whose frame was written at `since_s`, and what of its body was lent. `said`: the last word of it."""
+
+    entry: Queued
+    lent: Lent | None
+    since_s: float
+    said: int = 0
+
+    @property
+    def in_cell(self) -> bool:
+        """Whether it is answered in memory."""
+        return self.lent is not None and self.lent.in_cell
+
+
+Told = Callable[[Queued, str, int | None], None]
+"""Told of each message once: its fate, or an answer that has it sent again, and when it arrived."""
+Ended = Callable[[str, Sequence[Queued]], None]
+"""Told once how a stream has ended, and which messages are to go over another one."""
+
+
+class Stream:
+    """Writes frames, and tells what became of each, in order."""
+
+    def __init__(self, call: Any, deadline_s: float, told: Told, ended: Ended) -> None:
+        """Go on until `call` ends. A message that has no answer for `deadline_s` ends it."""
+        self.heard = False
+        """Whether the receiver has answered anything over it, and so knows who sends."""
+        self._call, self._deadline_s = call, deadline_s
+        self._told, self._ended = told, ended
+        self._under_way: deque[UnderWay] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._alive_s = self._due_s = 0.0
+        self._pause_s = LOOK_S
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed_as = ""
+        self._reader = self._loop.create_task(self._read())
+
+    @property
+    def num_under_way(self) -> int:
+        """How many messages are under way, as far as it was looked."""
+        return len(self._under_way)
+
+    async def write(self, entry: Queued, frame: bytes, lent: Lent | None) -> None:
+        """Write a message's frame; it is under way until `told` hears of it, or `ended` has it back."""
+        self._under_way.append(UnderWay(entry, lent, self._loop.time()))
+        self._arm()
+        try:
+            await self._call.write(frame)
+        except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
+            pass  # it ended under our hands: the reader hears why
+        except asyncio.CancelledError:
+            if not self._closed_as or _is_cancelled():
+                raise
+
+    async def answered(self) -> None:
+        """Return when nothing is under way any more, or the stream has ended."""
+        self.hurry()
+        while self._under_way:
+            self._waiter = self._loop.create_future()
+            await self._waiter
+
+    def hurry(self) -> None:
+        """Somebody waits for an answer: look now, and soon again."""
+        self.look()
+        self._pause_s = SOON_S
+        self._arm()
+
+    def look(self) -> None:
+        """Tell of the messages that are answered in memory."""
+        while self._under_way:
+            first = self._under_way[0]
+            if first.lent is None or not first.lent.in_cell or (said := first.lent.receipt()) == first.said:
+                return
+            fate, arrived_ns = of_word(said)
+            if fate == FULL:  # it waits for room, and says so again and again
+                first.said, first.since_s = said, self._loop.time()
+                return
+            self._tell(fate, arrived_ns, sure=True)
+
+    def _tell(self, fate: str, arrived_ns: int | None, sure: bool) -> None:
+        first = self._under_way.popleft()
+        if first.lent is not None:
+            first.lent.answered(sure)
+        self._alive_s = self._loop.time()
+        self._told(first.entry, fate, arrived_ns)
+        if not self._under_way:
+            self._pause_s = LOOK_S
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # time
+
+    def _arm(self) -> None:
+        """Look in time at what is under way: for an answer in memory, or whether it has none for too long."""
+        if not self._under_way:
+            return
+        now, first = self._loop.time(), self._under_way[0]
+        due_s = max(first.since_s, self._alive_s) + self._deadline_s
+        if first.in_cell:
+            due_s = min(due_s, now + self._pause_s)
+        if self._timer is not None:
+            if self._due_s <= due_s:
+                return
+            self._timer.cancel()
+        self._due_s, self._timer = due_s, self._loop.call_at(due_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.look()
+        self._pause_s = min(2 * self._pause_s, LOOK_S)
+        if self._under_way:
+            if self._loop.time() >= max(self._under_way[0].since_s, self._alive_s) + self._deadline_s:
+                self._end(DEADLINE)
+            else:
+                self._arm()
+
+    # the stream's answers and its end
+
+    async def _read(self) -> None:
+        try:
+            while (data := await self._call.read()) is not grpc.aio.EOF:
+                self._came(bytes(data))
+            fate = fate_of(await self._call.code())
+        except grpc.aio.AioRpcError as error:
+            fate = fate_of(error.code())
+        except (grpc.aio.BaseError, asyncio.InvalidStateError):
+            fate = BROKEN_CALL
+        except asyncio.CancelledError:
+            fate = BROKEN_CALL  # ended here, which is told already
+            if _is_cancelled():
+                raise
+        self._end(fate)
+
+    def _came(self, data: bytes) -> None:
+        """An answer is for the first message that has none: those before it have theirs in memory."""
+        self.heard = True
+        self.look()
+        if not self._under_way:
+            self._end(BROKEN_CALL)
+            return
+        in_cell = self._under_way[0].in_cell
+        try:
+            receipt = Receipt.FromString(data)
+            fate, arrived_ns = receipt.fate, receipt.arrived_ns
+        except DecodeError:
+            fate, arrived_ns = BROKEN_CALL, None
+        if in_cell and fate in (FULL, HELLO_FIRST):  # nobody would be asked to send it again while others follow it
+            fate, arrived_ns = BROKEN_CALL, None
+        self._tell(fate, arrived_ns, sure=True)
+
+    def _end(self, fate: str) -> None:
+        """No message that is under way may be begun any more; then what has no answer was not."""
+        if self._closed_as:
+            return
+        for each in self._under_way:
+            if each.lent is not None:
+                each.lent.answered(sure=False)
+        self.look()
+        self._close(fate)
+        again = [each.entry for each in self._under_way][1:]
+        if self._under_way:
+            first = self._under_way[0].entry
+            self._under_way.clear()
+            self._told(first, fate, None)
+        self._ended(fate, again)
+
+    def close(self, fate: str) -> None:
+        """Tell that what is under way and has no answer has ended with `fate`, and end the stream."""
+        if self._closed_as:
+            return
+        self.look()
+        self._close(fate)
+        while self._under_way:
+            self._tell(fate, None, sure=False)
+
+    def _close(self, fate: str) -> None:
+        self._closed_as = fate
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake()
+        self._call.cancel()
+
+    async def wait_closed(self) -> None:
+        """Return when its call has ended."""
+        await asyncio.wait([self._reader])
+
+
+def _is_cancelled() -> bool:
+    """Whether this task is, and not a call of its."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

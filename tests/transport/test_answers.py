@@ -1,0 +1,36 @@
+"""The word that stands for a receipt: it says what the receipt would, or there is none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netdfl.transport.answers import BROKEN_CALL, FULL, as_word, of_word
+from netdfl.transport.base import MOST_NS, Fate, may_be_told
+
+IN_WORDS = (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE, Fate.IN_FLIGHT, FULL)
+
+
+@given(st.sampled_from(IN_WORDS), st.integers(1 - MOST_NS, MOST_NS - 1))
+def test_a_word_says_what_the_receipt_says(fate: str, arrived_ns: int) -> None:
+    word = as_word(fate, arrived_ns)
+    assert 0 < word < 1 << 64
+    assert of_word(word) == (fate, arrived_ns)
+
+
+@pytest.mark.parametrize("fate", [Fate.REFUSED, "refused:malformed", "dropped:loss", "failed:gone", "", "no fate"])
+def test_there_is_no_word_for_other_fates(fate: str) -> None:
+    assert as_word(fate, 0) == 0
+
+
+@pytest.mark.parametrize("arrived_ns", [MOST_NS, -MOST_NS, 1 << 70])
+def test_there_is_no_word_for_a_time_that_can_not_be(arrived_ns: int) -> None:
+    assert as_word(Fate.DELIVERED, arrived_ns) == 0
+
+
+@given(st.integers(0, (1 << 64) - 1))
+def test_whatever_lies_in_memory_is_an_answer_that_may_be_told(word: int) -> None:
+    fate, arrived_ns = of_word(word)
+    assert fate == FULL or may_be_told(fate, arrived_ns)
+    assert fate == BROKEN_CALL or as_word(fate, arrived_ns or 0) in (word, 0)
