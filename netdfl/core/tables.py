@@ -19,15 +19,22 @@ class _Lazy(ModuleType):
     def __init__(self, *names: str) -> None:
         super().__init__(names[-1])
         self._names = names
+        self._found: dict[str, ModuleType] = {}
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
+        module = self._found.get(name)
+        if module is None:
+            module = self._found[name] = self._module_of(name)
+        return getattr(module, name)
+
+    def _module_of(self, name: str) -> ModuleType:
         for each in self._names[:-1]:
             module = importlib.import_module(each)
             if hasattr(module, name):
-                return getattr(module, name)
-        return getattr(importlib.import_module(self._names[-1]), name)
+                return module
+        return importlib.import_module(self._names[-1])
 
 
 def lazy_module(*names: str) -> object:

@@ -24,6 +24,7 @@ class Perceptron:
     def __init__(self, widths: Sequence[int]) -> None:
         """`widths` are those of the input, of every hidden layer, and of the output."""
         self.shapes = [(outputs, inputs) for inputs, outputs in pairwise(widths)]
+        self._sizes = [size for outputs, inputs in self.shapes for size in (outputs * inputs, outputs)]
 
     @classmethod
     def of(cls, module: nn.Module) -> Perceptron | None:
@@ -62,10 +63,9 @@ class Perceptron:
 
     def _layers(self, flat: Tensor) -> Iterator[Layer]:
         """Each layer's weight, (..., outputs, inputs), and bias, (..., outputs), as views of `flat`."""
-        sizes = [size for outputs, inputs in self.shapes for size in (outputs * inputs, outputs)]
-        pieces = flat.split(sizes, -1)
-        for (outputs, inputs), weight, bias in zip(self.shapes, pieces[::2], pieces[1::2], strict=True):
-            yield weight.unflatten(-1, (outputs, inputs)), bias
+        pieces = flat.split_with_sizes(self._sizes, -1)
+        for shape, weight, bias in zip(self.shapes, pieces[::2], pieces[1::2], strict=True):
+            yield weight.view(*weight.shape[:-1], *shape), bias
 
 
 def _cross_entropy(scores: Tensor, y: Tensor, counts: Tensor | float) -> tuple[Tensor, Tensor]:

@@ -20,10 +20,11 @@ import os
 import secrets
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
+from typing import Any, Self
 
 import numpy as np
 
@@ -43,6 +44,23 @@ class Borrowed:
 
     body: memoryview
     cell: int | None
+
+
+_TOKEN_STEP = 0x61C8864680B583EB
+"""Odd, so that tokens come again after 2^63 of them."""
+
+
+class _Hold(weakref.ref["np.ndarray[Any, Any]"]):
+    """That a body is in use; `done` is told when it is not any more."""
+
+    __slots__ = ("cell",)
+
+    def __new__(cls, body: np.ndarray[Any, Any], cell: int, done: Callable[[_Hold], None]) -> Self:
+        return super().__new__(cls, body, done)
+
+    def __init__(self, body: np.ndarray[Any, Any], cell: int, done: Callable[[_Hold], None]) -> None:
+        super().__init__(body, done)  # type: ignore[call-arg]
+        self.cell = cell
 
 
 class SharedMemory:
@@ -70,7 +88,8 @@ class Bodies:
         start = memory.starts[node]
         self._shelf = Shelf(start, start if epoch else start + memory.part, self._is_held)
         self._lent: dict[int, Place] = {}
-        self._borrowed: set[int] = set()
+        self._borrowed: dict[int, _Hold] = {}
+        self._token = secrets.randbits(63)
 
     def reach(self, node: NodeId) -> bool:
         """Whether `node` has the memory too."""
@@ -103,10 +122,15 @@ class Bodies:
         ticket = self._shelf.tell(place, reader)
         if ticket is None:
             return None
-        cell, token = _cell(place.offset, ticket.cell), secrets.randbits(63) + 1
+        cell, token = _cell(place.offset, ticket.cell), self._next_token()
         self._words[cell + _HOLDER] = self._words[cell + _RECEIPT] = 0
         self._words[cell + _TOKEN] = token
         return ticket, _REFERENCE.pack(place.offset, place.nbytes, token, ticket.cell, in_cell)
+
+    def _next_token(self) -> int:
+        """Another one than this life, or by all odds any other, has given before; never 0."""
+        self._token = (self._token + _TOKEN_STEP) % (1 << 63)
+        return self._token + 1
 
     def receipt(self, place: Place, ticket: Ticket) -> int:
         """What the reader has said in its cell; 0: nothing yet."""
@@ -127,8 +151,7 @@ class Bodies:
             self._words[cell + _HOLDER] = os.getpid()  # before the second look: who takes it back meanwhile sees this
             if self._words[cell + _TOKEN] == token:
                 body = np.frombuffer(self._body(offset, nbytes), np.uint8)
-                self._borrowed.add(cell)
-                weakref.finalize(body, self._give_back, cell).atexit = False
+                self._borrowed[cell] = _Hold(body, cell, self._done)
                 return Borrowed(body.data.toreadonly(), cell if in_cell else None)
             self._words[cell + _HOLDER] = 0
         raise MalformedMessage(f"node {src} refers to a body at {offset} of shared memory that it does not lend here")
@@ -157,9 +180,12 @@ class Bodies:
             )
         return offset, nbytes, token, cell, bool(in_cell)
 
+    def _done(self, hold: _Hold) -> None:
+        """Nothing of a body is in use any more."""
+        self._give_back(hold.cell)
+
     def _give_back(self, cell: int) -> None:
-        if cell in self._borrowed:
-            self._borrowed.discard(cell)
+        if self._borrowed.pop(cell, None) is not None:
             self._words[cell + _HOLDER] = 0
 
     def give_all_back(self) -> None:

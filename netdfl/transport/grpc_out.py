@@ -36,6 +36,8 @@ SERVICE = "netdfl.v1.Node"
 GO_ON = "go-on"
 MOST_UNDER_WAY = 4
 """Of so many messages that are under way at a time the last is answered over the stream, and waited for."""
+MOST_IN_CELL_BYTES = 4 << 20
+"""A larger one is, too: the receipt costs little beside it, and its place is free at once."""
 
 
 class Outlet:
@@ -250,7 +252,8 @@ class Outlet:
         """Lend a body in shared memory: that, and the frame that says where it lies; the first is answered here."""
         if self._bodies is None or entry.place is None:
             return None, b""
-        in_cell = stream.heard and not self._just_greeted and stream.num_under_way < MOST_UNDER_WAY - 1
+        known = stream.heard and not self._just_greeted
+        in_cell = known and entry.nbytes <= MOST_IN_CELL_BYTES and stream.num_under_way < MOST_UNDER_WAY - 1
         told = self._bodies.tell(entry.place, self._peer, in_cell)
         if told is None:
             return None, b""

@@ -76,9 +76,10 @@ class Shelf:
 
     def tell(self, place: Place, reader: NodeId) -> Ticket | None:
         """Expect `reader` to read a place; None: too many were told of it."""
-        taken = {ticket.cell for ticket in place.tickets}
-        cell = next((cell for cell in range(CELLS) if cell not in taken), None)
-        if cell is None:
+        cell, taken = 0, {ticket.cell for ticket in place.tickets}
+        while cell in taken:
+            cell += 1
+        if cell == CELLS:
             return None
         place.tickets.append(Ticket(reader, cell))
         return place.tickets[-1]

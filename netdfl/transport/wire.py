@@ -39,6 +39,10 @@ _ZEROS = bytes(_ALIGN)
 _PIECE_BYTES = 1 << 20
 """So much is summed up and then copied from the cache; from here on glibc copies past it, which costs a third less."""
 _MAX_RANK = 16
+_NO_META = b"\x92\x80"
+"""How metadata in msgpack begins that is of arrays alone: a pair, and an empty map."""
+_MOST_KEPT_BYTES = 1024
+"""Of longer metadata the reading is not kept, whoever sends it."""
 _KINDS = tuple(Kind)
 _KIND_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 _Buffer = bytes | memoryview
@@ -246,8 +250,7 @@ def decode_body(body: memoryview, limits: Limits, digest: int) -> Payload:
         raise MalformedMessage(f"metadata of {length} bytes is announced in a body of {len(body)}")
     meta, listing = _read_metadata(content[_LENGTH.size : at], limits)
     arrays: dict[str, Array] = {}
-    for entry in listing:
-        name, dtype, shape = _read_entry(entry, limits)
+    for name, dtype, shape in listing:
         at += -at % _ALIGN
         end = at + ITEM_BYTES[dtype] * prod(shape)
         if name in arrays or end > len(content):
@@ -311,7 +314,19 @@ def _laid_out(at: int, payload: Payload) -> int:
     return at
 
 
-def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], list[object]]:
+def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], Listing]:
+    if data[: len(_NO_META)] == _NO_META and len(data) <= _MOST_KEPT_BYTES:
+        return {}, _listing_of(bytes(data), limits)
+    return _unpacked(data, limits)
+
+
+@lru_cache(maxsize=64)
+def _listing_of(data: bytes, limits: Limits) -> Listing:
+    """What `_bare` packed: rounds differ in what is in the arrays."""
+    return _unpacked(data, limits)[1]
+
+
+def _unpacked(data: _Buffer, limits: Limits) -> tuple[dict[str, Any], Listing]:
     try:
         content = msgpack.unpackb(data, raw=False, strict_map_key=True, ext_hook=_no_extension)
     except (ValueError, RecursionError, OverflowError, msgpack.UnpackException) as error:
@@ -324,7 +339,7 @@ def _read_metadata(data: memoryview, limits: Limits) -> tuple[dict[str, Any], li
     if len(listing) > limits.max_arrays:
         raise OversizedMessage(f"{len(listing)} arrays came in one message, the limit is {limits.max_arrays}")
     _check_scalar(meta, limits.max_depth)
-    return meta, listing
+    return meta, tuple([_read_entry(entry, limits) for entry in listing])
 
 
 def _no_extension(code: int, data: bytes) -> object:

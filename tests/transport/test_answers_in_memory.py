@@ -114,6 +114,17 @@ async def test_the_last_of_many_under_way_is_answered_over_the_stream(monkeypatc
     assert len(kept) == 3
 
 
+async def test_a_very_large_message_is_answered_over_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sender has use for the memory at once."""
+    monkeypatch.setattr(grpc_stream, "LOOK_S", 3600.0)
+    monkeypatch.setattr(grpc_out, "MOST_IN_CELL_BYTES", 12_000)
+    kept, ledger = kept_receipts(monkeypatch), KeptLedger()
+    async with pair(ledger) as (a, b):
+        b.attach(KeptSink())
+        await one_by_one(a, ledger, numbered(3))
+    assert [row.fate for row in ledger.rows] == [receipt.fate for receipt in kept] == [Fate.DELIVERED] * 3
+
+
 async def test_messages_outlive_their_deadline_at_a_full_mailbox_in_order_and_each_once() -> None:
     ledger = KeptLedger()
     async with pair(ledger, replace(OPTIONS, call_deadline=200 * MS)) as (a, b):

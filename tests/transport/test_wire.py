@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import msgpack
@@ -261,6 +262,16 @@ def nested(depth: int) -> object:
 def test_each_limit_has_its_error(frame, error, words):
     with pytest.raises(error, match=words):
         wire.decode(frame, LIMITS)
+
+
+def test_a_listing_that_is_known_is_read_by_the_limits_of_who_reads():
+    message = vector_message()
+    data = wire.encode(message, RUN, 0)
+    for _ in range(2):
+        assert contents(wire.decode(data, LIMITS)[1]) == contents(message.payload)
+        for limits in (replace(LIMITS, max_arrays=0), replace(LIMITS, max_name=0)):
+            with pytest.raises(OversizedMessage):
+                wire.decode(data, limits)
 
 
 def test_metadata_that_can_not_travel_is_the_senders_error():
