@@ -149,7 +149,8 @@ def test_a_wrong_argument_of_a_replay_is_a_sentence(name: str, replay: Replay) -
         _refused(lambda: replay.step("event", wrong))
         _refused(lambda: replay.back("round", wrong))
     _refused(lambda: replay.restart(1, wrong))
-    _refused(lambda: replay.drop("0->1", wrong))
+    if name != "None":  # the first on that edge
+        _refused(lambda: replay.drop("0->1", wrong))
 
 
 @pytest.mark.parametrize(

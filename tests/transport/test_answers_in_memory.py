@@ -104,7 +104,9 @@ async def test_the_next_message_tells_the_fate_of_the_last(monkeypatch: pytest.M
 
 
 async def test_the_last_of_many_under_way_is_answered_over_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks by the clock here: a look between two of them would make room for one more in memory."""
     monkeypatch.setattr(grpc_stream, "LOOK_S", 3600.0)
+    monkeypatch.setattr(grpc_stream, "SOON_S", 3600.0)
     kept, ledger = kept_receipts(monkeypatch), KeptLedger()
     async with pair(ledger) as (a, b):
         b.attach(sink := KeptSink())
