@@ -69,8 +69,12 @@ class Mailbox:
         awaited = slot == self._awaited
         if self._size >= self.bound and not awaited:
             return None
-        if not self._first_time(src, slot):
-            return Fate.DUPLICATE
+        seen, bit = self._seen.get(slot, 0), self._bits.get(src) or self._bit(src)
+        if seen & bit or src in self._heard:  # else as `_first_time`, without a call
+            if not self._first_time(src, slot):
+                return Fate.DUPLICATE
+        else:
+            self._seen[slot] = seen | bit
         kept = self._slots.get(slot)
         if kept is None:
             kept = self._slots[slot] = {}

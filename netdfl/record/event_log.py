@@ -54,7 +54,11 @@ class EventLog:
 
     def row(self, message: Message, row: MessageRow) -> None:
         """The end of a message, as the store takes it, and what was in it."""
-        self._add(1, _message, row, message[7].digest or content_digest(message[7]))
+        now = self._clock.now_ns()
+        self._groups.append((now, _message, row, message[7].digest or content_digest(message[7])))
+        self._num += 1
+        if self._num >= self._most:
+            self._digest_before(now)
 
     def rows(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
         """The ends of messages at one instant."""
@@ -69,9 +73,13 @@ class EventLog:
         now = self._clock.now_ns()
         self._groups.append((now, tell, about, rest))
         self._num += num
-        if self._num >= self._most:  # write what is of instants before this one
-            self._digest(bisect_left(self._groups, now, key=_at))
-            self._most = self._num + MOST_ENTRIES
+        if self._num >= self._most:
+            self._digest_before(now)
+
+    def _digest_before(self, now: int) -> None:
+        """Write what is of instants before this one."""
+        self._digest(bisect_left(self._groups, now, key=_at))
+        self._most = self._num + MOST_ENTRIES
 
     def _digest(self, count: int) -> None:
         """Write the first `count` groups, which are all of their instants."""
@@ -80,10 +88,10 @@ class EventLog:
         instant = 0
         for at_ns, tell, about, rest in self._groups[:count]:
             if at_ns != instant:
-                lines += _in_order(told)
+                _put_in_order(told, lines)
                 told, instant = [], at_ns
             told += tell(about, rest, at_ns, self._seed)
-        lines += _in_order(told)
+        _put_in_order(told, lines)
         del self._groups[:count]
         self._num -= len(lines)
         text = "".join(lines)
@@ -97,11 +105,13 @@ class EventLog:
         return self._hash.hexdigest()
 
 
-def _in_order(told: _Told) -> list[str]:
-    """The lines of an instant."""
-    if len(told) > 1:
+def _put_in_order(told: _Told, lines: list[str]) -> None:
+    """Add the lines of an instant to `lines`."""
+    if len(told) == 1:
+        lines.append(told[0][1])
+    else:
         told.sort()
-    return [line for _, line in told]
+        lines += [line for _, line in told]
 
 
 def _message(row: MessageRow, digest: str, at_ns: int, seed: int) -> _Told:

@@ -83,9 +83,9 @@ class End:
 
 
 class Lanes(NamedTuple):
-    """Queues to several nodes, in the order in which they are sent to; what enters them leaves `fixed_ns` later.
+    """Queues to several nodes, in the order in which they are sent to.
 
-    There are no `queues` where they do not always take the same time.
+    What enters them leaves `fixed_ns` later; -1: not always, or not all.
     """
 
     dsts: list[NodeId]
@@ -97,10 +97,10 @@ NO_LANES = Lanes([], [], -1)
 
 
 def lanes_to(dsts: list[NodeId], queues: list[EdgeQueue]) -> Lanes:
-    """Those of `queues` to `dsts`, where they always take the same time, and more than none."""
+    """Those of `queues` to `dsts`."""
     first = queues[0].fixed_ns
     alike = first > 0 and all([queue.fixed_ns == first for queue in queues])
-    return Lanes(dsts, queues if alike else [], first)
+    return Lanes(dsts, queues, first if alike else -1)
 
 
 @cache

@@ -145,7 +145,7 @@ class Fabric:
         sizes = [message[7].size or self._size(message) for message in messages]
         lanes = self._lanes(source, messages) if len(messages) > 1 else NO_LANES
         self._count_sent(source.ledger, messages, sizes, now, lanes)
-        if lanes.queues:
+        if lanes.fixed_ns > 0:
             salt, at = self._salt(messages[0]), now + lanes.fixed_ns
             entries = due.get(at) or self._new_instant(at)
             entries += [
@@ -170,16 +170,14 @@ class Fabric:
             entries.append((tie, queue, message, nbytes, now, None, 0))
 
     def _lanes(self, source: End, messages: Sequence[Message]) -> Lanes:
-        """Those of messages that differ in their receivers alone, and arrive together."""
+        """Those of messages that differ in their receivers alone."""
         dsts = [message[1] for message in messages]
         if dsts != source.lanes.dsts:
             queues = source.queues
             found = [queues.get(message[1]) or self._queue(source, message) for message in messages]
             source.lanes = lanes_to(dsts, found)
-        lanes = source.lanes
-        if not lanes.queues or [message[2:7] for message in messages].count(messages[0][2:7]) < len(messages):
-            return NO_LANES
-        return lanes
+        alike = [message[2:7] for message in messages].count(messages[0][2:7]) == len(messages)
+        return source.lanes if alike else NO_LANES
 
     def _count_sent(
         self, ledger: Ledger, messages: Sequence[Message], sizes: Sequence[int], now: int, lanes: Lanes
