@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
@@ -73,7 +74,10 @@ async def serve(node: int, memory: SharedMemory, pipe: Connection) -> None:
     os._exit(0)
 
 
-async def contenders(neighbors: int, memory: SharedMemory, pipes: list[Connection]) -> dict[str, Contender]:
+async def contenders(
+    neighbors: int, memory: SharedMemory, pipes: list[Connection], opened: AsyncExitStack
+) -> dict[str, Contender]:
+    """The ways to send a vector to all; `opened` closes what they open."""
     from wire import OneRow, transport
 
     from netdfl.transport.base import Fate
@@ -95,6 +99,7 @@ async def contenders(neighbors: int, memory: SharedMemory, pipes: list[Connectio
         ledger = Rows()
         node = transport(0, ledger, memory=memory)
         await node.start()
+        opened.push_async_callback(node.aclose)
         for index, addresses in enumerate(told):
             node.set_peer(1 + index, addresses[which])
 
@@ -107,6 +112,8 @@ async def contenders(neighbors: int, memory: SharedMemory, pipes: list[Connectio
         return send
 
     connections = [socket.create_connection(("127.0.0.1", addresses[2])) for addresses in told]
+    for connection in connections:
+        opened.callback(connection.close)
 
     def to_one(connection: socket.socket, vector: np.ndarray) -> None:
         connection.sendall(vector.nbytes.to_bytes(8, "little"))
@@ -124,13 +131,14 @@ async def measure(neighbors: int, memory: SharedMemory, pipes: list[Connection],
     from wire import row
 
     vector = np.random.default_rng(0).random(args.numbers, np.float32)
-    named = await contenders(neighbors, memory, pipes)
-    times: dict[str, list[float]] = {name: [] for name in named}
-    for _ in range(args.repeats + WARM):
-        for name, contender in named.items():
-            began = time.perf_counter()
-            await contender(vector)
-            times[name].append(1000 * (time.perf_counter() - began))
+    async with AsyncExitStack() as opened:
+        named = await contenders(neighbors, memory, pipes, opened)
+        times: dict[str, list[float]] = {name: [] for name in named}
+        for _ in range(args.repeats + WARM):
+            for name, contender in named.items():
+                began = time.perf_counter()
+                await contender(vector)
+                times[name].append(1000 * (time.perf_counter() - began))
     taken = {name: statistics.median(values[WARM:]) for name, values in times.items()}
     what = f"{4 * args.numbers / 1e6:.3g} MB to {neighbors} neighbors"
     return [
