@@ -308,8 +308,7 @@ class Fabric:
             self._take(self._ends[path.edge[0]].queues[path.edge[1]], place, outcome, now)
 
     def _new_instant(self, at_ns: int) -> list[Due]:
-        entries: list[Due] = []
-        self._due[at_ns] = entries
+        entries = self._due[at_ns] = list[Due]()
         heappush(self._times, at_ns)
         return entries
 
