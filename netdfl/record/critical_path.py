@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
 from math import inf
 from statistics import median
@@ -73,10 +74,13 @@ def critical_path(history: History, total_s: float) -> list[Leg]:
 class _Walk:
     def __init__(self, history: History) -> None:
         self._history = history
-        self._usual = history.usual()
         self._final = max((rounds[-1].round + 1 for rounds in history.rounds.values() if rounds), default=0)
         self._left: dict[tuple[NodeId, EndedRound], float] = {}
         self._seen: set[int] = set()
+
+    @cached_property
+    def _usual(self) -> dict[int, float]:
+        return self._history.usual()
 
     def legs(self, total_s: float) -> Iterator[Leg]:
         """The path, the last part first."""

@@ -27,13 +27,13 @@ class Why(StrEnum):
 class Waiting(NamedTuple):
     """A wait as recorded, with when the message that ended it was first sent, last sent, and arrived."""
 
+    missing: tuple[NodeId, ...]
     since: float
     until: float
     round: int
     kind: str
     ended: str
     last_src: NodeId | None
-    missing: tuple[NodeId, ...]
     first_sent: float | None
     last_sent: float | None
     arrived: float | None
@@ -92,9 +92,10 @@ class History:
 
     def trained(self, node: NodeId, round: EndedRound) -> float:
         """What the training of `round` took, without the time in which the node stood still."""
-        still = sum(
-            max(0.0, min(each.end, round.end) - max(each.begin, round.begin)) for each in self.outages.get(node, ())
-        )
+        outages = self.outages.get(node)
+        if not outages:
+            return max(0.0, round.train)
+        still = sum(max(0.0, min(each.end, round.end) - max(each.begin, round.begin)) for each in outages)
         return max(0.0, round.train - still)
 
     def usual(self) -> dict[int, float]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from operator import attrgetter
+from functools import lru_cache
 from typing import Protocol
 
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
 from netdfl.record.plain_json import dump_json
+
+_quote = lru_cache(maxsize=1024)(dump_json)
 
 
 class Phase(StrEnum):
@@ -35,6 +37,14 @@ class NodeStatus:
     round: int = 0
     phase: Phase = Phase.STARTING
     loss: float | None = None
+
+    def to_text(self) -> str:
+        """The fields as an object of JSON."""
+        pid, loss = self.pid or "null", self.loss
+        return (
+            f'{{"node":{self.node},"pid":{pid},"address":{_quote(self.address)},"round":{self.round},'
+            f'"phase":"{self.phase._value_}","loss":{"null" if loss is None or loss - loss else repr(float(loss))}}}'
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +113,7 @@ class FleetStatus:
     def to_text(self) -> str:
         """The contents of `fleet.json`: the fields, what follows from them, and the nodes as a list, a node a line."""
         head = dump_json(self._head(), indent=1).removesuffix("\n}")
-        nodes = (dict(zip(_OF_NODE, _values(self.nodes[node]), strict=True)) for node in sorted(self.nodes))
-        rows = ",\n  ".join(map(dump_json, nodes))
+        rows = ",\n  ".join([self.nodes[node].to_text() for node in sorted(self.nodes)])
         return f'{head},\n "nodes": [\n  {rows}\n ]\n}}\n'
 
     def _head(self) -> dict[str, object]:
@@ -124,10 +133,6 @@ class FleetStatus:
             "left_s": self.left_s,
             "waiting": [asdict(each) for each in self.waiting],
         }
-
-
-_OF_NODE = tuple(each.name for each in fields(NodeStatus))
-_values = attrgetter(*_OF_NODE)
 
 
 class Display(Protocol):

@@ -176,14 +176,15 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
     """What the path is found in, and the deadlines of each round's waits."""
     waits: defaultdict[NodeId, list[Waiting]] = defaultdict(list)
     deadlines: defaultdict[int, list[float]] = defaultdict(list)
-    for node, deadline_s, missing, *row in run.rows(_WAITS):
-        since, until, round, kind, ended, last_src, *sent = row
-        waits[node].append(Waiting(since, until, round, kind, ended, last_src, tuple(read_nodes(missing)), *sent))
+    for node, deadline_s, text, *row in run.rows(_WAITS):
+        missing = () if text == "[]" else tuple(read_nodes(text))
+        wait = Waiting._make((missing, *row))
+        waits[node].append(wait)
         if deadline_s is not None:
-            deadlines[round].append(deadline_s)
+            deadlines[wait.round].append(deadline_s)
     rounds: defaultdict[NodeId, list[EndedRound]] = defaultdict(list)
     for node, *made in run.rows(_ROUNDS):
-        rounds[node].append(EndedRound(*made))
+        rounds[node].append(EndedRound._make(made))
     outages: defaultdict[NodeId, list[NodeOutage]] = defaultdict(list)
     for node, kind, begin, end in read_outages(run.rows):
         outages[node].append(NodeOutage(begin, end, Why.PAUSE if kind == "pause" else Why.CRASH))

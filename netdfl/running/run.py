@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from netdfl.core.errors import InputError, NetdflError, expect
 from netdfl.core.interrupts import WRITING
+from netdfl.core.process import few_collections
 from netdfl.diagnosis.fidelity import Ways, judge_fidelity
 from netdfl.record.directory import CHECKPOINTS, LOCK, RunDirectory, hold
 from netdfl.record.forms import damaged
@@ -71,7 +72,7 @@ def run(
     """
     known = forkserver is None or isinstance(forkserver, ForkServer)
     expect(known, "forkserver", forkserver, "an open ForkServer, or nothing")
-    with nullcontext() if forkserver is None else closing(forkserver):
+    with few_collections(), nullcontext() if forkserver is None else closing(forkserver):
         expect(out is None or isinstance(out, str | Path), "out", out, "a path")
         expect(isinstance(root, str | Path), "root", root, "a path")
         expect(made is None or callable(made), "made", made, "a function of the run directory")
@@ -156,7 +157,7 @@ def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[
     """
     _expect_shown(page, view)
     found = open_run(path)
-    with hold(found.path):
+    with few_collections(), hold(found.path):
         return _resume(found, RunDirectory(found.path, page=page), view)
 
 

@@ -13,7 +13,7 @@ from netdfl.supervisor.fleet import Fleet
 from netdfl.supervisor.stalls import StallWatch
 
 SHOW_S = 0.25
-SHARE = 0.05
+SHARE = 0.02
 """How much of a run's time may go into showing it, however many nodes it has."""
 
 

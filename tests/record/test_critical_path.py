@@ -11,7 +11,7 @@ from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why
 
 
 def waiting(since: float, until: float, src: int | None, sent: float | None, **more: object) -> Waiting:
-    row = Waiting(since, until, 0, "data", "came", src, (), sent, sent, None if sent is None else until)
+    row = Waiting((), since, until, 0, "data", "came", src, sent, sent, None if sent is None else until)
     return row._replace(**more)  # type: ignore[arg-type]
 
 

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from netdfl.core.process import few_collections
+
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
@@ -25,21 +27,16 @@ def exact_arithmetic() -> Iterator[None]:
 
 @contextmanager
 def rare_collections(fleet: object) -> Iterator[None]:
-    """Let the garbage collector look seldom: a fleet keeps many objects, and few of them are in cycles.
+    """Let the garbage collector look seldom, and never have two fleets in memory.
 
-    With these thresholds it never looks through what was there before the run. Where the last fleet of this process
-    has not been freed since, it goes now, so that there are never two of them.
+    Where the last fleet of this process has not been freed since, it goes now.
     """
     global _last
     if _last() is not None:
         gc.collect()
     _last = weakref.ref(fleet)
-    before = gc.get_threshold()
-    gc.set_threshold(200_000, 50, 1000)
-    try:
+    with few_collections():
         yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _none() -> None:
