@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from netdfl.core.types import Kind, Message, NodeId, Scalar
-from netdfl.record.base import MessageRow, Waited
+from netdfl.record.base import Alike, MessageRow, Waited
 
 
 class Sent(NamedTuple):
@@ -63,9 +63,10 @@ class Rows:
         """See `Store`."""
         self.messages.append(Sent(*row[0], *row[1:]))
 
-    def rows(self, rows: Sequence[MessageRow]) -> None:
+    def alike(self, messages: Alike) -> None:
         """See `Store`."""
-        self.messages += [Sent(*row[0], *row[1:]) for row in rows]
+        of, ends = messages.of, messages[2:]
+        self.messages += [Sent(src, dst, *of, *ends) for src, dst in messages.edges]
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """See `Recorder`."""

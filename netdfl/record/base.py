@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from netdfl.core.types import Kind, Message, NodeId, Scalar
+from netdfl.core.types import Edge, Kind, Message, NodeId, Scalar
 
 
 class Ended(StrEnum):
@@ -45,6 +45,22 @@ MessageRow: TypeAlias = tuple[Head, int, int, int | None, str]
 """(head, nbytes, sent_ns, arrived_ns, fate)"""
 
 
+class Alike(NamedTuple):
+    """Messages whose rows differ in their edges alone; `of` is the rest of their heads: kind to attempt."""
+
+    edges: Sequence[Edge]
+    of: tuple[Kind, int, int, int, int]
+    nbytes: int
+    sent_ns: int
+    arrived_ns: int | None
+    fate: str
+
+    def rows(self) -> list[MessageRow]:
+        """A row each."""
+        ends = self[2:]
+        return [((*edge, *self.of), *ends) for edge in self.edges]
+
+
 class Recorder(Protocol):
     """Takes rows. Synchronous, buffered, cheap: a call costs about a microsecond and never blocks.
 
@@ -76,7 +92,7 @@ class Store(Recorder, Protocol):
     def row(self, row: MessageRow) -> None:
         """One message and its fate, without the message."""
 
-    def rows(self, rows: Sequence[MessageRow]) -> None:
+    def alike(self, messages: Alike) -> None:
         """Many of them."""
 
     def close(self) -> None:

@@ -18,12 +18,12 @@ from xxhash import xxh3_64_intdigest, xxh3_128
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Message, NodeId, Payload, Scalar
-from netdfl.record.base import MessageRow, Store, Waited
+from netdfl.record.base import Alike, MessageRow, Store, Waited
 
 MOST_ENTRIES = 1000
-_Told: TypeAlias = list[tuple[int, str]]
-"""Entries of one instant: the keyed hash of what each is about, and its line."""
-_Tell: TypeAlias = "Callable[[Any, Any, int, int], _Told]"
+_Told: TypeAlias = tuple[list[int], list[str]]
+"""Entries of one instant: the keyed hashes of what they are about, and their lines."""
+_Tell: TypeAlias = "Callable[[Any, Any, int, int, _Told], None]"
 _Group: TypeAlias = tuple[int, _Tell, object, object]
 """When, what tells its entries, and of what, besides the instant and the seed: they become text with many others."""
 _HEAD, _ENDS = "%s %d.%d.%d.%d", "%d %d %s %s"
@@ -60,10 +60,10 @@ class EventLog:
         if self._num >= self._most:
             self._digest_before(now)
 
-    def rows(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
-        """The ends of messages at one instant."""
+    def alike(self, messages: Sequence[Message], rows: Alike) -> None:
+        """The ends of messages at one instant, which differ in their edges and contents alone."""
         digests = [message[7].digest or content_digest(message[7]) for message in messages]
-        self._add(len(rows), _messages, rows, digests)
+        self._add(len(digests), _messages, rows, digests)
 
     def metrics(self, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round, which nobody changes any more."""
@@ -84,14 +84,14 @@ class EventLog:
     def _digest(self, count: int) -> None:
         """Write the first `count` groups, which are all of their instants."""
         lines: list[str] = []
-        told: _Told = []
+        told: _Told = ([], [])
         instant = 0
         for at_ns, tell, about, rest in self._groups[:count]:
             if at_ns != instant:
-                _put_in_order(told, lines)
-                told, instant = [], at_ns
-            told += tell(about, rest, at_ns, self._seed)
-        _put_in_order(told, lines)
+                lines += _in_order(told)
+                told, instant = ([], []), at_ns
+            tell(about, rest, at_ns, self._seed, told)
+        lines += _in_order(told)
         del self._groups[:count]
         self._num -= len(lines)
         text = "".join(lines)
@@ -105,48 +105,36 @@ class EventLog:
         return self._hash.hexdigest()
 
 
-def _put_in_order(told: _Told, lines: list[str]) -> None:
-    """Add the lines of an instant to `lines`."""
-    if len(told) == 1:
-        lines.append(told[0][1])
-    else:
-        told.sort()
-        lines += [line for _, line in told]
+def _in_order(told: _Told) -> list[str]:
+    """The lines of an instant."""
+    hashes, lines = told
+    if len(lines) < 2:
+        return lines
+    of = dict(zip(hashes, lines, strict=True))
+    if len(of) == len(lines):
+        return [of[each] for each in sorted(hashes)]
+    return [line for _, line in sorted(zip(hashes, lines, strict=True))]
 
 
-def _message(row: MessageRow, digest: str, at_ns: int, seed: int) -> _Told:
+def _message(row: MessageRow, digest: str, at_ns: int, seed: int, told: _Told) -> None:
     head, nbytes, sent_ns, arrived_ns, fate = row
     about = _ABOUT % head
-    line = _LINE % (at_ns, about, nbytes, sent_ns, arrived_ns, fate, digest)
-    return [(xxh3_64_intdigest(about.encode(), seed), line)]
+    told[0].append(xxh3_64_intdigest(about.encode(), seed))
+    told[1].append(_LINE % (at_ns, about, nbytes, sent_ns, arrived_ns, fate, digest))
 
 
-def _messages(rows: Sequence[MessageRow], digests: Sequence[str], at_ns: int, seed: int) -> _Told:
-    """As `_message` of each; what one has like the last is not written anew."""
-    told: _Told = []
-    last: object = None
-    last_ends: object = None
-    head = ends = ""
-    for row, digest in zip(rows, digests, strict=True):
-        message, of_this, ends_of_this = row[0], row[0][2:], row[1:]
-        if of_this != last:
-            last, head = of_this, _HEAD % of_this
-        if ends_of_this != last_ends:
-            last_ends, ends = ends_of_this, _ENDS % ends_of_this
-        about = f"message {message[0]}->{message[1]} {head}"
-        told.append((xxh3_64_intdigest(about.encode(), seed), f"{at_ns} {about} {ends} {digest}\n"))
-    return told
+def _messages(rows: Alike, digests: Sequence[str], at_ns: int, seed: int, told: _Told) -> None:
+    """As `_message` of each."""
+    head, ends = _HEAD % rows.of, _ENDS % rows[2:]
+    about = [f"message {src}->{dst} {head}" for src, dst in rows.edges]
+    told[0].extend([xxh3_64_intdigest(each.encode(), seed) for each in about])
+    told[1].extend([f"{at_ns} {each} {ends} {digest}\n" for each, digest in zip(about, digests, strict=True)])
 
 
-def _metrics(of: tuple[NodeId | None, int], figures: Mapping[str, float], at_ns: int, seed: int) -> _Told:
-    head = f"metric {of[0]} {of[1]}"
-    return [
-        (
-            xxh3_64_intdigest((about := f"{head} {name}").encode(), seed),
-            f"{at_ns} {about} {float(value).hex()}\n",
-        )
-        for name, value in figures.items()
-    ]
+def _metrics(of: tuple[NodeId | None, int], figures: Mapping[str, float], at_ns: int, seed: int, told: _Told) -> None:
+    about = [f"metric {of[0]} {of[1]} {name}" for name in figures]
+    told[0].extend([xxh3_64_intdigest(each.encode(), seed) for each in about])
+    told[1].extend([f"{at_ns} {each} {float(value).hex()}\n" for each, value in zip(about, figures.values())])
 
 
 def content_digest(payload: Payload) -> str:
@@ -173,10 +161,10 @@ class LoggingRecorder:
         self._store.row(row)
         self._log.row(message, row)
 
-    def messages(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
-        """The ends of messages at one instant."""
-        self._store.rows(rows)
-        self._log.rows(messages, rows)
+    def messages(self, messages: Sequence[Message], rows: Alike) -> None:
+        """The ends of messages at one instant, which differ in their edges and contents alone."""
+        self._store.alike(rows)
+        self._log.alike(messages, rows)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round."""

@@ -33,8 +33,8 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 from netdfl.core.errors import RunError
 from netdfl.core.fates import Fate
 from netdfl.core.files import open_append
-from netdfl.core.types import Message, NodeId, Scalar
-from netdfl.record.base import MessageRow, Waited
+from netdfl.core.types import Kind, Message, NodeId, Scalar
+from netdfl.record.base import Alike, MessageRow, Waited
 from netdfl.record.plain_json import dump_json
 from netdfl.record.sampling import EVERYTHING, LinkKey, RoundKey, Sampling, Totals
 
@@ -136,24 +136,41 @@ class _Seconds(dict[int | None, str]):
         return text
 
 
-def _message_lines(rows: Sequence[MessageRow]) -> list[str]:
-    """Rows that follow one another have much in common: what one has like the last is not written anew."""
+def _message_lines(rows: Sequence[MessageRow | str]) -> list[str]:
+    """Rows that follow one another have much in common: what one has like the last is not written anew.
+
+    Some are lines already.
+    """
     at, lines = _Seconds(), []
     last: object = None
     last_ends: object = None
     head = ends = ""
     for row in rows:
+        if isinstance(row, str):
+            lines.append(row)
+            continue
         message, of_this, ends_of_this = row[0], row[0][2:], row[1:]
         if of_this != last:
-            last = of_this
-            kind, epoch, round, step, attempt = of_this
-            head = f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'
+            last, head = of_this, _head_text(of_this)
         if ends_of_this != last_ends:
-            last_ends = ends_of_this
-            nbytes, sent, arrived, fate = ends_of_this
-            ends = f'"nbytes":{nbytes},"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate)}}}\n'
+            last_ends, ends = ends_of_this, _ends_text(ends_of_this, at)
         lines.append(f'{{"src":{message[0]},"dst":{message[1]},{head}{ends}')
     return lines
+
+
+def _head_text(of: tuple[Kind, int, int, int, int]) -> str:
+    kind, epoch, round, step, attempt = of
+    return f'"kind":"{kind._value_}","epoch":{epoch},"round":{round},"step":{step},"attempt":{attempt},'
+
+
+def _ends_text(ends: tuple[int, int, int | None, str], at: Mapping[int | None, str]) -> str:
+    nbytes, sent, arrived, fate = ends
+    return f'"nbytes":{nbytes},"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate)}}}\n'
+
+
+def _alike_lines(messages: Alike) -> list[str]:
+    rest = _head_text(messages.of) + _ends_text(messages[2:], _Seconds())
+    return [f'{{"src":{src},"dst":{dst},{rest}' for src, dst in messages.edges]
 
 
 def _metric_lines(rows: Sequence[MetricRow]) -> list[str]:
@@ -192,19 +209,32 @@ def _round_lines(rows: Sequence[tuple[RoundKey, Sequence[int]]]) -> list[str]:
     ]
 
 
+class _Messages(_Table[MessageRow | str]):
+    """The table of messages; those that are alike are lines at once."""
+
+    def __init__(self, store: Path, name: str) -> None:
+        super().__init__(store / f"messages-{name}.jsonl", _message_lines)
+
+    def alike(self, messages: Alike) -> None:
+        self.extend(_alike_lines(messages))
+
+
 class _Sampled:
     """The table of messages where only some are recorded: the others are counted."""
 
     def __init__(self, store: Path, name: str, sampling: Sampling) -> None:
-        self._rows = _Table(store / f"messages-{name}.jsonl", _message_lines)
+        self._rows = _Messages(store, name)
         self._links = _Table(store / f"link_totals-{name}.jsonl", _link_lines)
         self._rounds = _Table(store / f"round_totals-{name}.jsonl", _round_lines)
         self._sampling, self._totals = sampling, Totals()
 
     def add(self, row: MessageRow) -> None:
-        self.extend((row,))
+        self._extend((row,))
 
-    def extend(self, rows: Sequence[MessageRow]) -> None:
+    def alike(self, messages: Alike) -> None:
+        self._extend(messages.rows())
+
+    def _extend(self, rows: Sequence[MessageRow]) -> None:
         keeps, delivered = self._sampling.keeps, Fate.DELIVERED
         self._rows.extend(
             [
@@ -264,11 +294,7 @@ class StoreWriter:
             store.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise RunError(f"the record's directory {store} can't be made: {exc.strerror}") from exc
-        self._messages = (
-            _Table(store / f"messages-{name}.jsonl", _message_lines)
-            if sampling.is_all
-            else _Sampled(store, name, sampling)
-        )
+        self._messages = _Messages(store, name) if sampling.is_all else _Sampled(store, name, sampling)
         self._metrics = _Table(store / f"metrics-{name}.jsonl", _metric_lines)
         self._events: _Table[str] = _Table(store / f"events-{name}.jsonl", iter)
         self._waits = _Table(store / f"waits-{name}.jsonl", _wait_lines)
@@ -282,9 +308,9 @@ class StoreWriter:
         """Take one message and its fate, without the message. Raises RunError where a due flush fails."""
         self._messages.add(row)
 
-    def rows(self, rows: Sequence[MessageRow]) -> None:
-        """Take many messages and their fates. Raises RunError where a due flush fails."""
-        self._messages.extend(rows)
+    def alike(self, messages: Alike) -> None:
+        """Take many messages and their fate. Raises RunError where a due flush fails."""
+        self._messages.alike(messages)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Take numbers; one that is not finite is stored as null. Raises RunError where a due flush fails."""

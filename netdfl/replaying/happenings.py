@@ -9,7 +9,7 @@ from typing import NamedTuple
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.fates import FateClass, class_of
 from netdfl.core.types import Edge, Kind, Message, NodeId
-from netdfl.record.base import MessageRow, Store
+from netdfl.record.base import Alike, Store
 from netdfl.record.event_log import EventLog, LoggingRecorder
 from netdfl.replaying.checking import Key, Record, key_of
 from netdfl.transport.under_way import Flight
@@ -97,10 +97,11 @@ class HeardRecorder(LoggingRecorder):
         super().message(message, nbytes, sent_ns, arrived_ns, fate)
         self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
 
-    def messages(self, messages: Sequence[Message], rows: Sequence[MessageRow]) -> None:
+    def messages(self, messages: Sequence[Message], rows: Alike) -> None:
         """The ends of messages at one instant."""
         super().messages(messages, rows)
-        for message, (_, nbytes, sent_ns, arrived_ns, fate) in zip(messages, rows, strict=True):
+        _, _, nbytes, sent_ns, arrived_ns, fate = rows
+        for message in messages:
             self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:

@@ -26,7 +26,7 @@ class SilentRecorder:
     def event(self, *said: object, **details: object) -> None:
         """Keep nothing."""
 
-    message = row = rows = metric = metrics = wait = flush = close = event
+    message = row = alike = metrics = wait = flush = close = event
 
 
 class InlineWorker:

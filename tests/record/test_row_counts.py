@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import netdfl
+from netdfl.core.types import Edge
+from netdfl.record.base import Alike
 from netdfl.record.sampling import Sampling
 from netdfl.record.store import FLUSH_ROWS, StoreWriter
 from tests.agreeing import agreeing_fleet
@@ -38,6 +41,26 @@ def test_rows_by_message_and_round_do_not_depend_on_the_size(messages: str, tmp_
         assert run.rows("SELECT count(*) FROM events")[0][0] <= 5
 
 
+def alike(edges: Sequence[Edge], round: int) -> Alike:
+    head, *ends = row(0, 1, round)
+    return Alike(edges, head[2:], *ends)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_rows_that_are_alike_are_written_as_others(every: int, tmp_path: Path) -> None:
+    edges = [(src, dst) for src in range(20) for dst in (1, 300)]
+    with StoreWriter(tmp_path, "each", Sampling(every)) as each, StoreWriter(tmp_path, "all", Sampling(every)) as all:
+        for round in range(40):
+            all.alike(alike(edges, round))
+            all.row(row(7, 8, round, "dropped:loss"))
+            for src, dst in edges:
+                each.row(row(src, dst, round))
+            each.row(row(7, 8, round, "dropped:loss"))
+    written = [(tmp_path / "store" / f"messages-{name}.jsonl").read_text() for name in ("each", "all")]
+    assert written[0] == written[1]
+    assert len(written[0].splitlines()) > 40
+
+
 @pytest.mark.parametrize("every", [1, 10, 0])
 def test_rows_are_written_many_at_a_time(every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[int] = []
@@ -50,7 +73,7 @@ def test_rows_are_written_many_at_a_time(every: int, tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "write", counted)
     with StoreWriter(tmp_path, "fleet", Sampling(every)) as store:
         for round in range(2000):
-            store.rows([row(src, src + 1, round) for src in range(10)])
+            store.alike(alike([(src, src + 1) for src in range(10)], round))
     rows = sum(len(file.read_bytes().splitlines()) for file in (tmp_path / "store").iterdir())
     assert rows >= 10
     assert len(writes) <= 3 + rows / FLUSH_ROWS

@@ -124,7 +124,8 @@ def test_totals_are_written_as_they_grow_and_not_with_every_flush(tmp_path: Path
     links, rounds = 4, 200
     with StoreWriter(tmp_path, "000", Sampling(0)) as store:
         for round in range(rounds):
-            store.rows([row(0, dst, round) for dst in range(1, 1 + links)])
+            for dst in range(1, 1 + links):
+                store.row(row(0, dst, round))
             store.flush()
             assert (tmp_path / "store" / "link_totals-000.jsonl").stat().st_size  # the first are there at once
     lines = (tmp_path / "store" / "link_totals-000.jsonl").read_text().splitlines()
@@ -143,9 +144,10 @@ def test_what_was_written_before_a_kill_is_read(tmp_path: Path) -> None:
     child = os.fork()
     if not child:
         store = StoreWriter(tmp_path, "000", Sampling(0))
-        store.rows([row(0, 1, round) for round in range(50)])
+        for round in range(50):
+            store.row(row(0, 1, round))
         store.flush()
-        store.rows([row(0, 1, 50, "dropped:loss")])
+        store.row(row(0, 1, 50, "dropped:loss"))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     with (tmp_path / "store" / "link_totals-000.jsonl").open("a") as file:

@@ -43,7 +43,7 @@ def make(path: Path, writers: int = 3, first: int = 0) -> Run:
         with StoreWriter(path, f"{node:03d}") as store:
             for round in range(first, first + 20):
                 head = (node, (node + 1) % writers, Kind.DATA, 0, round, 0, 0)
-                store.rows([(head, 10, 1000 * round, 1000 * round + 7, "delivered")])
+                store.row((head, 10, 1000 * round, 1000 * round + 7, "delivered"))
             store.event(5, node, first, "crash", why="test")
     return open_run(path)
 

@@ -12,6 +12,7 @@ from test_world import FAULTY
 from netdfl import cli
 from netdfl.core.errors import InputError
 from netdfl.core.types import Kind, Message, Payload
+from netdfl.record.base import Alike
 from netdfl.record.event_log import EventLog, first_difference
 from netdfl.running.determinism import Determinism, check_determinism
 from netdfl.testing.transports import vector_payload
@@ -89,6 +90,18 @@ def test_the_hash_knows_times_fates_and_numbers_but_not_the_order_within_an_inst
     assert log_of([*entries[:2], (6, 2, "late")]) != same
     assert log_of([*entries[:2], (5, 2, "delivered")]) != same
     assert log_of(entries, value=1.0 + 2**-52) != same
+
+
+def test_messages_that_are_alike_are_logged_as_others() -> None:
+    each, all = (EventLog(Stopped(), 3) for _ in range(2))  # type: ignore[arg-type]
+    edges = [(src, dst) for src in range(9) for dst in range(9) if src != dst]
+    for round in range(20):
+        contents = [vector_payload(np.array([src + round]), {}) for src, _ in edges]
+        messages = [Message(*edge, Kind.DATA, 0, round, 0, 0, of) for edge, of in zip(edges, contents, strict=True)]
+        for message in messages[::-1]:
+            each.message(message, 10, 0, round, "delivered")
+        all.alike(messages, Alike(edges, messages[0][2:7], 10, 0, round, "delivered"))
+    assert each.hexdigest() == all.hexdigest()
 
 
 def test_the_hash_knows_contents() -> None:

@@ -8,6 +8,7 @@ from typing import cast
 
 from netdfl.core.types import Kind, Message, NodeId
 from netdfl.node.ledger import EdgeCount, NodeLedger, Slot
+from netdfl.record.base import Alike
 from netdfl.record.event_log import LoggingRecorder
 from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.edge_queues import NO_LANES, Due, Lanes
@@ -139,13 +140,24 @@ class FleetBook:
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """See `Book`."""
-        data, delivered = Kind.DATA, Fate.DELIVERED
-        for _, queue, message, _, _, _, _ in arrivals:
+        data, messages = Kind.DATA, list[Message]()
+        _, _, first, nbytes, sent_ns, _, _ = arrivals[0]
+        of = first[2:7]
+        for _, queue, message, size, at_ns, _, _ in arrivals:
             ledger: SimulatedLedger = queue.ledger  # type: ignore[assignment]  # a `cast` is a call a message
             if message[2] is data and len(ledger._delivered) < MOST_DELIVERED:
                 ledger._delivered.append(message[1])
                 ledger.arrived_count += 1
             else:
                 ledger.count_delivered(message)
-        rows = [(message[:7], nbytes, sent_ns, now_ns, delivered) for _, _, message, nbytes, sent_ns, _, _ in arrivals]
-        self._recorder.messages([arrival[2] for arrival in arrivals], rows)
+            if at_ns != sent_ns or size != nbytes or message[2:7] != of:
+                self._record(messages, nbytes, sent_ns, now_ns)
+                messages, of, nbytes, sent_ns = [], message[2:7], size, at_ns
+            messages.append(message)
+        self._record(messages, nbytes, sent_ns, now_ns)
+
+    def _record(self, messages: Sequence[Message], nbytes: int, sent_ns: int, now_ns: int) -> None:
+        """Messages that were delivered now, and differ in their edges and contents alone."""
+        edges = [message[:2] for message in messages]
+        alike = Alike(edges, messages[0][2:7], nbytes, sent_ns, now_ns, Fate.DELIVERED)
+        self._recorder.messages(messages, alike)
