@@ -28,6 +28,7 @@ async def gossip(ctx: RoundContext, alg: Algorithm) -> None:
             await ctx.send(view, step, outbox)
             inbox = await ctx.gather(view, step, alg.wait)
             s, update = await ctx.do(s.mix, alg, update, inbox, step, view)
+            del inbox, outbox  # their vectors are not kept through the next local round
         s = s.end_round(alg, update, view)
         await ctx.end_round(s, view)
 
