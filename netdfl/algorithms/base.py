@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 from netdfl.algorithms.exchange import WaitPolicy
+from netdfl.compression.vector import finite
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
 from netdfl.training.base import StepRequests, Update, alone, requested
@@ -84,7 +84,7 @@ class NodeState(NamedTuple):
         if statistics is not None:
             statistics.begin(y if weight == 1.0 else y / weight, self.statistics)
         local, update = yield from requested(alg.local, self.local, y, self.received, weight, data, view)
-        if not isfinite(float(update.x.sum())):
+        if not finite(update.x):
             raise NotFiniteError("a parameter became infinite or NaN", -1)
         kept = None
         if statistics is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 SHORT_BYTES = 4096
 """Up to here a vector costs what is called for it, and not what is in it."""
+FEW_BYTES = 256
+"""Up to here Python looks through the numbers of a vector sooner than numpy begins to."""
 Base: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -152,6 +155,13 @@ def weighted_sum(own: Tensor, self_weight: float, others: Sequence[Tensor], weig
 def _column(weights: tuple[float, ...], dtype: np.dtype[Any]) -> Base:
     """Weights as a factor of rows; a node has the same in every round of a graph that stays."""
     return np.array(weights, dtype)[:, None]
+
+
+def finite(x: Tensor) -> bool:
+    """Whether no number of `x` is NaN or infinite, but that of many large ones the sum may be: a pass over them."""
+    if isinstance(x, Vector) and x.nbytes <= FEW_BYTES:
+        return isfinite(sum(x.tolist()))
+    return isfinite(float(x.sum()))
 
 
 def to_array(x: Vector) -> Array:

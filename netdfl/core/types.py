@@ -133,8 +133,8 @@ class Inbox:
     ) -> None:
         """Sort `messages`; `missing` are the awaited nodes from which nothing came in time."""
         self.messages = tuple(sorted(messages, key=_in_order))
-        self.missing = tuple(sorted(missing))
-        self.acknowledgements = tuple(sorted(acknowledgements, key=_acknowledged_in_order))
+        self.missing = tuple(sorted(missing)) if missing else ()
+        self.acknowledgements = tuple(sorted(acknowledgements, key=_acknowledged_in_order)) if acknowledgements else ()
 
     @property
     def returned(self) -> Iterator[Message]:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from math import isfinite
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Literal, TypeGuard
 
 import numpy as np
 
 from netdfl.compression.base import Compressor, Encoded, add_to
-from netdfl.compression.vector import SHORT_BYTES, Vector, of_array, to_array
+from netdfl.compression.vector import FEW_BYTES, SHORT_BYTES, Vector, of_array, to_array
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.tables import lazy_module
 from netdfl.core.types import Array, Message, NodeId, Outbox, Payload, Scalar, View
@@ -104,7 +104,14 @@ def _all_finite(array: Array) -> bool:
     """Of a long array the sum shows it, at the speed of reading; where that is not finite every number is looked at."""
     if array.dtype == "bfloat16" or (array.nbytes > SHORT_BYTES and sys.modules.get("torch") is not None):
         return isfinite(arrays.total(array)) or bool(arrays.to_tensor(array).isfinite().all())
+    code = _CODES.get(array.dtype) if array.nbytes <= FEW_BYTES else None
+    if code is not None and isfinite(sum(array.data.cast(code).tolist())):
+        return True
     return b"\0" not in np.isfinite(np.frombuffer(array.data, array.dtype)).tobytes()
+
+
+_CODES: Mapping[str, Literal["f", "d"]] = {"float32": "f", "float64": "d"}
+"""What a memoryview calls them."""
 
 
 def extras_of(message: Message, like: Tensor) -> dict[str, Tensor]:

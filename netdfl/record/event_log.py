@@ -134,7 +134,9 @@ def _messages(rows: Alike, digests: Sequence[str], at_ns: int, seed: int, told: 
 def _metrics(of: tuple[NodeId | None, int], figures: Mapping[str, float], at_ns: int, seed: int, told: _Told) -> None:
     about = [f"metric {of[0]} {of[1]} {name}" for name in figures]
     told[0].extend([xxh3_64_intdigest(each.encode(), seed) for each in about])
-    told[1].extend([f"{at_ns} {each} {float(value).hex()}\n" for each, value in zip(about, figures.values())])
+    told[1].extend(
+        [f"{at_ns} {each} {float(value).hex()}\n" for each, value in zip(about, figures.values(), strict=True)]
+    )
 
 
 def content_digest(payload: Payload) -> str:

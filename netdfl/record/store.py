@@ -47,35 +47,37 @@ _quote = lru_cache(maxsize=1024)(json.dumps)
 
 
 Row = TypeVar("Row")
-MetricRow: TypeAlias = tuple[int, NodeId | None, int, str, float]
+Figures: TypeAlias = tuple[int, NodeId | None, int, Mapping[str, float]]
+"""When, whose, of which round, and what by name: a row each."""
 
 
 class _Table(Generic[Row]):
-    """One file of rows: kept here as values, of which lines are made in one go, and appended whole."""
+    """One file of rows: kept here as values, of which lines are made in one go, and appended whole.
 
-    __slots__ = ("_fd", "_lines", "_path", "_rows")
+    A value may stand for several rows.
+    """
+
+    __slots__ = ("_fd", "_left", "_lines", "_num", "_path", "_rows")
 
     def __init__(self, path: Path, lines: Callable[[Sequence[Row]], Iterable[str]]) -> None:
         self._path, self._lines = path, lines
         self._fd: int | None = None
         self._rows: list[Row] = []
+        self._num, self._left = 0, b""
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row, num: int = 1) -> None:
+        """Take a value that stands for `num` rows."""
         self._rows.append(row)
-        if len(self._rows) >= FLUSH_ROWS:
+        self._num += num
+        if self._num >= FLUSH_ROWS:
             self.flush()
-
-    def extend(self, rows: Sequence[Row]) -> None:
-        for first in range(0, len(rows), FLUSH_ROWS):
-            self._rows += rows[first : first + FLUSH_ROWS]
-            if len(self._rows) >= FLUSH_ROWS:
-                self.flush()
 
     def flush(self) -> None:
         """Append what is buffered in one write. Rows that the disk refused stay buffered."""
-        if not self._rows:
+        if not self._rows and not self._left:
             return
-        data = "".join(self._lines(self._rows)).encode()
+        data = self._left = self._left + "".join(self._lines(self._rows)).encode()
+        self._rows, self._num = [], 0
         try:
             if self._fd is None:
                 self._fd = _open_whole(self._path)
@@ -87,7 +89,7 @@ class _Table(Generic[Row]):
                 f"the record can't be written to {self._path}: {exc.strerror}; "
                 "what was written before is kept, free some space and run again"
             ) from exc
-        self._rows = []
+        self._left = b""
 
     def _write_rest(self, data: bytes, written: int) -> int:
         """Go on after a short write; where that fails, cut the torn row off and keep the rest for later."""
@@ -97,7 +99,7 @@ class _Table(Generic[Row]):
         except OSError:
             whole = data.rfind(b"\n", 0, written) + 1
             os.ftruncate(self._fd, os.fstat(self._fd).st_size - (written - whole))
-            del self._rows[: data.count(b"\n", 0, whole)]
+            self._left = data[whole:]
             raise
 
     def close(self) -> None:
@@ -136,18 +138,16 @@ class _Seconds(dict[int | None, str]):
         return text
 
 
-def _message_lines(rows: Sequence[MessageRow | str]) -> list[str]:
-    """Rows that follow one another have much in common: what one has like the last is not written anew.
-
-    Some are lines already.
-    """
+def _message_lines(rows: Sequence[MessageRow | Alike]) -> list[str]:
+    """Rows that follow one another have much in common: what one has like the last is not written anew."""
     at, lines = _Seconds(), []
     last: object = None
     last_ends: object = None
     head = ends = ""
     for row in rows:
-        if isinstance(row, str):
-            lines.append(row)
+        if isinstance(row, Alike):
+            rest = _head_text(row.of) + _ends_text(row[2:], at)
+            lines += [f'{{"src":{src},"dst":{dst},{rest}' for src, dst in row.edges]
             continue
         message, of_this, ends_of_this = row[0], row[0][2:], row[1:]
         if of_this != last:
@@ -168,18 +168,16 @@ def _ends_text(ends: tuple[int, int, int | None, str], at: Mapping[int | None, s
     return f'"nbytes":{nbytes},"sent_s":{at[sent]},"arrived_s":{at[arrived]},"fate":{_quote(fate)}}}\n'
 
 
-def _alike_lines(messages: Alike) -> list[str]:
-    rest = _head_text(messages.of) + _ends_text(messages[2:], _Seconds())
-    return [f'{{"src":{src},"dst":{dst},{rest}' for src, dst in messages.edges]
-
-
-def _metric_lines(rows: Sequence[MetricRow]) -> list[str]:
-    at = _Seconds()
-    return [
-        f'{{"at_s":{at[at_ns]},"node":{"null" if node is None else node},"round":{round},'
-        f'"name":{_quote(name)},"value":{repr(value) if value - value == 0 else "null"}}}\n'
-        for at_ns, node, round, name, value in rows
-    ]
+def _metric_lines(rows: Sequence[Figures]) -> list[str]:
+    """A round's figures have all but their names and values in common."""
+    at, lines = _Seconds(), []
+    for at_ns, node, round, figures in rows:
+        head = f'{{"at_s":{at[at_ns]},"node":{"null" if node is None else node},"round":{round},"name":'
+        lines += [
+            f'{head}{_quote(name)},"value":{repr(float(value)) if value - value == 0 else "null"}}}\n'
+            for name, value in figures.items()
+        ]
+    return lines
 
 
 def _wait_lines(rows: Sequence[Waited]) -> list[str]:
@@ -209,14 +207,17 @@ def _round_lines(rows: Sequence[tuple[RoundKey, Sequence[int]]]) -> list[str]:
     ]
 
 
-class _Messages(_Table[MessageRow | str]):
-    """The table of messages; those that are alike are lines at once."""
+class _Messages(_Table[MessageRow | Alike]):
+    """The table of messages."""
 
     def __init__(self, store: Path, name: str) -> None:
         super().__init__(store / f"messages-{name}.jsonl", _message_lines)
 
     def alike(self, messages: Alike) -> None:
-        self.extend(_alike_lines(messages))
+        edges = messages.edges
+        for first in range(0, len(edges), FLUSH_ROWS):  # not more at once than stays in the processor's cache
+            some = edges[first : first + FLUSH_ROWS]
+            self.add(messages._replace(edges=some) if len(some) < len(edges) else messages, len(some))
 
 
 class _Sampled:
@@ -236,21 +237,19 @@ class _Sampled:
 
     def _extend(self, rows: Sequence[MessageRow]) -> None:
         keeps, delivered = self._sampling.keeps, Fate.DELIVERED
-        self._rows.extend(
-            [
-                row
-                for row in rows
-                for src, dst, _, _, round, step, attempt in (row[0],)
-                if row[4] != delivered or attempt or keeps(src, dst, round, step)
-            ]
-        )
+        for row in rows:
+            src, dst, _, _, round, step, attempt = row[0]
+            if row[4] != delivered or attempt or keeps(src, dst, round, step):
+                self._rows.add(row)
         self._totals.add(rows)
         if self._totals.full:
             self._write_totals()
 
     def _write_totals(self) -> None:
-        self._links.extend(list(self._totals.links.items()))
-        self._rounds.extend(list(self._totals.rounds.items()))
+        for link in self._totals.links.items():
+            self._links.add(link)
+        for round in self._totals.rounds.items():
+            self._rounds.add(round)
         self._totals.written()
 
     def flush(self) -> None:
@@ -314,7 +313,7 @@ class StoreWriter:
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Take numbers; one that is not finite is stored as null. Raises RunError where a due flush fails."""
-        self._metrics.extend([(at_ns, node, round, name, float(value)) for name, value in figures.items()])
+        self._metrics.add((at_ns, node, round, figures), len(figures))
 
     def event(self, at_ns: int, node: NodeId | None, round: int, kind: str, **details: Scalar) -> None:
         """Take one event. Raises RunError where a due flush fails."""
