@@ -24,7 +24,7 @@ class Outgoing:
     def __init__(self, inner: Transport, clock: Clock, *, keep: int = 0) -> None:
         """Send through `inner`."""
         self.inner, self.clock, self.keep = inner, clock, keep
-        self.sending: tuple[Message, ...] = ()
+        self.sending: Sequence[Message] = ()
         self.since_ns = 0
         self._kept: OrderedDict[SentKey, Message] = OrderedDict()
 
@@ -35,7 +35,7 @@ class Outgoing:
     async def send(self, messages: Sequence[Message]) -> None:
         """Hand the messages over; while that waits, `sending` holds them."""
         self._remember(messages)
-        self.sending, self.since_ns = tuple(messages), self.clock.now_ns()
+        self.sending, self.since_ns = messages, self.clock.now_ns()
         try:
             await self.inner.send(messages)
         finally:

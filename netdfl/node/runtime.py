@@ -94,6 +94,7 @@ class Node:
         self._replies: set[asyncio.Task[None]] = set()
         self.round, self.born_ns = -1, 0
         self._steps = (-1, 1)  # a round, and its exchanges
+        self._awaited: tuple[tuple[NodeId, ...] | None, frozenset[NodeId] | None] = (None, None)
         self._next: Slot = (-1, 0)  # the first slot for which something may still be sent
         self._trained = False
         self._began_ns = self._trained_ns = self._waited_ns = self._bytes_before = 0
@@ -290,9 +291,9 @@ class Node:
         awaited = sources if sources is not None else view.in_neighbors
         if awaited is None and wait.announce:
             awaited = view.may_hear
-        inbox, waited = await self.waits.messages(
-            view.round, step, None if awaited is None else frozenset(awaited), wait, kind
-        )
+        if awaited is not self._awaited[0]:  # on a graph that stays they are the same in every round
+            self._awaited = awaited, None if awaited is None else frozenset(awaited)
+        inbox, waited = await self.waits.messages(view.round, step, self._awaited[1], wait, kind)
         self._waited_ns += self.clock.now_ns() - waited.since_ns
         self._record(waited, inbox.missing)
         if inbox.missing:
