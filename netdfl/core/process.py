@@ -56,13 +56,13 @@ def freed_kept() -> Iterator[None]:
 
 
 @contextmanager
-def few_collections() -> Iterator[None]:
-    """Let the garbage collector look seldom inside: a fleet, and its record, are many objects and few cycles.
+def few_collections(objects: int = 500_000) -> Iterator[None]:
+    """Let the garbage collector look at what is new once that is so many `objects`, of which few are in cycles.
 
-    With these thresholds it hardly ever looks through what was there before.
+    It hardly ever looks through what was there before.
     """
     before = gc.get_threshold()
-    gc.set_threshold(500_000, 50, 1000)
+    gc.set_threshold(objects, 50, 1000)
     try:
         yield
     finally:

@@ -86,6 +86,8 @@ class Gossip(ByRows):
         if self.stale:
             ages = [view.round - state.slots[j][0] for j in weights.keys() & came.keys()]
             state = state._replace(staleness=fmean(ages) if ages else None)
+        if list(came) == list(weights):  # both in order
+            return state, weighted_sum(own, self_weight, list(came.values()), tuple(weights.values()))
         here = [j for j in sorted(came) if j in weights]
         missing = 0.0 if len(here) == len(weights) else sum(w for j, w in weights.items() if j not in came)
         kept = self_weight if self.on_missing == "renormalise" else self_weight + missing

@@ -18,6 +18,7 @@ from netdfl.transport.base import Fate
 Slot = tuple[int, int]
 _DELIVERED = Fate.DELIVERED
 _NOBODY: frozenset[NodeId] = frozenset()
+_NOTHING: Mapping[NodeId, Message] = {}
 
 
 class Mailbox:
@@ -178,17 +179,18 @@ class Mailbox:
         """Call back once when a slot was emptied. See `Sink`."""
         self._waiters.append(callback)
 
-    def open(self, slot: Slot, on_messages: Callable[[Sequence[Message]], None]) -> dict[NodeId, Message]:
+    def open(self, slot: Slot, on_messages: Callable[[Sequence[Message]], None]) -> Mapping[NodeId, Message]:
         """Await `slot`: what came early, and `on_messages` for what still comes, for it or for a later one."""
         self._awaited, self._on_awaited = slot, on_messages
-        self._make_room()
-        return self._slots.get(slot, {})
+        if self._waiters:
+            self._make_room()
+        return self._slots.get(slot, _NOTHING)
 
     def close(self, slot: Slot) -> list[Message]:
         """Stop awaiting `slot` and take its messages; whatever still comes for it is late."""
         self._awaited, self._on_awaited = (-1, 0), None
         self._closed = max(self._closed, slot)
-        taken = list(self._slots.pop(slot, {}).values())
+        taken = list(self._slots.pop(slot, _NOTHING).values())
         self._size -= len(taken)
         for stale in [s for s in self._slots if s <= self._closed]:
             for message in self._slots.pop(stale).values():
@@ -198,7 +200,8 @@ class Mailbox:
                     self.late.append(message)
         if self._taken:
             self._taken = {s: senders for s, senders in self._taken.items() if s > self._closed}
-        self._make_room()
+        if self._waiters:
+            self._make_room()
         return taken
 
     def take_early(self, last: Slot) -> list[Message]:
@@ -231,10 +234,9 @@ class Mailbox:
         return late
 
     def _make_room(self) -> None:
-        if self._waiters:
-            waiters, self._waiters = self._waiters, []
-            for callback in waiters:
-                callback()
+        waiters, self._waiters = self._waiters, []
+        for callback in waiters:
+            callback()
 
     @property
     def num_kept(self) -> int:

@@ -97,14 +97,14 @@ class Waits:
         if sources is not None and slot in self._declined:
             sources -= self._declined[slot]
         wait = self._begin(round, step, sources, policy, kind)
-        early = self.mailbox.open(slot, self._arrived).keys() | self.mailbox.taken(slot)
-        if early:
-            wait.have.update(early if sources is None else early & sources)
+        early, taken = self.mailbox.open(slot, self._arrived), self.mailbox.taken(slot)
+        if early or taken:
+            wait.have.update(each for each in early.keys() | taken if sources is None or each in sources)
         if wait.have:
             wait.last_ns = wait.since_ns
             if self.policy.deadline_ns == "auto":
                 self._learn(wait, len(wait.have), 0)
-        if self._tells_loss and (ahead := self.mailbox.ahead(slot)):
+        if self.mailbox.num_kept and self._tells_loss and (ahead := self.mailbox.ahead(slot)):
             wait.silent |= ahead
         timed_out = False
         if not self._satisfied(wait):

@@ -40,11 +40,10 @@ class MixingMatrix:
     def node(self, node: NodeId) -> NodeWeights:
         """The weights that concern `node`."""
         own, received, sent = self._by_node
-        return NodeWeights(
-            own[node],
-            dict(zip(self.graph.in_neighbors(node), received[node], strict=True)),
-            dict(zip(self.graph.out_neighbors(node), sent[node], strict=True)),
-        )
+        row = self.graph.in_neighbors(node), received[node]
+        column = self.graph.out_neighbors(node), sent[node]
+        weights = dict(zip(*row, strict=True))
+        return NodeWeights(own[node], weights, weights if row == column else dict(zip(*column, strict=True)))
 
     @cached_property
     def _by_node(self) -> tuple[list[float], Shares, Shares]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from netdfl.compression.vector import Vector, vector
+from netdfl.compression.vector import Vector, finite, vector
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
@@ -87,7 +87,7 @@ class _QuadraticRound:
 
     def rests(self, at: Tensor) -> bool:
         """Whether nothing pulls, so that steps from `at` lead nowhere; then their loss is told."""
-        if self.task.pulls or not math.isfinite(float(at.sum())):
+        if self.task.pulls or not finite(at):
             return False
         self.task.last_loss = 0.0
         return True

@@ -72,7 +72,11 @@ class End:
 
         Next when there are more than those that are left and a node that sends `sending` messages at once can fill.
         """
-        self.queues = {dst: queue for dst, queue in self.queues.items() if not queue.can_be_made_again}
+        self.queues = {
+            dst: queue
+            for dst, queue in self.queues.items()
+            if queue.fixed_ns < 0 or queue.waiting or queue.waiters  # one of its stages may remember, or a message waits
+        }
         self.most_queues = max(FEW_QUEUES, 4 * sending, 2 * len(self.queues))
         self.lanes = NO_LANES
 
@@ -143,11 +147,6 @@ class EdgeQueue:
         if self.unit_made is None:
             self.unit_made = Transit(*self.edge, Kind.DATA, 0, 0, 0, 0)
         return self.unit_made
-
-    @property
-    def can_be_made_again(self) -> bool:
-        """Whether nothing is lost with it: no message waits, and none of its stages remembers any."""
-        return self.fixed_ns >= 0 and not self.waiting and not self.waiters
 
     def more(self) -> None:
         """One message more waits."""

@@ -222,20 +222,16 @@ class Fabric:
         return xxh3_64_intdigest(_pack(m.epoch, m.round, m.step, m.attempt, _KINDS[m.kind]), self._seed)
 
     def _queue(self, source: End, message: Message) -> EdgeQueue:
-        queue = source.queues.get(message.dst)
+        src, dst = message[0], message[1]
+        queue = source.queues.get(dst)
         if queue is None:
-            edge = (message.src, message.dst)
-            path = self._links.common or self._links.path(*edge)
-            tie = xxh3_64_intdigest(_pack(*edge, 0, 0, 255), self._seed)
-            queue = EdgeQueue(edge, path, self._computed(path), source, self._ends[edge[1]], tie)
-            source.queues[edge[1]] = queue
+            path = self._links.common or self._links.path(src, dst)
+            if path.stages is not self._alike[0]:  # of links that share their stages it is found out once
+                self._alike = path.stages, computed(path, self._changing)
+            tie = xxh3_64_intdigest(_pack(src, dst, 0, 0, 255), self._seed)
+            queue = EdgeQueue((src, dst), path, self._alike[1], source, self._ends[dst], tie)
+            source.queues[dst] = queue
         return queue
-
-    def _computed(self, path: Path) -> Computed:
-        """Of links that share their stages it is found out once."""
-        if path.stages is not self._alike[0]:
-            self._alike = path.stages, computed(path, self._changing)
-        return self._alike[1]
 
     # time
 

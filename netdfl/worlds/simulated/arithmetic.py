@@ -10,6 +10,10 @@ from contextlib import contextmanager
 from netdfl.core.process import few_collections
 
 
+A_NODE = 1000
+"""A node, with what it sends and keeps, is about as many objects: to look for garbage sooner is to look at these."""
+
+
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
     """One thread and deterministic kernels of torch, so that sums are made in one order whatever the machine."""
@@ -26,8 +30,8 @@ def exact_arithmetic() -> Iterator[None]:
 
 
 @contextmanager
-def rare_collections(fleet: object) -> Iterator[None]:
-    """Let the garbage collector look seldom, and never have two fleets in memory.
+def rare_collections(fleet: object, num_nodes: int = 0) -> Iterator[None]:
+    """Let the garbage collector look seldom while a fleet of `num_nodes` lives, and never have two fleets in memory.
 
     Where the last fleet of this process has not been freed since, it goes now.
     """
@@ -35,7 +39,7 @@ def rare_collections(fleet: object) -> Iterator[None]:
     if _last() is not None:
         gc.collect()
     _last = weakref.ref(fleet)
-    with few_collections():
+    with few_collections(max(500_000, A_NODE * num_nodes)):
         yield
 
 

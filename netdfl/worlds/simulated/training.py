@@ -41,14 +41,11 @@ class Training:
 
         `at_once`: to it, one is as quick as many.
         """
-        self._clock, self._trainer, self._at_once = clock, trainer, at_once
+        self._clock, self._trainer, self.at_once = clock, trainer, at_once
         self._jobs: dict[NodeId, Job] = {}
 
     async def run(self, node: NodeId, round: int, takes_ns: int, work: Callable[[], T]) -> T:
-        """Return what `work` gives, `takes_ns` from now; what takes no time and needs no others is computed at once."""
-        if not takes_ns and self._at_once:
-            await asyncio.sleep(0)
-            return work()
+        """Return what `work` gives, `takes_ns` from now."""
         due_ns = self._clock.now_ns() + takes_ns
         name = ("train", node, round)
         timer = self._clock.call_at(due_ns, name, partial(self._due, node))
@@ -104,6 +101,9 @@ class VirtualWorker:
             return function(*args)
         round_ = self.round()
         takes_ns = round(self.factor * self.time_ns(self.node, round_))
+        if not takes_ns and self.training.at_once:
+            await asyncio.sleep(0)
+            return function(*args)
         work = partial(function, *args) if args else function
         return await self.training.run(self.node, round_, takes_ns, work)
 

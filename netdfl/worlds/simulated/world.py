@@ -88,7 +88,7 @@ class SimulatedWorld:
             with (
                 self._stack,
                 nullcontext() if self._plain() else exact_arithmetic(),
-                rare_collections(self),
+                rare_collections(self, self.scenario.num_nodes),
                 freed_kept(),
                 interruptible(interrupt),
                 asyncio.Runner(loop_factory=lambda: self.loop) as runner,
