@@ -9,7 +9,7 @@ from functools import cache
 from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
-from netdfl.core.types import Edge, Kind, Message, NodeId
+from netdfl.core.types import Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
 from netdfl.links.rules.base import Departure, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
@@ -122,11 +122,12 @@ class EdgeQueue:
 
     __slots__ = (
         "at_once",
-        "edge",
+        "dst",
         "fixed_ns",
         "ledger",
         "path",
         "source",
+        "src",
         "target",
         "tie",
         "unit_made",
@@ -134,8 +135,10 @@ class EdgeQueue:
         "waiting",
     )
 
-    def __init__(self, edge: Edge, path: Path, computed: Computed, source: End, target: End, tie: int) -> None:
-        self.edge, self.path, (self.at_once, self.fixed_ns) = edge, path, computed
+    def __init__(
+        self, src: NodeId, dst: NodeId, path: Path, computed: Computed, source: End, target: End, tie: int
+    ) -> None:
+        self.src, self.dst, self.path, (self.at_once, self.fixed_ns) = src, dst, path, computed
         self.source, self.ledger, self.target, self.tie = source, source.ledger, target, tie
         self.unit_made: Transit | None = None
         self.waiting = 0
@@ -145,7 +148,7 @@ class EdgeQueue:
     def unit(self) -> Transit:
         """What stands for a message in `at_once`; where each takes the same time, nobody asks."""
         if self.unit_made is None:
-            self.unit_made = Transit(*self.edge, Kind.DATA, 0, 0, 0, 0)
+            self.unit_made = Transit(self.src, self.dst, Kind.DATA, 0, 0, 0, 0)
         return self.unit_made
 
     def more(self) -> None:

@@ -229,7 +229,7 @@ class Fabric:
             if path.stages is not self._alike[0]:  # of links that share their stages it is found out once
                 self._alike = path.stages, computed(path, self._changing)
             tie = xxh3_64_intdigest(_pack(src, dst, 0, 0, 255), self._seed)
-            queue = EdgeQueue((src, dst), path, self._alike[1], source, self._ends[dst], tie)
+            queue = EdgeQueue(src, dst, path, self._alike[1], source, self._ends[dst], tie)
             source.queues[dst] = queue
         return queue
 

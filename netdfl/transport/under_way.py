@@ -72,16 +72,16 @@ class UnderWay:
     def take_out(self, nodes: set[NodeId]) -> Iterable[Parcel]:
         """Take everything that `nodes` have sent off its way."""
         for at_ns, entries in self.due.items():
-            self.due[at_ns] = [entry for entry in entries if entry[1].edge[0] not in nodes]
+            self.due[at_ns] = [entry for entry in entries if entry[1].src not in nodes]
             for entry in entries:
-                if entry[1].edge[0] in nodes and not is_void(entry):
+                if entry[1].src in nodes and not is_void(entry):
                     yield entry[1:5]
-        for unit, queue in [item for item in self.in_stages.items() if item[1].edge[0] in nodes]:
+        for unit, queue in [item for item in self.in_stages.items() if item[1].src in nodes]:
             del self.in_stages[unit]
             yield _parcel(queue, unit)
         for end in self.ends.values():
-            yield from (parcel for parcel in end.held if parcel[0].edge[0] in nodes)
-            end.held = [parcel for parcel in end.held if parcel[0].edge[0] not in nodes]
+            yield from (parcel for parcel in end.held if parcel[0].src in nodes)
+            end.held = [parcel for parcel in end.held if parcel[0].src not in nodes]
 
 
 def is_void(entry: Due) -> bool:

@@ -71,6 +71,8 @@ class SimulatedLedger(NodeLedger):
             if last is not None and last.dsts is lanes.dsts and last.life == life and last.goes_on(slot):
                 last.last, last.times = slot, last.times + 1
             else:
+                if last is not None and last.life == life:
+                    life = last.life  # one for all
                 self._sent.append(_Sent(lanes.dsts, life, slot, slot))
                 if len(self._sent) > MOST_SENT:
                     self._write_down()
