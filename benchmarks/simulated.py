@@ -61,7 +61,7 @@ FULL = {
 class Silent(SilentRecorder):
     """No log, and no store either."""
 
-    def messages(self, messages: object, rows: object) -> None:
+    def messages(self, messages: object, rows: object, digests: object) -> None:
         """Keep nothing."""
 
 

@@ -63,9 +63,8 @@ class EventLog:
         if self._num >= self._most:
             self._digest_before(now)
 
-    def alike(self, messages: Sequence[Message], rows: Alike) -> None:
-        """The ends of messages at one instant, which differ in their edges and contents alone."""
-        digests = [message[7].digest or content_digest(message[7]) for message in messages]
+    def alike(self, rows: Alike, digests: Sequence[str]) -> None:
+        """The ends of messages at one instant, which differ in their edges and in the `digests` of their contents."""
         self._add(len(digests), _messages, rows, digests)
 
     def metrics(self, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
@@ -168,10 +167,10 @@ class LoggingRecorder:
         self._store.row(row)
         self._log.row(message, row)
 
-    def messages(self, messages: Sequence[Message], rows: Alike) -> None:
-        """The ends of messages at one instant, which differ in their edges and contents alone."""
+    def messages(self, messages: Sequence[Message], rows: Alike, digests: Sequence[str]) -> None:
+        """The ends of messages at one instant, which differ in their edges and in the `digests` of their contents."""
         self._store.alike(rows)
-        self._log.alike(messages, rows)
+        self._log.alike(rows, digests)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round."""

@@ -97,9 +97,9 @@ class HeardRecorder(LoggingRecorder):
         super().message(message, nbytes, sent_ns, arrived_ns, fate)
         self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
 
-    def messages(self, messages: Sequence[Message], rows: Alike) -> None:
+    def messages(self, messages: Sequence[Message], rows: Alike, digests: Sequence[str]) -> None:
         """The ends of messages at one instant."""
-        super().messages(messages, rows)
+        super().messages(messages, rows, digests)
         _, _, nbytes, sent_ns, arrived_ns, fate = rows
         for message in messages:
             self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)

@@ -7,15 +7,18 @@ from collections import deque
 from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
-from typing import NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Edge, Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
 from netdfl.links.rules.base import Departure, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
 from netdfl.links.rules.latency import Latency
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import BatchSink, Ledger, Sink
+
+if TYPE_CHECKING:
+    from netdfl.transport.volleys import Volley
 
 FEW_QUEUES = 32
 
@@ -89,22 +92,27 @@ class End:
 class Lanes(NamedTuple):
     """Queues to several nodes, in the order in which they are sent to.
 
-    What enters them leaves `fixed_ns` later; -1: not always, or not all.
+    What enters them leaves `fixed_ns` later; -1: not always, or not all. `targets`, `ties` and `edges` are theirs.
     """
 
     dsts: list[NodeId]
     queues: list[EdgeQueue]
     fixed_ns: int
+    targets: list[End]
+    ties: list[int]
+    edges: list[Edge]
 
 
-NO_LANES = Lanes([], [], -1)
+NO_LANES = Lanes([], [], -1, [], [], [])
 
 
 def lanes_to(dsts: list[NodeId], queues: list[EdgeQueue]) -> Lanes:
     """Those of `queues` to `dsts`."""
-    first = queues[0].fixed_ns
-    alike = first > 0 and all([queue.fixed_ns == first for queue in queues])
-    return Lanes(dsts, queues, first if alike else -1)
+    first, src = queues[0].fixed_ns, queues[0].src
+    if first <= 0 or not all([queue.fixed_ns == first for queue in queues]):
+        return NO_LANES._replace(dsts=dsts, queues=queues)
+    targets, ties = [queue.target for queue in queues], [queue.tie for queue in queues]
+    return Lanes(dsts, queues, first, targets, ties, [(src, dst) for dst in dsts])
 
 
 @cache
@@ -178,6 +186,9 @@ class Book(Protocol):
 
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """What each sender's ledger would be told of a message that was delivered now."""
+
+    def came(self, volleys: Sequence[Volley], now_ns: int) -> None:
+        """As `delivered` of all their messages."""
 
 
 Due: TypeAlias = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]

@@ -43,6 +43,7 @@ from netdfl.transport.edge_queues import (
     lanes_to,
 )
 from netdfl.transport.under_way import Flight, UnderWay, content_of, is_void, unit_for
+from netdfl.transport.volleys import TakenApart, Volley, apart, by_target
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -79,7 +80,8 @@ class Fabric:
         self._times: list[int] = []
         self._due: dict[int, list[Due]] = {}
         self._in_stages: dict[Transit, EdgeQueue] = {}
-        self.under_way = UnderWay(self._ends, self._due, self._in_stages)
+        self._volleys: dict[int, list[Volley]] = {}
+        self.under_way = UnderWay(self._ends, self._due, self._in_stages, self._volleys)
         self._running = False
         self._alike: tuple[tuple[LinkRule, ...] | None, Computed] = (None, (None, -1))
 
@@ -146,12 +148,8 @@ class Fabric:
         lanes = self._lanes(source, messages) if len(messages) > 1 else NO_LANES
         self._count_sent(source.ledger, messages, sizes, now, lanes)
         if lanes.fixed_ns > 0:
-            salt, at = self._salt(messages[0]), now + lanes.fixed_ns
-            entries = due.get(at) or self._new_instant(at)
-            entries += [
-                (queue.tie ^ salt, queue, message, nbytes, now, None, 0)
-                for queue, message, nbytes in zip(lanes.queues, messages, sizes, strict=True)
-            ]
+            volley = Volley(lanes, messages, sizes[0], self._salt(messages[0]), now)
+            self._fire(volley, sizes, now + lanes.fixed_ns)
             return
         queues, last, salt, instant, entries = source.queues, None, 0, -1, []
         for message, nbytes in zip(messages, sizes, strict=True):
@@ -168,6 +166,23 @@ class Fabric:
             if at != instant:
                 instant, entries = at, due.get(at) or self._new_instant(at)
             entries.append((tie, queue, message, nbytes, now, None, 0))
+
+    def _fire(self, volley: Volley, sizes: Sequence[int], at: int) -> None:
+        """Let a volley be due at `at`: as it is, or its messages one by one where there are such already."""
+        due, payload = self._due.get(at), volley.messages[0][7]
+        one = due is None and all([message[7] is payload for message in volley.messages])
+        if one and self._book is not None:
+            self._volleys_at(at).append(volley)
+            return
+        entries = due or self._new_instant(at)
+        entries += [(*each[:3], size, *each[4:]) for each, size in zip(volley.dues(), sizes, strict=True)]
+
+    def _volleys_at(self, at_ns: int) -> list[Volley]:
+        volleys = self._volleys.get(at_ns)
+        if volleys is None:
+            volleys = self._volleys[at_ns] = []
+            heappush(self._times, at_ns)
+        return volleys
 
     def _lanes(self, source: End, messages: Sequence[Message]) -> Lanes:
         """Those of messages that differ in their receivers alone."""
@@ -239,6 +254,8 @@ class Fabric:
         """When something is due, or None."""
         times = self._times
         while times:
+            if times[0] in self._volleys:
+                return times[0]
             entries = self._due[times[0]]
             if (entries and not is_void(entries[0])) or not all(map(is_void, entries)):
                 return times[0]
@@ -248,8 +265,12 @@ class Fabric:
     def run(self, now_ns: int) -> None:
         """Do what is due at `now_ns`, which `next_ns` gave."""
         heappop(self._times)
-        entries = self._due.pop(now_ns)
         self._running = True
+        if (volleys := self._volleys.pop(now_ns, None)) is not None:
+            self._volleys_arrive(volleys, now_ns)
+            self._running = False
+            return
+        entries = self._due.pop(now_ns)
         if len(entries) == 1:
             self._come(entries[0], now_ns)
         elif not any(map(departure_of, entries)):
@@ -297,6 +318,21 @@ class Fabric:
                     entry[1].fewer()
             self._book.delivered(taken, now_ns)
 
+    def _volleys_arrive(self, volleys: Sequence[Volley], now_ns: int) -> None:
+        """As `_arrive_together`."""
+        refused, singles = set[End](), TakenApart(volleys)
+        for target, messages in by_target(volleys):
+            sink = target.all_at_once
+            if sink is None or not sink.take_together(messages):
+                refused.add(target)
+                for entry in in_order(singles.of(target)):
+                    self._come(entry, now_ns)
+        assert self._book is not None
+        if not refused:
+            self._book.came(volleys, now_ns)
+        elif taken := [entry for entry in apart(volleys) if entry[1].target not in refused]:
+            self._book.delivered(taken, now_ns)
+
     def change(self, event: CompiledEvent) -> None:
         """Make a scheduled change of links or nodes' rates now."""
         now = self._clock.now_ns()
@@ -304,8 +340,11 @@ class Fabric:
             self._take(self._ends[path.edge[0]].queues[path.edge[1]], place, outcome, now)
 
     def _new_instant(self, at_ns: int) -> list[Due]:
-        entries = self._due[at_ns] = list[Due]()
-        heappush(self._times, at_ns)
+        """Its entries: none yet, or those of the volleys that are due there."""
+        volleys = self._volleys.pop(at_ns, None)
+        if volleys is None:
+            heappush(self._times, at_ns)
+        entries = self._due[at_ns] = apart(volleys or ())
         return entries
 
     # stages

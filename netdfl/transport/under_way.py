@@ -9,6 +9,7 @@ from typing import NamedTuple
 from netdfl.core.types import Message, NodeId
 from netdfl.links.rules.base import LinkRule, Transit
 from netdfl.transport.edge_queues import Due, EdgeQueue, End, Parcel
+from netdfl.transport.volleys import Volley, apart
 
 
 class Flight(NamedTuple):
@@ -31,6 +32,12 @@ class UnderWay:
     ends: Mapping[NodeId, End]
     due: dict[int, list[Due]]
     in_stages: dict[Transit, EdgeQueue]
+    volleys: dict[int, list[Volley]]
+
+    def _take_apart(self) -> None:
+        for at_ns, volleys in self.volleys.items():
+            self.due[at_ns] = apart(volleys)
+        self.volleys.clear()
 
     def messages(self) -> Iterator[tuple[Message, int]]:
         """Every message that was sent and has not ended, with the time when it was sent."""
@@ -38,6 +45,7 @@ class UnderWay:
 
     def flights(self) -> Iterator[Flight]:
         """Every message under way, and how far it is."""
+        self._take_apart()
         for at_ns, entries in self.due.items():
             for _, queue, message, _, sent_ns, departure, place in (each for each in entries if not is_void(each)):
                 unit = None if departure is None else departure.unit
@@ -49,6 +57,7 @@ class UnderWay:
 
     def withdraw(self, flight: Flight) -> Parcel:
         """Take one message off its way; a stage that counts it still does, and can't bring it back."""
+        self._take_apart()
         message, unit = flight.message, flight.unit
         if unit is not None:
             queue = self.ends[message.src].queues[message.dst]
@@ -71,6 +80,7 @@ class UnderWay:
 
     def take_out(self, nodes: set[NodeId]) -> Iterable[Parcel]:
         """Take everything that `nodes` have sent off its way."""
+        self._take_apart()
         for at_ns, entries in self.due.items():
             self.due[at_ns] = [entry for entry in entries if entry[1].src not in nodes]
             for entry in entries:

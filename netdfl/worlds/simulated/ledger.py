@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Edge, Kind, Message, NodeId
 from netdfl.node.ledger import EdgeCount, NodeLedger, Slot
 from netdfl.record.base import Alike
-from netdfl.record.event_log import LoggingRecorder
+from netdfl.record.event_log import LoggingRecorder, content_digest
 from netdfl.transport.base import Fate, Ledger
 from netdfl.transport.edge_queues import NO_LANES, Due, Lanes
+from netdfl.transport.volleys import Volley
 
 MOST_SENT, MOST_DELIVERED = 64, 512
 """So many lines of either kind a ledger keeps before it writes them down by edge."""
@@ -118,6 +119,17 @@ class SimulatedLedger(NodeLedger):
         else:
             super().settled(message, nbytes, sent_ns, arrived_ns, fate)
 
+    def came(self, first: Message, dsts: Sequence[NodeId]) -> None:
+        """Count messages that `dsts` took, which differ from `first` in their receivers alone."""
+        if first[2] is Kind.DATA:
+            self._delivered += dsts
+            self.arrived_count += len(dsts)
+            if len(self._delivered) > MOST_DELIVERED:
+                self._write_down()
+        else:
+            for dst in dsts:
+                self.count_delivered(first._replace(dst=dst))
+
     def count_delivered(self, message: Message) -> None:
         """Count a message that its receiver took."""
         if message[2] is Kind.DATA:
@@ -158,8 +170,26 @@ class FleetBook:
             messages.append(message)
         self._record(messages, nbytes, sent_ns, now_ns)
 
+    def came(self, volleys: Sequence[Volley], now_ns: int) -> None:
+        """See `Book`."""
+        first = volleys[0]
+        of, nbytes, sent_ns = first.messages[0][2:7], first.nbytes, first.sent_ns
+        edges, messages, digests = list[Edge](), list[Message](), list[str]()
+        for lanes, sent, size, _, at_ns in volleys:
+            message, num = sent[0], len(sent)
+            cast(SimulatedLedger, lanes.queues[0].ledger).came(message, lanes.dsts)
+            if at_ns != sent_ns or size != nbytes or message[2:7] != of:
+                self._recorder.messages(messages, Alike(edges, of, nbytes, sent_ns, now_ns, Fate.DELIVERED), digests)
+                edges, messages, digests = [], [], []
+                of, nbytes, sent_ns = message[2:7], size, at_ns
+            edges += lanes.edges
+            messages += sent
+            digests += [message[7].digest or content_digest(message[7])] * num
+        self._recorder.messages(messages, Alike(edges, of, nbytes, sent_ns, now_ns, Fate.DELIVERED), digests)
+
     def _record(self, messages: Sequence[Message], nbytes: int, sent_ns: int, now_ns: int) -> None:
         """Messages that were delivered now, and differ in their edges and contents alone."""
         edges = [message[:2] for message in messages]
+        digests = [message[7].digest or content_digest(message[7]) for message in messages]
         alike = Alike(edges, messages[0][2:7], nbytes, sent_ns, now_ns, Fate.DELIVERED)
-        self._recorder.messages(messages, alike)
+        self._recorder.messages(messages, alike, digests)

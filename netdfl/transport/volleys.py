@@ -1,0 +1,68 @@
+"""Volleys: what a node sends to several at once, kept as one thing until it arrives.
+
+Most of what a fleet sends leaves a node for all of its neighbors at one instant, and where their links are alike it
+arrives at one instant too. An instant of a fabric holds either such volleys or single messages: where it has to hold
+others, or somebody looks at what is under way, volleys are taken apart first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from netdfl.core.types import Message
+from netdfl.transport.edge_queues import Due, End, Lanes
+
+
+class Volley(NamedTuple):
+    """Messages of `nbytes` with one payload, sent at once over `lanes`: they differ in their receivers alone."""
+
+    lanes: Lanes
+    messages: Sequence[Message]
+    nbytes: int
+    salt: int
+    sent_ns: int
+
+    def dues(self) -> Iterator[Due]:
+        """Its messages, one by one."""
+        _, queues, _, _, ties, _ = self.lanes
+        for queue, tie, message in zip(queues, ties, self.messages, strict=True):
+            yield tie ^ self.salt, queue, message, self.nbytes, self.sent_ns, None, 0
+
+
+def apart(volleys: Sequence[Volley]) -> list[Due]:
+    """All their messages, in the order in which they were sent."""
+    return [due for volley in volleys for due in volley.dues()]
+
+
+def by_target(volleys: Sequence[Volley]) -> list[tuple[End, list[Message]]]:
+    """What comes for each end; ends go in the order of the least tie of what comes."""
+    come: dict[End, list[Message]] = {}
+    least: dict[End, int] = {}
+    for lanes, messages, _, salt, _ in volleys:
+        for target, tie, message in zip(lanes.targets, lanes.ties, messages, strict=True):
+            place = tie ^ salt
+            if target not in come:
+                come[target], least[target] = [message], place
+                continue
+            come[target].append(message)
+            if place < least[target]:
+                least[target] = place
+    return [(target, come[target]) for target in sorted(least, key=least.__getitem__)]
+
+
+class TakenApart:
+    """Volleys of which some ends take nothing at once: their messages by target, made when first asked for."""
+
+    def __init__(self, volleys: Sequence[Volley]) -> None:
+        self._volleys = volleys
+        self._of: defaultdict[End, list[Due]] | None = None
+
+    def of(self, target: End) -> list[Due]:
+        """What comes for `target`."""
+        if self._of is None:
+            self._of = defaultdict(list)
+            for due in apart(self._volleys):
+                self._of[due[1].target].append(due)
+        return self._of[target]
