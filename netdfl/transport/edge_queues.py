@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
 from netdfl.core.types import Edge, Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
@@ -16,9 +16,6 @@ from netdfl.links.rules.disorder import Duplicate
 from netdfl.links.rules.latency import Latency
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import BatchSink, Ledger, Sink
-
-if TYPE_CHECKING:
-    from netdfl.transport.volleys import Volley
 
 FEW_QUEUES = 32
 
@@ -78,7 +75,9 @@ class End:
         self.queues = {
             dst: queue
             for dst, queue in self.queues.items()
-            if queue.fixed_ns < 0 or queue.waiting or queue.waiters  # one of its stages may remember, or a message waits
+            if queue.fixed_ns < 0
+            or queue.waiting
+            or queue.waiters  # one of its stages may remember, or a message waits
         }
         self.most_queues = max(FEW_QUEUES, 4 * sending, 2 * len(self.queues))
         self.lanes = NO_LANES
@@ -173,6 +172,22 @@ class EdgeQueue:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+
+
+class Volley(NamedTuple):
+    """Messages of `nbytes` with one payload, sent at once over `lanes`: they differ in their receivers alone."""
+
+    lanes: Lanes
+    messages: Sequence[Message]
+    nbytes: int
+    salt: int
+    sent_ns: int
+
+    def dues(self) -> Iterator[Due]:
+        """Its messages, one by one."""
+        _, queues, _, _, ties, _ = self.lanes
+        for queue, tie, message in zip(queues, ties, self.messages, strict=True):
+            yield tie ^ self.salt, queue, message, self.nbytes, self.sent_ns, None, 0
 
 
 class Book(Protocol):

@@ -14,14 +14,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from heapq import heappop, heappush
 from struct import Struct
 
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
 from netdfl.core.types import Kind, Message, NodeId
-from netdfl.links.path import Path
 from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, StageOutcome, Transit
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
@@ -36,14 +34,16 @@ from netdfl.transport.edge_queues import (
     FabricLinks,
     Lanes,
     PerfectLinks,
+    Volley,
     computed,
     departure_of,
     first_tie,
     in_order,
     lanes_to,
 )
-from netdfl.transport.under_way import Flight, UnderWay, content_of, is_void, unit_for
-from netdfl.transport.volleys import TakenApart, Volley, apart, by_target
+from netdfl.transport.instants import Instants
+from netdfl.transport.under_way import Flight, UnderWay, content_of, unit_for
+from netdfl.transport.volleys import TakenApart, apart, by_target
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -77,11 +77,9 @@ class Fabric:
         self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
         self._ends: dict[NodeId, End] = {}
-        self._times: list[int] = []
-        self._due: dict[int, list[Due]] = {}
+        self._instants = Instants()
         self._in_stages: dict[Transit, EdgeQueue] = {}
-        self._volleys: dict[int, list[Volley]] = {}
-        self.under_way = UnderWay(self._ends, self._due, self._in_stages, self._volleys)
+        self.under_way = UnderWay(self._ends, self._instants, self._in_stages)
         self._running = False
         self._alike: tuple[tuple[LinkRule, ...] | None, Computed] = (None, (None, -1))
 
@@ -143,13 +141,13 @@ class Fabric:
     def _enter(self, source: End, messages: Sequence[Message]) -> None:
         if len(source.queues) > source.most_queues and not self._changing:
             source.forget(len(messages))
-        now, due = self._clock.now_ns(), self._due
+        now, due = self._clock.now_ns(), self._instants.due
         sizes = [message[7].size or self._size(message) for message in messages]
         lanes = self._lanes(source, messages) if len(messages) > 1 else NO_LANES
         self._count_sent(source.ledger, messages, sizes, now, lanes)
-        if lanes.fixed_ns > 0:
+        if lanes.fixed_ns > 0 and self._book is not None and _have_one_payload(messages):
             volley = Volley(lanes, messages, sizes[0], self._salt(messages[0]), now)
-            self._fire(volley, sizes, now + lanes.fixed_ns)
+            self._instants.fire(volley, now + lanes.fixed_ns)
             return
         queues, last, salt, instant, entries = source.queues, None, 0, -1, []
         for message, nbytes in zip(messages, sizes, strict=True):
@@ -164,25 +162,8 @@ class Fabric:
             elif at < now:
                 continue
             if at != instant:
-                instant, entries = at, due.get(at) or self._new_instant(at)
+                instant, entries = at, due.get(at) or self._instants.entries(at)
             entries.append((tie, queue, message, nbytes, now, None, 0))
-
-    def _fire(self, volley: Volley, sizes: Sequence[int], at: int) -> None:
-        """Let a volley be due at `at`: as it is, or its messages one by one where there are such already."""
-        due, payload = self._due.get(at), volley.messages[0][7]
-        one = due is None and all([message[7] is payload for message in volley.messages])
-        if one and self._book is not None:
-            self._volleys_at(at).append(volley)
-            return
-        entries = due or self._new_instant(at)
-        entries += [(*each[:3], size, *each[4:]) for each, size in zip(volley.dues(), sizes, strict=True)]
-
-    def _volleys_at(self, at_ns: int) -> list[Volley]:
-        volleys = self._volleys.get(at_ns)
-        if volleys is None:
-            volleys = self._volleys[at_ns] = []
-            heappush(self._times, at_ns)
-        return volleys
 
     def _lanes(self, source: End, messages: Sequence[Message]) -> Lanes:
         """Those of messages that differ in their receivers alone."""
@@ -252,26 +233,15 @@ class Fabric:
 
     def next_ns(self) -> int | None:
         """When something is due, or None."""
-        times = self._times
-        while times:
-            if times[0] in self._volleys:
-                return times[0]
-            entries = self._due[times[0]]
-            if (entries and not is_void(entries[0])) or not all(map(is_void, entries)):
-                return times[0]
-            del self._due[heappop(times)]
-        return None
+        return self._instants.next_ns()
 
     def run(self, now_ns: int) -> None:
         """Do what is due at `now_ns`, which `next_ns` gave."""
-        heappop(self._times)
+        volleys, entries = self._instants.pop(now_ns)
         self._running = True
-        if (volleys := self._volleys.pop(now_ns, None)) is not None:
+        if volleys:
             self._volleys_arrive(volleys, now_ns)
-            self._running = False
-            return
-        entries = self._due.pop(now_ns)
-        if len(entries) == 1:
+        elif len(entries) == 1:
             self._come(entries[0], now_ns)
         elif not any(map(departure_of, entries)):
             self._arrive_together(entries, now_ns)
@@ -339,14 +309,6 @@ class Fabric:
         for path, place, outcome in self._links.apply(event, now):
             self._take(self._ends[path.edge[0]].queues[path.edge[1]], place, outcome, now)
 
-    def _new_instant(self, at_ns: int) -> list[Due]:
-        """Its entries: none yet, or those of the volleys that are due there."""
-        volleys = self._volleys.pop(at_ns, None)
-        if volleys is None:
-            heappush(self._times, at_ns)
-        entries = self._due[at_ns] = apart(volleys or ())
-        return entries
-
     # stages
 
     def _go(self, queue: EdgeQueue, place: int, unit: Transit, now: int) -> None:
@@ -394,10 +356,8 @@ class Fabric:
         unit.pending = departure
         message, sent_ns, tie = content_of(unit)
         tie = (tie ^ unit.copy * _COPY) & _MASK
-        entries = self._due.get(departure.at_ns)
-        if entries is None:
-            entries = self._new_instant(departure.at_ns)
-        entries.append((tie, queue, message, unit.nbytes, sent_ns, departure, place))
+        due: Due = (tie, queue, message, unit.nbytes, sent_ns, departure, place)
+        self._instants.entries(departure.at_ns).append(due)
 
     # ends
 
@@ -433,3 +393,8 @@ class Fabric:
         for parcel in held:
             parcel[0].fewer()
             self._arrive(*parcel)
+
+
+def _have_one_payload(messages: Sequence[Message]) -> bool:
+    payload = messages[0][7]
+    return all([message[7] is payload for message in messages])

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from netdfl.core.types import Message, NodeId
 from netdfl.links.rules.base import LinkRule, Transit
-from netdfl.transport.edge_queues import Due, EdgeQueue, End, Parcel
-from netdfl.transport.volleys import Volley, apart
+from netdfl.transport.edge_queues import EdgeQueue, End, Parcel
+from netdfl.transport.instants import Instants, is_void
 
 
 class Flight(NamedTuple):
@@ -30,14 +30,8 @@ class UnderWay:
     """What a fabric has of messages that have not ended: due at an instant, held by a stage, or held at an end."""
 
     ends: Mapping[NodeId, End]
-    due: dict[int, list[Due]]
+    instants: Instants
     in_stages: dict[Transit, EdgeQueue]
-    volleys: dict[int, list[Volley]]
-
-    def _take_apart(self) -> None:
-        for at_ns, volleys in self.volleys.items():
-            self.due[at_ns] = apart(volleys)
-        self.volleys.clear()
 
     def messages(self) -> Iterator[tuple[Message, int]]:
         """Every message that was sent and has not ended, with the time when it was sent."""
@@ -45,8 +39,8 @@ class UnderWay:
 
     def flights(self) -> Iterator[Flight]:
         """Every message under way, and how far it is."""
-        self._take_apart()
-        for at_ns, entries in self.due.items():
+        self.instants.take_apart()
+        for at_ns, entries in self.instants.due.items():
             for _, queue, message, _, sent_ns, departure, place in (each for each in entries if not is_void(each)):
                 unit = None if departure is None else departure.unit
                 yield Flight(message, sent_ns, at_ns, () if unit is None else queue.path.stages[place + 1 :], unit)
@@ -57,7 +51,7 @@ class UnderWay:
 
     def withdraw(self, flight: Flight) -> Parcel:
         """Take one message off its way; a stage that counts it still does, and can't bring it back."""
-        self._take_apart()
+        self.instants.take_apart()
         message, unit = flight.message, flight.unit
         if unit is not None:
             queue = self.ends[message.src].queues[message.dst]
@@ -65,7 +59,7 @@ class UnderWay:
             self.in_stages.pop(unit, None)
             unit.pending = unit.content = None
             return parcel
-        for at_ns, entries in self.due.items():
+        for at_ns, entries in self.instants.due.items():
             for entry in entries:
                 if entry[2] is message and entry[5] is None:
                     entries.remove(entry)
@@ -80,9 +74,9 @@ class UnderWay:
 
     def take_out(self, nodes: set[NodeId]) -> Iterable[Parcel]:
         """Take everything that `nodes` have sent off its way."""
-        self._take_apart()
-        for at_ns, entries in self.due.items():
-            self.due[at_ns] = [entry for entry in entries if entry[1].src not in nodes]
+        self.instants.take_apart()
+        for at_ns, entries in self.instants.due.items():
+            self.instants.due[at_ns] = [entry for entry in entries if entry[1].src not in nodes]
             for entry in entries:
                 if entry[1].src in nodes and not is_void(entry):
                     yield entry[1:5]
@@ -92,12 +86,6 @@ class UnderWay:
         for end in self.ends.values():
             yield from (parcel for parcel in end.held if parcel[0].src in nodes)
             end.held = [parcel for parcel in end.held if parcel[0].src not in nodes]
-
-
-def is_void(entry: Due) -> bool:
-    """Whether its stage has changed its mind since."""
-    departure = entry[5]
-    return departure is not None and departure.unit.pending is not departure
 
 
 def unit_for(m: Message, nbytes: int, now: int, tie: int) -> Transit:

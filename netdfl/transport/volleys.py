@@ -8,27 +8,10 @@ others, or somebody looks at what is under way, volleys are taken apart first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from netdfl.core.types import Message
-from netdfl.transport.edge_queues import Due, End, Lanes
-
-
-class Volley(NamedTuple):
-    """Messages of `nbytes` with one payload, sent at once over `lanes`: they differ in their receivers alone."""
-
-    lanes: Lanes
-    messages: Sequence[Message]
-    nbytes: int
-    salt: int
-    sent_ns: int
-
-    def dues(self) -> Iterator[Due]:
-        """Its messages, one by one."""
-        _, queues, _, _, ties, _ = self.lanes
-        for queue, tie, message in zip(queues, ties, self.messages, strict=True):
-            yield tie ^ self.salt, queue, message, self.nbytes, self.sent_ns, None, 0
+from netdfl.transport.edge_queues import Due, End, Volley
 
 
 def apart(volleys: Sequence[Volley]) -> list[Due]:

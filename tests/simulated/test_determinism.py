@@ -13,7 +13,7 @@ from netdfl import cli
 from netdfl.core.errors import InputError
 from netdfl.core.types import Kind, Message, Payload
 from netdfl.record.base import Alike
-from netdfl.record.event_log import EventLog, content_digest, first_difference
+from netdfl.record.event_log import EventLog, _in_order, content_digest, first_difference
 from netdfl.running.determinism import Determinism, check_determinism
 from netdfl.testing.transports import vector_payload
 
@@ -103,6 +103,14 @@ def test_messages_that_are_alike_are_logged_as_others() -> None:
         digests = [content_digest(message.payload) for message in messages]
         all.alike(Alike(edges, messages[0][2:7], 10, 0, round, "delivered"), digests)
     assert each.hexdigest() == all.hexdigest()
+
+
+@pytest.mark.parametrize("count", [5, 500])
+def test_entries_with_the_same_hash_go_by_their_lines(count: int) -> None:
+    hashes = [(number * 7919) % 11 + (1 << 63) for number in range(count)]
+    lines = [f"{(number * 104729) % count:05d}" for number in range(count)]
+    told = sorted(zip(hashes, lines, strict=True))
+    assert _in_order((hashes, lines)) == [line for _, line in told]
 
 
 def test_the_hash_knows_contents() -> None:

@@ -11,8 +11,7 @@ from netdfl.node.ledger import EdgeCount, NodeLedger, Slot
 from netdfl.record.base import Alike
 from netdfl.record.event_log import LoggingRecorder, content_digest
 from netdfl.transport.base import Fate, Ledger
-from netdfl.transport.edge_queues import NO_LANES, Due, Lanes
-from netdfl.transport.volleys import Volley
+from netdfl.transport.edge_queues import NO_LANES, Due, Lanes, Volley
 
 MOST_SENT, MOST_DELIVERED = 64, 512
 """So many lines of either kind a ledger keeps before it writes them down by edge."""

@@ -1,0 +1,106 @@
+"""What is sent at once over links that are alike travels as one thing, and nothing can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netdfl
+from netdfl.core.types import Message
+from netdfl.record.run import Run
+from netdfl.transport import fabric
+from netdfl.transport.edge_queues import Due, Lanes, Volley
+from netdfl.transport.instants import Instants
+from netdfl.transport.simulated import SimulatedTransport
+from netdfl.transport.volleys import apart
+from tests.agreeing import agreeing_fleet
+
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "redrawn": {"topology": {"kind": "random_sym", "neighbors": 4, "redraw_every": 1}},
+    "several steps": {"algorithm": {"name": "dfedsam_mgs", "gossip_steps": 3}},
+    "push-sum": {"algorithm": {"name": "sgp"}},
+    "compressed": {"algorithm": {"name": "choco_sgd"}, "compression": {"kind": "top_k", "fraction": 0.5}},
+    "acknowledged": {"delivery": {"kind": "acknowledged"}, "algorithm": {"name": "sgp"}},
+    "a pause": {"events": [{"at": "30ms", "for": "90ms", "pause": 2}]},
+    "a crash": {"events": [{"at": "70ms", "crash": 3}], "wait": {"deadline": "300ms"}},
+    "a return": {"events": [{"at_round": 2, "crash": 3, "restart_after": "1s"}], "wait": {"deadline": "300ms"}},
+    "compute": {"world": {"kind": "simulated", "compute": "10ms"}},
+    "asynchronous": {"algorithm": {"name": "asyng"}},
+}
+
+
+def play(out: Path, case: str) -> Run:
+    return netdfl.run(agreeing_fleet(12, 6, 4) | CASES[case], out=out, page=False).run
+
+
+ROWS = {
+    "messages": "SELECT * FROM messages ORDER BY ALL",
+    "waits": "SELECT * FROM waits ORDER BY ALL",
+    "metrics": "SELECT * FROM metrics ORDER BY ALL",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_is_the_same_without_volleys(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fired: list[int] = []
+
+    def counted(self: Instants, volley: Volley, at_ns: int) -> None:
+        fired.append(len(volley.messages))
+        fire(self, volley, at_ns)
+
+    fire = Instants.fire
+    monkeypatch.setattr(Instants, "fire", counted)
+    together = play(tmp_path / "together", case)
+    assert sum(fired) > 100
+    monkeypatch.setattr(fabric, "_have_one_payload", lambda messages: False)
+    fired.clear()
+    apart = play(tmp_path / "apart", case)
+    assert not fired
+    assert together.result["event_log_hash"] == apart.result["event_log_hash"]
+    assert {name: together.rows(sql) for name, sql in ROWS.items()} == {
+        name: apart.rows(sql) for name, sql in ROWS.items()
+    }
+
+
+def test_to_look_at_what_is_under_way_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+
+    async def looking(self: SimulatedTransport, messages: Sequence[Message]) -> None:
+        await send(self, messages)
+        if self.node % 5 == 0:
+            looked_at.append(len(list(self.fabric.under_way.flights())))
+
+    unseen = play(tmp_path / "unseen", "plain")
+    send = SimulatedTransport.send
+    monkeypatch.setattr(SimulatedTransport, "send", looking)
+    seen = play(tmp_path / "seen", "plain")
+    assert max(looked_at) > 4 and min(looked_at) >= 4
+    assert seen.result["event_log_hash"] == unseen.result["event_log_hash"]
+
+
+def due(number: int) -> Due:
+    return (number, None, None, 10, 0, None, 0)  # type: ignore[return-value]
+
+
+def volley(*ties: int) -> Volley:
+    lanes = Lanes([], [None] * len(ties), 5, [], list(ties), [])  # type: ignore[list-item]
+    return Volley(lanes, [None] * len(ties), 10, 0, 0)  # type: ignore[list-item]
+
+
+def test_an_instant_holds_volleys_or_single_messages_in_the_order_in_which_they_came() -> None:
+    instants = Instants()
+    instants.fire(volley(1, 2), 5)
+    instants.fire(volley(3, 4), 5)
+    instants.fire(volley(8), 4)
+    assert instants.next_ns() == 4
+    assert instants.pop(4) == ([volley(8)], [])
+    instants.entries(5).append(due(5))
+    instants.fire(volley(6, 7), 5)
+    assert instants.next_ns() == 5
+    assert [each[0] for each in instants.pop(5)[1]] == [1, 2, 3, 4, 5, 6, 7]
+    assert instants.next_ns() is None
+    assert [each[0] for each in apart([volley(2, 1), volley(3)])] == [2, 1, 3]
