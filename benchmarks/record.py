@@ -43,7 +43,7 @@ def write(path: Path, messages: int) -> Run:
             lost = rng.random() < 0.01
             arrived = None if lost else sent + 20 * MS + rng.randrange(5 * MS)
             head = (src, (src + 7 * turn + 1) % NODES, Kind.DATA, 0, round, 0, 0)
-            store.rows([(head, 4217, sent, arrived, "dropped:loss" if lost else "delivered")])
+            store.row((head, 4217, sent, arrived, "dropped:loss" if lost else "delivered"))
     return open_run(path)
 
 

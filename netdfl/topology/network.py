@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -65,7 +65,7 @@ class Network:
         """All nodes, the server included."""
         return self.topology.num_nodes
 
-    @property
+    @cached_property
     def varies(self) -> bool:
         """Whether two rounds may have different graphs: redrawn ones, or those that a choice of each round leaves."""
         chosen = not isinstance(self.selection, Everyone)
@@ -119,7 +119,7 @@ class Network:
 
     def _peer_view(self, node: NodeId, round: int, mixing: MixingMatrix, heard: tuple[NodeId, ...] | None) -> View:
         own, received, sent = mixing.node(node)
-        return View(node, round, self.num_nodes, tuple(sent), heard, own, received, sent)
+        return View(node, round, self.num_nodes, mixing.graph.out_neighbors(node), heard, own, received, sent)
 
     def _known_view(self, node: NodeId, round: int) -> View:
         graph = self._selected(round)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 from netdfl.core.process import few_collections
 
-
 A_NODE = 1000
 """A node, with what it sends and keeps, is about as many objects: to look for garbage sooner is to look at these."""
 
