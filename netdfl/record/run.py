@@ -179,7 +179,7 @@ class Run:
         import duckdb
 
         try:
-            roll_up(self.path / STORE, self._num_nodes)
+            roll_up(self.path / STORE, self._num_nodes, database=self._connection)
         except (OSError, duckdb.Error) as error:
             return str(error).splitlines()[0]
         return ""

@@ -17,10 +17,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.record.database import TABLES, TOTALS, Pieces, TableName, TotalsName, connect, quoted, view
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 LEAST_BYTES = 4 << 20
 """Smaller tables stay lines: some 25,000 messages, which a query reads in a few hundredths of a second."""
@@ -52,42 +56,51 @@ def pieces(store: Path, table: TableName | TotalsName) -> Pieces:
     return Pieces([*found.lines, *sorted(left)], [found.segments[number] for number in sorted(found.segments)])
 
 
-def roll_up(store: Path, num_nodes: int, least_bytes: int | None = None) -> None:
+def roll_up(
+    store: Path, num_nodes: int, least_bytes: int | None = None, database: DuckDBPyConnection | None = None
+) -> None:
     """Make segments of what lies in `store`, of tables with `least_bytes`; nobody may write there any more.
+
+    It is done by `database`, one of `connect`, where there is one already.
 
     Raises:
         OSError: the disk refuses it; every row is still there.
         duckdb.Error: the same.
     """
     least_bytes = LEAST_BYTES if least_bytes is None else least_bytes
-    for table in (*TABLES, *TOTALS):
-        _complete(store, table, num_nodes)
-        found = _find(store, table)
-        if _nbytes(found.lines) >= least_bytes:
-            number = 1 + max([0, *found.segments])
-            for file in found.lines:
-                file.rename(file.with_name(f"{file.name}.{number}"))
-            _complete(store, table, num_nodes)
+    with nullcontext(database) if database is not None else connect(store) as opened:
+        for table in (*TABLES, *TOTALS):
+            _complete(opened, store, table, num_nodes)
+            found = _find(store, table)
+            if _nbytes(found.lines) >= least_bytes:
+                number = 1 + max([0, *found.segments])
+                for file in found.lines:
+                    file.rename(file.with_name(f"{file.name}.{number}"))
+                _complete(opened, store, table, num_nodes)
 
 
-def _complete(store: Path, table: TableName | TotalsName, num_nodes: int) -> None:
+def _complete(database: DuckDBPyConnection, store: Path, table: TableName | TotalsName, num_nodes: int) -> None:
     """Roll up the lines that have a number, and remove those that were."""
     found = _find(store, table)
     for number, files in found.rolling.items():
         if number not in found.segments:
-            _write(store, table, number, files, num_nodes)
+            _write(database, store, table, number, files, num_nodes)
         for file in files:
             file.unlink()
 
 
-def _write(store: Path, table: TableName | TotalsName, number: int, files: Sequence[Path], num_nodes: int) -> None:
+def _write(
+    database: DuckDBPyConnection,
+    store: Path,
+    table: TableName | TotalsName,
+    number: int,
+    files: Sequence[Path],
+    num_nodes: int,
+) -> None:
     part = store / f"{table}.{number}.part"
     rows = view(table, Pieces(files, ()), num_nodes)
     try:
-        with connect(store, part) as database:
-            database.execute(
-                f"COPY ({rows}) TO {quoted(str(part))} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)"
-            )
+        database.execute(f"COPY ({rows}) TO {quoted(str(part))} (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)")
         part.rename(store / f"{table}.{number}.parquet")
     finally:
         part.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from netdfl.links.rules.latency import Latency
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.transport.base import BatchSink, Ledger, Sink
 
-FEW_QUEUES = 32
+FEW_QUEUES = 16
 
 
 class FabricLinks(Protocol):
@@ -79,7 +79,7 @@ class End:
             or queue.waiting
             or queue.waiters  # one of its stages may remember, or a message waits
         }
-        self.most_queues = max(FEW_QUEUES, 4 * sending, 2 * len(self.queues))
+        self.most_queues = max(FEW_QUEUES, 2 * sending, 2 * len(self.queues))
         self.lanes = NO_LANES
 
     def attach(self, sink: Sink | None) -> None:

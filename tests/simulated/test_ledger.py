@@ -13,7 +13,7 @@ from netdfl.transport.base import Fate
 from netdfl.transport.edge_queues import NO_LANES, Lanes
 from netdfl.worlds.simulated.ledger import MOST_SENT, SimulatedLedger
 
-LANES = [Lanes(dsts, [], 1) for dsts in ([1, 2, 3], [2, 4], [1, 2, 3])]
+LANES = [NO_LANES._replace(dsts=dsts, fixed_ns=1) for dsts in ([1, 2, 3], [2, 4], [1, 2, 3])]
 STEPS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1), st.integers(0, 1), st.booleans())
 
 
