@@ -9,7 +9,7 @@ from functools import cache
 from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
-from netdfl.core.types import Edge, Kind, Message, NodeId
+from netdfl.core.types import Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
 from netdfl.links.rules.base import Departure, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
@@ -87,11 +87,17 @@ class End:
         self.sink = sink
         self.all_at_once = cast("BatchSink", sink) if sink is not None and _takes_batches(type(sink)) else None
 
+    def close(self) -> None:
+        """The node has left for good. Freed here, its queues need no garbage collector, which takes far longer."""
+        self.attach(None)
+        self.queues.clear()
+        self.lanes = NO_LANES
+
 
 class Lanes(NamedTuple):
     """Queues to several nodes, in the order in which they are sent to.
 
-    What enters them leaves `fixed_ns` later; -1: not always, or not all. `targets`, `ties` and `edges` are theirs.
+    What enters them leaves `fixed_ns` later; -1: not always, or not all. `targets` and `ties` are theirs.
     """
 
     dsts: list[NodeId]
@@ -99,19 +105,17 @@ class Lanes(NamedTuple):
     fixed_ns: int
     targets: list[End]
     ties: list[int]
-    edges: list[Edge]
 
 
-NO_LANES = Lanes([], [], -1, [], [], [])
+NO_LANES = Lanes([], [], -1, [], [])
 
 
 def lanes_to(dsts: list[NodeId], queues: list[EdgeQueue]) -> Lanes:
     """Those of `queues` to `dsts`."""
-    first, src = queues[0].fixed_ns, queues[0].src
+    first = queues[0].fixed_ns
     if first <= 0 or not all([queue.fixed_ns == first for queue in queues]):
         return NO_LANES._replace(dsts=dsts, queues=queues)
-    targets, ties = [queue.target for queue in queues], [queue.tie for queue in queues]
-    return Lanes(dsts, queues, first, targets, ties, [(src, dst) for dst in dsts])
+    return Lanes(dsts, queues, first, [queue.target for queue in queues], [queue.tie for queue in queues])
 
 
 @cache
@@ -185,7 +189,7 @@ class Volley(NamedTuple):
 
     def dues(self) -> Iterator[Due]:
         """Its messages, one by one."""
-        _, queues, _, _, ties, _ = self.lanes
+        _, queues, _, _, ties = self.lanes
         for queue, tie, message in zip(queues, ties, self.messages, strict=True):
             yield tie ^ self.salt, queue, message, self.nbytes, self.sent_ns, None, 0
 
@@ -202,8 +206,8 @@ class Book(Protocol):
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """What each sender's ledger would be told of a message that was delivered now."""
 
-    def came(self, volleys: Sequence[Volley], now_ns: int) -> None:
-        """As `delivered` of all their messages."""
+    def came(self, volleys: Sequence[Volley], messages: Sequence[Message], now_ns: int) -> None:
+        """As `delivered` of all their `messages`, in the order in which they were taken; see `are_alike`."""
 
 
 Due: TypeAlias = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]

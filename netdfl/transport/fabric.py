@@ -43,7 +43,7 @@ from netdfl.transport.edge_queues import (
 )
 from netdfl.transport.instants import Instants
 from netdfl.transport.under_way import Flight, UnderWay, content_of, unit_for
-from netdfl.transport.volleys import TakenApart, apart, by_target
+from netdfl.transport.volleys import TakenApart, are_alike, by_target
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -111,7 +111,7 @@ class Fabric:
             queue, message, nbytes, sent_ns = parcel
             queue.ledger.settled(message, nbytes, sent_ns, None, Fate.IN_FLIGHT)
         for node in nodes:
-            self._ends[node].attach(None)
+            self._ends[node].close()
 
     def lose(self, flight: Flight, reason: str) -> None:
         """Drop a message that is under way, now."""
@@ -290,17 +290,17 @@ class Fabric:
 
     def _volleys_arrive(self, volleys: Sequence[Volley], now_ns: int) -> None:
         """As `_arrive_together`."""
-        refused, singles = set[End](), TakenApart(volleys)
-        for target, messages in by_target(volleys):
+        assert self._book is not None
+        refused, singles, arrivals = set[End](), TakenApart(volleys), by_target(volleys)
+        for target, messages in arrivals:
             sink = target.all_at_once
             if sink is None or not sink.take_together(messages):
                 refused.add(target)
                 for entry in in_order(singles.of(target)):
                     self._come(entry, now_ns)
-        assert self._book is not None
-        if not refused:
-            self._book.came(volleys, now_ns)
-        elif taken := [entry for entry in apart(volleys) if entry[1].target not in refused]:
+        if not refused and are_alike(volleys):
+            self._book.came(volleys, [each for _, messages in arrivals for each in messages], now_ns)
+        elif taken := [entry for target, _ in arrivals if target not in refused for entry in singles.of(target)]:
             self._book.delivered(taken, now_ns)
 
     def change(self, event: CompiledEvent) -> None:

@@ -19,6 +19,13 @@ def apart(volleys: Sequence[Volley]) -> list[Due]:
     return [due for volley in volleys for due in volley.dues()]
 
 
+def are_alike(volleys: Sequence[Volley]) -> bool:
+    """Whether all their messages differ in their edges and contents alone, and were sent at one instant."""
+    first = volleys[0]
+    of, ends = first.messages[0][2:7], (first.nbytes, first.sent_ns)
+    return all([each.messages[0][2:7] == of and (each.nbytes, each.sent_ns) == ends for each in volleys])
+
+
 def by_target(volleys: Sequence[Volley]) -> list[tuple[End, list[Message]]]:
     """What comes for each end; ends go in the order of the least tie of what comes."""
     come: dict[End, list[Message]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from netdfl.core.types import Edge, Kind, Message, NodeId
+from netdfl.core.types import Kind, Message, NodeId
 from netdfl.node.ledger import EdgeCount, NodeLedger, Slot
 from netdfl.record.base import Alike
 from netdfl.record.event_log import LoggingRecorder, content_digest
@@ -169,22 +169,11 @@ class FleetBook:
             messages.append(message)
         self._record(messages, nbytes, sent_ns, now_ns)
 
-    def came(self, volleys: Sequence[Volley], now_ns: int) -> None:
+    def came(self, volleys: Sequence[Volley], messages: Sequence[Message], now_ns: int) -> None:
         """See `Book`."""
-        first = volleys[0]
-        of, nbytes, sent_ns = first.messages[0][2:7], first.nbytes, first.sent_ns
-        edges, messages, digests = list[Edge](), list[Message](), list[str]()
-        for lanes, sent, size, _, at_ns in volleys:
-            message, num = sent[0], len(sent)
-            cast(SimulatedLedger, lanes.queues[0].ledger).came(message, lanes.dsts)
-            if at_ns != sent_ns or size != nbytes or message[2:7] != of:
-                self._recorder.messages(messages, Alike(edges, of, nbytes, sent_ns, now_ns, Fate.DELIVERED), digests)
-                edges, messages, digests = [], [], []
-                of, nbytes, sent_ns = message[2:7], size, at_ns
-            edges += lanes.edges
-            messages += sent
-            digests += [message[7].digest or content_digest(message[7])] * num
-        self._recorder.messages(messages, Alike(edges, of, nbytes, sent_ns, now_ns, Fate.DELIVERED), digests)
+        for volley in volleys:
+            cast(SimulatedLedger, volley.lanes.queues[0].ledger).came(volley.messages[0], volley.lanes.dsts)
+        self._record(messages, volleys[0].nbytes, volleys[0].sent_ns, now_ns)
 
     def _record(self, messages: Sequence[Message], nbytes: int, sent_ns: int, now_ns: int) -> None:
         """Messages that were delivered now, and differ in their edges and contents alone."""

@@ -181,6 +181,7 @@ class SimulatedWorld:
             self.fabric.leave(*self.residents)
             for resident in self.residents.values():
                 resident.host.progress()
+                resident.ledger.edges = {}  # as a fabric's queues
             self.store.event(self.loop.now_ns, None, 0, "training", **self.service.summary())
         packets = self.scenario.world.loss_layer == "packet"
         return Figures(
