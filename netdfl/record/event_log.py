@@ -57,11 +57,7 @@ class EventLog:
 
     def row(self, message: Message, row: MessageRow) -> None:
         """The end of a message, as the store takes it, and what was in it."""
-        now = self._clock.now_ns()
-        self._groups.append((now, _message, row, message[7].digest or content_digest(message[7])))
-        self._num += 1
-        if self._num >= self._most:
-            self._digest_before(now)
+        self._add(1, _message, row, message[7].digest or content_digest(message[7]))
 
     def alike(self, rows: Alike, digests: Sequence[str]) -> None:
         """The ends of messages at one instant, which differ in their edges and in the `digests` of their contents."""
@@ -75,13 +71,9 @@ class EventLog:
         now = self._clock.now_ns()
         self._groups.append((now, tell, about, rest))
         self._num += num
-        if self._num >= self._most:
-            self._digest_before(now)
-
-    def _digest_before(self, now: int) -> None:
-        """Write what is of instants before this one."""
-        self._digest(bisect_left(self._groups, now, key=_at))
-        self._most = self._num + MOST_ENTRIES
+        if self._num >= self._most:  # write what is of instants before this one
+            self._digest(bisect_left(self._groups, now, key=_at))
+            self._most = self._num + MOST_ENTRIES
 
     def _digest(self, count: int) -> None:
         """Write the first `count` groups, which are all of their instants."""

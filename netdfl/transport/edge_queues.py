@@ -72,13 +72,8 @@ class End:
 
         Next when there are more than those that are left and a node that sends `sending` messages at once can fill.
         """
-        self.queues = {
-            dst: queue
-            for dst, queue in self.queues.items()
-            if queue.fixed_ns < 0
-            or queue.waiting
-            or queue.waiters  # one of its stages may remember, or a message waits
-        }
+        # where its stages may remember, or a message waits, something would be lost with it
+        self.queues = {d: each for d, each in self.queues.items() if each.fixed_ns < 0 or each.waiting or each.waiters}
         self.most_queues = max(FEW_QUEUES, 2 * sending, 2 * len(self.queues))
         self.lanes = NO_LANES
 
