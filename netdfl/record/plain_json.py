@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 
 
 def plain(value: object) -> object:
-    """Copy `value` as dicts, lists and scalars, with None for a float that is not finite."""
+    """Copy `value` as dicts, lists and scalars, with None for a float that is not finite; data classes become dicts."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, str):
         return str(value)
+    if names := _fields(type(value)):
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
@@ -24,7 +28,24 @@ def plain(value: object) -> object:
     return value
 
 
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """The names of a data class's fields; none for any other type."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
 def dump_json(value: object, *, indent: int | None = None) -> str:
     """Return `value` as strict JSON text; compact unless `indent` is given."""
     separators = (",", ": ") if indent else (",", ":")
     return json.dumps(plain(value), indent=indent, separators=separators, ensure_ascii=False, allow_nan=False)
+
+
+def dump_by_line(value: Mapping[str, object]) -> str:
+    """Return `value` as strict JSON text with a line for each entry, and for each item of one that is a list."""
+    return "{" + ",\n".join(f"{dump_json(key)}:{_in_lines(entry)}" for key, entry in value.items()) + "}\n"
+
+
+def _in_lines(entry: object) -> str:
+    if isinstance(entry, list):
+        return "[\n" + ",\n".join(map(dump_json, entry)) + "]"
+    return dump_json(entry)

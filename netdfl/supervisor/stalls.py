@@ -277,9 +277,8 @@ class ExactWatch(StallWatch):
 
     def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
         held = {*finding.roots, *finding.culprits, *finding.behind} & set(self.fleet.running)
-        stacks = {node: self.world.stack(node) for node in sorted(held)}
-        nodes = {i: replace(own, stack=stacks.get(i, "")) for i, own in snapshot.nodes.items()}
-        return replace(snapshot, nodes=nodes)
+        stacks = {node: replace(snapshot.nodes[node], stack=self.world.stack(node)) for node in sorted(held)}
+        return replace(snapshot, nodes={**snapshot.nodes, **stacks})
 
     def _can_send_again(self, src: NodeId, message: Again) -> bool:
         sent = message.dst, message.round, message.step, message.kind
