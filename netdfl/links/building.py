@@ -71,21 +71,20 @@ class Maker:
             yield Tcp(self.seed("tcp"), table, loss, rate, latency)
 
     def _stage(self, key: str, value: Any, pieces: Sequence[Piece]) -> Stage:
-        seed = self.seed(key)
         if key == "state":
             return LinkState(value, _table(pieces, key, lambda now: None if now.value == "up" else now.value))
         if key == "loss":
             lossless = Bernoulli(0, probability=0.0)
             return Loss(value, _table(pieces, key, lambda now: self.value(key, now.value) or lossless))
         if key == "duplicate":
-            return Duplicate(seed, value)
+            return Duplicate(self.seed(key), value)
         if key == "corrupt":
-            return Corrupt(seed, value)
+            return Corrupt(self.seed(key), value)
         if key == "rate":
             return _rate(value, pieces)
         if key == "latency":
-            return Latency(seed, value, rounds=_table(pieces, key, self._delay))
-        return Reorder(seed, value)
+            return Latency(self.seed(key), value, rounds=_table(pieces, key, self._delay))
+        return Reorder(self.seed(key), value)
 
     def _delay(self, now: Effective) -> tuple[object, float]:
         return (None if now.value is UNSAID else self.value("latency", now.value), now.scale)
@@ -116,12 +115,11 @@ def _named(event: CompiledEvent) -> Named:
     )
 
 
-def same_for_all(base: Mapping[str, Effective]) -> tuple[Stage, ...] | None:
+def same_for_all(base: Mapping[str, Effective], used: Collection[str]) -> tuple[Stage, ...] | None:
     """The stages that all links with these rules can share as nothing ever changes: a constant delay, or none."""
-    used = {key for key, now in base.items() if now.value not in (None, "up")}
     if not used:
         return ()
-    delay = base["latency"].value.build() if used == {"latency"} else None
+    delay = base["latency"].value.build() if set(used) == {"latency"} else None
     if delay is None or delay.quantile is not None:
         return None
     return (Latency(0, replace(delay, fifo=False)),)  # in order as they are: no link waits for another's
@@ -142,6 +140,6 @@ def _speed(now: Effective) -> tuple[float | None, float]:
 
 
 def _table(pieces: Sequence[Piece], key: str, read: Callable[[Effective], object]) -> ByRound[Any] | None:
-    if not any(key in piece.values for piece in pieces):
+    if not pieces or not any(key in piece.values for piece in pieces):
         return None
     return ByRound([(piece.start, read(piece.values[key]) if key in piece.values else None) for piece in pieces])

@@ -24,6 +24,7 @@ from netdfl.links.schedule.active_changes import (
     ByTarget,
     Effective,
     Overlays,
+    OwnRules,
     by_rounds,
     effective,
     few_edges,
@@ -68,7 +69,7 @@ class Links:
         self._overlays = Overlays()
         self._paths: dict[Edge, Path] = {}
         self._values: dict[Edge, Mapping[str, Effective]] = {}
-        self._rules: dict[tuple[int, ...], Mapping[str, Effective]] = {}
+        self._rules: dict[tuple[int, ...], OwnRules] = {}
         self._shared: dict[tuple[NodeId, str], _Shared | None] = {}
         self._by_round: ByTarget[CompiledEvent] = ByTarget()
         self._changing: ByTarget[frozenset[str]] = ByTarget()
@@ -123,11 +124,16 @@ class Links:
             return self._build(edge)
         return Path(edge, own, self._node_stage(src, "uplink"), self._node_stage(dst, "downlink"))
 
+    def forget(self, src: NodeId, dst: NodeId) -> None:
+        """Keep no path from `src` to `dst`, whose stages all rest; asked for again, it is made anew."""
+        self._paths.pop((src, dst), None)
+        self._values.pop((src, dst), None)
+
     def _alike(self, edge: Edge) -> tuple[LinkRule, ...] | None:
         """The own stages of all links with the same entries as `edge`; None where each needs some of its own."""
         entries = self._spec.entries(edge)
         if entries not in self._stateless:
-            self._stateless[entries] = same_for_all(self._own_rules(edge))
+            self._stateless[entries] = same_for_all(*self._own_rules(edge))
         return self._stateless[entries]
 
     def apply(self, event: CompiledEvent, now_ns: int) -> list[ChangedUnit]:
@@ -151,7 +157,7 @@ class Links:
 
     def _change(self, path: Path, now_ns: int) -> list[ChangedUnit]:
         edge = path.edge
-        values = effective(self._own_rules(edge), self._overlays.on_link(edge))
+        values = effective(self._own_rules(edge).values, self._overlays.on_link(edge))
         change = Maker(self._streams, edge).event(self._values[edge], values)
         self._values[edge] = values
         outcomes = path.changed(change, now_ns) if change else ()
@@ -174,25 +180,26 @@ class Links:
         return effective(base, self._overlays.on_node(node))[key]
 
     def _build(self, edge: Edge) -> Path:
-        base = self._own_rules(edge)
-        changing: frozenset[str] = frozenset().union(*self._changing.of(edge))
-        pieces = by_rounds(list(self._by_round.of(edge)))
-        used = changing | {key for piece in pieces for key in piece.values}
-        used |= {key for key, now in base.items() if now.value not in (None, "up")}
+        base, used = self._own_rules(edge)
+        changing: frozenset[str] = frozenset().union(*self._changing.of(edge)) if self._changing else frozenset()
+        pieces = by_rounds(list(self._by_round.of(edge))) if self._by_round else ()
+        if changing or pieces:
+            used = used.union(changing, *(piece.values for piece in pieces))
         maker = Maker(self._streams, edge)
         own = list(maker.stages(base, used, pieces) if self._tcp is None else maker.tcp(base, used, self._tcp))
-        own = list(around(own, list(self._named.of(edge))))
+        if self._named:
+            own = list(around(own, list(self._named.of(edge))))
         last = [Checksum(stage) for stage in own if isinstance(stage, Corrupt)]
         rules = fuse(own) if changing <= INSTANT_CHANGES and self._tcp is None else tuple(own)
         path = Path(edge, rules, self._node_stage(edge[0], "uplink"), self._node_stage(edge[1], "downlink"), last)
         self._paths[edge] = path
         self._values[edge] = base
-        if any(True for _ in self._overlays.on_link(edge)):
+        if self._overlays.on_link(edge):
             self._change(path, 0)  # a new path holds nothing, so the time does not matter
         return path
 
-    def _own_rules(self, edge: Edge) -> Mapping[str, Effective]:
-        """The values of a link's keys before any event: made once for all links with the same entries."""
+    def _own_rules(self, edge: Edge) -> OwnRules:
+        """Made once for all links with the same entries."""
         entries = self._spec.entries(edge)
         rules = self._rules.get(entries)
         if rules is None:

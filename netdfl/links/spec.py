@@ -53,8 +53,8 @@ LINK_KEYS = ("state", *(name for name in SLOTS if name not in NODE_KEYS))
 class Buildable(Protocol):
     """A chosen part, as a scenario's own model of it."""
 
-    def build(self, *context: object) -> object:
-        """Call the part with `context` and the parameters that the scenario wrote."""
+    def maker(self) -> Callable[..., object]:
+        """What takes a context, and makes the part with the parameters that the scenario wrote."""
         ...
 
 
@@ -85,7 +85,7 @@ def choose(slot: str, value: object) -> Chosen | None:
         return None
     if isinstance(value, Chosen):
         return value
-    means, make = (value, value.build) if isinstance(value, Buildable) else _read_part(slot, value)
+    means, make = (value, value.maker()) if isinstance(value, Buildable) else _read_part(slot, value)
     return Chosen(slot, means, make, make(0) if slot == "loss" else make())
 
 

@@ -83,7 +83,7 @@ def unfit(spec: LinksSpec, edges: Sequence[Edge], events: Sequence[CompiledEvent
     """The first rule of these links, or of what the schedule makes of them, that netem does not have; else empty."""
     try:
         for edge in edges:
-            leaf(own_rules(spec, edge))
+            leaf(own_rules(spec, edge).values)
         for node in {node for edge in edges for node in edge}:
             for key in NODE_KEYS:
                 _serial(_built(Effective(getattr(spec.node(node), key))))
@@ -162,7 +162,7 @@ class Netem:
             if src != node:
                 one = _class(src)
                 self._hub.tc("add-class", "htb", port, one, parent=_SHARED, rate="8kbit", ceil=whole)
-                self._shape((src, node), "add", effective(own_rules(self._spec, (src, node)), ()))
+                self._shape((src, node), "add", effective(own_rules(self._spec, (src, node)).values, ()))
                 sender = int.from_bytes(socket.inet_aton(address_of(src)), "big")
                 match = {"protocol": 0x0800, "keys": [f"0x{sender:08x}/0xffffffff+12"]}
                 self._hub.tc("add-filter", "u32", port, parent=_ROOT, prio=1, target=one, **match)
@@ -191,7 +191,7 @@ class Netem:
             self._overlays.apply(event)
             for edge in self._set:
                 if any(edge in block for block in event.blocks):
-                    own = own_rules(self._spec, edge)
+                    own = own_rules(self._spec, edge).values
                     with refusals():
                         self._shape(edge, "change", effective(own, self._overlays.on_link(edge)))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 
@@ -19,8 +19,8 @@ def plain(value: object) -> object:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, str):
         return str(value)
-    if names := _fields(type(value)):
-        return {name: plain(getattr(value, name)) for name in names}
+    if _fields(type(value)):
+        return {name: plain(item) for name, item in shallow(value).items()}
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
@@ -28,16 +28,38 @@ def plain(value: object) -> object:
     return value
 
 
-@cache
-def _fields(kind: type) -> tuple[str, ...]:
-    """The names of a data class's fields; none for any other type."""
+def shallow(value: object) -> dict[str, object]:
+    """The fields of a data class, as they are."""
+    return {name: getattr(value, name) for name in _fields(type(value))}
+
+
+def _names(kind: type) -> tuple[str, ...]:
+    """Those of a data class's fields; none for any other type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+_fields: Callable[[type], tuple[str, ...]] = cache(_names)
 
 
 def dump_json(value: object, *, indent: int | None = None) -> str:
     """Return `value` as strict JSON text; compact unless `indent` is given."""
     separators = (",", ": ") if indent else (",", ":")
-    return json.dumps(plain(value), indent=indent, separators=separators, ensure_ascii=False, allow_nan=False)
+    dumps = partial(json.dumps, indent=indent, separators=separators, ensure_ascii=False, allow_nan=False)
+    try:
+        return dumps(value, default=_simpler)
+    except (TypeError, ValueError):  # a number that is not finite, a key that is no text: copying costs more
+        return dumps(plain(value))
+
+
+def _simpler(value: object) -> object:
+    """What stands for a value that JSON has not; see `plain`."""
+    if _fields(type(value)):
+        return shallow(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
 
 
 def dump_by_line(value: Mapping[str, object]) -> str:

@@ -30,6 +30,9 @@ class FabricLinks(Protocol):
     def path(self, src: NodeId, dst: NodeId) -> Path:
         """The stages from `src` to `dst`."""
 
+    def forget(self, src: NodeId, dst: NodeId) -> None:
+        """Nobody uses the path from `src` to `dst` any more."""
+
     def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, StageOutcome]]:
         """Make a scheduled change; what becomes of what the stages hold."""
 
@@ -42,6 +45,9 @@ class PerfectLinks:
     def path(self, src: NodeId, dst: NodeId) -> Path:
         """No stages."""
         return Path((src, dst), ())
+
+    def forget(self, src: NodeId, dst: NodeId) -> None:
+        """None is kept."""
 
     def apply(self, event: CompiledEvent, now_ns: int) -> Sequence[tuple[Path, int, StageOutcome]]:
         """There is nothing to change."""
@@ -67,15 +73,16 @@ class End:
         self.most_queues = FEW_QUEUES
         self.lanes = NO_LANES
 
-    def forget(self, sending: int) -> None:
-        """Keep no queues that can be made again; where a graph is redrawn, most are used once.
+    def forget(self, sending: int, now_ns: int) -> list[NodeId]:
+        """Keep no queues that can be made again; where a graph is redrawn, most are used once. To whom they went.
 
         Next when there are more than those that are left and a node that sends `sending` messages at once can fill.
         """
-        # where its stages may remember, or a message waits, something would be lost with it
-        self.queues = {d: each for d, each in self.queues.items() if each.fixed_ns < 0 or each.waiting or each.waiters}
+        before = self.queues
+        self.queues = {dst: queue for dst, queue in before.items() if not queue.rests(now_ns)}
         self.most_queues = max(FEW_QUEUES, 2 * sending, 2 * len(self.queues))
         self.lanes = NO_LANES
+        return [dst for dst in before if dst not in self.queues]
 
     def attach(self, sink: Sink | None) -> None:
         """Deliver into `sink`; None: the node is gone."""
@@ -156,6 +163,14 @@ class EdgeQueue:
         if self.unit_made is None:
             self.unit_made = Transit(self.src, self.dst, Kind.DATA, 0, 0, 0, 0)
         return self.unit_made
+
+    def rests(self, now_ns: int) -> bool:
+        """Whether one made anew would do as it does: no message waits, and its stages remember nothing."""
+        if self.waiting or self.waiters:
+            return False
+        if self.fixed_ns >= 0:
+            return True
+        return self.at_once is not None and all([stage.rests(now_ns) for stage in self.at_once])
 
     def more(self) -> None:
         """One message more waits."""

@@ -72,8 +72,7 @@ class Fabric:
         must be able to take back what they let go. `book` keeps all ledgers of the fleet, where it is there.
         `size` gives a message's bytes, once for each payload.
         """
-        self._clock, self._seed, self._book = clock, seed, book
-        self._size = size
+        self._clock, self._seed, self._book, self._size = clock, seed, book, size
         self._links: FabricLinks = links or PerfectLinks()
         self._changing = changing
         self._ends: dict[NodeId, End] = {}
@@ -139,9 +138,10 @@ class Fabric:
         return len(messages)
 
     def _enter(self, source: End, messages: Sequence[Message]) -> None:
-        if len(source.queues) > source.most_queues and not self._changing:
-            source.forget(len(messages))
         now, due = self._clock.now_ns(), self._instants.due
+        if len(source.queues) > source.most_queues and not self._changing:
+            for dst in source.forget(len(messages), now):
+                self._links.forget(messages[0].src, dst)
         sizes = [message[7].size or self._size(message) for message in messages]
         lanes = self._lanes(source, messages) if len(messages) > 1 else NO_LANES
         self._count_sent(source.ledger, messages, sizes, now, lanes)

@@ -14,7 +14,7 @@ from netdfl.links.path import Path, fuse
 from netdfl.links.rules.base import Stage, Transit
 from netdfl.links.rules.disorder import Checksum, Corrupt, Duplicate, Reorder, corrupt, duplicate, reorder
 from netdfl.links.rules.latency import Delay, Latency, constant, exponential, lognormal
-from netdfl.links.rules.loss import Bernoulli, GilbertElliott, Loss
+from netdfl.links.rules.loss import Bernoulli, DropList, GilbertElliott, Loss, Match
 from netdfl.links.rules.rate import Rate, serial
 from netdfl.links.rules.state import LinkState
 
@@ -197,3 +197,50 @@ def test_detected_corruption_takes_the_wire_and_ends_at_the_receiver():
     drive = Drive(0, lambda u, at: seen.append(u), lambda u, why, at: pytest.fail(why))
     drive.enter(Path((0, 9), [damage], last=(Checksum(damage),)), unit(), 0)
     assert seen[0].corrupted
+
+
+SOME_STAGES = {
+    "bernoulli": lambda: Loss(Bernoulli(3, probability=0.3)),
+    "bursts": lambda: Loss(GilbertElliott(3, p=0.3, r=0.3)),
+    "listed": lambda: Loss(DropList(3, messages=[Match(2), Match(5)])),
+    "rate": lambda: Rate(serial(rate=8e6)),
+    "bucket": lambda: Rate(serial(rate=8e6, burst=2 * MB)),
+    "bounded": lambda: Rate(serial(rate=8e6, queue=2 * MB)),
+    "held": lambda: Rate(serial(rate=0)),
+    "constant": lambda: Latency(4, constant(delay=700 * MS)),
+    "varying": lambda: Latency(4, lognormal(mean=700 * MS, jitter=400 * MS)),
+    "unordered": lambda: Latency(4, lognormal(mean=700 * MS, jitter=400 * MS, order="free")),
+    "reorder": lambda: Reorder(5, reorder(probability=0.5, delay=900 * MS)),
+}
+sends = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 9)), min_size=1, max_size=8)
+
+
+def advanced(stage: Stage, sent: list[tuple[int, int]], after: int = 0) -> list[int]:
+    return [stage.advance(unit(round), after + at * MS) for at, round in sorted(sent)]
+
+
+@pytest.mark.parametrize("kind", SOME_STAGES)
+@given(before=sends, after=sends)
+def test_a_stage_that_rests_does_what_one_made_anew_does(kind, before, after):
+    stage = SOME_STAGES[kind]()
+    advanced(stage, before)
+    ends = [at for at in range(0, 20_000 * MS, 50 * MS) if stage.rests(at)][:1]
+    for end in ends:
+        later = max(end, 2000 * MS)
+        assert stage.rests(later)
+        assert advanced(stage, after, later) == advanced(SOME_STAGES[kind](), after, later)
+
+
+@pytest.mark.parametrize("kind", SOME_STAGES)
+def test_stages_rest_once_all_has_left_but_for_those_that_remember(kind):
+    stage = SOME_STAGES[kind]()
+    advanced(stage, [(0, 0), (1, 1)])
+    assert stage.rests(3600 * 1000 * MS) == (kind not in ("bursts", "held"))
+    assert not stage.rests(2 * MS) or kind in ("bernoulli", "listed", "unordered", "reorder")
+
+
+def test_a_stage_that_can_take_back_what_it_let_go_rests_once_that_has_left():
+    stage = Latency(4, lognormal(mean=700 * MS, jitter=400 * MS, order="free"))
+    (departure,) = stage.enter(unit(), 0)
+    assert not stage.rests(departure.at_ns - 1)
+    assert stage.rests(departure.at_ns)

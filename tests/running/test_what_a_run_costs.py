@@ -15,7 +15,7 @@ import netdfl
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import Edge, Kind, Message, Payload
 from netdfl.links import channel
-from netdfl.links.schedule.active_changes import Effective, own_rules
+from netdfl.links.schedule.active_changes import OwnRules, own_rules
 from netdfl.links.spec import LinksSpec
 from netdfl.node.ledger import LAST, LAST_LOST, NodeLedger
 from netdfl.record.run import Run
@@ -141,7 +141,7 @@ def test_the_sum_of_no_messages_is_none() -> None:
 def test_links_with_the_same_entries_share_their_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Edge] = []
 
-    def counted(spec: LinksSpec, edge: Edge) -> dict[str, Effective]:
+    def counted(spec: LinksSpec, edge: Edge) -> OwnRules:
         made.append(edge)
         return own_rules(spec, edge)
 

@@ -124,6 +124,10 @@ class Stage:
         """Apply a scheduled change; say what becomes of what the stage holds."""
         return ()
 
+    def rests(self, now_ns: int) -> bool:
+        """Whether it remembers nothing that matters from now on: one made anew would do as it does."""
+        return False
+
 
 def resets(event: LinkEvent) -> bool:
     """True where `event` resets the link, so that every stage of it loses what it holds."""
@@ -157,6 +161,10 @@ class Delaying(Stage):
             return ()
         units, self._under_way = self._under_way, []
         return [Dropped(unit, "reset") for at_ns, unit in units if at_ns > now_ns]
+
+    def rests(self, now_ns: int) -> bool:
+        """See `Stage`: where all has left."""
+        return not self._under_way or all(at_ns <= now_ns for at_ns, _ in self._under_way)
 
 
 class ByRound(Generic[T]):

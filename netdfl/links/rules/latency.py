@@ -173,6 +173,10 @@ class Latency(Delaying):
         delay, scale = piece
         return (self.delay, self.scale * scale) if delay is None else (delay, scale)
 
+    def rests(self, now_ns: int) -> bool:
+        """See `Stage`: where all has left, so that nothing could be overtaken."""
+        return self._last_ns <= now_ns and super().rests(now_ns)
+
     def changed(self, event: LinkEvent, now_ns: int) -> Sequence[StageOutcome]:
         """Take a new `latency` or `latency_scale`; drop what is under way at a reset."""
         self.delay, self.scale = event.get("latency", self.delay), event.get("latency_scale", self.scale)

@@ -27,6 +27,7 @@ class Bernoulli:
     """Lose each unit with the same probability, keyed by the unit: no state."""
 
     __slots__ = ("probability", "seed")
+    remembers: ClassVar[bool] = False
 
     def __init__(self, seed: int, /, *, probability: Probability) -> None:
         """`seed` is the edge's; `probability` from 0 to 1."""
@@ -132,6 +133,7 @@ class DropList:
     """Lose exactly the listed messages (and their duplicates)."""
 
     __slots__ = ("_by_round", "messages")
+    remembers: ClassVar[bool] = False
 
     def __init__(self, seed: int, /, *, messages: list[Match]) -> None:
         """`messages` in any order; at least one."""
@@ -206,6 +208,10 @@ class Loss(Stage):
         """Take a new `loss` model."""
         self.model = event.get("loss", self.model)
         return ()
+
+    def rests(self, now_ns: int) -> bool:
+        """See `Stage`: where its model says that it does not remember what passed."""
+        return self.rounds is None and (self.model is None or not getattr(self.model, "remembers", True))
 
 
 LOSSES: Mapping[str, type[Bernoulli] | type[GilbertElliott] | type[DropList] | type[Trace]] = {

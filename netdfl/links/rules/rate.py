@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 from netdfl.core.units import PositiveInt, RateBps, SizeBytes
@@ -56,6 +57,17 @@ def serial(*, rate: RateBps, burst: SizeBytes = 0, queue: SizeBytes | MessageLim
     return Shape(rate, burst, queue_bytes=queue)
 
 
+@lru_cache
+def _cost(rate_bps: float | None, scale: float) -> tuple[int, int]:
+    """Nanoseconds a byte as a fraction, numerator and denominator; -1 where none ever passes."""
+    if rate_bps is None:
+        return 0, 1
+    if rate_bps * scale == 0:
+        return -1, 1
+    cost = _NS_BITS / (Fraction(rate_bps) * Fraction(scale))
+    return cost.numerator, cost.denominator
+
+
 class Rate(Stage):
     """A serializer with a queue, exact in integer nanoseconds.
 
@@ -87,14 +99,8 @@ class Rate(Stage):
     def _set(self, shape: Shape, scale: float, parts: int = 1) -> None:
         self.shape = shape
         self.scale = scale
-        rate = shape.rate_bps
-        if rate is None:
-            cost = Fraction(0)
-        elif rate * scale == 0:
-            cost = Fraction(-1)
-        else:
-            cost = _NS_BITS / (Fraction(rate) * Fraction(scale))
-        self._num, self._den = cost.numerator * parts, cost.denominator * parts
+        num, den = _cost(shape.rate_bps, scale)
+        self._num, self._den = num * parts, den * parts
         self._slack = shape.burst_bytes * self._num
 
     def advance(self, unit: Transit, now_ns: int) -> int:
@@ -156,6 +162,10 @@ class Rate(Stage):
         if (shape, scale) == (self.shape, self.scale):
             return ()
         return self._retime(shape, scale, now_ns)
+
+    def rests(self, now_ns: int) -> bool:
+        """See `Stage`: where the bytes of all that entered have passed, and the bucket is full again."""
+        return self._num >= 0 and not self._backlog and self._end <= now_ns * self._den
 
     def _pending(self, now_ns: int) -> list[Transit]:
         queued = [unit for end, _, unit in self._queue if end - self._slack > now_ns * self._den]

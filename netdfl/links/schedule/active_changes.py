@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from netdfl.core.types import Edge, NodeId
 from netdfl.links.rules.state import STATES
@@ -29,10 +29,18 @@ class Effective:
     scale: float = 1.0
 
 
-def own_rules(spec: LinksSpec, edge: Edge) -> dict[str, Effective]:
-    """The values of a link's keys before any event."""
+class OwnRules(NamedTuple):
+    """The values of a link's keys before any event, and which of them are rules."""
+
+    values: Mapping[str, Effective]
+    used: frozenset[str]
+
+
+def own_rules(spec: LinksSpec, edge: Edge) -> OwnRules:
+    """Those of `edge`."""
     link = spec.link(edge)
-    return {key: Effective(getattr(link, key)) for key in LINK_KEYS}
+    values = {key: Effective(getattr(link, key)) for key in LINK_KEYS}
+    return OwnRules(values, frozenset(key for key, now in values.items() if now.value not in (None, "up")))
 
 
 class ByTarget(Generic[T]):
@@ -43,6 +51,9 @@ class ByTarget(Generic[T]):
     def __init__(self) -> None:
         self._single: dict[Edge, list[T]] = {}
         self._wide: list[tuple[tuple[Block, ...], T]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._single or self._wide)
 
     def add(self, blocks: tuple[Block, ...], item: T) -> None:
         """`item` concerns the links of `blocks`."""
@@ -103,9 +114,9 @@ class Overlays:
         else:
             self._nodes.append(layer)
 
-    def on_link(self, edge: Edge) -> Iterable[CompiledEvent]:
+    def on_link(self, edge: Edge) -> Sequence[CompiledEvent]:
         """The changes in force on `edge`, in the order in which they came."""
-        return (event for _, event in sorted(self._links.of(edge), key=lambda layer: layer[0]))
+        return [event for _, event in sorted(self._links.of(edge), key=lambda layer: layer[0])] if self._links else ()
 
     def on_node(self, node: NodeId) -> Iterable[CompiledEvent]:
         """The changes in force on the up- and downlink of `node`, in order."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -38,9 +38,13 @@ class Part(Choice):
 
     def build(self, *context: object) -> Any:
         """Call the part's function with `context` and the scenario's parameters."""
+        return self.maker()(*context)
+
+    def maker(self) -> Callable[..., Any]:
+        """What makes the part, as often as it is needed, with the scenario's parameters: it takes the context."""
         function = type(self).function
         assert function is not None, f"{self.kind} has no function"
-        return function(*context, **self.params)
+        return partial(function, **self.params)
 
 
 def builder(entry: object) -> Function:
