@@ -1,0 +1,55 @@
+"""Where a graph is redrawn, links that nobody needs any more are forgotten, and nothing can tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import netdfl
+from netdfl.core.types import NodeId
+from netdfl.links.channel import Links
+from netdfl.record.run import Run
+from netdfl.record.store import STORE
+from netdfl.transport import edge_queues
+from tests.agreeing import agreeing_fleet
+
+REDRAWN = {"topology": {"kind": "random_sym", "neighbors": 4, "redraw_every": 1}}
+VARYING = {"dist": "lognormal", "mean": "20ms", "jitter": "15ms"}
+RULES: dict[str, dict[str, Any]] = {
+    "plain": {"latency": "20ms"},
+    "rules": {"latency": VARYING, "loss": "5%", "rate": "1Mbit"},
+    "unordered": {"latency": VARYING | {"order": "free"}, "reorder": "20%"},
+    "bucket": {"latency": "20ms", "rate": {"rate": "100kbit", "burst": "2kB", "queue": "4kB"}},
+    "bursts": {"latency": "20ms", "loss": {"model": "gilbert_elliott", "p": "5%", "r": "50%"}},
+}
+
+
+def play(out: Path, rules: str) -> Run:
+    scenario = agreeing_fleet(12, 12, 4) | REDRAWN | {"links": {"default": RULES[rules]}, "wait": {"deadline": "300ms"}}
+    return netdfl.run(scenario, out=out, page=False).run
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_a_run_is_the_same_whether_links_are_forgotten(
+    rules: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[tuple[NodeId, NodeId]] = []
+
+    def counted(self: Links, src: NodeId, dst: NodeId) -> None:
+        forgotten.append((src, dst))
+        forget(self, src, dst)
+
+    forget = Links.forget
+    monkeypatch.setattr(Links, "forget", counted)
+    monkeypatch.setattr(edge_queues, "FEW_QUEUES", 100)
+    kept = play(tmp_path / "kept", rules)
+    assert not forgotten
+    monkeypatch.setattr(edge_queues, "FEW_QUEUES", 1)
+    anew = play(tmp_path / "anew", rules)
+    assert bool(forgotten) == (rules != "bursts")  # such a link remembers its last message for ever
+    assert anew.result["event_log_hash"] == kept.result["event_log_hash"]
+    for table in ("messages", "metrics", "waits"):
+        rows = [(run.path / STORE / f"{table}-fleet.jsonl").read_text() for run in (kept, anew)]
+        assert rows[0] == rows[1], table
