@@ -270,6 +270,7 @@ class Supervisor:
                 self._on_hello(report)
             case ModelSaved():
                 self.evaluation.saved(node, report.round)
+                return
             case Evaluated():
                 self.evaluation.judged(report.round, report.figures)
             case ProbeReply():
