@@ -74,15 +74,17 @@ class End:
         self.lanes = NO_LANES
 
     def forget(self, sending: int, now_ns: int) -> list[NodeId]:
-        """Keep no queues that can be made again; where a graph is redrawn, most are used once. To whom they went.
+        """Keep no queues that can be made again; where a graph is redrawn, most are used once.
 
         Next when there are more than those that are left and a node that sends `sending` messages at once can fill.
+        Returns to whom queues with stages of their own went.
         """
         before = self.queues
-        self.queues = {dst: queue for dst, queue in before.items() if not queue.rests(now_ns)}
+        busy = [(d, each) for d, each in before.items() if each.fixed_ns < 0 or each.waiting or each.waiters]
+        self.queues = {dst: queue for dst, queue in busy if not queue.rests(now_ns)}
         self.most_queues = max(FEW_QUEUES, 2 * sending, 2 * len(self.queues))
         self.lanes = NO_LANES
-        return [dst for dst in before if dst not in self.queues]
+        return [dst for dst, _ in busy if dst not in self.queues]
 
     def attach(self, sink: Sink | None) -> None:
         """Deliver into `sink`; None: the node is gone."""
@@ -166,11 +168,9 @@ class EdgeQueue:
 
     def rests(self, now_ns: int) -> bool:
         """Whether one made anew would do as it does: no message waits, and its stages remember nothing."""
-        if self.waiting or self.waiters:
+        if self.waiting or self.waiters or self.at_once is None:
             return False
-        if self.fixed_ns >= 0:
-            return True
-        return self.at_once is not None and all([stage.rests(now_ns) for stage in self.at_once])
+        return self.fixed_ns >= 0 or all([stage.rests(now_ns) for stage in self.at_once])
 
     def more(self) -> None:
         """One message more waits."""
