@@ -199,7 +199,7 @@ class Links:
         return path
 
     def _own_rules(self, edge: Edge) -> OwnRules:
-        """Made once for all links with the same entries."""
+        """What `edge` has before any event: made once for all links with the same entries."""
         entries = self._spec.entries(edge)
         rules = self._rules.get(entries)
         if rules is None:

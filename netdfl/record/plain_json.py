@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
+from typing import Any
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 
@@ -19,13 +20,21 @@ def plain(value: object) -> object:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, str):
         return str(value)
+    parts = _parts(value)
+    if isinstance(parts, dict):
+        return {str(key): plain(item) for key, item in parts.items()}
+    return value if parts is None else [plain(item) for item in parts]
+
+
+def _parts(value: object) -> dict[Any, object] | list[object] | None:
+    """What a value that is made of others is to JSON; None for any other."""
     if _fields(type(value)):
-        return {name: plain(item) for name, item in shallow(value).items()}
+        return shallow(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return dict(value)
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
-        return [plain(item) for item in value]
-    return value
+        return list(value)
+    return None
 
 
 def shallow(value: object) -> dict[str, object]:
@@ -53,13 +62,10 @@ def dump_json(value: object, *, indent: int | None = None) -> str:
 
 def _simpler(value: object) -> object:
     """What stands for a value that JSON has not; see `plain`."""
-    if _fields(type(value)):
-        return shallow(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
-        return list(value)
-    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
+    parts = _parts(value)
+    if parts is None:
+        raise TypeError(f"{type(value).__name__} is nothing that JSON has")
+    return parts
 
 
 def dump_by_line(value: Mapping[str, object]) -> str:

@@ -212,6 +212,7 @@ SOME_STAGES = {
     "unordered": lambda: Latency(4, lognormal(mean=700 * MS, jitter=400 * MS, order="free")),
     "reorder": lambda: Reorder(5, reorder(probability=0.5, delay=900 * MS)),
 }
+NEVER_REST = ("bursts", "held")
 sends = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 9)), min_size=1, max_size=8)
 
 
@@ -225,6 +226,7 @@ def test_a_stage_that_rests_does_what_one_made_anew_does(kind, before, after):
     stage = SOME_STAGES[kind]()
     advanced(stage, before)
     ends = [at for at in range(0, 20_000 * MS, 50 * MS) if stage.rests(at)][:1]
+    assert bool(ends) == (kind not in NEVER_REST)
     for end in ends:
         later = max(end, 2000 * MS)
         assert stage.rests(later)
@@ -235,7 +237,7 @@ def test_a_stage_that_rests_does_what_one_made_anew_does(kind, before, after):
 def test_stages_rest_once_all_has_left_but_for_those_that_remember(kind):
     stage = SOME_STAGES[kind]()
     advanced(stage, [(0, 0), (1, 1)])
-    assert stage.rests(3600 * 1000 * MS) == (kind not in ("bursts", "held"))
+    assert stage.rests(3600 * 1000 * MS) == (kind not in NEVER_REST)
     assert not stage.rests(2 * MS) or kind in ("bernoulli", "listed", "unordered", "reorder")
 
 

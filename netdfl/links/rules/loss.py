@@ -16,7 +16,10 @@ _DATA = Kind.DATA
 
 
 class LossModel(Protocol):
-    """Decides, unit by unit, in the order in which they enter one link."""
+    """Decides, unit by unit, in the order in which they enter one link.
+
+    A model whose class says `remembers = False` would decide alike had nothing passed before: it may be made anew.
+    """
 
     def lost(self, unit: Transit) -> bool:
         """True where `unit` vanishes."""

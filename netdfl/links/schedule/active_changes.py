@@ -37,7 +37,7 @@ class OwnRules(NamedTuple):
 
 
 def own_rules(spec: LinksSpec, edge: Edge) -> OwnRules:
-    """Those of `edge`."""
+    """What `edge` has before any event."""
     link = spec.link(edge)
     values = {key: Effective(getattr(link, key)) for key in LINK_KEYS}
     return OwnRules(values, frozenset(key for key, now in values.items() if now.value not in (None, "up")))
