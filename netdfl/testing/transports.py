@@ -88,6 +88,7 @@ class KeptSink:
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back at `make_room`."""
         self._callbacks.append(callback)
+        self._changed.set()
 
     def make_room(self) -> None:
         """Never be full again."""
@@ -99,6 +100,10 @@ class KeptSink:
     async def until(self, count: int) -> None:
         """Return when `count` messages have come; TimeoutError after a minute."""
         await _until(self._changed, self.messages, count)
+
+    async def until_waiting(self, count: int = 1) -> None:
+        """Return when `count` messages wait for room; TimeoutError after a minute."""
+        await _until(self._changed, self._callbacks, count)
 
 
 async def _until(changed: asyncio.Event, kept: Sequence[object], count: int) -> None:
