@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 NodeId: TypeAlias = int
 Edge: TypeAlias = tuple[NodeId, NodeId]
@@ -101,10 +102,72 @@ class Message(NamedTuple):
     payload: Payload
 
 
+as_message: Callable[[tuple[NodeId, NodeId, Kind, int, int, int, int, Payload]], Message] = partial(
+    tuple.__new__, Message
+)
+"""A message of its fields, without the call in Python that a named tuple makes."""
+
 Outbox: TypeAlias = Mapping[NodeId, Payload]
 """What a node sends in one step: a payload per destination (the same object where they agree)."""
 
 
+class ToAll(Mapping[NodeId, Payload]):
+    """An `Outbox` of one payload for all of its `dsts`."""
+
+    __slots__ = ("dsts", "payload")
+
+    def __init__(self, dsts: tuple[NodeId, ...], payload: Payload) -> None:
+        """`dsts` are all different."""
+        self.dsts, self.payload = dsts, payload
+
+    def __getitem__(self, dst: NodeId) -> Payload:
+        """The payload, of whom it is for."""
+        if dst not in self.dsts:
+            raise KeyError(dst)
+        return self.payload
+
+    def __iter__(self) -> Iterator[NodeId]:
+        """Whom it is for."""
+        return iter(self.dsts)
+
+    def __len__(self) -> int:
+        """How many it is for."""
+        return len(self.dsts)
+
+
+class Copies(Sequence[Message]):
+    """One message to each of several nodes, `head` to the first: the others are made when somebody asks for them."""
+
+    __slots__ = ("dsts", "head")
+
+    def __init__(self, head: Message, dsts: tuple[NodeId, ...]) -> None:
+        """`dsts` are all different, `head`'s the first."""
+        self.head, self.dsts = head, dsts
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Message]: ...
+    def __getitem__(self, place: int | slice) -> Message | list[Message]:
+        """The messages to those who stand there."""
+        return list(self)[place] if isinstance(place, slice) else self.head._replace(dst=self.dsts[place])
+
+    def __iter__(self) -> Iterator[Message]:
+        """Make them all."""
+        src, _, kind, epoch, round, step, attempt, payload = self.head
+        return iter([as_message((src, dst, kind, epoch, round, step, attempt, payload)) for dst in self.dsts])
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.dsts)
+
+
+def first_of(messages: Sequence[Message]) -> Message:
+    """The first of `messages`, of which there is one."""
+    return messages.head if type(messages) is Copies else messages[0]
+
+
+_src = itemgetter(0)
 _in_order = itemgetter(*map(Message._fields.index, ("src", "round", "step", "epoch", "attempt")))
 _acknowledged_in_order = attrgetter("message.dst", "message.round", "message.step", "message.epoch")
 
@@ -132,7 +195,8 @@ class Inbox:
         acknowledgements: Sequence[Acknowledgement] = (),
     ) -> None:
         """Sort `messages`; `missing` are the awaited nodes from which nothing came in time."""
-        self.messages = tuple(sorted(messages, key=_in_order))
+        alone = len(set(map(_src, messages))) == len(messages)  # each the only one of its sender
+        self.messages = tuple(sorted(messages, key=_src if alone else _in_order))
         self.missing = tuple(sorted(missing)) if missing else ()
         self.acknowledgements = tuple(sorted(acknowledgements, key=_acknowledged_in_order)) if acknowledgements else ()
 

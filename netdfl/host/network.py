@@ -136,9 +136,9 @@ class Door:
         """Take the message, or none while closed."""
         return None if self.closed else self._mailbox.deliver(message)
 
-    def take_together(self, messages: Sequence[Message]) -> bool:
+    def take_together(self, messages: Sequence[Message], dst: NodeId | None = None) -> bool:
         """See `BatchSink`; none while closed."""
-        return not self.closed and self._mailbox.take_together(messages)
+        return not self.closed and self._mailbox.take_together(messages, dst)
 
     def when_room(self, callback: Callable[[], None]) -> None:
         """Call back when the mailbox has room, or the door opens."""

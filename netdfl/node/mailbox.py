@@ -10,12 +10,15 @@ the same message: what was taken once is not taken twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Kind, Message, NodeId, as_message
 from netdfl.transport.base import Fate
 
 Slot = tuple[int, int]
+OnCame: TypeAlias = Callable[[Slot, Collection[NodeId]], None]
+"""Told of a slot, and of whom messages for it have come just now."""
 _DELIVERED = Fate.DELIVERED
 _NOBODY: frozenset[NodeId] = frozenset()
 _NOTHING: Mapping[NodeId, Message] = {}
@@ -45,7 +48,8 @@ class Mailbox:
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
         self._awaited: Slot = (-1, 0)
-        self._on_awaited: Callable[[Sequence[Message]], None] | None = None
+        self._node: NodeId | None = None  # whose it is, once somebody has said so
+        self._on_awaited: OnCame | None = None
         self._on_late: Callable[[Message], None] | None = None
         self._other: dict[Kind, Callable[[Message], Fate]] = {}
 
@@ -82,19 +86,19 @@ class Mailbox:
         kept[src] = message
         self._size += 1
         if self._on_awaited is not None and (awaited or slot > self._awaited):
-            self._on_awaited((message,))
+            self._on_awaited(slot, (src,))
         return _DELIVERED
 
-    def take_together(self, messages: Sequence[Message]) -> bool:
+    def take_together(self, messages: Sequence[Message], dst: NodeId | None = None) -> bool:
         """Take messages that come at one instant, all for the awaited slot and each the first of its sender.
 
-        Any others have to be delivered one by one. See `BatchSink`.
+        Any others have to be delivered one by one. See `BatchSink`. Copies of one message are made when they are read.
         """
         slot, on_awaited = self._awaited, self._on_awaited
         if on_awaited is None or slot <= self._closed or self._shut:
             return False
         awaited_round, awaited_step = slot
-        for message in messages:
+        for message in messages if dst is None else messages[:1]:
             if message[4] != awaited_round or message[5] != awaited_step or message[2] in self._other:
                 return False
         came = {message[0]: message for message in messages}
@@ -103,6 +107,8 @@ class Mailbox:
         if len(came) < len(messages) or seen & senders:
             return False
         self._seen[slot] = seen | senders
+        if dst is not None:
+            self._node = dst
         kept = self._slots.get(slot)
         if kept is None:
             self._slots[slot] = came
@@ -112,8 +118,15 @@ class Mailbox:
         if self._heard:
             for src in self._heard.keys() & came:
                 self._heard[src] += 1
-        on_awaited(messages)
+        on_awaited(slot, came)
         return True
+
+    def _own(self, messages: Iterable[Message]) -> list[Message]:
+        """`messages` as they are to this node: others may share what came, and it names one of them."""
+        me = self._node
+        if me is None:
+            return list(messages)
+        return [m if m[1] == me else as_message((m[0], me, m[2], m[3], m[4], m[5], m[6], m[7])) for m in messages]
 
     def memory(self) -> dict[str, int]:
         """Whose messages have been read, by slot: what a later life must not take again."""
@@ -125,7 +138,7 @@ class Mailbox:
 
     def unread(self) -> list[Message]:
         """What has come and nobody has taken yet."""
-        return [m for kept in self._slots.values() for m in kept.values()] + self.late
+        return [m for kept in self._slots.values() for m in self._own(kept.values())] + self.late
 
     def remember(self, memory: Mapping[str, int]) -> None:
         """Take nothing that an earlier life has read."""
@@ -179,21 +192,21 @@ class Mailbox:
         """Call back once when a slot was emptied. See `Sink`."""
         self._waiters.append(callback)
 
-    def open(self, slot: Slot, on_messages: Callable[[Sequence[Message]], None]) -> Mapping[NodeId, Message]:
-        """Await `slot`: what came early, and `on_messages` for what still comes, for it or for a later one."""
-        self._awaited, self._on_awaited = slot, on_messages
+    def open(self, slot: Slot, on_came: OnCame) -> Collection[NodeId]:
+        """Await `slot`: whose messages came early, and `on_came` for what still comes, for it or for a later one."""
+        self._awaited, self._on_awaited = slot, on_came
         if self._waiters:
             self._make_room()
-        return self._slots.get(slot, _NOTHING)
+        return self._slots.get(slot, _NOBODY)
 
     def close(self, slot: Slot) -> list[Message]:
         """Stop awaiting `slot` and take its messages; whatever still comes for it is late."""
         self._awaited, self._on_awaited = (-1, 0), None
         self._closed = max(self._closed, slot)
-        taken = list(self._slots.pop(slot, _NOTHING).values())
+        taken = self._own(self._slots.pop(slot, _NOTHING).values())
         self._size -= len(taken)
         for stale in [s for s in self._slots if s <= self._closed]:
-            for message in self._slots.pop(stale).values():
+            for message in self._own(self._slots.pop(stale).values()):
                 self._size -= 1
                 self.num_late += 1
                 if self._serves_late(message):
@@ -210,7 +223,7 @@ class Mailbox:
         for slot in sorted(s for s in self._slots if s <= last):
             messages = self._slots.pop(slot)
             self._taken.setdefault(slot, set()).update(messages)
-            early += messages.values()
+            early += self._own(messages.values())
         self._size -= len(early)
         self._make_room()
         return early

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import isnan
 from typing import Any, Protocol, TypeVar
 
@@ -14,7 +13,7 @@ from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
-from netdfl.core.types import Inbox, Kind, Message, NodeId, Outbox, Payload, View
+from netdfl.core.types import Copies, Inbox, Kind, Message, NodeId, Outbox, Payload, ToAll, View, as_message
 from netdfl.mixing.base import Counting
 from netdfl.node.asking import Asking
 from netdfl.node.delivery import Acknowledged, Resending
@@ -32,8 +31,6 @@ from netdfl.transport.base import Transport
 
 T = TypeVar("T")
 NOTHING = Payload()
-_message = partial(tuple.__new__, Message)
-"""A message of the tuple of its fields: no frame of Python for each."""
 
 
 def nobody(peers: Collection[NodeId]) -> bool:
@@ -222,10 +219,16 @@ class Node:
     async def send(self, view: View, step: int, outbox: Outbox) -> None:
         """Send one step's payloads and go on; where that is wanted, tell those that get none."""
         node, data, epoch, round = self.id, Kind.DATA, self.epoch, view.round
-        messages = [_message((node, dst, data, epoch, round, step, 0, payload)) for dst, payload in outbox.items()]
+        messages: Sequence[Message]
+        if type(outbox) is ToAll and outbox.dsts:
+            head = as_message((node, outbox.dsts[0], data, epoch, round, step, 0, outbox.payload))
+            messages = Copies(head, outbox.dsts)
+        else:
+            messages = [as_message((node, dst, data, epoch, round, step, 0, each)) for dst, each in outbox.items()]
         if self.algorithm.wait.announce and view.in_neighbors is None:
             without = set(view.may_send_to) - outbox.keys() - self.waits.gone
-            messages += [self._message(Kind.NOTICE, dst, view.round, step, NOTHING) for dst in sorted(without)]
+            notices = [self._message(Kind.NOTICE, dst, view.round, step, NOTHING) for dst in sorted(without)]
+            messages = [*messages, *notices]
         self._held -= sum(map(_weight_in, messages)) if self.mailbox.keep_late else 0.0
         await self.transport.send(messages)
         self._next = (view.round, step + 1)

@@ -7,7 +7,7 @@ of the wait-for graph, with its type: all, any, or k of n.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -99,7 +99,7 @@ class Waits:
         wait = self._begin(round, step, sources, policy, kind)
         early, taken = self.mailbox.open(slot, self._arrived), self.mailbox.taken(slot)
         if early or taken:
-            wait.have.update(each for each in early.keys() | taken if sources is None or each in sources)
+            wait.have.update(each for each in taken.union(early) if sources is None or each in sources)
         if wait.have:
             wait.last_ns = wait.since_ns
             if self.policy.deadline_ns == "auto":
@@ -223,17 +223,18 @@ class Waits:
         wait.deadline_ns = known
         return True
 
-    def _arrived(self, messages: Sequence[Message]) -> None:
+    def _arrived(self, slot: Slot, senders: Collection[NodeId]) -> None:
         """Messages of one step have come: of the awaited one, or of a later one."""
         wait = self.current
         if wait is None:
             return
-        sources = wait.sources
-        ours = [message[0] for message in messages if sources is None or message[0] in sources]
-        if not ours:
-            return
-        have, first = wait.have, messages[0]
-        if first[4] == wait.round and first[5] == wait.step:
+        sources, ours = wait.sources, senders
+        if sources is not None and not sources.issuperset(senders):
+            ours = [src for src in senders if src in sources]
+            if not ours:
+                return
+        have = wait.have
+        if slot == (wait.round, wait.step):
             have.update(ours)
             wait.last_ns, wait.last_src = self.clock.now_ns(), min(ours)
             if self.policy.deadline_ns == "auto":

@@ -160,7 +160,10 @@ class LoggingRecorder:
         self._log.row(message, row)
 
     def messages(self, messages: Sequence[Message], rows: Alike, digests: Sequence[str]) -> None:
-        """The ends of messages at one instant, which differ in their edges and in the `digests` of their contents."""
+        """The ends of `messages` at one instant, which differ in their edges and in the `digests` of their contents.
+
+        `rows` has their edges: of what was copied to several, a message may name another of them.
+        """
         self._store.alike(rows)
         self._log.alike(rows, digests)
 

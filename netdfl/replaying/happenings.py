@@ -100,9 +100,9 @@ class HeardRecorder(LoggingRecorder):
     def messages(self, messages: Sequence[Message], rows: Alike, digests: Sequence[str]) -> None:
         """The ends of messages at one instant."""
         super().messages(messages, rows, digests)
-        _, _, nbytes, sent_ns, arrived_ns, fate = rows
-        for message in messages:
-            self._happenings.message(self._now_ns(), message, nbytes, sent_ns, arrived_ns, fate)
+        edges, _, nbytes, sent_ns, arrived_ns, fate = rows
+        for (_, dst), message in zip(edges, messages, strict=True):
+            self._happenings.message(self._now_ns(), message._replace(dst=dst), nbytes, sent_ns, arrived_ns, fate)
 
     def metrics(self, at_ns: int, node: NodeId | None, round: int, figures: Mapping[str, float]) -> None:
         """Numbers of one round."""

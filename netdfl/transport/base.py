@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from netdfl.core.fates import Fate as Fate
 from netdfl.core.fates import is_fate
-from netdfl.core.types import Edge, Message
+from netdfl.core.types import Edge, Message, NodeId
 
 MOST_NS = 1 << 60
 """A time on the fleet's clock that another node tells is within so many nanoseconds of the start, some 36 years."""
@@ -37,8 +37,11 @@ class Sink(Protocol):
 class BatchSink(Sink, Protocol):
     """A sink that takes what comes at one instant in one call."""
 
-    def take_together(self, messages: Sequence[Message]) -> bool:
-        """Take all `messages`, where each would be delivered in whatever order they came; else none, and say so."""
+    def take_together(self, messages: Sequence[Message], dst: NodeId | None = None) -> bool:
+        """Take all `messages`, where each would be delivered in whatever order they came; else none, and say so.
+
+        With `dst` they differ in their senders and contents alone, and are for `dst`, whomever they name.
+        """
 
 
 class Ledger(Protocol):

@@ -9,7 +9,7 @@ from functools import cache
 from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Copies, Kind, Message, NodeId
 from netdfl.links.path import Fused, Path
 from netdfl.links.rules.base import Departure, Stage, StageOutcome, Transit
 from netdfl.links.rules.disorder import Duplicate
@@ -61,10 +61,10 @@ class End:
     `lanes` are the queues to those that it last sent to at once, where each takes the same time.
     """
 
-    __slots__ = ("all_at_once", "held", "lanes", "ledger", "most_queues", "queues", "sink", "waiting")
+    __slots__ = ("all_at_once", "held", "lanes", "ledger", "most_queues", "node", "queues", "sink", "waiting")
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    def __init__(self, node: NodeId, ledger: Ledger) -> None:
+        self.node, self.ledger = node, ledger
         self.sink: Sink | None = None
         self.all_at_once: BatchSink | None = None
         self.queues: dict[NodeId, EdgeQueue] = {}
@@ -104,17 +104,17 @@ class Lanes(NamedTuple):
     What enters them leaves `fixed_ns` later; -1: not always, or not all. `targets` and `ties` are theirs.
     """
 
-    dsts: list[NodeId]
+    dsts: tuple[NodeId, ...]
     queues: list[EdgeQueue]
     fixed_ns: int
     targets: list[End]
     ties: list[int]
 
 
-NO_LANES = Lanes([], [], -1, [], [])
+NO_LANES = Lanes((), [], -1, [], [])
 
 
-def lanes_to(dsts: list[NodeId], queues: list[EdgeQueue]) -> Lanes:
+def lanes_to(dsts: tuple[NodeId, ...], queues: list[EdgeQueue]) -> Lanes:
     """Those of `queues` to `dsts`."""
     first = queues[0].fixed_ns
     if first <= 0 or not all([queue.fixed_ns == first for queue in queues]):
@@ -189,10 +189,10 @@ class EdgeQueue:
 
 
 class Volley(NamedTuple):
-    """Messages of `nbytes` with one payload, sent at once over `lanes`: they differ in their receivers alone."""
+    """Copies of a message of `nbytes`, sent at once over `lanes`."""
 
     lanes: Lanes
-    messages: Sequence[Message]
+    copies: Copies
     nbytes: int
     salt: int
     sent_ns: int
@@ -200,7 +200,7 @@ class Volley(NamedTuple):
     def dues(self) -> Iterator[Due]:
         """Its messages, one by one."""
         _, queues, _, _, ties = self.lanes
-        for queue, tie, message in zip(queues, ties, self.messages, strict=True):
+        for queue, tie, message in zip(queues, ties, self.copies, strict=True):
             yield tie ^ self.salt, queue, message, self.nbytes, self.sent_ns, None, 0
 
 
@@ -216,8 +216,12 @@ class Book(Protocol):
     def delivered(self, arrivals: Sequence[Due], now_ns: int) -> None:
         """What each sender's ledger would be told of a message that was delivered now."""
 
-    def came(self, volleys: Sequence[Volley], messages: Sequence[Message], now_ns: int) -> None:
-        """As `delivered` of all their `messages`, in the order in which they were taken; see `are_alike`."""
+    def came(self, volleys: Sequence[Volley], arrivals: Arrivals, now_ns: int) -> None:
+        """As `delivered` of all that is in `volleys`, in the order of `arrivals`; see `are_alike`."""
+
+
+Arrivals: TypeAlias = Sequence[tuple[End, Sequence[Message]]]
+"""What comes for each end, of which a message may name another receiver of its copies."""
 
 
 Due: TypeAlias = tuple[int, EdgeQueue, Message, int, int, Departure | None, int]

@@ -19,7 +19,7 @@ from struct import Struct
 from xxhash import xxh3_64_intdigest
 
 from netdfl.core.clock import Clock
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Kind, Message, NodeId, first_of
 from netdfl.links.rules.base import DROPPED, Departure, Dropped, Held, LinkRule, StageOutcome, Transit
 from netdfl.links.rules.disorder import with_bit_flipped
 from netdfl.links.schedule.events import CompiledEvent
@@ -43,7 +43,7 @@ from netdfl.transport.edge_queues import (
 )
 from netdfl.transport.instants import Instants
 from netdfl.transport.under_way import Flight, UnderWay, content_of, unit_for
-from netdfl.transport.volleys import TakenApart, are_alike, by_target
+from netdfl.transport.volleys import TakenApart, are_alike, as_copies, by_target, of_one_slot
 from netdfl.transport.wire import frame_size
 
 QUEUE = 64
@@ -87,7 +87,7 @@ class Fabric:
     def join(self, node: NodeId, ledger: Ledger) -> None:
         """Give `node` an end; a node that restarts keeps its queues and what is on them."""
         if node not in self._ends:
-            self._ends[node] = End(ledger)
+            self._ends[node] = End(node, ledger)
 
     def attach(self, node: NodeId, sink: Sink) -> None:
         """Deliver to `node` from now on; what an earlier sink had no room for is offered to this one."""
@@ -127,12 +127,12 @@ class Fabric:
         """Take messages of one node until a destination is full; return how many were taken."""
         if not messages:
             return 0
-        source = self._ends[messages[0].src]
+        source = self._ends[first_of(messages)[0]]
         if source.waiting + len(messages) < QUEUE:  # so no destination can be full
             self._enter(source, messages)
             return len(messages)
         for number, message in enumerate(messages):
-            if self._queue(source, message).waiting >= QUEUE:
+            if self._queue(source, message[1]).waiting >= QUEUE:
                 return number
             self._enter(source, (message,))
         return len(messages)
@@ -141,20 +141,26 @@ class Fabric:
         now, due = self._clock.now_ns(), self._instants.due
         if len(source.queues) > source.most_queues and not self._changing:
             for dst in source.forget(len(messages), now):
-                self._links.forget(messages[0].src, dst)
-        sizes = [message[7].size or self._size(message) for message in messages]
-        lanes = self._lanes(source, messages) if len(messages) > 1 else NO_LANES
+                self._links.forget(source.node, dst)
+        copies, lanes = as_copies(messages), NO_LANES
+        if copies is not None:
+            head, lanes = copies.head, self._lanes(source, copies.dsts)
+            sizes = [head[7].size or self._size(head)] * len(copies)
+        else:
+            sizes = [message[7].size or self._size(message) for message in messages]
+            if of_one_slot(messages):
+                lanes = self._lanes(source, tuple([message[1] for message in messages]))
         self._count_sent(source.ledger, messages, sizes, now, lanes)
-        if lanes.fixed_ns > 0 and self._book is not None and _have_one_payload(messages):
-            volley = Volley(lanes, messages, sizes[0], self._salt(messages[0]), now)
+        if copies is not None and lanes.fixed_ns > 0 and self._book is not None:
+            volley = Volley(lanes, copies, sizes[0], self._salt(head), now)
             self._instants.fire(volley, now + lanes.fixed_ns)
             return
         queues, last, salt, instant, entries = source.queues, None, 0, -1, []
         for message, nbytes in zip(messages, sizes, strict=True):
-            queue = queues.get(message[1]) or self._queue(source, message)
-            head = message[2:7]
-            if head != last:
-                last, salt = head, self._salt(message)
+            queue = queues.get(message[1]) or self._queue(source, message[1])
+            of = message[2:7]
+            if of != last:
+                last, salt = of, self._salt(message)
             tie, delay = queue.tie ^ salt, queue.fixed_ns
             at = now + delay if delay >= 0 else self._through(queue, message, nbytes, now, tie)
             if at == now:
@@ -165,15 +171,12 @@ class Fabric:
                 instant, entries = at, due.get(at) or self._instants.entries(at)
             entries.append((tie, queue, message, nbytes, now, None, 0))
 
-    def _lanes(self, source: End, messages: Sequence[Message]) -> Lanes:
-        """Those of messages that differ in their receivers alone."""
-        dsts = [message[1] for message in messages]
-        if dsts != source.lanes.dsts:
+    def _lanes(self, source: End, dsts: tuple[NodeId, ...]) -> Lanes:
+        """Those of what goes to `dsts`."""
+        if dsts is not source.lanes.dsts and dsts != source.lanes.dsts:
             queues = source.queues
-            found = [queues.get(message[1]) or self._queue(source, message) for message in messages]
-            source.lanes = lanes_to(dsts, found)
-        alike = [message[2:7] for message in messages].count(messages[0][2:7]) == len(messages)
-        return source.lanes if alike else NO_LANES
+            source.lanes = lanes_to(dsts, [queues.get(dst) or self._queue(source, dst) for dst in dsts])
+        return source.lanes
 
     def _count_sent(
         self, ledger: Ledger, messages: Sequence[Message], sizes: Sequence[int], now: int, lanes: Lanes
@@ -217,9 +220,8 @@ class Fabric:
     def _salt(self, m: Message) -> int:
         return xxh3_64_intdigest(_pack(m.epoch, m.round, m.step, m.attempt, _KINDS[m.kind]), self._seed)
 
-    def _queue(self, source: End, message: Message) -> EdgeQueue:
-        src, dst = message[0], message[1]
-        queue = source.queues.get(dst)
+    def _queue(self, source: End, dst: NodeId) -> EdgeQueue:
+        src, queue = source.node, source.queues.get(dst)
         if queue is None:
             path = self._links.common or self._links.path(src, dst)
             if path.stages is not self._alike[0]:  # of links that share their stages it is found out once
@@ -291,15 +293,18 @@ class Fabric:
     def _volleys_arrive(self, volleys: Sequence[Volley], now_ns: int) -> None:
         """As `_arrive_together`."""
         assert self._book is not None
-        refused, singles, arrivals = set[End](), TakenApart(volleys), by_target(volleys)
+        refused, singles, arrivals, alike = set[End](), TakenApart(volleys), by_target(volleys), are_alike(volleys)
         for target, messages in arrivals:
             sink = target.all_at_once
-            if sink is None or not sink.take_together(messages):
+            if alike and sink is not None and sink.take_together(messages, target.node):
+                continue
+            entries = singles.of(target)
+            if alike or sink is None or not sink.take_together([entry[2] for entry in entries]):
                 refused.add(target)
-                for entry in in_order(singles.of(target)):
+                for entry in in_order(entries):
                     self._come(entry, now_ns)
-        if not refused and are_alike(volleys):
-            self._book.came(volleys, [each for _, messages in arrivals for each in messages], now_ns)
+        if alike and not refused:
+            self._book.came(volleys, arrivals, now_ns)
         elif taken := [entry for target, _ in arrivals if target not in refused for entry in singles.of(target)]:
             self._book.delivered(taken, now_ns)
 
@@ -393,8 +398,3 @@ class Fabric:
         for parcel in held:
             parcel[0].fewer()
             self._arrive(*parcel)
-
-
-def _have_one_payload(messages: Sequence[Message]) -> bool:
-    payload = messages[0][7]
-    return all([message[7] is payload for message in messages])

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from netdfl.core.types import Message
-from netdfl.transport.edge_queues import Due, End, Volley
+from netdfl.core.types import Copies, Message
+from netdfl.transport.edge_queues import Arrivals, Due, End, Volley
 
 
 def apart(volleys: Sequence[Volley]) -> list[Due]:
@@ -19,24 +19,42 @@ def apart(volleys: Sequence[Volley]) -> list[Due]:
     return [due for volley in volleys for due in volley.dues()]
 
 
+def of_one_slot(messages: Sequence[Message]) -> bool:
+    """Whether there are several messages, which differ in their edges and contents alone."""
+    return len(messages) > 1 and [each[2:7] for each in messages].count(messages[0][2:7]) == len(messages)
+
+
+def as_copies(messages: Sequence[Message]) -> Copies | None:
+    """Several messages of one node that differ in their receivers alone; None of any others."""
+    if type(messages) is Copies:
+        return messages if len(messages) > 1 else None
+    if not of_one_slot(messages):
+        return None
+    head = messages[0]
+    payload = head[7]
+    alike = all([each[7] is payload for each in messages])
+    return Copies(head, tuple([each[1] for each in messages])) if alike else None
+
+
 def are_alike(volleys: Sequence[Volley]) -> bool:
     """Whether all their messages differ in their edges and contents alone, and were sent at one instant."""
     first = volleys[0]
-    of, ends = first.messages[0][2:7], (first.nbytes, first.sent_ns)
-    return all([each.messages[0][2:7] == of and (each.nbytes, each.sent_ns) == ends for each in volleys])
+    of, ends = first.copies.head[2:7], (first.nbytes, first.sent_ns)
+    return all([each.copies.head[2:7] == of and (each.nbytes, each.sent_ns) == ends for each in volleys])
 
 
-def by_target(volleys: Sequence[Volley]) -> list[tuple[End, list[Message]]]:
+def by_target(volleys: Sequence[Volley]) -> Arrivals:
     """What comes for each end; ends go in the order of the least tie of what comes."""
     come: dict[End, list[Message]] = {}
     least: dict[End, int] = {}
-    for lanes, messages, _, salt, _ in volleys:
-        for target, tie, message in zip(lanes.targets, lanes.ties, messages, strict=True):
+    for lanes, copies, _, salt, _ in volleys:
+        head = copies.head
+        for target, tie in zip(lanes.targets, lanes.ties, strict=True):
             place = tie ^ salt
             if target not in come:
-                come[target], least[target] = [message], place
+                come[target], least[target] = [head], place
                 continue
-            come[target].append(message)
+            come[target].append(head)
             if place < least[target]:
                 least[target] = place
     return [(target, come[target]) for target in sorted(least, key=least.__getitem__)]

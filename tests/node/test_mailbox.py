@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ def box(*, keep_late: bool = False, bound: int = 3) -> Mailbox:
 
 def take(mailbox: Mailbox, slot: Slot) -> list[NodeId]:
     """Await a slot and leave it at once."""
-    mailbox.open(slot, lambda m: None)
+    mailbox.open(slot, lambda slot, srcs: None)
     return sorted(m.src for m in mailbox.close(slot))
 
 
@@ -40,7 +42,7 @@ def test_early_messages_wait_for_their_slot() -> None:
 def test_awaited_and_later_messages_are_told_of_once_each() -> None:
     mailbox, told = box(), list[NodeId]()
     mailbox.deliver(message(4, 0))
-    early = mailbox.open((0, 0), lambda ms: told.extend(m.src for m in ms))
+    early = mailbox.open((0, 0), lambda slot, srcs: told.extend(srcs))
     assert list(early) == [4]
     mailbox.deliver(message(5, 0))
     mailbox.deliver(message(5, 0))
@@ -59,7 +61,7 @@ def test_a_message_sent_again_is_taken_once(when: str, keep_late: bool) -> None:
     mailbox.deliver(message(1, 0))
     if when == "before":
         assert mailbox.deliver(again) is Fate.DUPLICATE
-    mailbox.open((0, 0), lambda m: None)
+    mailbox.open((0, 0), lambda slot, srcs: None)
     if when == "during":
         assert mailbox.deliver(again) is Fate.DUPLICATE
     assert len(mailbox.close((0, 0))) == 1
@@ -96,7 +98,7 @@ def test_late_messages_are_kept_while_the_next_exchange_may_mix_them() -> None:
     mailbox = Mailbox(keep_late=False, stale=2)
     take(mailbox, (4, 0))
     assert [mailbox.deliver(message(1, round)) for round in (2, 3, 4)] == [Fate.LATE, Fate.DELIVERED, Fate.DELIVERED]
-    mailbox.open((6, 0), lambda m: None)
+    mailbox.open((6, 0), lambda slot, srcs: None)
     assert [mailbox.deliver(message(2, round)) for round in (3, 4)] == [Fate.LATE, Fate.DELIVERED]
     mailbox.close((6, 0))
     assert [(m.src, m.round) for m in mailbox.take_late()] == [(1, 3), (1, 4), (2, 4)]
@@ -106,7 +108,7 @@ def test_late_messages_are_kept_while_the_next_exchange_may_mix_them() -> None:
 def test_an_earlier_step_of_a_round_is_not_too_old_for_a_later_one() -> None:
     mailbox = Mailbox(keep_late=False, stale=1)
     take(mailbox, (4, 0))
-    mailbox.open((4, 1), lambda m: None)
+    mailbox.open((4, 1), lambda slot, srcs: None)
     assert [mailbox.deliver(message(1, round)) for round in (2, 3, 4)] == [Fate.LATE, Fate.DELIVERED, Fate.DELIVERED]
 
 
@@ -129,7 +131,7 @@ def test_what_is_awaited_is_taken_even_when_full() -> None:
     mailbox.deliver(message(1, 5))
     calls: list[str] = []
     mailbox.when_room(lambda: calls.append("offer again"))
-    mailbox.open((0, 0), lambda m: None)
+    mailbox.open((0, 0), lambda slot, srcs: None)
     assert calls == ["offer again"], "held messages may be the awaited ones"
     assert mailbox.deliver(message(2, 0)) is Fate.DELIVERED
     assert mailbox.deliver(message(3, 0)) is Fate.DELIVERED
@@ -163,11 +165,11 @@ def test_every_message_is_taken_at_most_once_and_mass_exactly_once(
     for k, (src, round, step) in enumerate(arrivals):
         mailbox.deliver(message(src, round, step))
         if k in closes:
-            mailbox.open(slots[next_slot], lambda m: None)
+            mailbox.open(slots[next_slot], lambda slot, srcs: None)
             taken += mailbox.close(slots[next_slot]) + mailbox.take_late()
             next_slot += 1
     for slot in slots[next_slot:]:
-        mailbox.open(slot, lambda m: None)
+        mailbox.open(slot, lambda slot, srcs: None)
         taken += mailbox.close(slot) + mailbox.take_late()
     keys = [(m.src, m.round, m.step) for m in taken]
     assert len(keys) == len(set(keys))
@@ -189,13 +191,17 @@ def test_messages_of_one_instant_fare_together_as_one_by_one(
     messages = [message(src, round) for src, round in names]
 
     def played(together: bool) -> tuple[object, ...]:
-        mailbox, told = box(keep_late=keep_late, bound=5), list[Message]()
+        mailbox, told = box(keep_late=keep_late, bound=5), list[tuple[Slot, NodeId]]()
+
+        def tell(slot: Slot, srcs: Collection[NodeId]) -> None:
+            told.extend((slot, src) for src in srcs)
+
         asked = [mailbox.num_from(src) for src in range(4)]
         assert asked == [0] * 4
         fates: list[Fate | None] = [mailbox.deliver(m) for m in messages[:first]]
-        mailbox.open((0, 0), told.extend)
+        mailbox.open((0, 0), tell)
         mailbox.close((0, 0))
-        mailbox.open((1, 0), told.extend)
+        mailbox.open((1, 0), tell)
         if shut:
             mailbox.shut()
         rest = messages[first:]
@@ -204,7 +210,7 @@ def test_messages_of_one_instant_fare_together_as_one_by_one(
         else:
             fates += [mailbox.deliver(m) for m in rest]
         counts = [mailbox.num_late, mailbox.num_duplicates, mailbox.num_kept, *map(mailbox.num_from, range(4))]
-        return fates, sorted(map(id, told)), counts, [id(m) for m in mailbox.close((1, 0)) + mailbox.take_late()]
+        return fates, sorted(told), counts, [id(m) for m in mailbox.close((1, 0)) + mailbox.take_late()]
 
     assert played(True) == played(False)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import netdfl
-from netdfl.core.types import Message
+from netdfl.core.types import Copies, Kind, Message, Payload
 from netdfl.record.run import Run
 from netdfl.record.store import STORE
 from netdfl.transport import fabric
@@ -43,14 +43,14 @@ def test_a_run_is_the_same_without_volleys(case: str, tmp_path: Path, monkeypatc
     fired: list[int] = []
 
     def counted(self: Instants, volley: Volley, at_ns: int) -> None:
-        fired.append(len(volley.messages))
+        fired.append(len(volley.copies))
         fire(self, volley, at_ns)
 
     fire = Instants.fire
     monkeypatch.setattr(Instants, "fire", counted)
     together = play(tmp_path / "together", case)
     assert sum(fired) > 100
-    monkeypatch.setattr(fabric, "_have_one_payload", lambda messages: False)
+    monkeypatch.setattr(fabric, "as_copies", lambda messages: None)
     fired.clear()
     apart = play(tmp_path / "apart", case)
     assert not fired
@@ -82,17 +82,18 @@ def due(number: int) -> Due:
 
 
 def volley(*ties: int) -> Volley:
-    lanes = Lanes([], [None] * len(ties), 5, [], list(ties))  # type: ignore[list-item]
-    return Volley(lanes, [None] * len(ties), 10, 0, 0)  # type: ignore[list-item]
+    lanes = Lanes(ties, [None] * len(ties), 5, [], list(ties))  # type: ignore[list-item]
+    head = Message(0, ties[0], Kind.DATA, 0, 0, 0, 0, Payload())
+    return Volley(lanes, Copies(head, ties), 10, 0, 0)
 
 
 def test_an_instant_holds_volleys_or_single_messages_in_the_order_in_which_they_came() -> None:
     instants = Instants()
     instants.fire(volley(1, 2), 5)
     instants.fire(volley(3, 4), 5)
-    instants.fire(volley(8), 4)
+    instants.fire(first := volley(8), 4)
     assert instants.next_ns() == 4
-    assert instants.pop(4) == ([volley(8)], [])
+    assert instants.pop(4) == ([first], [])
     instants.entries(5).append(due(5))
     instants.fire(volley(6, 7), 5)
     assert instants.next_ns() == 5

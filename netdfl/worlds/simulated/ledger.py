@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from netdfl.core.types import Kind, Message, NodeId
+from netdfl.core.types import Edge, Kind, Message, NodeId, first_of
 from netdfl.node.ledger import EdgeCount, NodeLedger, Slot
 from netdfl.record.base import Alike
 from netdfl.record.event_log import LoggingRecorder, content_digest
 from netdfl.transport.base import Fate, Ledger
-from netdfl.transport.edge_queues import NO_LANES, Due, Lanes, Volley
+from netdfl.transport.edge_queues import NO_LANES, Arrivals, Due, Lanes, Volley
 
 MOST_SENT, MOST_DELIVERED = 64, 512
 """So many lines of either kind a ledger keeps before it writes them down by edge."""
@@ -21,7 +21,7 @@ MOST_SENT, MOST_DELIVERED = 64, 512
 class _Sent:
     """`times` a message to each of `dsts` in one life of the sender, for the slots from `first` to `last`."""
 
-    dsts: list[NodeId]
+    dsts: tuple[NodeId, ...]
     life: tuple[str, int]
     first: Slot
     last: Slot
@@ -62,7 +62,7 @@ class SimulatedLedger(NodeLedger):
 
     def sent_together(self, messages: Sequence[Message], nbytes: int, lanes: Lanes) -> None:
         """Count messages handed to the fabric at once, of `nbytes` together; see `Book`."""
-        _, _, kind, epoch, round, step, _, _ = messages[0]
+        _, _, kind, epoch, round, step, _, _ = first_of(messages)
         if lanes is NO_LANES or kind is not Kind.DATA:
             self._count_each(messages)
         else:
@@ -81,7 +81,7 @@ class SimulatedLedger(NodeLedger):
 
     def _count_each(self, messages: Sequence[Message]) -> None:
         edges, data = self.edges, Kind.DATA
-        _, _, kind, epoch, round, step, _, _ = messages[0]
+        _, _, kind, epoch, round, step, _, _ = first_of(messages)
         head, life, slot = (kind, epoch, round, step), (kind, epoch), (round, step)
         for message in messages:
             edge = edges.get(message[1]) if message[2:6] == head and kind is data else None
@@ -164,20 +164,27 @@ class FleetBook:
             else:
                 ledger.count_delivered(message)
             if at_ns != sent_ns or size != nbytes or message[2:7] != of:
-                self._record(messages, nbytes, sent_ns, now_ns)
+                self._record([each[:2] for each in messages], messages, nbytes, sent_ns, now_ns)
                 messages, of, nbytes, sent_ns = [], message[2:7], size, at_ns
             messages.append(message)
-        self._record(messages, nbytes, sent_ns, now_ns)
+        self._record([each[:2] for each in messages], messages, nbytes, sent_ns, now_ns)
 
-    def came(self, volleys: Sequence[Volley], messages: Sequence[Message], now_ns: int) -> None:
+    def came(self, volleys: Sequence[Volley], arrivals: Arrivals, now_ns: int) -> None:
         """See `Book`."""
-        for volley in volleys:
-            cast(SimulatedLedger, volley.lanes.queues[0].ledger).came(volley.messages[0], volley.lanes.dsts)
-        self._record(messages, volleys[0].nbytes, volleys[0].sent_ns, now_ns)
+        for lanes, copies, *_ in volleys:
+            ledger: SimulatedLedger = lanes.queues[0].ledger  # type: ignore[assignment]
+            ledger.came(copies.head, lanes.dsts)
+        edges, messages = list[Edge](), list[Message]()
+        for target, come in arrivals:
+            dst = target.node
+            edges += [(message[0], dst) for message in come]
+            messages += come
+        self._record(edges, messages, volleys[0].nbytes, volleys[0].sent_ns, now_ns)
 
-    def _record(self, messages: Sequence[Message], nbytes: int, sent_ns: int, now_ns: int) -> None:
-        """Messages that were delivered now, and differ in their edges and contents alone."""
-        edges = [message[:2] for message in messages]
+    def _record(
+        self, edges: Sequence[Edge], messages: Sequence[Message], nbytes: int, sent_ns: int, now_ns: int
+    ) -> None:
+        """Messages on `edges` that were delivered now, and differ in nothing else but their contents."""
         digests = [message[7].digest or content_digest(message[7]) for message in messages]
         alike = Alike(edges, messages[0][2:7], nbytes, sent_ns, now_ns, Fate.DELIVERED)
         self._recorder.messages(messages, alike, digests)
