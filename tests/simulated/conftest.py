@@ -1,36 +1,13 @@
-"""Scenarios for the simulated world, small enough for a second."""
+"""How the tests of the simulated world run their small scenario."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from small_scenario import Run, small
 
-from netdfl.running.judged import Finished
 from netdfl.running.run import run
-from netdfl.scenario.load import loads
-from netdfl.scenario.model.schema import Scenario
-
-SMALL = """
-schema: netdfl/1
-name: small
-seed: 3
-nodes: 4
-rounds: 4
-world: {kind: simulated}
-task: {kind: consensus, dim: 10}
-algorithm: dpsgd
-topology: {kind: ring}
-wait: {for: all, deadline: none}
-"""
-Run = Callable[..., Finished]
-
-
-def small(*sets: str, **keys: Any) -> Scenario:
-    """The small scenario, changed."""
-    return loads(SMALL, [*sets, *(f"{key}={value}" for key, value in keys.items())])
 
 
 @pytest.fixture

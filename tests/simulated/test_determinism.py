@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SMALL, small
+from small_scenario import SMALL, small
 from test_world import FAULTY
 
 from netdfl import cli

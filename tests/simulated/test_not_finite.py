@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from conftest import Run, small
+from small_scenario import Run, small
 
 from netdfl.core.errors import ScenarioError
 from netdfl.core.types import Outbox, View

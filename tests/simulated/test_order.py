@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Run, small
+from small_scenario import Run, small
 
 from netdfl.host.blueprint import make_algorithm
 

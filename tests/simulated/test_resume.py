@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import small
+from small_scenario import small
 
 from netdfl.core.errors import InputError
 from netdfl.running.run import resume, run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import small
+from small_scenario import small
 from torch import Tensor
 
 from netdfl.core.types import NodeId

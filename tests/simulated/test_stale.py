@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import Run, small
+from small_scenario import Run, small
 
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.models import read_snapshot

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Run, small
+from small_scenario import Run, small
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.rng import Streams
