@@ -182,23 +182,40 @@ class Acknowledgement(NamedTuple):
 class Inbox:
     """The messages that one wait collected, iterated by (src, round, step), never by arrival.
 
-    `acknowledgements` are what has been said of this node's own messages since its last wait, where delivery is
+    `came` are they as they came: what was sent to several nodes at once they share, and there it may name another of
+    them. `acknowledgements` are what has been said of this node's own messages since its last wait, where delivery is
     acknowledged.
     """
 
-    __slots__ = ("acknowledgements", "messages", "missing")
+    __slots__ = ("_messages", "_node", "acknowledgements", "came", "missing")
 
     def __init__(
         self,
-        messages: Sequence[Message] = (),
+        came: Sequence[Message] = (),
         missing: Sequence[NodeId] = (),
         acknowledgements: Sequence[Acknowledgement] = (),
+        node: NodeId | None = None,
     ) -> None:
-        """Sort `messages`; `missing` are the awaited nodes from which nothing came in time."""
-        alone = len(set(map(_src, messages))) == len(messages)  # each the only one of its sender
-        self.messages = tuple(sorted(messages, key=_src if alone else _in_order))
+        """Sort what `came`; `missing` are the awaited nodes from which nothing came in time.
+
+        `node` is whose inbox it is, where messages may name another.
+        """
+        alone = len(set(map(_src, came))) == len(came)  # each the only one of its sender
+        self.came = tuple(sorted(came, key=_src if alone else _in_order))
         self.missing = tuple(sorted(missing)) if missing else ()
         self.acknowledgements = tuple(sorted(acknowledgements, key=_acknowledged_in_order)) if acknowledgements else ()
+        self._messages, self._node = self.came if node is None else None, node
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages, each to this node."""
+        if self._messages is None:
+            self._messages = tuple(map(self.own, self.came))
+        return self._messages
+
+    def own(self, message: Message) -> Message:
+        """What came, to this node."""
+        return message if self._node is None or message[1] == self._node else message._replace(dst=self._node)
 
     @property
     def returned(self) -> Iterator[Message]:
@@ -214,7 +231,7 @@ class Inbox:
         return iter(self.messages)
 
     def __len__(self) -> int:
-        return len(self.messages)
+        return len(self.came)
 
 
 class Role(StrEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from math import isfinite
@@ -15,7 +15,7 @@ from netdfl.compression.base import Compressor, Encoded, add_to
 from netdfl.compression.vector import FEW_BYTES, SHORT_BYTES, Vector, of_array, to_array
 from netdfl.core.errors import MalformedMessage
 from netdfl.core.tables import lazy_module
-from netdfl.core.types import Array, Message, NodeId, Outbox, Payload, Scalar, ToAll, View
+from netdfl.core.types import Array, Inbox, Message, NodeId, Outbox, Payload, Scalar, ToAll, View
 from netdfl.training.base import Extras
 
 if TYPE_CHECKING:
@@ -65,15 +65,15 @@ def vector(message: Message, like: Tensor, name: str = MODEL) -> Tensor:
     return found if like.is_cpu else found.to(like.device)
 
 
-def vectors(messages: Iterable[Message], like: Tensor) -> dict[NodeId, Tensor]:
-    """The vectors of messages by their senders, as `vector` reads each."""
+def vectors(inbox: Inbox, like: Tensor) -> dict[NodeId, Tensor]:
+    """The vectors of an inbox by their senders, as `vector` reads each."""
     dtype, shape, is_cpu = like.dtype, like.shape, like.is_cpu
     came: dict[NodeId, Tensor] = {}
-    for message in messages:
+    for message in inbox.came:
         read = message[7].read
         found = None if read is None else read.get(MODEL)
         if found is None or not is_cpu or found.dtype != dtype or found.shape != shape:
-            found = vector(message, like)
+            found = vector(inbox.own(message), like)
         came[message[0]] = found
     return came
 

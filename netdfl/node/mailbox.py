@@ -200,10 +200,10 @@ class Mailbox:
         return self._slots.get(slot, _NOBODY)
 
     def close(self, slot: Slot) -> list[Message]:
-        """Stop awaiting `slot` and take its messages; whatever still comes for it is late."""
+        """Stop awaiting `slot` and take what came for it, as an `Inbox` takes it; whatever still comes is late."""
         self._awaited, self._on_awaited = (-1, 0), None
         self._closed = max(self._closed, slot)
-        taken = self._own(self._slots.pop(slot, _NOTHING).values())
+        taken = list(self._slots.pop(slot, _NOTHING).values())
         self._size -= len(taken)
         for stale in [s for s in self._slots if s <= self._closed]:
             for message in self._own(self._slots.pop(stale).values()):

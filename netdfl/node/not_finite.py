@@ -57,7 +57,7 @@ class Screen:
 
 def not_finite(inbox: Inbox) -> list[Message]:
     """The messages that hold NaN or infinity."""
-    return [message for message in inbox.messages if not (message[7].finite or is_finite(message[7]))]
+    return [inbox.own(message) for message in inbox.came if not (message[7].finite or is_finite(message[7]))]
 
 
 def only_finite(inbox: Inbox) -> Inbox:

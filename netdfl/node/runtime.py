@@ -206,7 +206,7 @@ class Node:
 
     def _refuse(self, error: MessageError, args: tuple[object, ...]) -> tuple[object, ...]:
         inbox = next((arg for arg in args if isinstance(arg, Inbox)), Inbox())
-        culprit = next((message for message in inbox if message is error.message), None)
+        culprit = next((message for message in inbox if message == error.message), None)
         if culprit is None:
             raise error
         self.ledger.refused((culprit.src, self.id), error.reason, str(error), culprit.round)
