@@ -59,8 +59,8 @@ class Parts:
     """What a world gives a node to live with.
 
     `recorder` takes what the node does, `journal` what happens to it. `report` tells who looks after it.
-    `elsewhere` gets what the schedule does to links when this node begins a round. `at_once`: each round is reported
-    when it begins. `launched`: somebody looks after the fleet.
+    `elsewhere` gets what the schedule does to links when this node begins a round. `begins` is told of each
+    round and the last train loss when it begins, where time is virtual. `launched`: somebody looks after the fleet.
     """
 
     clock: Clock
@@ -75,7 +75,7 @@ class Parts:
     models: Models
     report: Callable[[Report], None]
     elsewhere: Callable[[CompiledEvent], None] | None = None
-    at_once: bool = False
+    begins: Callable[[int, float | None], None] | None = None
     launched: bool = True
 
 
@@ -180,24 +180,29 @@ class NodeHost:
 
     def progress(self) -> None:
         """Say where this node stands."""
-        loss, ledger = self.node.task.last_loss, self.parts.ledger
+        ledger = self.parts.ledger
         self.report(
             Progress(
                 round=self.round,
                 ended=self.finished,
-                train_loss=loss if loss == loss else None,
+                train_loss=self._train_loss,
                 at_ns=self.clock.now_ns(),
                 bytes_sent=ledger.bytes_sent,
                 messages=ledger.counts,
             )
         )
 
+    @property
+    def _train_loss(self) -> float | None:
+        loss = self.node.task.last_loss
+        return loss if loss == loss else None
+
     # hooks
 
     async def begin_round(self, round: int) -> None:
         """Scripted events of this node's round happen here."""
-        if self.parts.at_once:
-            self.progress()
+        if self.parts.begins is not None:
+            self.parts.begins(round, self._train_loss)
         await self.injection.begin_round(round)
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
@@ -371,7 +376,7 @@ class NodeHost:
 
     def _found(self, finding: Finding) -> None:
         self.tell("probed", **finding.to_event(), suspected=finding.suspected, detection_s=finding.detection_s)
-        if not self.parts.at_once:
+        if self.parts.begins is None:
             print(f"node {self.id}: {finding.text}", file=sys.stderr)
         skips = not self.parts.launched and self.blueprint.scenario.wait.on_stall == "skip"
         if skips and not finding.suspected:

@@ -111,6 +111,11 @@ class _Supervisor(Supervisor):
     happenings: Happenings
     hold: asyncio.Event
 
+    def begins(self, node: NodeId, round: int, train_loss: float | None) -> None:
+        """See `Supervisor`."""
+        super().begins(node, round, train_loss)
+        self.happenings.begun(self.fleet.now_ns(), node, round)
+
     def report(self, node: NodeId, report: Report) -> None:
         """See `News`."""
         super().report(node, report)

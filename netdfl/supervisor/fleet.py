@@ -17,7 +17,7 @@ from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus, Phase
 from netdfl.scenario.build import compile_schedule
 from netdfl.scenario.model.schema import Scenario
-from netdfl.worlds.base import World
+from netdfl.worlds.base import VirtualWorld, World
 
 
 @dataclass(kw_only=True)
@@ -92,5 +92,8 @@ class Fleet:
     def add_up(self) -> None:
         """Bring what the status counts up to date."""
         self.status.elapsed_s = self.now_ns() / 1e9
+        if isinstance(self.world, VirtualWorld):
+            self.status.bytes_sent, self.status.messages = self.world.sent()
+            return
         self.status.bytes_sent = sum(each.bytes_sent for each in self.progress.values())
         self.status.messages = MessageCounts.total(each.messages for each in self.progress.values())

@@ -106,6 +106,7 @@ class Supervisor:
         )
         if isinstance(world, VirtualWorld):
             self.stalls = ExactWatch(fleet, self.restarts, world)
+            world.begins = self.begins
         else:
             self.stalls = ProbingWatch(fleet, self.restarts, self._options.stopped_after)
         self.resumption = resumption
@@ -290,6 +291,11 @@ class Supervisor:
                 self.fleet.note(f"node {node}, round {report.round}: {report.details.get('reason', report.kind)}")
         self.fleet.changed.set()
 
+    def begins(self, node: NodeId, round: int, train_loss: float | None) -> None:
+        """A node begins a round: in virtual time it says so at once, and there is time to show it."""
+        self._stands(node, round, train_loss)
+        self._showing.sometimes()
+
     def exited(self, node: NodeId, how: Exit) -> None:
         """A life ended that nobody had asked to: say so, and tell the others if there is an oracle."""
         fleet = self.fleet
@@ -349,16 +355,18 @@ class Supervisor:
     def _on_progress(self, node: NodeId, progress: Progress) -> None:
         """Note where a node stands."""
         fleet, status = self.fleet, self.fleet.status.nodes[node]
-        status.round, status.loss = progress.round, progress.train_loss
+        self._stands(node, progress.round, progress.train_loss)
         fleet.progress[node] = progress
-        self.stalls.heard(node, progress.round, fleet.now_ns())
         if progress.ended and status.phase is Phase.RUNNING:
             status.phase = Phase.FINISHED
             self.evaluation.look()
             if node == fleet.server:
                 self.stalls.server_done()
-        if isinstance(self.stalls, ExactWatch):
-            self._showing.sometimes()
+
+    def _stands(self, node: NodeId, round: int, train_loss: float | None) -> None:
+        status = self.fleet.status.nodes[node]
+        status.round, status.loss = round, train_loss
+        self.stalls.heard(node, round, self.fleet.now_ns())
 
     def _mirror(self, node: NodeId, part: FilePart) -> None:
         """Write down what a node sends of its files."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from netdfl.core.clock import Clock
 from netdfl.core.control import Exit, Life, Order, Report
+from netdfl.core.fates import MessageCounts
 from netdfl.core.interrupts import SIGNALS, Patience, outside_loops
 from netdfl.core.types import Json, NodeId
 from netdfl.record.base import Recorder, Store
@@ -113,13 +114,21 @@ class Looker(Protocol):
 
 @runtime_checkable
 class VirtualWorld(Protocol):
-    """What a world in virtual time is beside a `World`: all of it is known at any moment."""
+    """What a world in virtual time is beside a `World`: all of it is known at any moment.
+
+    Set `begins` before it opens: it is told of each round that a node begins, and the node's last train loss.
+    """
+
+    begins: Callable[[NodeId, int, float | None], None]
 
     def watched_by(self, looker: Looker) -> None:
         """Let `looker` look from now on."""
 
     def accounts(self) -> dict[NodeId, Account]:
         """What every node does at this moment, its last life's where it is down."""
+
+    def sent(self) -> tuple[int, MessageCounts]:
+        """The bytes that all nodes have sent so far, and what became of their messages."""
 
     def waits(self) -> dict[NodeId, WaitInBrief]:
         """What the nodes wait for that wait for messages now."""

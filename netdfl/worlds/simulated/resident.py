@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from netdfl.core.control import Exit, Hello, Life, Order, Report, Start, Stop
 from netdfl.core.errors import TrainingError
@@ -39,6 +41,7 @@ class Surroundings:
     store: Store
     models: dict[tuple[int, NodeId], Snapshot]
     news: News
+    begins: Callable[[NodeId, int, float | None], None]
 
 
 class Resident:
@@ -62,7 +65,7 @@ class Resident:
             models=InOneProcess(around.directory.path, node, around.models, self._report),
             report=self._report,
             elsewhere=around.fabric.change,
-            at_once=True,
+            begins=partial(around.begins, node),
         )
         self.ended = True
         self._beside = Beside(around.news.broke)

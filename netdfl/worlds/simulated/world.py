@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import EVALUATOR, Evaluate, Evaluated, Hello, Life, Order, Peers
+from netdfl.core.fates import MessageCounts
 from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.process import freed_kept
 from netdfl.core.rng import Streams
@@ -69,6 +70,7 @@ class SimulatedWorld:
         self.loop = loop(self.streams.integer("ties"))
         self.clock = VirtualClock(self.loop)
         self.residents: dict[NodeId, Resident] = {}
+        self.begins: Callable[[NodeId, int, float | None], None] = _nobody
         self._models: dict[tuple[int, NodeId], Snapshot] = {}
         self._stack = ExitStack()
 
@@ -138,6 +140,7 @@ class SimulatedWorld:
             store=self.store,
             models=self._models,
             news=news,
+            begins=self.begins,
         )
         self.residents = {node: Resident(around, node) for node in blueprint.node_ids}
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
@@ -180,7 +183,6 @@ class SimulatedWorld:
             self.service.close()
             self.fabric.leave(*self.residents)
             for resident in self.residents.values():
-                resident.host.progress()
                 resident.ledger.edges = {}  # as a fabric's queues
             self.store.event(self.loop.now_ns, None, 0, "training", **self.service.summary())
         packets = self.scenario.world.loss_layer == "packet"
@@ -207,6 +209,11 @@ class SimulatedWorld:
             for node, resident in self.residents.items()
         }
 
+    def sent(self) -> tuple[int, MessageCounts]:
+        """See `VirtualWorld`."""
+        ledgers = [resident.ledger for resident in self.residents.values()]
+        return sum(each.bytes_sent for each in ledgers), MessageCounts.total(each.counts for each in ledgers)
+
     def waits(self) -> dict[NodeId, WaitInBrief]:
         """See `VirtualWorld`."""
         found = {i: wait_in_brief(each.host.node) for i, each in self.residents.items() if not each.ended}
@@ -219,6 +226,10 @@ class SimulatedWorld:
     def can_send_again(self, node: NodeId, sent: SentKey) -> bool:
         """See `VirtualWorld`."""
         return self.residents[node].parts.outgoing.can_send_again(sent)
+
+
+def _nobody(node: NodeId, round: int, train_loss: float | None) -> None:
+    """Nobody is told."""
 
 
 def _service(blueprint: Blueprint) -> Alone | Service:
