@@ -69,7 +69,7 @@ class Payload:
     One payload is shared by every neighbour that it goes to. `encoded` caches the wire's form, so
     that it is made once a round and not once a neighbour; `size` caches its exact length, `digest`
     that of its contents, `finite` whether all its numbers are, and `read` what receivers in this process
-    made of its arrays, by name.
+    made of its arrays, by names and what they took them for.
     """
 
     arrays: Mapping[str, Array] = field(default_factory=lambda: _EMPTY)
@@ -78,7 +78,7 @@ class Payload:
     size: int | None = field(default=None, repr=False)
     digest: str | None = field(default=None, repr=False)
     finite: bool | None = field(default=None, repr=False)
-    read: dict[str, Any] | None = field(default=None, repr=False)
+    read: dict[object, Any] | None = field(default=None, repr=False)
 
     def __deepcopy__(self, memo: object) -> Payload:
         """Nobody writes to it, so a copy is the same."""
