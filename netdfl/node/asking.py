@@ -125,7 +125,7 @@ class Asking:
         missing, self._missing = self._missing, None
         self._alarm.stop()
         if missing is not None and missing.learned:
-            self._first_ns = self.answers.timeout_ns()
+            self._first_ns = min(self.answers.timeout_ns(), LATEST_FIRST_NS)
         elif missing is not None and missing.asked:
             self._first_ns = min(max(self._first_ns * 3 // 2, self.answers.timeout_ns()), LATEST_FIRST_NS)
 

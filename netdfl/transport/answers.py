@@ -13,6 +13,8 @@ FULL = "full"
 """No fate: the mailbox is full. Offer the message again, or, where this is said in memory, go on waiting."""
 HELLO_FIRST = "refused:hello_first"
 BROKEN_CALL = "failed:broken_call"
+LEFT = "this node has left its process"
+"""Why a node that leaves in good order ends its calls; what is under way to it then stays in flight."""
 
 _FATES = (Fate.DELIVERED, Fate.LATE, Fate.DUPLICATE, Fate.IN_FLIGHT, FULL)
 _NUMBERS: dict[str, int] = {fate: number for number, fate in enumerate(_FATES, 1)}

@@ -23,6 +23,7 @@ from netdfl.transport.control_codec import decode_order, decode_report, encode
 from netdfl.transport.credentials import SUPERVISOR, Credentials
 from netdfl.transport.departures import Watch, watched
 from netdfl.transport.identity import plainly
+from netdfl.transport.options import patient
 from netdfl.transport.sharing import Channels, Trunk
 from netdfl.transport.tls import Guard, open_port, why_not
 from netdfl.transport.wire import PROTOCOL_VERSION
@@ -40,6 +41,7 @@ _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
     ("grpc.so_reuseport", 0),
+    *patient(3600),
 ]
 _T = TypeVar("_T")
 

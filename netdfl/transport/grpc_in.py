@@ -16,7 +16,7 @@ from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import ForeignMessage, MalformedMessage, MessageError
 from netdfl.core.types import Edge, Message, NodeId, Payload
 from netdfl.transport import wire
-from netdfl.transport.answers import FULL, as_word
+from netdfl.transport.answers import FULL, LEFT, as_word
 from netdfl.transport.base import Ledger, Sink
 from netdfl.transport.bodies import Bodies, Borrowed
 from netdfl.transport.chunks import Assembly
@@ -30,7 +30,6 @@ from netdfl.transport.v1.data_pb2 import HelloReply, HelloRequest, Receipt
 
 NO_ROUND = -1
 """The round of a message that is of none."""
-_LEFT = "this node has left its process"
 _T = TypeVar("_T")
 
 
@@ -111,7 +110,7 @@ class Inlet:
     def _while_here(self, answer: Callable[[Any, Any], Awaitable[_T]]) -> Callable[[Any, Any], Awaitable[_T]]:
         async def serve(asked: Any, context: Any) -> _T:
             if self._left:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, _LEFT)
+                await context.abort(grpc.StatusCode.UNAVAILABLE, LEFT)
             call = asyncio.current_task()
             assert call is not None
             self._calls.add(call)
@@ -119,7 +118,7 @@ class Inlet:
                 return await answer(asked, context)
             except asyncio.CancelledError:
                 if self._left:
-                    await context.abort(grpc.StatusCode.CANCELLED, _LEFT)
+                    await context.abort(grpc.StatusCode.CANCELLED, LEFT)
                 raise
             finally:
                 self._calls.discard(call)

@@ -185,7 +185,7 @@ class Outlet:
             try:
                 fate, arrived_ns = await self._hand_over(entry)
             except grpc.aio.AioRpcError as error:
-                fate = fate_of(error.code())
+                fate = fate_of(error.code(), error.details())
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
                     await self._ask_why()
             except (grpc.aio.BaseError, asyncio.InvalidStateError, DecodeError):

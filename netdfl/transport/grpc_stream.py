@@ -18,7 +18,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from netdfl.core.types import Message
-from netdfl.transport.answers import BROKEN_CALL, FULL, HELLO_FIRST, of_word
+from netdfl.transport.answers import BROKEN_CALL, FULL, HELLO_FIRST, LEFT, of_word
+from netdfl.transport.base import Fate
 from netdfl.transport.bodies import Lent
 from netdfl.transport.shelf import Place
 from netdfl.transport.v1.data_pb2 import Receipt
@@ -32,12 +33,13 @@ _FATES = {
     grpc.StatusCode.DEADLINE_EXCEEDED: DEADLINE,
     grpc.StatusCode.RESOURCE_EXHAUSTED: "refused:oversized",
     grpc.StatusCode.INTERNAL: "failed:unavailable",  # a write into a connection that just broke
-    grpc.StatusCode.CANCELLED: "in_flight",  # the receiver left in good order
 }
 
 
-def fate_of(code: grpc.StatusCode) -> str:
-    """What became of a message whose call ended with `code`."""
+def fate_of(code: grpc.StatusCode, details: str | None) -> str:
+    """What became of a message whose call ended with `code`, for the reason in `details`."""
+    if code is grpc.StatusCode.CANCELLED and details == LEFT:
+        return str(Fate.IN_FLIGHT)
     return _FATES.get(code, f"failed:{code.name.lower()}")
 
 
@@ -179,9 +181,9 @@ class Stream:
         try:
             while (data := await self._call.read()) is not grpc.aio.EOF:
                 self._came(bytes(data))
-            fate = fate_of(await self._call.code())
+            fate = fate_of(await self._call.code(), await self._call.details())
         except grpc.aio.AioRpcError as error:
-            fate = fate_of(error.code())
+            fate = fate_of(error.code(), error.details())
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
             fate = BROKEN_CALL
         except asyncio.CancelledError:

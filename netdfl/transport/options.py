@@ -9,8 +9,21 @@ from netdfl.core.units import Bound, PositiveInt, SizeBytes, TimeNs
 
 _MS = 1_000_000
 _S = 1_000_000_000
+_MOST = 2**31 - 1
 _Bytes: TypeAlias = Annotated[SizeBytes, Bound(ge=1)]
 _Span: TypeAlias = Annotated[TimeNs, Bound(ge=_MS)]
+
+
+def patient(most_s: int) -> list[tuple[str, int]]:
+    """The arguments of a server that lets a call wait for it up to `most_s` where it is busy, however many do.
+
+    Left to itself gRPC cancels one after 30 s, and some where a thousand wait: a large fleet comes to both.
+    """
+    return [
+        ("grpc.server.max_pending_requests", _MOST),
+        ("grpc.server.max_pending_requests_hard_limit", _MOST),
+        ("grpc.server_max_unrequested_time_in_server", most_s),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +88,7 @@ class GrpcOptions:
             ("grpc.http2.min_ping_interval_without_data_ms", max(1, self.keepalive // _MS // 2)),
             ("grpc.http2.max_ping_strikes", 0),
             ("grpc.so_reuseport", 0),
+            *patient(-(-self.call_deadline // _S)),
             ("grpc.max_receive_message_length", largest_call),
             ("grpc.http2.lookahead_bytes", self.lookahead),
             ("grpc.http2.bdp_probe", 0),

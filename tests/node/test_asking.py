@@ -12,9 +12,10 @@ from test_waits import MS, HandClock, came, settle
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
-from netdfl.node.asking import FIRST_NS, SILENT_NS, TRIES, AnswerTime, Asking
+from netdfl.node.asking import FIRST_NS, LATEST_FIRST_NS, SILENT_NS, TRIES, AnswerTime, Asking
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
+from netdfl.record.base import Ended
 from netdfl.transport.base import Fate
 
 
@@ -206,3 +207,25 @@ def test_the_time_of_answers_is_smoothed_with_a_margin_for_its_deviation() -> No
     assert time.timeout_ns() == pytest.approx(120 * MS, rel=0.01)
     time.took(1100 * MS)
     assert time.timeout_ns() > 1100 * MS
+
+
+async def test_one_answer_that_took_long_does_not_put_off_the_questions_of_the_next_wait() -> None:
+    desk = Desk()
+    task = desk.start(1)
+    await settle()
+    desk.move_on(FIRST_NS)
+    first = next(desk.questions())
+    desk.move_on(9 * NS_PER_S)
+    desk.say(first, past=True)
+    await settle()
+    assert (await task)[1].ended is Ended.LOST
+    assert desk.asking.answers.timeout_ns() > 5 * LATEST_FIRST_NS
+    desk.sent.clear()
+    task = desk.start(1, round=1)
+    await settle()
+    desk.move_on(LATEST_FIRST_NS - 1)
+    assert desk.sent == []
+    desk.move_on(1)
+    assert [query.round for query in desk.questions()] == [1]
+    desk.arrive(1, round=1)
+    assert (await task)[0].missing == ()

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from netdfl.core.types import Kind, Message
 from netdfl.testing.transports import KeptLedger, KeptSink, data_message, vector_payload
 from netdfl.transport import wire
+from netdfl.transport.answers import LEFT
 from netdfl.transport.base import Fate
 from netdfl.transport.chunks import split
 from netdfl.transport.identity import Identity
@@ -156,6 +157,32 @@ async def test_a_peer_that_answers_nonsense_fails_that_message_alone(answers):
         await a.send([data_message((0, 1), t, vector_payload(np.zeros(5))) for t in range(3)])
         await ledger.until_settled(3)
     assert {row.fate for row in ledger.rows} == {"failed:broken_call"}
+
+
+@pytest.mark.parametrize(("reason", "fate"), [(LEFT, Fate.IN_FLIGHT), ("", "failed:cancelled")], ids=["left", "else"])
+async def test_a_call_that_its_receiver_cancels_leaves_a_message_in_flight_only_where_it_says_that_it_leaves(
+    reason: str, fate: str
+) -> None:
+    ledger = KeptLedger()
+
+    async def cancelled(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        yield await anext(requests) and DELIVERED
+        await anext(requests)
+        await context.abort(grpc.StatusCode.CANCELLED, reason)
+
+    async with foreign_node(push=cancelled) as address, grpc_fleet(2, ledger) as (a, _):
+        a.set_peer(1, address, epoch=1)
+        for t in range(2):
+            await a.send([data_message((0, 1), t, vector_payload(np.zeros(5)))])
+            await ledger.until_settled(t + 1)
+    assert [row.fate for row in ledger.rows] == [Fate.DELIVERED, fate]
+
+
+async def test_however_many_calls_wait_for_a_server_none_is_cancelled() -> None:
+    """Left to itself gRPC cancels some from a thousand on, and all beyond three thousand."""
+    async with grpc_fleet(2, KeptLedger()) as (_, b), bare_client(b.address) as channel:
+        replies = await asyncio.gather(*(say_hello(channel) for _ in range(4000)))
+    assert all(reply.accepted for reply in replies)
 
 
 async def test_a_message_on_a_stream_that_has_ended_goes_over_a_new_one():
