@@ -84,8 +84,8 @@ class Vector(Base):
 
     def norm(self, dim: int | None = None, keepdim: bool = False) -> Base:
         """The Euclidean norm, or that of each row."""
-        if dim is None and self.ndim == 1:  # what numpy's own comes to
-            return np.asarray(np.sqrt(np.dot(self, self))).view(Vector)
+        if dim is None and self.ndim == 1:  # without BLAS, which sums in another order on another processor
+            return np.asarray(np.sqrt(np.einsum("i,i->", self, self))).view(Vector)
         found = np.linalg.norm(self, axis=dim, keepdims=keepdim)
         return np.asarray(found).view(Vector)
 

@@ -91,7 +91,7 @@ class _Rows(NamedTuple):
         has_mass = np.array(self.weights) != 0
         z = self.x[has_mass] / weights[has_mass, None]
         apart = (z - average.numpy()).astype(np.float64, copy=False)
-        norms = np.sqrt([row.dot(row) for row in apart])
+        norms = np.sqrt(np.einsum("ij,ij->i", apart, apart))
         return [float(norm * norm) for norm in norms]
 
 

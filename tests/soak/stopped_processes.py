@@ -51,7 +51,8 @@ def trial(rng: Random, number: int) -> str | None:
         messages = json.loads((out / "result.json").read_text())["messages"]
         lost = {name: messages[name] for name in NEVER if messages[name]}
         why = messages["why"].get("undeliverable", {})
-        return f"exit code {code}, lost {lost}, undeliverable {why}" if code or lost or not TOLD.issuperset(why) else None
+        wrong = code or lost or not TOLD.issuperset(why)
+        return f"exit code {code}, lost {lost}, undeliverable {why}" if wrong else None
 
 
 def _running(out: Path, run: subprocess.Popen[bytes]) -> list[int]:
