@@ -30,15 +30,16 @@ def patient(most_s: int) -> list[tuple[str, int]]:
 class GrpcOptions:
     """What gRPC's own timers, windows and limits are set to, the same on every node.
 
-    `max_message` bounds one message's frame; at its default the fleet sets it from the scenario's model. A frame up
-    to `frame_max` travels whole on an open stream, a larger one in pieces of `chunk` (larger pieces stall the
-    event loop for longer, smaller ones cost more calls). `queue_messages` and `queue_bytes` bound what waits for one
-    destination; one message is always let in. A receiver reads up to `lookahead` ahead of what it has
-    taken: the window is fixed, for probing the path on every read costs a round on loopback 5 %; a link
-    of more bandwidth times delay than that needs a larger one. A connection whose ping is not answered within
-    `keepalive_timeout` is closed, and what is under way on it fails; the scenario waits longer where packets are lost.
-    An idle connection is pinged every `keepalive`. gRPC takes up to `write_buffer` of a call before a write has to
-    wait. A node keeps up to `waiting_calls` of one sender waiting for room, and refuses more. A call that is not
+    `max_message` bounds one message's frame; at its default the fleet sets it from the scenario's model. A frame up to
+    `frame_max` travels whole on an open stream, a larger one in pieces of `chunk` (larger pieces stall the event loop
+    for longer, smaller ones cost more calls). `queue_messages` and `queue_bytes` bound what waits for one destination;
+    one message is always let in. A receiver reads up to `lookahead` ahead of what it has taken: the window is fixed,
+    for probing the path on every read costs a round on loopback 5 %; a link of more bandwidth times delay than that
+    needs a larger one. A connection on which nothing is acknowledged by the other system for `keepalive_timeout` is
+    closed (TCP's user timeout), and what is under way on it fails; the scenario waits longer where packets are lost. A
+    process that is stopped while its system goes on is given up by gRPC itself, after a minute without an answer to a
+    ping. An idle connection is pinged every `keepalive`. gRPC takes up to `write_buffer` of a call before a write has
+    to wait. A node keeps up to `waiting_calls` of one sender waiting for room, and refuses more. A call that is not
     answered within `call_deadline` has failed; half of it is the time that a receiver waits for room. What is queued
     when a node ends has `close_grace` to leave. One attempt to connect may take `backoff_min`; after a failed one
     `backoff_initial` passes, then more each time, up to `backoff_max`.
