@@ -88,8 +88,8 @@ Vector = NDArray[Any]
 
 FLOATS = ("float32", "float64")
 _ROW = 8192
-_COPIED = 64 * _ROW
-"""From 1 MiB on glibc copies past the cache, which costs a third less."""
+_COPIED = 8
+"""Rows that are copied at a time: 256 KiB of float32, which stay in a core's own cache from the check to the copy."""
 
 
 def as_vector(x: Tensor) -> Vector:
@@ -120,13 +120,22 @@ def is_finite(x: Vector) -> bool:
 
 
 def copy_finite(x: Vector) -> Vector:
-    """A copy of `x`, whose pieces are checked and then copied from the cache. Raises as `refuse_non_finite`."""
-    out = np.empty_like(x)
-    for start in range(0, len(x), _COPIED):
-        piece = x[start : start + _COPIED]
-        if not is_finite(piece):
-            raise_non_finite(x)
-        out[start : start + _COPIED] = piece
+    """A copy of `x`, each piece of which is looked at and then copied from the cache. Raises as `refuse_non_finite`."""
+    num = len(x) // _ROW
+    if num <= 4 * _COPIED:
+        refuse_non_finite(x)
+        return x.copy()
+    out, size = np.empty_like(x), num * _ROW
+    rows, into = x[:size].reshape(num, 1, _ROW), out[:size].reshape(num, 1, _ROW)
+    columns, squares = rows.transpose(0, 2, 1), np.empty((num, 1, 1), x.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, num, _COPIED):
+            piece = slice(start, start + _COPIED)
+            np.matmul(rows[piece], columns[piece], out=squares[piece])
+            into[piece] = rows[piece]
+    out[size:] = x[size:]
+    if not (np.isfinite(squares).all() and np.isfinite(out[size:]).all()):
+        refuse_non_finite(x)  # else a square is too large, which does not matter
     return out
 
 

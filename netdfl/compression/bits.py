@@ -17,6 +17,8 @@ from netdfl.compression.buckets import PIECE
 Codes = NDArray[Any]
 Bytes = NDArray[np.uint8]
 
+_FEW = 16384
+"""Indices of 8 bytes that stay in a core's cache."""
 _UNSIGNED = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (64, np.uint64))
 
 
@@ -130,9 +132,10 @@ def unary(heights: NDArray[np.int64]) -> Bytes:
     if not len(heights):
         return np.empty(0, np.uint8)
     bits = np.zeros(int(heights[-1]) + len(heights), np.bool_)
-    at = np.arange(len(heights))
-    at += heights
-    bits[at] = True
+    steps = np.arange(min(_FEW, len(heights)))
+    for start in range(0, len(heights), _FEW):
+        at = heights[start : start + _FEW] + steps[: len(heights) - start]
+        bits[start:][at] = True
     return np.packbits(bits, bitorder="little")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from netdfl.compression.arrays import Vector, from_numpy, raise_non_finite, read_numpy
+from netdfl.compression.arrays import Vector, from_numpy, read_numpy
 from netdfl.compression.base import Encoded
 from netdfl.compression.bits import code_dtype, from_unary, pack, packed_nbytes, unary, unpack
 from netdfl.compression.buckets import PIECE
@@ -88,90 +88,67 @@ def decode(encoded: Encoded, count: int, dim: int) -> Indices:
     return heights
 
 
-Keys = NDArray[Any]
-"""Magnitudes as the integers of their bits without the sign: same order, and infinity and NaN above all."""
+def _sample(x: Vector, where: Indices | slice) -> Vector:
+    """Magnitudes of some coordinates, largest first."""
+    magnitudes: Vector = np.sort(np.abs(x[where]))[::-1]
+    return magnitudes
 
 
-def _as_integers(x: Vector) -> tuple[Keys, Any, Any]:
-    """The bits of `x`, the mask that drops signs, and the key of infinity."""
-    integer = np.int32 if x.dtype == np.float32 else np.int64
-    return x.view(integer), np.iinfo(integer).max, np.array(np.inf, x.dtype).view(integer)
+def _passing(x: Vector, threshold: Any, most: int) -> tuple[Indices | None, Vector]:
+    """Indices of the magnitudes that are not below `threshold`, increasing, and the numbers there; None if over `most`.
 
-
-def _candidates(x: Vector, at_least: int) -> tuple[Indices, Keys]:
-    """Indices and keys of all magnitudes whose key is `at_least` that; increasing."""
-    bits, mask, _ = _as_integers(x)
-    indices, keys = [], []
-    magnitudes = np.empty(min(PIECE, len(x)), bits.dtype)
-    chosen = np.empty(len(magnitudes), np.bool_)
+    A NaN is below nothing.
+    """
+    indices, numbers = np.empty(most, np.int64), np.empty(most, x.dtype)
+    magnitudes, chosen = np.empty(min(PIECE, len(x)), x.dtype), np.empty(min(PIECE, len(x)), np.bool_)
+    num = 0
     for start in range(0, len(x), PIECE):
-        piece = bits[start : start + PIECE]
+        piece = x[start : start + PIECE]
         magnitude, large = magnitudes[: len(piece)], chosen[: len(piece)]
-        np.bitwise_and(piece, mask, out=magnitude)
-        np.greater_equal(magnitude, at_least, out=large)
-        found = np.flatnonzero(large)
-        keys.append(magnitude.take(found))
-        found += start
-        indices.append(found)
-    return np.concatenate(indices), np.concatenate(keys)
+        np.abs(piece, out=magnitude)
+        np.less(magnitude, threshold, out=large)
+        np.logical_not(large, out=large)
+        at = np.flatnonzero(large)
+        first, num = num, num + len(at)
+        if num > most:
+            return None, x
+        piece.take(at, out=numbers[first:num], mode="clip")
+        np.add(at, start, out=indices[first:num])
+    return indices[:num], numbers[:num]
 
 
-def _refuse_non_finite(x: Vector, keys: Keys) -> None:
-    if len(keys) and keys.max() >= _as_integers(x)[2]:
-        raise_non_finite(x)
+def largest(x: Vector, count: int) -> tuple[Indices, Vector]:
+    """The `count` indices of largest magnitude, increasing, and the numbers there; of equal ones the lower index.
 
-
-def _sample(x: Vector, where: Indices | slice) -> Keys:
-    """Keys of some coordinates, largest first."""
-    bits, mask, _ = _as_integers(x)
-    keys: Keys = np.sort(bits[where] & mask)[::-1]
-    return keys
-
-
-def largest(x: Vector, count: int) -> Indices:
-    """The `count` indices of largest magnitude, increasing; of equal ones the lower index.
-
-    A sample gives a threshold that `count` numbers pass almost surely; only those are then selected from. If
-    fewer pass, all are. The smallest that is kept is looked for below another, which almost surely fewer pass.
-    Raises ValueError where a number is not finite.
+    A sample gives a threshold that almost surely more numbers pass, but few more; only those are then selected from.
+    If it misled, all are. A NaN is larger than every number.
     """
     dim = len(x)
     if count == 0:
-        return np.arange(0)
+        return np.arange(0), x[:0]
     sample = _sample(x, slice(None, None, max(1, dim // min(max(dim // 64, 1024), 65536))))
     middle = count * len(sample) / dim
     beside = 4 * math.sqrt(middle) + 4
-    rank = middle + beside
-    indices, keys = _candidates(x, sample[int(rank)] if rank < len(sample) else 0)
-    if len(indices) < count:
-        indices, keys = _candidates(x, 0)
-    _refuse_non_finite(x, keys)
-    smallest = _at_rank(keys, count, sample[int(middle - beside)] if middle > beside else None)
+    rank, most = int(middle + beside), int((middle + 2 * beside) * dim / len(sample))
+    indices, numbers = _passing(x, sample[rank], most) if rank < len(sample) and most < dim else (None, x)
+    if indices is None or len(indices) < count:
+        indices, numbers = np.arange(dim), x
+    integer = np.int32 if x.dtype == np.float32 else np.int64
+    keys: NDArray[Any] = numbers.view(integer)
+    keys = keys & np.iinfo(integer).max  # the order of magnitudes, and sooner to select from
+    smallest = np.partition(keys, len(keys) - count)[len(keys) - count]
     keep = keys > smallest
     ties = np.flatnonzero(keys == smallest)
     keep[ties[: count - int(np.count_nonzero(keep))]] = True
-    chosen: Indices = indices[keep]
-    return chosen
+    places = np.flatnonzero(keep)
+    return indices.take(places), numbers.take(places)
 
 
-def _at_rank(keys: Keys, count: int, most: Any) -> Any:
-    """The `count`-th largest key; looked for among those up to `most`, if that is one of them."""
-    low = keys if most is None else keys.take(np.flatnonzero(keys <= most))  # few: sooner than by a mask
-    count -= len(keys) - len(low)
-    if count <= 0:
-        return _at_rank(keys, count + len(keys) - len(low), None)
-    return np.partition(low, len(low) - count)[len(low) - count]
-
-
-def above(x: Vector, count: int, bounds: tuple[int, int], rng: np.random.Generator) -> Indices | None:
-    """The indices above a threshold estimated from a random sample; None where their number is out of `bounds`.
-
-    Raises ValueError where a number is not finite.
-    """
+def above(x: Vector, count: int, bounds: tuple[int, int], rng: np.random.Generator) -> tuple[Indices, Vector] | None:
+    """What is above a threshold estimated from a random sample, as `largest`; None where it is out of `bounds`."""
     dim = len(x)
     if count == 0:
         return None
     sample = _sample(x, rng.integers(0, dim, min(dim, max(640 * dim // count, 4096), 2**17)))
-    indices, keys = _candidates(x, sample[min(int(count * len(sample) / dim), len(sample) - 1)])
-    _refuse_non_finite(x, keys)
-    return indices if bounds[0] <= len(indices) <= bounds[1] else None
+    indices, numbers = _passing(x, sample[min(int(count * len(sample) / dim), len(sample) - 1)], bounds[1])
+    return None if indices is None or len(indices) < bounds[0] else (indices, numbers)

@@ -17,6 +17,8 @@ from netdfl.compression.arrays import (
     check_names,
     empty,
     from_numpy,
+    is_finite,
+    raise_non_finite,
     read_count,
     read_dim,
     read_finite,
@@ -42,8 +44,8 @@ class Sparsifier(Compressor):
         return min(dim, self.count or max(1, round(self.fraction * dim)))
 
     @abstractmethod
-    def select(self, x: Vector, rng: np.random.Generator) -> tuple[Indices, dict[str, Array]]:
-        """Increasing indices of what to keep of a vector, and the arrays that tell them."""
+    def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
+        """What is kept of a vector, and the arrays that tell where. Raises ValueError where a number is not finite."""
 
     @abstractmethod
     def positions(self, encoded: Encoded, *names: str) -> Indices:
@@ -52,11 +54,10 @@ class Sparsifier(Compressor):
     def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
-        indices, arrays = self.select(vector, rng)
-        values = vector.take(indices)
+        values, arrays = self.select(vector, rng)
         if self.unbiased:
             values *= values.dtype.type(1.0 + self.variance(len(vector)))
-        return Encoded(len(vector), {"values": from_numpy(values), **arrays}, {"count": len(indices)})
+        return Encoded(len(vector), {"values": from_numpy(values), **arrays}, {"count": len(values)})
 
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to shape (d,), in the dtype of the values. Raises MalformedMessage."""
@@ -94,12 +95,14 @@ class TopK(Sparsifier):
         kept = self.num_kept(dim)
         return -(-kept * 4 // 5), min(dim, kept * 6 // 5)
 
-    def select(self, x: Vector, rng: np.random.Generator) -> tuple[Indices, dict[str, Array]]:
-        """Find the largest; see `Sparsifier`. Raises ValueError where a number is not finite."""
-        indices = above(x, self.num_kept(len(x)), self._bounds(len(x)), rng) if self.estimate else None
-        if indices is None:
-            indices = largest(x, self.num_kept(len(x)))
-        return indices, positions.encode(indices, len(x))
+    def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
+        """Find the largest, of which a number that is not finite would be one; see `Sparsifier`."""
+        count = self.num_kept(len(x))
+        found = above(x, count, self._bounds(len(x)), rng) if self.estimate else None
+        indices, numbers = found or largest(x, count)
+        if not is_finite(numbers):
+            raise_non_finite(x)
+        return numbers, positions.encode(indices, len(x))
 
     def positions(self, encoded: Encoded, *names: str) -> Indices:
         """Read the positions; see `Sparsifier`."""
@@ -130,11 +133,12 @@ class RandomK(Sparsifier):
         kept = self.num_kept(dim)
         return 0.0 if not dim else dim / kept - 1.0 if self.rescaled else 1.0 - kept / dim
 
-    def select(self, x: Vector, rng: np.random.Generator) -> tuple[Indices, dict[str, Array]]:
-        """Draw the indices; see `Sparsifier`. Raises ValueError where a number is not finite."""
+    def select(self, x: Vector, rng: np.random.Generator) -> tuple[Vector, dict[str, Array]]:
+        """Draw where; see `Sparsifier`."""
         refuse_non_finite(x)
         seed = rng.integers(0, 2**63, 1, np.int64)
-        return random_subset(int(seed[0]), self.num_kept(len(x)), len(x)), {"seed": from_numpy(seed)}
+        numbers: Vector = x.take(random_subset(int(seed[0]), self.num_kept(len(x)), len(x)))
+        return numbers, {"seed": from_numpy(seed)}
 
     def positions(self, encoded: Encoded, *names: str) -> Indices:
         """Draw the indices again; see `Sparsifier`."""
@@ -171,11 +175,11 @@ class Chain(Compressor):
     def compress(self, x: Tensor, rng: np.random.Generator) -> Encoded:
         """Encode `x` of shape (d,). Raises ValueError where a number is not finite."""
         vector = as_vector(x)
-        indices, arrays = self.sparsifier.select(vector, rng)
-        inner = self.values.compress(torch.from_numpy(vector.take(indices)), rng)
+        kept, arrays = self.sparsifier.select(vector, rng)
+        inner = self.values.compress(torch.from_numpy(kept), rng)
         prefixed = {_VALUES + name: array for name, array in inner.arrays.items()}
         meta = {_VALUES + name: value for name, value in inner.meta.items()}
-        return Encoded(len(vector), {**arrays, **prefixed}, {"count": len(indices), **meta})
+        return Encoded(len(vector), {**arrays, **prefixed}, {"count": len(kept), **meta})
 
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to shape (d,). Raises MalformedMessage."""

@@ -120,6 +120,22 @@ def test_compression_of_a_cpu_vector_leaves_the_gpu_alone() -> None:
     assert not torch.cuda.is_initialized()
 
 
+@pytest.mark.parametrize("name", ["identity", "top_k", "top_k-threshold"])
+@pytest.mark.parametrize("at", [0, 8191, 8192, 300_000, 349_999])
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_one_number_of_many_that_is_not_finite_is_found(name: str, at: int, bad: float) -> None:
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal(350_000, np.float32))
+    x[at] = bad
+    with pytest.raises(ValueError, match=rf"x\[{at}\] is {bad}, and 1 of 350000"):
+        VARIANTS[name]().compress(x, np.random.default_rng(1))
+
+
+def test_numbers_whose_squares_overflow_are_finite() -> None:
+    x = torch.full((350_000,), 1e30)
+    encoded = COMPRESSORS["identity"]().compress(x, np.random.default_rng(0))
+    assert torch.equal(COMPRESSORS["identity"]().decompress(encoded), x)
+
+
 def test_messages_name_the_number_that_is_not_finite() -> None:
     x = torch.ones(5)
     x[3] = float("nan")
