@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Probe, ProbeReply
@@ -149,7 +150,7 @@ class ProbingWatch(StallWatch):
         return self._last if self.over else ((), None)
 
     async def _snapshot(self) -> Snapshot:
-        """Probe every live node; one that does not answer in time has a blocked event loop.
+        """Probe every live node; one that does not answer, while no other does either, has a blocked event loop.
 
         The snapshot is of the moment when they were asked: those who answer at once have not waited since.
         """
@@ -159,18 +160,27 @@ class ProbingWatch(StallWatch):
         asked = set(fleet.live)
         for node in asked:
             fleet.world.order(node, Probe(self._probe))
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                while not asked & fleet.live <= self._answered:
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            pass
+        await self._listen(asked)
         live = fleet.live
         owns = {node: self._seen(node, asked_ns, node in asked, node in live) for node in fleet.status.nodes}
         down = {node: own for node, own in owns.items() if own is not None}
         detector = fleet.scenario.failure_detector.kind
         return assemble(asked_ns, self.accounts, down, self.outages, detector=detector)
+
+    async def _listen(self, asked: Collection[NodeId]) -> None:
+        """Return when all of `asked` have answered, or none of them does for `ANSWER_S`.
+
+        A time that this process itself did not notice in time is none: answers may have come, and not been read.
+        """
+        clock = asyncio.get_running_loop().time
+        while not set(asked) & self.fleet.live <= self._answered:
+            self._news.clear()
+            due_s = clock() + ANSWER_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(due_s):
+                    await self._news.wait()
+            if not self._news.is_set() and clock() < due_s + ANSWER_S / 2:
+                return
 
     def _seen(self, node: NodeId, now_ns: int, asked: bool, lives: bool) -> Down | None:
         """Why `node` gives no account of itself, or none that counts; who was not `asked` has only just begun."""

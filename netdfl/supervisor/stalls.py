@@ -7,6 +7,7 @@ How the fleet is seen differs. In virtual time all of it is known at any moment;
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -37,7 +38,7 @@ from netdfl.worlds.base import VirtualWorld
 SHOWN_NS = NS_PER_S // 2
 """Shorter waits are not shown while a fleet runs."""
 MOST_SHOWN = 6
-"""So many of them are shown at a time."""
+"""So many of them are shown at a time, and so many stalls of one kind that are found at once."""
 
 
 def settings_of(scenario: Scenario, *, launched: bool = True) -> Allows:
@@ -155,10 +156,16 @@ class StallWatch:
     # telling and acting
 
     def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
+        told: Counter[Cause] = Counter()
         for finding in self.watch.take(found):
             self._record("stall", finding, snapshot, suspected=finding.suspected)
-            self.fleet.note(("suspected: " if finding.suspected else "") + finding.text)
             keep_stall(self.fleet.directory, finding, self._shown(finding, snapshot))
+            told[finding.cause] += 1
+            if told[finding.cause] <= MOST_SHOWN:
+                self.fleet.note(("suspected: " if finding.suspected else "") + finding.text)
+        for cause, num in told.items():
+            if num > MOST_SHOWN:
+                self.fleet.note(f"and {num - MOST_SHOWN} more of that kind ({cause}) at once: the report has them all")
 
     def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
         """The snapshot as it is kept for `finding`."""

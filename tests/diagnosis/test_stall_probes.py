@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,7 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Order, Probe, ProbeReply
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
+from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.snapshot import State, What
 from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
@@ -53,6 +56,10 @@ class Told:
             note=lambda text: None,
             start_ns=0,
         )
+        self.notes: list[str] = []
+        fleet.note = self.notes.append
+        store.event = lambda *_, **more: self.events.append(more)
+        self.events: list[dict[str, Any]] = []
         restarts: Any = SimpleNamespace(due={}, backs={})
         self.probes = ProbingWatch(fleet, restarts, stopped_after_ns=60 * NS_PER_S)
         for round in range(51):
@@ -63,9 +70,13 @@ class Told:
         assert isinstance(order, Probe)
         self.ask(node, order)
 
+    def ask_slow(self, probe: Probe) -> None:
+        """Node 3 is asked."""
+
     def ask(self, node: int, probe: Probe) -> None:
         if node == 3:
             self.now += NS_PER_S  # while the others' answers are long there
+            self.ask_slow(probe)
             return
         wait = WaitAccount(
             what=What.MESSAGE,
@@ -90,3 +101,44 @@ async def test_waits_do_not_grow_long_while_the_supervisor_waits_for_who_does_no
 ) -> None:
     monkeypatch.setattr(probing, "ANSWER_S", 0.01)
     assert not await Told(tmp_path).probes.look()
+
+
+class Behind(Told):
+    """This process stands still while node 3 answers, and reads the answer after that."""
+
+    def ask_slow(self, probe: Probe) -> None:
+        loop = asyncio.get_running_loop()
+
+        def answer() -> None:
+            account = Account(node=3, epoch=0, at_ns=self.now, state=State.RUNNING, round=50, since_ns=self.now)
+            self.probes.answered(3, ProbeReply(probe.id, account.to_json()))
+
+        def stand_still() -> None:
+            time.sleep(5 * probing.ANSWER_S)
+            loop.call_later(probing.ANSWER_S / 10, answer)
+
+        loop.call_soon(stand_still)
+
+
+async def test_who_answered_while_the_supervisor_stood_still_is_not_blocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "ANSWER_S", 0.1)
+    probes = Behind(tmp_path).probes
+    snapshot = await probes._snapshot()
+    assert snapshot.nodes[3].state is State.RUNNING
+
+
+async def test_many_stalls_of_one_kind_at_once_are_all_recorded_and_few_of_them_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probing, "ANSWER_S", 0.01)
+    told = Told(tmp_path)
+    kinds = [Cause.BLOCKED_LOOP] * 20 + [Cause.DEADLOCK]
+    found = [Finding(cause=cause, roots=(root,), what=f"stall {root}") for root, cause in enumerate(kinds)]
+    told.probes._tell(found, await told.probes._snapshot())
+    assert len(told.events) == len(found)
+    assert [note.partition(".")[0] for note in told.notes] == [
+        *(f"stall {root}" for root in (*range(6), 20)),
+        "and 14 more of that kind (blocked_loop) at once: the report has them all",
+    ]
