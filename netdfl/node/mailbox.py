@@ -24,6 +24,15 @@ _NOBODY: frozenset[NodeId] = frozenset()
 _NOTHING: Mapping[NodeId, Message] = {}
 
 
+class _Bits(dict[NodeId, int]):
+    """Which bit stands for whom, in the order in which they were first asked for."""
+
+    def __missing__(self, src: NodeId) -> int:
+        """The next one is for `src`."""
+        bit = self[src] = 1 << len(self)
+        return bit
+
+
 class Mailbox:
     """The data messages of one node, sorted by (round, step) and sender. A `Sink`."""
 
@@ -43,7 +52,7 @@ class Mailbox:
         self._closed: Slot = (-1, 0)
         self._shut = False
         self._seen: dict[Slot, int] = {}  # the senders of each slot, as bits: a run has very many slots
-        self._bits: dict[NodeId, int] = {}  # which bit stands for whom, in the order in which they were first heard
+        self._bits = _Bits()
         self._heard: dict[NodeId, int] = {}  # of those that somebody asks about
         self._size = 0
         self._waiters: list[Callable[[], None]] = []
@@ -74,7 +83,7 @@ class Mailbox:
         awaited = slot == self._awaited
         if self._size >= self.bound and not awaited:
             return None
-        seen, bit = self._seen.get(slot, 0), self._bits.get(src) or self._bit(src)
+        seen, bit = self._seen.get(slot, 0), self._bits[src]
         if seen & bit or src in self._heard:  # else as `_first_time`, without a call
             if not self._first_time(src, slot):
                 return Fate.DUPLICATE
@@ -102,7 +111,7 @@ class Mailbox:
             if message[4] != awaited_round or message[5] != awaited_step or message[2] in self._other:
                 return False
         came = {message[0]: message for message in messages}
-        senders = sum([self._bits.get(src) or self._bit(src) for src in came])
+        senders = sum(map(self._bits.__getitem__, came))
         seen = self._seen.get(slot, 0)
         if len(came) < len(messages) or seen & senders:
             return False
@@ -132,7 +141,7 @@ class Mailbox:
         """Whose messages have been read, by slot: what a later life must not take again."""
         read = dict(self._seen)
         for m in self.unread():
-            read[m.round, m.step] &= ~self._bit(m.src)
+            read[m.round, m.step] &= ~self._bits[m.src]
         named = {slot: sum([1 << src for src, bit in self._bits.items() if bit & bits]) for slot, bits in read.items()}
         return {f"{round} {step}": senders for (round, step), senders in named.items() if senders}
 
@@ -145,25 +154,21 @@ class Mailbox:
         for slot, senders in memory.items():
             round, step = map(int, slot.split())
             named = [src for src in range(senders.bit_length()) if senders >> src & 1]
-            self._seen[round, step] = sum(map(self._bit, named))
+            self._seen[round, step] = sum(map(self._bits.__getitem__, named))
 
     def shut(self) -> None:
         """Refuse what has not come yet: its reader has gone home."""
         self._shut = True
 
     def _has_seen(self, src: NodeId, slot: Slot) -> bool:
-        return bool(self._seen.get(slot, 0) & self._bit(src))
-
-    def _bit(self, src: NodeId) -> int:
-        """Which stands for `src`."""
-        return self._bits.setdefault(src, 1 << len(self._bits))
+        return bool(self._seen.get(slot, 0) & self._bits[src])
 
     def num_from(self, src: NodeId) -> int:
         """How many different messages of `src` have come since this was first asked."""
         return self._heard.setdefault(src, 0)
 
     def _first_time(self, src: NodeId, slot: Slot) -> bool:
-        seen, bit = self._seen.get(slot, 0), self._bits.get(src) or self._bit(src)
+        seen, bit = self._seen.get(slot, 0), self._bits[src]
         if seen & bit:
             self.num_duplicates += 1
             return False
@@ -205,7 +210,7 @@ class Mailbox:
         self._closed = max(self._closed, slot)
         taken = list(self._slots.pop(slot, _NOTHING).values())
         self._size -= len(taken)
-        for stale in [s for s in self._slots if s <= self._closed]:
+        for stale in [s for s in self._slots if s <= self._closed] if self._slots else ():
             for message in self._own(self._slots.pop(stale).values()):
                 self._size -= 1
                 self.num_late += 1

@@ -159,7 +159,8 @@ class Waits:
 
     async def _until(self, wait: OpenWait) -> bool:
         self._done = done = asyncio.get_running_loop().create_future()
-        self._hurry(wait)
+        if self._is_first:
+            self._hurry(wait)
         self._set_deadline(wait)
         if self.asking is not None and wait.asks:
             proofs = 1 if self.policy.ordered else 2

@@ -28,12 +28,10 @@ def as_copies(messages: Sequence[Message]) -> Copies | None:
     """Several messages of one node that differ in their receivers alone; None of any others."""
     if type(messages) is Copies:
         return messages if len(messages) > 1 else None
-    if not of_one_slot(messages):
-        return None
     head = messages[0]
-    payload = head[7]
-    alike = all([each[7] is payload for each in messages])
-    return Copies(head, tuple([each[1] for each in messages])) if alike else None
+    if len(messages) == 1 or [each[2:] for each in messages].count(head[2:]) < len(messages):
+        return None
+    return Copies(head, tuple([each[1] for each in messages]))
 
 
 def are_alike(volleys: Sequence[Volley]) -> bool:
