@@ -13,9 +13,10 @@ A question that came too early costs a message, and lets the next come later.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from statistics import median
 
 from netdfl.core.clock import NS_PER_S, Alarm, Clock
 from netdfl.core.types import Kind, Message, NodeId, Payload
@@ -26,6 +27,8 @@ FIRST_NS = NS_PER_S // 2
 LEAST_NS = NS_PER_S // 20
 LONGEST_NS = 60 * NS_PER_S
 LATEST_FIRST_NS = 4 * NS_PER_S
+"""So long a wait lasts at most before anybody is asked, or twice as long as the last waits, by their median, lasted."""
+LAST_WAITS = 9
 SILENT_NS = 2 * NS_PER_S
 TRIES = 6
 BACKOFF = 1.5
@@ -105,6 +108,7 @@ class Asking:
         self.silent: Callable[[Collection[NodeId]], None] = lambda peers: None
         self.answers = AnswerTime()
         self._first_ns = FIRST_NS
+        self._lasted: deque[int] = deque(maxlen=LAST_WAITS)
         self._missing: Missing | None = None
         self._alarm = Alarm(clock, self._look)
         self._open: OrderedDict[tuple[NodeId, int, int, int], int] = OrderedDict()
@@ -124,10 +128,18 @@ class Asking:
         """The wait is over. Ask earlier next time where a message was lost, later where all that was asked came."""
         missing, self._missing = self._missing, None
         self._alarm.stop()
-        if missing is not None and missing.learned:
-            self._first_ns = min(self.answers.timeout_ns(), LATEST_FIRST_NS)
-        elif missing is not None and missing.asked:
-            self._first_ns = min(max(self._first_ns * 3 // 2, self.answers.timeout_ns()), LATEST_FIRST_NS)
+        if missing is None:
+            return
+        if missing.learned:
+            self._first_ns = min(self.answers.timeout_ns(), self._latest_first_ns())
+            return
+        self._lasted.append(self._clock.now_ns() - missing.since_ns)
+        if missing.asked:
+            self._first_ns = min(max(self._first_ns * 3 // 2, self.answers.timeout_ns()), self._latest_first_ns())
+
+    def _latest_first_ns(self) -> int:
+        """When to ask at the latest: where waits last long by themselves, as rounds may, only a longer one is odd."""
+        return max(LATEST_FIRST_NS, 2 * int(median(self._lasted))) if self._lasted else LATEST_FIRST_NS
 
     def close(self) -> None:
         """No wait follows."""

@@ -229,3 +229,45 @@ async def test_one_answer_that_took_long_does_not_put_off_the_questions_of_the_n
     assert [query.round for query in desk.questions()] == [1]
     desk.arrive(1, round=1)
     assert (await task)[0].missing == ()
+
+
+async def test_waits_that_always_last_long_come_to_need_no_questions() -> None:
+    desk = Desk()
+    asked: list[int] = []
+    for round in range(30):
+        task = desk.start(1, round=round)
+        await settle()
+        desk.move_on(6 * NS_PER_S)
+        desk.arrive(1, round=round)
+        await task
+        asked.append(len(desk.sent))
+        for query in desk.questions():
+            desk.say(query, past=False)
+    assert asked[0] > 0
+    assert asked[10:] == [0] * 20
+    task = desk.start(1, round=30)
+    await settle()
+    desk.move_on(12 * NS_PER_S)
+    assert [query.round for query in desk.questions()] == [30]
+    task.cancel()
+
+
+async def test_one_wait_that_lasted_long_is_not_taken_for_the_usual() -> None:
+    desk = Desk()
+    for round in range(3):
+        task = desk.start(1, round=round)
+        await settle()
+        if round == 2:
+            desk.move_on(FIRST_NS)
+            first = next(desk.questions())
+            desk.move_on(9 * NS_PER_S)
+            desk.say(first, past=False)
+        desk.arrive(1, round=round)
+        assert (await task)[0].missing == ()
+    assert desk.asking.answers.timeout_ns() > 5 * LATEST_FIRST_NS
+    desk.sent.clear()
+    task = desk.start(1, round=3)
+    await settle()
+    desk.move_on(LATEST_FIRST_NS)
+    assert [query.round for query in desk.questions()] == [3]
+    task.cancel()
