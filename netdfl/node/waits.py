@@ -215,8 +215,8 @@ class Waits:
             settle(self._done)
 
     def _hurry(self, wait: OpenWait) -> bool:
-        """Bring the deadline forward in a first wait of which half has come; say whether it moved."""
-        if not self._is_first or wait.asks or wait.last_ns is None or wait.deadline_ns is None:
+        """Bring the deadline of a first wait forward, once half has come; say whether it moved."""
+        if wait.asks or wait.last_ns is None or wait.deadline_ns is None:
             return False
         known = wait.since_ns + self.policy.patience * self.auto.after(wait.last_ns - wait.since_ns)
         if 2 * len(wait.have) < wait.need or known >= wait.deadline_ns:

@@ -165,7 +165,7 @@ class StallWatch:
                 self.fleet.note(("suspected: " if finding.suspected else "") + finding.text)
         for cause, num in told.items():
             if num > MOST_SHOWN:
-                self.fleet.note(f"and {num - MOST_SHOWN} more of that kind ({cause}) at once: the report has them all")
+                self.fleet.note(f"and {num - MOST_SHOWN} more of that kind ({cause}) at once: result.json has them all")
 
     def _shown(self, finding: Finding, snapshot: Snapshot) -> Snapshot:
         """The snapshot as it is kept for `finding`."""

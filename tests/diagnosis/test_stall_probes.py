@@ -140,5 +140,5 @@ async def test_many_stalls_of_one_kind_at_once_are_all_recorded_and_few_of_them_
     assert len(told.events) == len(found)
     assert [note.partition(".")[0] for note in told.notes] == [
         *(f"stall {root}" for root in (*range(6), 20)),
-        "and 14 more of that kind (blocked_loop) at once: the report has them all",
+        "and 14 more of that kind (blocked_loop) at once: result.json has them all",
     ]
