@@ -138,7 +138,7 @@ async def test_many_stalls_of_one_kind_at_once_are_all_recorded_and_few_of_them_
     found = [Finding(cause=cause, roots=(root,), what=f"stall {root}") for root, cause in enumerate(kinds)]
     told.probes._tell(found, await told.probes._snapshot())
     assert len(told.events) == len(found)
-    assert [note.partition(".")[0] for note in told.notes] == [
+    assert [note.partition(". Since")[0] for note in told.notes] == [
         *(f"stall {root}" for root in (*range(6), 20)),
         "and 14 more of that kind (blocked_loop) at once: result.json has them all",
     ]
