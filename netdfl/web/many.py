@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from netdfl.report.data.frame import TIME, shorten, whole
 CURVES = ("error", "consensus_distance", "weight_sum")
 """Those that are laid over each other beside what models are judged by."""
 MOST_COMPARED = 60
+NOT_GROUPED = ("seed", "name")
 NAMED = "runs"
 """The folder of a sweep with a link to each of its runs."""
 MOST_KEYS = 5000
@@ -96,7 +97,7 @@ def _unfinished(path: Path) -> dict[str, Any]:
 
 
 def compare(runs: Sequence[tuple[str, Path]]) -> dict[str, Any]:
-    """Curves of each run, and the keys of their scenarios that are not the same in all."""
+    """Curves of each run, the keys of their scenarios that are not the same in all, and the group of each run."""
     curves, scenarios, wrong = {}, {}, {}
     for name, path in runs[:MOST_COMPARED]:
         try:
@@ -109,9 +110,33 @@ def compare(runs: Sequence[tuple[str, Path]]) -> dict[str, Any]:
     return {
         "curves": curves,
         "differences": {key: {name: each.get(key, "") for name, each in scenarios.items()} for key in differ},
+        "groups": group_names(scenarios),
         "wrong": wrong,
         "left_out": max(0, len(runs) - MOST_COMPARED),
     }
+
+
+def group_names(scenarios: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Name the group of each run: runs share a name where their scenarios, as keys and texts, differ in the seed alone.
+
+    A name has the keys by which the groups are told apart, and no more of them than that needs.
+    """
+    keys = list(dict.fromkeys(key for each in scenarios.values() for key in each if key not in NOT_GROUPED))
+    differ = [key for key in keys if len({each.get(key) for each in scenarios.values()}) > 1]
+
+    def told_apart(by: Sequence[str]) -> int:
+        return len({tuple(each.get(key) for key in by) for each in scenarios.values()})
+
+    groups, needed = told_apart(differ), list(differ)
+    for key in reversed(differ):
+        fewer = [each for each in needed if each != key]
+        needed = fewer if told_apart(fewer) == groups else needed
+    return {run: _group_name(each, needed) for run, each in scenarios.items()}
+
+
+def _group_name(scenario: Mapping[str, str], keys: Sequence[str]) -> str:
+    told = [f"{key}: {scenario[key]}" if key in scenario else f"no {key}" for key in keys]
+    return ", ".join([scenario.get("name", ""), *told]).removeprefix(", ")
 
 
 def _curves(run: Run) -> dict[str, Any]:

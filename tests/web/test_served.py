@@ -16,7 +16,7 @@ from netdfl.core.errors import InputError
 from netdfl.running.run import run
 from netdfl.scenario.load import loads
 from netdfl.web.folder import Folder
-from netdfl.web.many import compare
+from netdfl.web.many import compare, group_names
 from netdfl.web.watch import ask_to_stop, find_holder
 from tests.agreeing import agreeing
 from tests.web.web_server import ask, first_data, started
@@ -126,6 +126,32 @@ def test_scenarios_are_compared_key_by_key(runs: Path) -> None:
     assert {"a", "b"} == set(found["curves"])
     assert "is a link" in found["wrong"]["c"]
     assert not [key for key in found["differences"] if "latency" not in key and key != "seed"]
+
+
+@pytest.mark.parametrize("which", range(8))
+def test_runs_are_one_group_only_where_all_keys_but_the_seed_are_equal(which: int) -> None:
+    keys = [f"key{i}" for i in range(8)]
+    first = {"name": "quickstart", "seed": "0"} | {key: "1" for key in keys}
+    again = first | {"seed": "1"}
+    others = {key: first | {key: "2"} for key in keys}
+    names = group_names({"first": first, "again": again, **others})
+    assert names["first"] == names["again"]
+    assert len(set(names.values())) == 9
+    two = group_names({"first": first, "again": again, "other": others[keys[which]]})
+    assert two == {
+        "first": f"quickstart, {keys[which]}: 1",
+        "again": f"quickstart, {keys[which]}: 1",
+        "other": f"quickstart, {keys[which]}: 2",
+    }
+
+
+def test_a_group_is_named_by_no_more_keys_than_tell_it_apart() -> None:
+    told = {
+        name: {"name": "compared", "algorithm.name": name, "algorithm.rho": rho, "algorithm.momentum": momentum}
+        for name, rho, momentum in (("dfedavg", "0", "0"), ("dfedavgm", "0", "0.9"), ("dfedsam", "0.1", "0"))
+    }
+    assert set(group_names(told).values()) == {f"compared, algorithm.name: {name}" for name in told}
+    assert group_names({"a": {"x": "1"}, "b": {}}) == {"a": "x: 1", "b": "no x"}
 
 
 def test_a_row_of_a_sweeps_table_knows_its_runs(runs: Path, tmp_path: Path) -> None:

@@ -95,13 +95,6 @@ async function compare() {
   lay();
 }
 
-/** Runs whose scenarios differ in the seed alone are one group. @param {string} id */
-function groupOf(id) {
-  const run = known.runs.find((/** @type {any} */ each) => each.id === id) ?? {};
-  const differ = Object.entries(compared.differences).filter(([key, of]) => key !== "seed" && key !== "name" && (of[id] ?? "") !== "").map(([key, of]) => `${key}: ${of[id]}`);
-  return `${run.name ?? id}${differ.length ? `, ${differ.slice(0, 4).join(", ")}` : ""}`;
-}
-
 /** The curves among these names, those of a task's own figures behind the usual ones. @param {string[]} names @returns {Column[]} */
 function curvesOf(names) {
   const own = [...new Set(names)].filter((name) => !CURVES.some(([known]) => known === name)).sort();
@@ -133,7 +126,7 @@ function over(place) {
   for (const [id, curves] of Object.entries(compared.curves)) {
     const curve = curves[shown.curve];
     if (!curve) continue;
-    const name = shown.bands ? groupOf(id) : placeOf(id);
+    const name = shown.bands ? compared.groups[id] || placeOf(id) : placeOf(id);
     groups.set(name, [...(groups.get(name) ?? []), [curve[shown.x], curve.value]]);
   }
   if (!groups.size) { place.textContent = "None of them has such a curve."; return; }
