@@ -60,9 +60,18 @@ def connect(store: Path, writes: Path | None = None) -> DuckDBPyConnection:
         database.execute(f"SET allowed_paths = [{quoted(str(writes))}]")
     for option in _LOCKED:
         database.execute(f"SET {option} = false")
-    database.execute("SET enable_progress_bar = false")  # of a slow query: it would stand amid what a command prints
+    _hide_progress(database)
     database.execute("SET lock_configuration = true")
     return database
+
+
+def _hide_progress(database: DuckDBPyConnection) -> None:
+    """Show no progress of slow queries: it would stand amid a command's own output.
+
+    Where progress is off already nothing is set: in Jupyter without ipywidgets DuckDB refuses the very setting.
+    """
+    if database.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
+        database.execute("SET enable_progress_bar = false")
 
 
 class Pieces(NamedTuple):

@@ -34,14 +34,20 @@ class RunDirectory:
     kept: bool = True
 
     @classmethod
-    def create(cls, root: Path | str, scenario_name: str, seed: int, out: Path | str | None = None) -> Self:
+    def create(
+        cls, root: Path | str, scenario_name: str, seed: int, out: Path | str | None = None, *, overwrite: bool = False
+    ) -> Self:
         """Make `root/<scenario>/<UTC time>-<seed>/` and point `latest` beside it there; or make `out`.
+
+        With `overwrite`, an ended run that lies in `out` is removed first; anything else there is kept, and refused.
 
         Raises:
             InputError: `out` exists and is not an empty directory, or nothing can be written there.
         """
         try:
             if out is not None:
+                if overwrite:
+                    _remove_run(Path(out))
                 return cls(_make_empty(Path(out)))
             path = _make_new(Path(root) / scenario_name, f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}")
             _point(path.parent / "latest", path.name)
@@ -85,9 +91,21 @@ class RunDirectory:
 
 def _make_empty(path: Path) -> Path:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"--out {path} is not an empty directory; name a new one, or empty it first")
+        raise InputError(
+            f"the run directory {path} is not an empty directory; name a new one (--out, in Python `out`), or empty it "
+            "first; in Python `overwrite=True` replaces a run that lies there"
+        )
     path.mkdir(PRIVATE, parents=True, exist_ok=True)
     return path.resolve()
+
+
+def _remove_run(path: Path) -> None:
+    """Empty `path` where it is the directory of a run that has ended. Raises InputError where the run goes on."""
+    if path.is_symlink() or not all((path / name).exists() for name in (LOCK, "scenario.yaml")):
+        return
+    with hold(path):
+        for each in path.iterdir():
+            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
 
 
 def _make_new(parent: Path, name: str) -> Path:

@@ -47,6 +47,7 @@ def run(
     data: object = None,
     on: str | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     root: str | Path = "runs",
     page: bool = True,
     view: AbstractContextManager[Display] | None = None,
@@ -61,6 +62,7 @@ def run(
         data: Data of the program's.
         on: The world to run on.
         out: The run directory; by default a new one below `root`.
+        overwrite: Whether to replace an ended run that lies in `out`, so that a notebook's cell can be run again.
         root: Where runs are kept.
         page: Whether to write `report.html`.
         view: Shows the fleet while it runs; by default the cell's output in a notebook, and nothing elsewhere.
@@ -74,12 +76,13 @@ def run(
     expect(known, "forkserver", forkserver, "an open ForkServer, or nothing")
     with few_collections(), nullcontext() if forkserver is None else closing(forkserver):
         expect(out is None or isinstance(out, str | Path), "out", out, "a path")
+        expect(isinstance(overwrite, bool), "overwrite", overwrite, "True or False")
         expect(isinstance(root, str | Path), "root", root, "a path")
         expect(made is None or callable(made), "made", made, "a function of the run directory")
         _expect_shown(page, view)
         scenario = load(scenario, on=on, model=model, data=data)
         entry_of(scenario)
-        directory = RunDirectory.create(root, scenario.name, scenario.seed, out)
+        directory = RunDirectory.create(root, scenario.name, scenario.seed, out, overwrite=overwrite)
         with _held(directory):
             if made is not None:
                 made(directory.path)

@@ -66,6 +66,8 @@ def test_every_cell_runs(
         elif hasattr(given, "_repr_html_"):
             pages.append(given._repr_html_())
     assert len(figures) == 4
+    again = next("".join(cell["source"]) for cell in cells if "netdfl.run(" in "".join(cell["source"]))
+    assert "stalled at the end" in run_cell(again, names)._repr_html_()
     assert all(figure.startswith(b"\x89PNG") for figure in figures)
     assert "stalled at the end" in pages[0]
     assert "2-&gt;1 #3" in pages[1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -16,7 +18,7 @@ from netdfl.exports.export import export as export_anything
 from netdfl.exports.export import export_table as export
 from netdfl.record.base import Ended, Waited
 from netdfl.record.database import COLUMNS, TableName
-from netdfl.record.directory import RunDirectory
+from netdfl.record.directory import LOCK, RunDirectory, hold
 from netdfl.record.run import Run, open_run
 from netdfl.record.store import StoreWriter
 
@@ -39,6 +41,48 @@ def test_an_out_directory_may_be_new_or_empty(tmp_path: Path) -> None:
     for name in ("new/below", "empty"):
         assert RunDirectory.create(tmp_path, "q", 1, out=tmp_path / name).path == tmp_path / name
     assert not (tmp_path / "q").exists()
+
+
+def test_overwriting_replaces_an_ended_run_and_nothing_else(tmp_path: Path) -> None:
+    def again(path: Path) -> Path:
+        return RunDirectory.create(tmp_path, "q", 1, out=path, overwrite=True).path
+
+    run, mine = tmp_path / "run", tmp_path / "mine"
+    assert again(run) == run
+    for name in (LOCK, "scenario.yaml", "result.json"):
+        (run / name).write_text("")
+    with hold(run), pytest.raises(InputError, match="still going on"):
+        again(run)
+    assert (run / "result.json").exists()
+    assert again(run) == run
+    assert not list(run.iterdir())
+    mine.mkdir()
+    (mine / "scenario.yaml").write_text("precious")
+    with pytest.raises(InputError, match="is not an empty directory"):
+        again(mine)
+    assert (mine / "scenario.yaml").read_text() == "precious"
+
+
+AS_IN_JUPYTER = """
+import sys, types
+kernel = types.ModuleType("IPython")
+kernel.get_ipython = lambda: types.SimpleNamespace(config={"IPKernelApp": 1})
+sys.modules.update(IPython=kernel, ipywidgets=None)
+import duckdb
+try:
+    duckdb.connect().execute("SET enable_progress_bar = false")
+except duckdb.Error as error:
+    print("ipywidgets" in str(error))
+from pathlib import Path
+from netdfl.record.database import connect
+print(connect(Path("/")).execute("SELECT 1").fetchall())
+"""
+"""DuckDB takes a program without a file, in which IPython has a kernel, for a notebook."""
+
+
+def test_a_store_opens_in_jupyter_without_ipywidgets() -> None:
+    done = subprocess.run([sys.executable, "-c", AS_IN_JUPYTER], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("\n")[:2] == ["True", "[(1,)]"], done.stderr
 
 
 def test_an_out_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
