@@ -21,7 +21,7 @@ from netdfl.explore.journal import Journal
 from netdfl.explore.pool import Laboratory, Ran, RunAll, workers
 from netdfl.explore.search import Search
 from netdfl.explore.trial import Trial
-from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.loading.identity import hashes
 from netdfl.scenario.model.explore import FaultKind
 from netdfl.scenario.model.plugins import ORIGIN, files_beside
 from netdfl.scenario.model.schema import Scenario
@@ -117,7 +117,7 @@ class Exploration:
         """Search until the budget is spent, going on where the folder was left; `show` is told after each run."""
         search = Search(self.scenario, self.course, self.rates, self.seed, self.guided)
         explored = Explored(self.scenario, left_out=self.left_out)
-        journal = None if self.folder is None else Journal(self.folder, self._settings())
+        journal = None if self.folder is None else Journal(self.folder, *self._settings())
         if journal is not None and self.scenario.file is not None:  # what was found has its parts from there
             journal.write(ORIGIN, json.dumps({"directory": str(self.scenario.file.parent)}) + "\n")
         known = {} if journal is None else {trial.number: (trial, ran) for trial, ran in journal.read()}
@@ -174,15 +174,15 @@ class Exploration:
             )
         return first
 
-    def _settings(self) -> dict[str, object]:
-        """What must be equal for an exploration to go on."""
-        return {
-            "scenario": scenario_hash(self.scenario),
+    def _settings(self) -> list[dict[str, object]]:
+        """What must be equal for an exploration to go on: as this version writes it, and as earlier ones did."""
+        rest = {
             "parts": _parts(self.scenario),
             "seed": self.seed,
             "guided": self.guided,
             "netdfl": version_of("netdfl"),
         }
+        return [{"scenario": each, **rest} for each in hashes(self.scenario)]
 
 
 def check_explorable(scenario: Scenario) -> None:

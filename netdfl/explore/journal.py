@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,19 +24,23 @@ KEPT = "; what was found is kept"
 class Journal:
     """The folder of an exploration with these settings."""
 
-    def __init__(self, folder: Path, settings: dict[str, object]) -> None:
-        """Make the folder, or go on in it. Raises InputError where it is of another exploration, or can't be."""
+    def __init__(self, folder: Path, settings: dict[str, object], *earlier: dict[str, object]) -> None:
+        """Make the folder, or go on in it, whose settings may be written as `earlier` versions wrote them.
+
+        Raises InputError where it is of another exploration, or can't be.
+        """
         self.folder = folder
         with writing(folder, more="; name another with --out DIR"):
             folder.mkdir(parents=True, exist_ok=True)
-            self._check(settings)
+            self._check(settings, earlier)
             self._fd = open_append(folder / RUNS)
 
-    def _check(self, settings: dict[str, object]) -> None:
+    def _check(self, settings: dict[str, object], earlier: Sequence[dict[str, object]]) -> None:
         file = self.folder / SETTINGS
         if file.exists():
             before = json.loads(read_plain(file))
-            changed = [key for key, value in settings.items() if before.get(key) != value]
+            held = next((each for each in earlier if each.items() <= before.items()), settings)
+            changed = [key for key, value in held.items() if before.get(key) != value]
             if changed:
                 raise InputError(
                     f"{self.folder} is of another exploration ({', '.join(changed)} differs): the scenario, its parts "

@@ -37,7 +37,7 @@ from netdfl.record.store import STORE, StoreWriter
 from netdfl.running.judged import Finished, facts_of, finish
 from netdfl.running.prepare import prepare
 from netdfl.scenario.load import load, loads
-from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import ProcessesOptions, RealOptions
 from netdfl.standalone.accounts import Accounts, find_stalls, read_probed
@@ -158,7 +158,7 @@ def _load(folder: Path, parts: Mapping[NodeId, Part]) -> Scenario:
     given = folder / "scenario.yaml"
     if given.is_file():
         scenario = load(given)
-        if scenario_hash(scenario) == first.record.scenario_hash:
+        if is_of(scenario, first.record.scenario_hash):
             return scenario
     text = read_plain(first.folder / "scenario.yaml")
     return loads(text, file=str(first.folder / "scenario.yaml"), directory=folder)

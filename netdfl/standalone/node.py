@@ -31,7 +31,7 @@ from netdfl.node.worker import ThreadWorker
 from netdfl.record.directory import RunDirectory
 from netdfl.record.judge import ExitCode
 from netdfl.running.prepare import prepare
-from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.world import Heartbeat
 from netdfl.standalone.accounts import QUIET_NS, Accounts

@@ -19,7 +19,8 @@ from types import FrameType
 from netdfl.core.errors import InputError
 from netdfl.core.types import Json
 from netdfl.scenario.load import load
-from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.loading.identity import hashes
+from netdfl.scenario.model.schema import Scenario
 from netdfl.study.forks import BROKE, FINISHED, UNUSABLE, path_beside
 from netdfl.study.plan import Cell
 
@@ -65,13 +66,19 @@ def look(scenario: Path, cells: Sequence[Cell], folder: Path) -> tuple[list[Ran]
         except InputError as error:
             found.append(Ran(cell, folder, UNUSABLE, None, str(error)))
             continue
-        path = folder / scenario_hash(loaded)[:16]
+        path = _place(folder, loaded)
         ran = finished(cell, path)
         if ran is None:
             waiting.append(CellJob(scenario, cell, path, loaded.world.kind))
         else:
             found.append(ran)
     return found, waiting
+
+
+def _place(folder: Path, scenario: Scenario) -> Path:
+    """Where the cell's run lies, under the name that this version or an earlier one gave it, or will lie."""
+    known = [folder / each[:16] for each in hashes(scenario)]
+    return next((path for path in known if path.exists()), known[0])
 
 
 def check_values(looked: Sequence[Ran], cells: Sequence[Cell]) -> None:

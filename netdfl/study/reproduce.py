@@ -19,7 +19,7 @@ from netdfl.core.files import shipped
 from netdfl.core.types import Json
 from netdfl.report.live import say as print_plain
 from netdfl.scenario.load import load
-from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.loading.identity import is_of
 from netdfl.scenario.model.schema import Scenario
 from netdfl.study.cells import CellJob, Ran, StudyProgress, finished, look, run_all
 from netdfl.study.compare import HEADINGS, SCHEMA, TERMINAL, WORDS, Comparison, ComparisonRow, row_of, shown
@@ -243,7 +243,7 @@ class _Book:
             scenario = load(scenario_of(trial, self.request.scenarios), run["sets"])
         except InputError:
             return False
-        return scenario_hash(scenario)[:16] == str(run["run"])
+        return is_of(scenario, str(run["run"]))
 
 
 def _line(ran: Ran) -> str:

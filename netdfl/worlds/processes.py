@@ -14,7 +14,7 @@ from netdfl.core.errors import RunError
 from netdfl.core.types import NodeId
 from netdfl.host.plan import Command, Plan, spread
 from netdfl.record.base import Store
-from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.transport.control import Attendee, ControlServer
 from netdfl.transport.credentials import SUPERVISOR, Credentials
 from netdfl.worlds.base import Beside, Figures, Found, News, Setting, run_in_real_time

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from netdfl.core.errors import ScenarioError
 from netdfl.scenario.load import load, loads
-from netdfl.scenario.loading.resolved import scenario_hash, to_plain, to_yaml
+from netdfl.scenario.loading.identity import scenario_hash
+from netdfl.scenario.loading.resolved import to_plain, to_yaml
 from netdfl.scenario.model.schema import Scenario
 
 ROOT = Path(__file__).parents[2]

@@ -30,7 +30,7 @@ from netdfl.host.models import snapshot_path
 from netdfl.host.network import Endpoint
 from netdfl.host.workers import make_worker
 from netdfl.record.store import StoreWriter
-from netdfl.scenario.loading.resolved import scenario_hash
+from netdfl.scenario.loading.identity import scenario_hash
 from netdfl.scenario.model.world import RealOptions
 from netdfl.worlds.base import Figures, Found, News, Setting, run_in_real_time
 from netdfl.worlds.catalog import WorldEntry

@@ -1,10 +1,8 @@
-"""A scenario with everything explicit: as plain values, as YAML, and as one hash."""
+"""A scenario with everything explicit: as plain values, and as YAML."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from hashlib import sha256
 from io import StringIO
 
 from ruamel.yaml import YAML
@@ -31,9 +29,3 @@ def plain_to_yaml(plain: Mapping[str, object]) -> str:
     out = StringIO()
     yaml.dump(plain, out)
     return out.getvalue()
-
-
-def scenario_hash(scenario: Scenario) -> str:
-    """The sha256 of the scenario's canonical JSON: equal where everything but the spelling is equal."""
-    text = json.dumps(to_plain(scenario), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256(text.encode()).hexdigest()

@@ -1,0 +1,156 @@
+"""Which scenario this is: one hash, of all that it says beside the defaults, and the hashes of earlier versions.
+
+A key at its default is left out, so that a new key with a default makes no scenario another one: its runs are
+still found.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import cache, lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, cast
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from netdfl.links.spec import SLOTS
+from netdfl.scenario.model.fields import Choice, Function
+from netdfl.scenario.model.links import link_choices
+from netdfl.scenario.model.schema import Scenario
+from netdfl.scenario.model.signatures import record_model
+
+CHANGED: Mapping[str, Callable[[Scenario], bool]] = {}
+"""What scenarios do otherwise than in earlier versions with the same text, and which of them: these are other ones now.
+
+A row for each default that changes what is done: `"links share a node's rate": lambda scenario: ...`.
+"""
+
+Plain: TypeAlias = dict[str, object]
+_KEYS_OF_0_2 = Path(__file__).with_name("keys-0.2.txt")
+_LeftOut: TypeAlias = Callable[[type[BaseModel], str], bool]
+"""Whether a key of a model is left out at its default."""
+
+
+def scenario_hash(scenario: Scenario) -> str:
+    """The sha256 of what the scenario says: equal where everything but spelling and written defaults is equal."""
+    said = _said(scenario, _any)
+    changed = _changes(scenario)
+    return _hash(said | {"changed": changed} if changed else said)
+
+
+def hashes(scenario: Scenario) -> Iterator[str]:
+    """The scenario's hash, then those by which earlier versions of netdfl called it."""
+    yield scenario_hash(scenario)
+    if not _changes(scenario):
+        yield _hash(_said(scenario, _since_0_2))
+
+
+def is_of(scenario: Scenario, known: str) -> bool:
+    """Whether `known`, a hash or its beginning that was kept with a run, is of this scenario."""
+    return bool(known) and any(each.startswith(known) for each in hashes(scenario))
+
+
+def _changes(scenario: Scenario) -> list[str]:
+    return [what for what, concerns in CHANGED.items() if concerns(scenario)]
+
+
+def _hash(said: Plain) -> str:
+    text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(text.encode()).hexdigest()
+
+
+def _said(model: BaseModel, left_out: _LeftOut) -> Plain:
+    """The model as plain values, without keys at their default for which `left_out` holds."""
+    said: Plain = _without_defaults(model, model.model_dump(mode="json", by_alias=True), left_out)
+    if isinstance(model, Scenario):
+        said |= {"events": [_event(entry, left_out) for entry in model.events]} if model.events else {}
+    return said
+
+
+def _without_defaults(value: Any, plain: Any, left_out: _LeftOut) -> Any:
+    """`plain`, which is `value` dumped, without what stands at its default at any depth."""
+    if is_dataclass(value) and not isinstance(value, type) and isinstance(plain, dict):
+        model: Any = record_model(cast(Function, type(value)))
+        value = model.model_construct(**{name: getattr(value, name) for name in model.model_fields})
+    if isinstance(value, BaseModel):
+        return _keys_said(value, plain, left_out)
+    if isinstance(value, Mapping) and isinstance(plain, dict) and list(value) == list(plain):
+        return {key: _without_defaults(inner, plain[key], left_out) for key, inner in value.items()}
+    if isinstance(value, list | tuple) and isinstance(plain, list):
+        return [_without_defaults(*pair, left_out) for pair in zip(value, plain, strict=True)]
+    return plain
+
+
+def _keys_said(value: BaseModel, plain: Plain, left_out: _LeftOut) -> Plain:
+    model, said = type(value), dict(plain)
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if key not in said:
+            continue
+        said[key] = _without_defaults(getattr(value, name), plain[key], left_out)
+        if _may_go(model, name) and left_out(model, name) and said[key] == _default(model, name, left_out):
+            del said[key]
+    return said
+
+
+def _may_go(model: type[BaseModel], name: str) -> bool:
+    """Not what says which model it is, nor what is dumped only where it is written, for that means something."""
+    which = issubclass(model, Choice) and name == "kind"
+    return not (which or model.model_fields[name].is_required() or model.__pydantic_decorators__.model_serializers)
+
+
+@lru_cache(4096)
+def _default(model: type[BaseModel], name: str, left_out: _LeftOut) -> object:
+    """The default of a key, without what stands at its own defaults in it."""
+    field = model.model_fields[name]
+    value = _validated(field) if field.validate_default else field.get_default(call_default_factory=True)
+    made: Any = model.model_construct
+    alone = made(**{name: value}).model_dump(mode="json", by_alias=True, include={name}, warnings=False)
+    return _without_defaults(value, alone[field.alias or name], left_out)
+
+
+def _validated(field: FieldInfo) -> object:
+    annotation: Any = field.annotation
+    for mark in field.metadata:
+        annotation = Annotated[annotation, mark]
+    return TypeAdapter(annotation).validate_python(field.default)
+
+
+def _event(entry: Plain, left_out: _LeftOut) -> Plain:
+    """An event, whose own keys are those that were written; the rules in it have all of theirs."""
+    return {key: _rule(key, value, left_out) if key in SLOTS else value for key, value in entry.items()}
+
+
+def _rule(slot: str, plain: object, left_out: _LeftOut) -> object:
+    choices = link_choices(slot)
+    if not isinstance(plain, dict) or choices.kind_of(plain) is None:
+        return plain
+    model = choices.model(choices.kind_of(plain), "/")
+    goes = {
+        field.alias or name: _default(model, name, left_out)
+        for name, field in model.model_fields.items()
+        if _may_go(model, name) and left_out(model, name)
+    }
+    return {key: value for key, value in plain.items() if key not in goes or goes[key] != value}
+
+
+def _any(model: type[BaseModel], name: str) -> bool:
+    return True
+
+
+def _since_0_2(model: type[BaseModel], name: str) -> bool:
+    """Whether version 0.2.0 did not know the key; of a user's own part it knew all but its base's new ones."""
+    known = _keys_of_0_2()
+    bases = (each for each in model.__mro__ if each.__name__ in known)
+    return any(name in getattr(each, "model_fields", {}) and name not in known[each.__name__] for each in bases)
+
+
+@cache
+def _keys_of_0_2() -> Mapping[str, frozenset[str]]:
+    """The keys of each model in version 0.2.0, whose hash was of all keys with their values."""
+    lines = (line.split() for line in _KEYS_OF_0_2.read_text(encoding="utf-8").splitlines())
+    return {name.rstrip(":"): frozenset(keys) for name, *keys in lines}
