@@ -15,6 +15,7 @@ from xxhash import xxh3_128_hexdigest
 
 from netdfl.core.errors import DatasetError, InputError, MachineError, Problem, ScenarioError
 from netdfl.core.files import read_plain, version_of
+from netdfl.core.given_files import given_text
 from netdfl.host.plan import spread
 from netdfl.record.directory import RunDirectory
 from netdfl.record.forms import read_form
@@ -149,7 +150,7 @@ def check_ready(scenario: Scenario) -> None:
 
 def _problems(scenario: Scenario) -> Iterator[Problem]:
     file = scenario.file
-    document = Document("scenario") if file is None else parse(file.read_text(encoding="utf-8"), str(file))
+    document = Document("scenario") if file is None else parse(given_text(file), str(file))
     try:
         entry_of(scenario)
     except InputError as error:

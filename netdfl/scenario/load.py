@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from netdfl.core.errors import Problem, ScenarioError
+from netdfl.core.given_files import given_text
 from netdfl.scenario.build import build_topology, used_links
 from netdfl.scenario.checks.catalog import find_problems, find_problems_with_data
 from netdfl.scenario.checks.compression import warnings
@@ -72,11 +73,11 @@ def _plain(value: object) -> object:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return given_text(file)
     except OSError as exc:
         remedy = remedy_for(str(file)) if isinstance(exc, FileNotFoundError) else ""
         raise ScenarioError([Problem(f"can't be read: {exc.strerror}", "", remedy, str(file))]) from exc
-    except UnicodeDecodeError as exc:
+    except ValueError as exc:
         raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(file))]) from exc
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import InputError
 from netdfl.core.files import PRIVATE
+from netdfl.core.given_files import given_text
 from netdfl.core.types import NodeId
 from netdfl.core.units import parse_time_ns
 from netdfl.scenario.model.schema import Scenario
@@ -59,7 +60,7 @@ def read_peers(file: Path) -> dict[NodeId, str]:
 
     example = 'expected a mapping such as {0: "node0:5000", 1: "10.0.0.2:5000"}'
     try:
-        found: Any = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8"))
+        found: Any = YAML(typ="safe", pure=True).load(given_text(file))
         return {int(node): ":".join(map(str, split_address(str(where)))) for node, where in found.items()}
     except OSError as error:
         raise InputError(f"{file} can't be read: {error.strerror}; {example}") from error

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from netdfl.core.errors import InputError
+from netdfl.core.given_files import given_text
 from netdfl.core.units import parse_probability, parse_rate_bps, parse_size_bytes, parse_time_ns
 from netdfl.record.plain_json import dump_json
 from netdfl.scenario.loading.document import parse
@@ -211,6 +212,8 @@ def written(value: object) -> str:
 
 def _read(file: Path) -> object:
     try:
-        return parse(file.read_text(encoding="utf-8"), str(file)).data
+        return parse(given_text(file), str(file)).data
     except OSError as exc:
         raise InputError(f"{file}: can't be read: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise InputError(str(exc)) from exc

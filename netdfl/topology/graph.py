@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from netdfl.core.given_files import ending_of, given_bytes, given_text
 from netdfl.core.tables import lazy_module
 from netdfl.core.types import Edge, NodeId
 
@@ -172,13 +173,13 @@ def read_graph(file: str) -> Any:
     Raises:
         ValueError: The file can't be read, or holds no graph; with what to do.
     """
-    is_gml = Path(file).suffix.lower() == ".gml"
+    is_gml = ending_of(file) == ".gml"
     kind = "GML" if is_gml else "GraphML"
     try:
-        drawn = _gml(Path(file).read_text(encoding="utf-8")) if is_gml else nx.read_graphml(file)
+        drawn = _gml(given_text(file)) if is_gml else nx.read_graphml(BytesIO(given_bytes(file)))
     except OSError as exc:
         raise ValueError(f"can't read {file}: {exc.strerror}; give the path of a {kind} file") from exc
-    except (SyntaxError, nx.NetworkXError, UnicodeDecodeError) as exc:  # xml's ParseError is a SyntaxError
+    except (SyntaxError, nx.NetworkXError) as exc:  # xml's ParseError is a SyntaxError
         raise ValueError(f"{file} is not {kind}: {exc}") from exc
     return _numbered(drawn)
 

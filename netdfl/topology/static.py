@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from netdfl.core.given_files import given_text
 from netdfl.core.rng import Streams
 from netdfl.core.tables import lazy_module
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
@@ -170,8 +171,8 @@ def _pair(src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
 def _read_csv(path: Path) -> list[list[int]]:
     """The first two columns of every line; a first line of words is a header, `#` starts a comment."""
     try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError) as exc:
+        rows = list(csv.reader(given_text(path).splitlines()))
+    except OSError as exc:
         raise ValueError(f"can't read {path} as a CSV file of edges: {exc}") from exc
     edges = []
     for number, row in enumerate(rows, start=1):

@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import NormalDist
 from typing import Annotated, Literal, TypeAlias
 
+from netdfl.core.given_files import given_text
 from netdfl.core.tables import by_name
 from netdfl.core.units import Bound, TimeNs, parse_time_ns
 from netdfl.links.rules.base import ByRound, Delaying, LinkEvent, StageOutcome, Transit, resets
@@ -117,8 +117,8 @@ def empirical(*, file: str, order: ArrivalOrder = "fifo") -> Delay:
 
 
 def _read_delays(file: str) -> tuple[int, ...]:
-    with Path(file).open(newline="", encoding="utf-8") as stream:
-        cells = [row[0].strip() for row in csv.reader(stream) if row and row[0].strip()]
+    rows = csv.reader(given_text(file).splitlines())
+    cells = [row[0].strip() for row in rows if row and row[0].strip()]
     unit = ""
     if cells and not cells[0][0].isdigit():
         header = cells.pop(0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Protocol
 
+from netdfl.core.given_files import given_text
 from netdfl.core.types import Kind
 from netdfl.core.units import NonNegativeInt, Probability
 from netdfl.links.rules.base import DROPPED, ByRound, LinkEvent, Stage, StageOutcome, Transit
@@ -180,7 +180,7 @@ class Trace:
 
 
 def _read_losses(file: str) -> list[int]:
-    words = Path(file).read_text(encoding="utf-8").replace(",", " ").split()
+    words = given_text(file).replace(",", " ").split()
     if not set(words) <= {"0", "1"}:
         raise ValueError(f"loss trace {file} holds more than 0 and 1; write 0 for kept, 1 for lost")
     return [int(word) for word in words]

@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
+from netdfl.core.given_files import given_text
 from netdfl.core.units import SizeBytes
 from netdfl.links.rules.base import DROPPED, Dropped, LinkEvent, Stage, StageOutcome, Transit, resets
 from netdfl.links.rules.rate import MessageLimit, Rate, Shape, serial
@@ -45,7 +45,7 @@ class Opportunities:
 def read_mahimahi(file: str) -> tuple[int, ...]:
     """Opportunities in nanoseconds from a trace file: one time in ms a line."""
     try:
-        return tuple(int(line) * _NS_PER_MS for line in Path(file).read_text(encoding="utf-8").split())
+        return tuple(int(line) * _NS_PER_MS for line in given_text(file).split())
     except ValueError as exc:
         raise ValueError(f"Mahimahi trace {file}: {exc}; expected one whole number of ms on each line") from exc
 

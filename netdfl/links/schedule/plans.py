@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import TypeVar
 
+from netdfl.core.given_files import given_text
 from netdfl.core.types import Edge, Json, NodeId
 from netdfl.core.units import TimeNs, parse_time_ns
 from netdfl.links.rules.mahimahi import OPPORTUNITY_BYTES, read_mahimahi
@@ -81,12 +81,11 @@ def trace(entry: Entry, /, *, trace: str, file: str, interval: TimeNs = 100_000_
 
 def _rows(file: str, read: Callable[[Json], T], columns: str) -> Iterator[tuple[str, T]]:
     """What `read` makes of each row of a CSV file, behind `file:line`. Raises ValueError where it makes nothing."""
-    with Path(file).open(newline="", encoding="utf-8") as stream:
-        for number, row in enumerate(csv.DictReader(stream, skipinitialspace=True), start=2):
-            try:
-                yield f"{file}:{number}", read(row)
-            except (KeyError, TypeError, ValueError) as exc:
-                raise ValueError(f"{file}:{number}: {exc}; expected the columns {columns}") from exc
+    for number, row in enumerate(csv.DictReader(given_text(file).splitlines(), skipinitialspace=True), start=2):
+        try:
+            yield f"{file}:{number}", read(row)
+        except (KeyError, TypeError, ValueError) as exc:
+            raise ValueError(f"{file}:{number}: {exc}; expected the columns {columns}") from exc
 
 
 def _read_contacts(file: str, num_nodes: int, directed: bool) -> dict[Edge, list[tuple[int, int]]]:

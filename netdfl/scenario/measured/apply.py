@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from netdfl.core.given_files import ending_of
 from netdfl.core.types import Edge
 from netdfl.scenario.measured.graph_file import Understood, read_graph_file
 from netdfl.scenario.measured.table_file import read_table_file
@@ -18,7 +19,7 @@ SAID = ("latency", "rate", "loss")
 def understood(asked: LinksFrom) -> Understood:
     """What the file says. Raises ValueError."""
     units = {"delay_unit": asked.delay_unit, "rate_unit": asked.rate_unit}
-    if Path(asked.file).suffix.lower() in ENDINGS:
+    if ending_of(asked.file) in ENDINGS:
         return read_graph_file(asked.file, by_distance=asked.by_distance, **units)
     if asked.by_distance:
         raise ValueError(f"{asked.file} is a table, which has no places; by_distance is for GraphML and GML")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from pathlib import Path
 
+from netdfl.core.given_files import given_text
 from netdfl.scenario.measured.graph_file import Understood
 from netdfl.scenario.measured.said import LATENCY, RATE, RTT, Named, add, is_nothing, named
 
@@ -22,8 +22,8 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
     `values` says what the cells of a matrix are: rtt, latency or rate. Raises ValueError with file and line.
     """
     try:
-        text = Path(file).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as exc:
+        text = given_text(file)
+    except OSError as exc:
         raise ValueError(f"can't read {file} as a CSV file: {exc}") from exc
     lines = [line for line in map(str.strip, text.splitlines()) if line and not line.lstrip().startswith("#")]
     if not lines:

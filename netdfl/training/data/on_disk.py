@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netdfl.core.errors import DatasetError
+from netdfl.core.given_files import UTF16_MARKS, ending_of, given_text
 from netdfl.core.units import PositiveInt
 
 if TYPE_CHECKING:
@@ -89,11 +92,25 @@ def table(root: Path, /, *, file: str, target: str, inputs: list[str] = []) -> D
     from netdfl.training.data.own import Datasets as Given
 
     try:
-        relation = duckdb.read_parquet(file) if file.endswith(".parquet") else duckdb.read_csv(file)
-        columns = {name: np.asarray(values) for name, values in relation.fetchnumpy().items()}
+        with _in_utf8(file) as plain:
+            relation = duckdb.read_parquet(file) if ending_of(file) == ".parquet" else duckdb.read_csv(plain)
+            columns = {name: np.asarray(values) for name, values in relation.fetchnumpy().items()}
     except duckdb.Error as error:
         raise DatasetError(f"{file} can't be read as a table: {str(error).splitlines()[0]}") from error
     return Given(train=Columns(columns), target=target, inputs=inputs or None)
+
+
+@contextmanager
+def _in_utf8(file: str) -> Iterator[str]:
+    """The file itself, or a copy where it is in UTF-16, which DuckDB does not read."""
+    with open(file, "rb") as stream:
+        if stream.read(2) not in UTF16_MARKS:
+            yield file
+            return
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / Path(file).name
+        copy.write_text(given_text(file), encoding="utf-8")
+        yield str(copy)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from netdfl.core.given_files import given_text
 from netdfl.core.rng import Streams
 from netdfl.core.tables import by_name
 from netdfl.core.units import PositiveFloat, PositiveInt
@@ -122,7 +122,7 @@ def by_column(labels: Labels, num_clients: int, streams: Streams, /, *, column: 
 def given(labels: Labels, num_clients: int, streams: Streams, /, *, file: str) -> Partition:
     """As a JSON file says: a list for each client of the numbers of its training examples."""
     try:
-        parts = [np.asarray(part) for part in json.loads(Path(file).read_text(encoding="utf-8"))]
+        parts = [np.asarray(part) for part in json.loads(given_text(file))]
     except (OSError, ValueError, TypeError) as error:
         raise ValueError(f"{file} is no list of lists of numbers: {error}") from error
     if len(parts) != num_clients:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import write_whole
+from netdfl.core.given_files import given_text
 from netdfl.core.rng import Streams
 from netdfl.core.types import NodeId
 from netdfl.core.units import Bound, PositiveFloat, TimeNs
@@ -87,7 +88,7 @@ def record(path: Path, train_ns: Sequence[int]) -> None:
 def replay(path: Path, scale: float) -> ComputeTime:
     """The times that `record` wrote. Raises InputError."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(given_text(path))
         times = [round_ns(scale * int(ns)) for ns in found["train_ns"]]
     except (OSError, ValueError, TypeError, KeyError) as exc:
         raise InputError(f"{path} holds no measured times ({exc}); name the compute.json of a run") from exc
