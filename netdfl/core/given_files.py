@@ -1,4 +1,4 @@
-"""Files that a user brings, read as other programs leave them: with a byte order mark, lines of Windows, packed by gzip."""
+"""Files that a user brings, as other programs leave them: with a byte order mark, lines of Windows, packed by gzip."""
 
 from __future__ import annotations
 

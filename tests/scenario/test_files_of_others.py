@@ -1,4 +1,4 @@
-"""Whatever reads a user's file reads it the same, as whichever program left it: its marks, its ends of lines, packed."""
+"""Whatever reads a user's file reads it the same, whichever program left it: its marks, its ends of lines, packed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ GRAPHML = """<?xml version="1.0"?>
 <graph edgedefault="undirected"><node id="0"/><node id="1"/><node id="2"/>
 <edge source="0" target="1"><data key="l">4</data></edge><edge source="1" target="2"/></graph></graphml>
 """
-GML = "graph [\n node [ id 0 ]\n node [ id 1 ]\n node [ id 2 ]\n edge [ source 0 target 1 latency 4 ]\n edge [ source 1 target 2 ]\n]\n"
+GML = "graph [\n node [ id 0 ]\n node [ id 1 ]\n node [ id 2 ]\n"
+GML += " edge [ source 0 target 1 latency 4 ]\n edge [ source 1 target 2 ]\n]\n"
+CONTACTS = "start_s,end_s,src,dst\n0,0.3,0,1\n0.2,0.4,1,2\n"
+STUDY = f"schema: netdfl/study/1\nname: y\nsweeps:\n  s: {{scenario: {json.dumps(SCENARIO)}, seeds: 1}}\n"
+WRITTEN = json.dumps(SCENARIO, indent=1).replace("{", "{\n") + "\n"
 
 
 def events(event: dict[str, object]) -> Callable[[str], object]:
@@ -82,11 +86,11 @@ READERS: Mapping[str, tuple[str, str, Callable[[str], object]]] = {
                          facts(read_table_file, values="rtt")),
     "links_from matrix": ("a.csv", "0 8\n9 0\n", facts(read_table_file, values="rtt")),
     "churn": ("a.csv", "node,leave_s,join_s\n1,0.1,0.2\n", events({"from": "0s", "to": "1s", "churn": "all"})),
-    "contact_plan": ("a.csv", "start_s,end_s,src,dst\n0,0.3,0,1\n0.2,0.4,1,2\n", events({"from": "0s", "to": "1s", "contact_plan": "0..2--0..2"})),
+    "contact_plan": ("a.csv", CONTACTS, events({"from": "0s", "to": "1s", "contact_plan": "0..2--0..2"})),
     "trace": ("a.txt", "2\n3\n5\n", events({"from": "0s", "to": "20ms", "trace": "0->1", "interval": "2ms"})),
     # what no scenario names
-    "a scenario": ("a.yaml", json.dumps(SCENARIO, indent=1).replace("{", "{\n") + "\n", lambda file: load(file).topology),
-    "a study": ("a.yaml", f"schema: netdfl/study/1\nname: y\nsweeps:\n  s: {{scenario: {json.dumps(SCENARIO)}, seeds: 1}}\n", study),
+    "a scenario": ("a.yaml", WRITTEN, lambda file: load(file).topology),
+    "a study": ("a.yaml", STUDY, study),
     "peers": ("a.yaml", "0: a:5000\n1: b:5000\n", lambda file: read_peers(Path(file))),
 }  # fmt: skip
 """By the part of a scenario that names the file: its name, what is in it, and how it is read."""
