@@ -74,7 +74,8 @@ class Classification:
         self.last_loss = float("nan")
         self.drop_last = drop_last and len(samples) > batch_size
         self.device = start.device
-        shown = num_labels or (int(samples.y.max()) + 1 if isinstance(samples, Samples) and len(samples) else 0)
+        y = samples.y if isinstance(samples, Samples) else None
+        shown = num_labels or (int(y.max()) + 1 if isinstance(y, Tensor) and len(samples) else 0)
         shape = shape_of(samples.take(torch.arange(1))[0]) if len(samples) else ()
         self.objective = CrossEntropy(model, shape, shown, streams)
         self.kept: Tensor | None = None

@@ -1,0 +1,278 @@
+"""Small modules of many kinds, one a row of `ROWS`: each trains in netdfl as in a plain loop (`test_like_plain_torch`).
+
+To add one: a class, or a function that gives a module, and a line in the table. Where a row can't be equal bit for bit,
+it states the bound and the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import parametrizations
+
+CLASSES, TRAIN, TEST = 3, 20, 12
+Data = tuple[Any, Any]
+
+
+def _generator(part: str) -> torch.Generator:
+    return torch.Generator().manual_seed(len(part))
+
+
+def _classes(of: Tensor) -> Tensor:
+    """As many of each class, by how large the inputs are."""
+    order = of.flatten(1).double().sum(1).argsort().argsort()
+    return order * CLASSES // len(of)
+
+
+def pictures(num: int, part: str) -> Data:
+    x = torch.rand(num, 1, 6, 6, generator=_generator(part))
+    return x, _classes(x)
+
+
+def tokens(num: int, part: str) -> Data:
+    x = torch.randint(1, 11, (num, 5), generator=_generator(part))
+    x[::3, 4] = 0  # padding
+    return x, _classes(x)
+
+
+def series(num: int, part: str) -> Data:
+    x = torch.rand(num, 5, 3, generator=_generator(part))
+    return x, _classes(x)
+
+
+@dataclass(frozen=True)
+class Row:
+    """`make` gives the module; `loss` is cross-entropy where none is given; figures differ by `bound`, for `why`."""
+
+    make: Callable[[], nn.Module]
+    data: Callable[[int, str], Data] = pictures
+    loss: Callable[[Any, Any], Tensor] | None = None
+    bound: float = 0.0
+    why: str = ""
+
+
+def head(*layers: nn.Module, width: int = 8) -> nn.Sequential:
+    """`layers` between a linear layer on the pixels and one that gives the classes."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, width), *layers, nn.Linear(width, CLASSES))
+
+
+class Convolved(nn.Module):
+    """A convolution, what comes after it, and a linear layer."""
+
+    def __init__(self, after: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.after, self.last = nn.Conv2d(1, 4, 3), after, nn.Linear(4 * 16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.after(self.conv(x)).flatten(1))
+
+
+class Tied(nn.Module):
+    """The last layer is the embedding's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 6)
+        self.mix, self.last = nn.Linear(6, 6), nn.Linear(6, 11, bias=False)
+        self.last.weight = self.embed.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.mix(self.embed(x).mean(1))))[:, :CLASSES]
+
+
+class UsedTwice(nn.Module):
+    """One hidden layer, used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.hidden, self.last = nn.Linear(36, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.hidden(torch.relu(self.hidden(torch.relu(self.first(x.flatten(1)))))))
+
+
+class Frozen(nn.Module):
+    """A first layer that is not trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(36, 8).requires_grad_(False), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.relu(self.first(x.flatten(1))))
+
+
+class LowRank(nn.Module):
+    """A frozen layer, and a trained difference of low rank."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(36, CLASSES).requires_grad_(False)
+        self.down, self.up = nn.Linear(36, 2, bias=False), nn.Linear(2, CLASSES, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        return self.base(x) + self.up(self.down(x))
+
+
+class Recurrent(nn.Module):
+    """A GRU over a series, which starts anew for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.last = nn.GRU(3, 6, batch_first=True), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.cell(x)[0][:, -1])
+
+
+class Padded(nn.Module):
+    """An embedding whose padding has no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.last = nn.Embedding(11, 6, padding_idx=0), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.embed(x).mean(1))
+
+
+class Noisy(nn.Module):
+    """Noise in forward, while it trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = head(nn.Tanh())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x + 0.1 * torch.randn_like(x) if self.training else x)
+
+
+class Attending(nn.Module):
+    """Self-attention over a series."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.attend = nn.Linear(3, 8), nn.MultiheadAttention(8, 2, batch_first=True)
+        self.last = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.into(x)
+        return self.last(self.attend(x, x, x, need_weights=False)[0].mean(1))
+
+
+class Symmetric(nn.Module):
+    """A parametrization: what is used of a square matrix is its symmetric part."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.triu() + x.triu(1).mT
+
+
+def parametrized() -> nn.Module:
+    net = head(nn.Linear(8, 8), nn.Tanh())
+    nn.utils.parametrize.register_parametrization(net[2], "weight", Symmetric())
+    return net
+
+
+class Named(nn.Module):
+    """Its outputs are a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = head(nn.ReLU())
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        scores = self.net(x)
+        return {"scores": scores, "size": scores.square().mean(1)}
+
+
+def of_named(outputs: Any, y: Tensor) -> Tensor:
+    return cross_entropy(outputs["scores"], y) + 0.01 * outputs["size"].mean()
+
+
+FORMULA = "a perceptron's gradient is computed by its formula, equal up to rounding"
+ROWS: dict[str, Row] = {
+    "a perceptron": Row(lambda: head(nn.ReLU()), bound=1e-6, why=FORMULA),
+    "tied weights": Row(Tied, tokens),
+    "a layer used twice": Row(UsedTwice),
+    "a frozen layer": Row(Frozen),
+    "a low rank beside a frozen layer": Row(LowRank),
+    "lazy layers": Row(lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(CLASSES))),
+    "batch norm": Row(lambda: Convolved(nn.Sequential(nn.BatchNorm2d(4), nn.ReLU()))),
+    "batch norm by a cumulative mean": Row(lambda: Convolved(nn.BatchNorm2d(4, momentum=None))),
+    "instance norm": Row(lambda: Convolved(nn.InstanceNorm2d(4, affine=True, track_running_stats=True))),
+    "group norm": Row(lambda: Convolved(nn.Sequential(nn.GroupNorm(2, 4), nn.ReLU(inplace=True)))),
+    "layer norm": Row(lambda: head(nn.LayerNorm(8), nn.GELU())),
+    "weight norm": Row(lambda: head(nn.Tanh(), parametrizations.weight_norm(nn.Linear(8, 8)))),
+    "dropout": Row(lambda: head(nn.ReLU(), nn.Dropout(0.4))),
+    "a recurrent layer": Row(Recurrent, series),
+    "attention": Row(Attending, series),
+    "an embedding with padding": Row(Padded, tokens),
+    "noise in forward": Row(Noisy),
+    "a parametrization": Row(parametrized),
+    "outputs by name": Row(Named, loss=of_named),
+}
+
+
+# all of them at once, for worlds whose fleets take long to start
+
+
+class Together(nn.Module):
+    """The modules of all rows side by side, each with inputs, outputs and a loss of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = nn.ModuleList([row.make() for row in ROWS.values()])
+
+    def forward(self, **x: Any) -> dict[str, Any]:
+        return {name: part(x[row.data.__name__]) for part, (name, row) in zip(self.each, ROWS.items(), strict=True)}
+
+
+def of_all(num: int, part: str) -> Data:
+    """The data of all rows by the names of their kinds."""
+    found = {kind.__name__: kind(num, part) for kind in dict.fromkeys(row.data for row in ROWS.values())}
+    return {name: x for name, (x, _) in found.items()}, {name: y for name, (_, y) in found.items()}
+
+
+def sum_of_all(outputs: Any, y: Any) -> Tensor:
+    """No module's gradient sees another's loss."""
+    losses = [(row.loss or cross_entropy)(outputs[name], y[row.data.__name__]) for name, row in ROWS.items()]
+    return torch.stack([loss.double() for loss in losses]).sum()
+
+
+TOGETHER = "all rows together"
+ALL = ROWS | {TOGETHER: Row(Together, of_all, sum_of_all)}
+
+
+# what a scenario names
+
+
+def made(shape: tuple[int, ...], num_classes: int, /, *, row: str) -> nn.Module:
+    """The model of a row."""
+    return ALL[row].make()
+
+
+def data(*, row: str, clients: int) -> Any:
+    """The data of a row: each client's own, and a test set."""
+    from netdfl import Datasets
+
+    take = ALL[row].data
+    return Datasets(clients=[take(TRAIN, "x" * client) for client in range(1, clients + 1)], test=take(TEST, ""))
+
+
+def loss(outputs: Any, targets: Any, /, *, row: str) -> Tensor:
+    """The loss of a row."""
+    return (ALL[row].loss or cross_entropy)(outputs, targets)
+
+
+def size(outputs: Any, targets: Any, /) -> float:
+    """A figure of any outputs."""
+    if isinstance(outputs, dict):
+        return sum(size(part, targets) for part in outputs.values())
+    return float(outputs.double().abs().mean())
