@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +20,7 @@ from netdfl.training.classification import Classification, CrossEntropy, answers
 from netdfl.training.data.augmentations import none as no_augmentation
 from netdfl.training.data.examples import Examples, Samples, in_batches, in_memory, leaves, shape_of
 from netdfl.training.data.partitions import label_counts
+from netdfl.training.models.copying import copied
 from netdfl.training.tasks.recipe import made, one_form, recipe_of
 
 SETTLING = 1024
@@ -188,7 +188,7 @@ class TrainingProblem:
     def module(self, x: Tensor, node: NodeId | None = None) -> nn.Module:
         """A module of its own, as `x` was judged, in evaluation mode: the model of `node`, or of all."""
         at = self._settled(x, self._examples_of(node))
-        found = deepcopy(self.model.bind(at, training=False))
+        found = copied(self.model.bind(at, training=False))
         for parameter in found.parameters():
             parameter.data = parameter.data.clone()
         return found.eval()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -17,6 +16,7 @@ from torch.nn.functional import cross_entropy
 from netdfl.training.data.examples import Tree
 from netdfl.training.drawing import seeded
 from netdfl.training.models.buffers import BufferPolicy, Buffers, applied, estimate
+from netdfl.training.models.copying import copied
 from netdfl.training.perceptron import Perceptron
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
@@ -65,8 +65,11 @@ class FlatModel:
         coordinates. Parameters that are not trained are as they are; where types differ the vector has the widest.
         """
         self.module, self.policy = module, policy
-        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        self.names, self.parameters = list(named), list(named.values())
+        for part in module.modules():
+            if isinstance(part, nn.Embedding | nn.EmbeddingBag):
+                part.sparse = False  # equal numbers, in a form that the vector has a place for
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self._places = list(_places(module, self.parameters))
         self.buffers = Buffers(module, buffers)
         self.num_trained = sum(p.numel() for p in self.parameters)
         self.still = self.buffers.size if policy == "average" else 0
@@ -131,17 +134,18 @@ class FlatModel:
         bound = self._bound.get(threading.get_ident())
         if bound is None:
             with _COPYING:
-                bound = BoundModule(deepcopy(self.module) if self._bound else self.module)
+                bound = BoundModule(copied(self.module) if self._bound else self.module)
                 self._bound[threading.get_ident()] = bound
         return bound
 
     def scores(self, at: Tensor, x: Tree) -> Tensor:
         """What the module gives in training for inputs `x` at `at`; differentiable by both, any number of times."""
-        pieces = zip(self.names, at[: self.num_trained].split(self._sizes), self.parameters, strict=True)
-        vectors = {name: piece.view(p.shape).to(p.dtype) for name, piece, p in pieces}
+        pieces = zip(at[: self.num_trained].split(self._sizes), self.parameters, strict=True)
+        vectors = [piece.view(p.shape).to(p.dtype) for piece, p in pieces]
         module = self._of_this_thread().turn(training=True)
         args = (x,) if isinstance(x, Tensor) else () if isinstance(x, dict) else tuple(x)
-        scores: Tensor = functional_call(module, vectors, args, x if isinstance(x, dict) else None)
+        placed = {name: vectors[number] for name, number in self._places}
+        scores: Tensor = functional_call(module, placed, args, x if isinstance(x, dict) else None, tie_weights=False)
         return scores
 
     def loss(self, outputs: Any, y: Tree) -> Tensor:
@@ -152,7 +156,7 @@ class FlatModel:
         """Write the gradient of `loss` by the bound vector into `out`, shape (d,); what is not used has none."""
         parameters = self._of_this_thread().parameters
         grads = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-        pieces = [g.reshape(-1).to(self.dtype) for g in grads]
+        pieces = [(g.to_dense() if g.is_sparse else g).reshape(-1).to(self.dtype) for g in grads]
         if not self.still:
             return torch.cat(pieces, out=out)
         out[: self.num_trained] = torch.cat(pieces)
@@ -183,6 +187,18 @@ class FlatModel:
             with self.drawing(0), torch.no_grad():
                 applied(self.bind(at, training=True), x)
         return bool(self._draws)
+
+
+def _places(module: nn.Module, parameters: list[nn.Parameter]) -> Iterator[tuple[str, int]]:
+    """Where parameters stand in the module, each part of which comes once, and the number of the parameter there.
+
+    `functional_call` would find tied ones itself, and leave a part that is used twice with what it put there.
+    """
+    numbers = {id(p): number for number, p in enumerate(parameters)}
+    for path, part in module.named_modules():
+        for name, p in part.named_parameters(recurse=False, remove_duplicate=False):
+            if id(p) in numbers:
+                yield f"{path}.{name}".lstrip("."), numbers[id(p)]
 
 
 def _widest(dtypes: Iterable[torch.dtype]) -> torch.dtype:

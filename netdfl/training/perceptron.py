@@ -28,7 +28,7 @@ class Perceptron:
 
     @classmethod
     def of(cls, module: nn.Module) -> Perceptron | None:
-        """The perceptron that `module` is; None where it is something else, or has hooks."""
+        """The perceptron that `module` is; None where it is something else, has hooks, or uses a parameter twice."""
         if type(module) is not nn.Sequential or any(has_hooks(part) for part in module.modules()):
             return None
         parts = [part for part in module if not _flattens(part)]
@@ -37,6 +37,8 @@ class Perceptron:
             return None
         if len(parts) % 2 == 0 or any(map(_flattens, list(module)[1:])):
             return None
+        if len({id(p) for part in linear for p in part.parameters()}) < 2 * len(linear):
+            return None  # the formula has a place in the vector for each layer's own weight and bias
         return cls([linear[0].in_features, *(part.out_features for part in linear)])  # type: ignore[list-item]
 
     def slope(self, at: Tensor, x: Tensor, y: Tensor, out: Tensor, share: Tensor | None = None) -> Tensor:
@@ -80,8 +82,9 @@ def _cross_entropy(scores: Tensor, y: Tensor, counts: Tensor | float) -> tuple[T
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether something happens when the module runs beside what it computes."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+    """Whether something happens when the module runs beside what its class computes, or to its own gradients."""
+    own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return bool(own) or "forward" in vars(module) or any(p._backward_hooks for p in module.parameters(recurse=False))
 
 
 def _flattens(part: nn.Module) -> bool:

@@ -11,6 +11,7 @@ from torch import nn
 from netdfl.training.data.examples import Tree, form
 from netdfl.training.drawing import aside
 from netdfl.training.models.buffers import applied
+from netdfl.training.models.copying import check_memory
 
 
 def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -29,7 +30,7 @@ def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
     """Run the module once on `x`, so that lazy layers take their shapes, by `seed`; return what it gives.
 
-    Raises ValueError where the module does not take the data, or has nothing to train.
+    Raises ValueError where the module does not take the data, has nothing to train, or shares its parameters' memory.
     """
     with aside(), torch.no_grad():
         torch.default_generator.manual_seed(seed)
@@ -44,6 +45,7 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
         raise ValueError("the model has no parameter that is trained: leave requires_grad on for one at least")
     if odd := [p.dtype for p in trained if not p.is_floating_point()]:
         raise ValueError(f"the model trains a parameter of {odd[0]}: only real numbers can be averaged")
+    check_memory(module)
     return outputs
 
 

@@ -10,7 +10,6 @@ simulated world. Fleets of other worlds live in processes that know only what li
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any, NamedTuple, TypeAlias
 
 from torch import nn
@@ -18,6 +17,7 @@ from torch import nn
 from netdfl.core.errors import InputError
 from netdfl.training.data.own import Datasets, adapted
 from netdfl.training.data.reading import is_column
+from netdfl.training.models.copying import copied
 
 Factory: TypeAlias = Callable[..., nn.Module]
 _GIVEN: dict[str, Callable[[], Any]] = {}
@@ -79,11 +79,11 @@ def _adaptable(data: object) -> object:
 
 def _copies(model: nn.Module) -> Callable[[], nn.Module]:
     try:
-        kept = deepcopy(model)
+        kept = copied(model)
     except Exception as exc:
         what = f"model can't be copied for each node ({type(exc).__name__}: {exc})"
         raise InputError(f"{what}: give a function that makes it") from exc
-    return lambda: deepcopy(kept)
+    return lambda: copied(kept)
 
 
 def _named(what: str, make: Callable[[], Any]) -> str:
