@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from netdfl.core.clock import NS_PER_S, RealClock
 from netdfl.core.control import ClockReading, Crashed, Life, Order, Start, Stop
 from netdfl.core.errors import NetdflError, RunError
+from netdfl.core.noticed import noticed_timeout
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.fidelity import EVENT
 from netdfl.diagnosis.outgoing import Outgoing
@@ -185,8 +186,9 @@ class LivingNode:
     async def _crashed(self) -> None:
         """Return when the schedule has this node crash, with the models handed over of rounds that it had ended."""
         await self.crashing.wait()
+        grace_s = self.blueprint.scenario.transport.close_grace / NS_PER_S
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.blueprint.scenario.transport.close_grace / NS_PER_S):
+            async with noticed_timeout(grace_s if self._shipping is None else None):  # a supervisor may be busy
                 await self.models.delivered()
 
     async def _tick(self) -> None:

@@ -79,6 +79,15 @@ class ProbingWatch(StallWatch):
         running = set(self.fleet.running)
         return {node: wait for node, wait in self._slow.items() if node in running}
 
+    def may_be_stopped_ns(self) -> int:
+        """See `StallWatch`."""
+        now = self.fleet.now_ns()
+        silent_ns = max((now - self._heard_of(node) for node in self.fleet.live), default=0)
+        return self._stopped_after_ns - silent_ns
+
+    def _heard_of(self, node: NodeId) -> int:
+        return self.heard_ns.get(node, self.pace.rounds[node][1])
+
     def _note(self, account: Account) -> None:
         """Remember what a node waits for, to be shown."""
         self._slow.pop(account.node, None)
@@ -187,7 +196,7 @@ class ProbingWatch(StallWatch):
         round = self.fleet.status.nodes[node].round
         if node in self._answered or not lives:
             return self._down(node, round, now_ns, self.accounts.get(node))
-        heard_ns = self.heard_ns.get(node, self.pace.rounds[node][1])
+        heard_ns = self._heard_of(node)
         stopped = self.fleet.now_ns() - heard_ns >= self._stopped_after_ns
         state = State.RUNNING if not asked else State.STOPPED if stopped else State.BLOCKED
         return Down(state, round, heard_ns)

@@ -96,6 +96,10 @@ class StallWatch:
         """What slow nodes wait for, as far as it is known now."""
         return {}
 
+    def may_be_stopped_ns(self) -> int:
+        """For how much longer each live node may say nothing, and not count as stopped for good."""
+        return 0
+
     def waiting(self) -> list[WaitingStatus]:
         """The nodes that have waited longest, if for longer than nothing."""
         least_ns = self.fleet.now_ns() - SHOWN_NS

@@ -36,6 +36,7 @@ from netdfl.core.control import (
     Stop,
 )
 from netdfl.core.errors import MachineError, RunError
+from netdfl.core.noticed import noticed_timeout
 from netdfl.core.types import Json, NodeId
 from netdfl.diagnosis.finding import by_verdict
 from netdfl.node.ledger import Strangers
@@ -137,7 +138,7 @@ class Supervisor:
         except RunError as error:
             fleet.error = fleet.error or error
         finally:
-            figures = await self._stop(INTERRUPT_GRACE_S if self.interrupted else GRACE_S)
+            figures = await self._stop(self._grace_s)
             for task in beside:
                 task.cancel()
             self._finish_record()
@@ -166,7 +167,7 @@ class Supervisor:
         fleet.world.launch([node for node in fleet.nodes if node not in down], life)
         timeout_s = self._options.start_timeout / NS_PER_S
         try:
-            async with asyncio.timeout(None if isinstance(self.stalls, ExactWatch) else timeout_s):
+            async with noticed_timeout(None if isinstance(self.stalls, ExactWatch) else timeout_s):
                 await self._until(lambda: {EVALUATOR, *fleet.live} <= fleet.hellos.keys())
         except TimeoutError:
             missing = sorted(fleet.live - fleet.hellos.keys())
@@ -214,6 +215,13 @@ class Supervisor:
                 return
             fleet.changed.clear()
             await fleet.changed.wait()
+
+    @property
+    def _grace_s(self) -> float:
+        """How long nodes may take to leave: in a run that went on to its end, as long as one may be stopped for."""
+        if self.interrupted or self.fleet.error is not None:
+            return INTERRUPT_GRACE_S if self.interrupted else GRACE_S
+        return max(GRACE_S, self.stalls.may_be_stopped_ns() / NS_PER_S)
 
     async def _stop(self, grace_s: float) -> Figures:
         """Ask everyone to end, and take the world down."""

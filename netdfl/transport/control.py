@@ -216,13 +216,14 @@ class ControlClient:
         await self._reports.join()
 
     async def aclose(self) -> None:
-        """Send what is queued, and leave when the supervisor has read it (or after a second)."""
+        """Send what is queued, and leave when the supervisor has read it, or is gone: however busy it is.
+
+        Else it would learn of this process's end first, and not why it ended.
+        """
         self._on_lost = lambda reason: None  # leaving on purpose is no loss
-        with suppress(TimeoutError):
-            async with asyncio.timeout(1):
-                await self._reports.join()
-                await self._call.done_writing()
-                await asyncio.wait([self._reader])
+        await self._reports.join()
+        await self._call.done_writing()
+        await asyncio.wait([self._reader])
         self._writer.cancel()
         self._reader.cancel()
         await asyncio.wait([self._writer, self._reader])

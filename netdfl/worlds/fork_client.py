@@ -16,6 +16,7 @@ from typing import IO, Any, Protocol, Self
 
 from netdfl.core.control import Exit
 from netdfl.core.errors import InputError, RunError
+from netdfl.core.noticed import noticed_timeout
 from netdfl.core.process import Child, allow_open_files, end_child
 from netdfl.core.types import Json, NodeId
 from netdfl.host.plan import Command, Plan
@@ -125,7 +126,7 @@ class ForkServer:
     async def left_alone(self, grace_s: float) -> None:
         """Return when no process of a node runs any more, or the grace is over."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
+            async with noticed_timeout(grace_s):
                 while self.processes and not self.ended.is_set():
                     self._changed.clear()
                     await self._changed.wait()
@@ -150,7 +151,7 @@ class ForkServer:
                 self.process.stdin.close()
         if self._reading is not None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(grace_s):
+                async with noticed_timeout(grace_s):
                     await self.ended.wait()
         self.close()
 

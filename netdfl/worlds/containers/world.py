@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from netdfl.core.control import EVALUATOR, Hello, Life, Report
 from netdfl.core.errors import MachineError
+from netdfl.core.noticed import noticed_timeout
 from netdfl.core.types import NodeId
 from netdfl.host.plan import named_files
 from netdfl.packets.network import PacketNetwork, Watched
@@ -129,7 +130,7 @@ class ContainersWorld(AroundProcesses):
         containers = self._containers
         if containers is not None:
             with suppress(TimeoutError):
-                async with asyncio.timeout(grace_s):
+                async with noticed_timeout(grace_s):
                     await containers.all_ended()
             containers.close()
         figures = await self._processes.aclose(grace_s)

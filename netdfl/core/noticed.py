@@ -1,0 +1,37 @@
+"""Time-outs by the time in which this process ran.
+
+A process that was stopped, or that a busy machine left out, finds unread what reached it meanwhile: a clock that went
+on without it would end a wait for what is already there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+TICK_S = 0.1
+
+
+@asynccontextmanager
+async def noticed_timeout(limit_s: float | None) -> AsyncIterator[None]:
+    """Raise TimeoutError inside once this process has run for so long since; None: never."""
+    if limit_s is None:
+        yield
+        return
+    async with asyncio.timeout(None) as limit:
+        counting = asyncio.create_task(_count_down(limit_s, limit))
+        try:
+            yield
+        finally:
+            counting.cancel()
+
+
+async def _count_down(left_s: float, limit: asyncio.Timeout) -> None:
+    """Reach `limit` in ticks, of which one that comes late counts the less, the later it comes."""
+    clock = asyncio.get_running_loop().time
+    while left_s > 0:
+        began_s = clock()
+        await asyncio.sleep(TICK_S)
+        left_s -= TICK_S * min(1.0, TICK_S / (clock() - began_s))
+    limit.reschedule(clock())
