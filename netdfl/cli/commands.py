@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from netdfl.cli import data, fleets, results, running, scenarios, studies
+from netdfl.cli.output import outliving_its_reader
 
 Commands = Mapping[str, Callable[..., None]]
 
@@ -45,6 +46,8 @@ COMMANDS: Mapping[str, Commands] = {
         "calibrate": data.calibrate,
     },
 }
+#: Commands whose work counts, whether somebody reads their output to its end or not.
+LASTING = ("run", "sweep", "reproduce", "explore", "serve", "node", "collect")
 #: Commands of two words: the first, what it is for, the second and its function.
 GROUPS: Mapping[str, tuple[str, Commands]] = {
     "data": ("Fetch datasets.", {"get": data.data_get}),
@@ -73,7 +76,8 @@ def make_app() -> typer.Typer:
 def _add(app: typer.Typer, commands: Commands, panel: str | None = None) -> None:
     for name, function in commands.items():
         about, examples = _help(function)
-        app.command(name, rich_help_panel=panel, help=about, epilog=examples)(function)
+        made = outliving_its_reader(function) if name in LASTING else function
+        app.command(name, rich_help_panel=panel, help=about, epilog=examples)(made)
 
 
 def _help(function: Callable[..., None]) -> tuple[str, str]:

@@ -25,6 +25,11 @@ import math
 from dataclasses import dataclass
 from numbers import Integral, Real
 
+MOST_SHOWN = 100
+"""How many mistakes of one scenario are printed."""
+MOST_LETTERS = 2000
+"""How long a part of a printed mistake may be."""
+
 
 class NetdflError(Exception):
     """The root of netdfl's errors."""
@@ -47,16 +52,23 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: " if self.file else ""
-        return place + ", ".join(part for part in (self.what, self.expected, self.remedy) if part)
+        return place + ", ".join(_cut(part) for part in (self.what, self.expected, self.remedy) if part)
+
+
+def _cut(text: str) -> str:
+    """The text, without the end of a very long one: a mistake may quote megabytes."""
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}..."
 
 
 class ScenarioError(InputError):
     """Every mistake found in a scenario at once."""
 
     def __init__(self, problems: list[Problem]) -> None:
-        """Keep `problems` in the order of their places."""
+        """Keep `problems` in the order of their places; the text has the first of very many."""
         self.problems = sorted(problems, key=lambda p: (p.file, p.line, p.column))
-        super().__init__("\n".join(str(p) for p in self.problems))
+        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        more = len(self.problems) - len(lines)
+        super().__init__("\n".join([*lines, *([f"... and {more:,} more mistakes"] if more else [])]))
 
 
 class DatasetError(InputError):

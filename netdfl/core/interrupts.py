@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first ends a run in good order, the second at once; and where a run has a loop of its own."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first ends a run in good order, the second at once; and a run's own loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that end a run in good order; a closed terminal's SIGHUP unless `nohup` had it ignored."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hangs_up else ()))
+
+
 WRITING = "interrupted; the result and the report are being written, Ctrl-C again leaves at once"
 
 
@@ -42,7 +48,7 @@ def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
     def on_signal(number: int, frame: FrameType | None) -> None:
         patience()
 
-    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
+    before = {number: signal.signal(number, on_signal) for number in ending_signals()}
     try:
         yield
     finally:

@@ -78,6 +78,7 @@ def _begin(laboratory: Laboratory) -> None:
     global _here
     _here = laboratory
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _run(trial: Trial) -> Ran:

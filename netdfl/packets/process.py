@@ -33,6 +33,7 @@ def main() -> None:
     """Serve one run."""
     follow_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     commands = _commands()
     plan = next(commands, None)
     if plan is None:

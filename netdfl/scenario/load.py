@@ -15,7 +15,7 @@ from netdfl.scenario.checks.compression import warnings
 from netdfl.scenario.checks.survival import automatic, resent_too_late
 from netdfl.scenario.checks.waiting import hardly_meant, waiting_notices, weights_stay_one
 from netdfl.scenario.loading import overrides
-from netdfl.scenario.loading.document import Document, parse
+from netdfl.scenario.loading.document import MOST_BYTES, Document, parse
 from netdfl.scenario.loading.normalize import normalize
 from netdfl.scenario.loading.shipped import find_scenario, remedy_for
 from netdfl.scenario.loading.validation import problems_of
@@ -73,6 +73,11 @@ def _plain(value: object) -> object:
 
 def _text(file: Path) -> str:
     try:
+        if file.exists() and not file.is_file():
+            raise ScenarioError([Problem("is no regular file", "expected a YAML file", file=str(file))])
+        if file.stat().st_size > MOST_BYTES:
+            what = f"has more than {MOST_BYTES // 10**6} MB"
+            raise ScenarioError([Problem(what, "expected a scenario; data belong into files beside it", "", str(file))])
         return given_text(file)
     except OSError as exc:
         remedy = remedy_for(str(file)) if isinstance(exc, FileNotFoundError) else ""
@@ -106,8 +111,9 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
     try:
         scenario = Scenario.model_validate(document.data, context={"directory": folder})
     except ValidationError as exc:
-        problems = problems_of(exc, document, folder)
-        wrong = frozenset(str(error["loc"][0]) for error in exc.errors() if error["loc"])
+        mistakes = exc.errors(include_url=False)
+        problems = problems_of(mistakes, document, folder)
+        wrong = frozenset(str(error["loc"][0]) for error in mistakes if error["loc"])
         scenario = _without(document.data, wrong, folder)
     problems += find_problems(scenario, document, wrong)
     if problems:

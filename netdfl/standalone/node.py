@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -16,6 +15,7 @@ import torch
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Broke, Crashed, Happened, Peers, Progress, Report, Start
 from netdfl.core.errors import TransportError
+from netdfl.core.interrupts import ending_signals
 from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, stack_of, waits_in_vain
@@ -99,13 +99,13 @@ async def _live(request: Request, blueprint: Blueprint, directory: RunDirectory,
 
 
 class _Stopping:
-    """SIGTERM and Ctrl-C: before the start they cancel the task that waits for it, later they stop the node."""
+    """Ctrl-C, SIGTERM and SIGHUP: before the start they cancel the task that waits for it, later they stop the node."""
 
     def __init__(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         self.stop: Callable[[], object] = task.cancel
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ending_signals():
             asyncio.get_running_loop().add_signal_handler(number, lambda: self.stop())
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from netdfl.core.errors import InputError
+from netdfl.core.interrupts import ending_signals
 from netdfl.core.types import Json
 from netdfl.scenario.load import load
 from netdfl.scenario.loading.identity import hashes
@@ -203,8 +204,7 @@ def ended_by_signals() -> Iterator[StudyProgress]:
         os.write(2, f"{progress.words}\n".encode())
         os._exit(INTERRUPTED)
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {each: signal.getsignal(each) for each in numbers if signal.getsignal(each) is not signal.SIG_IGN}
+    before = {each: signal.getsignal(each) for each in ending_signals() if signal.getsignal(each) is not signal.SIG_IGN}
     for each in before:
         signal.signal(each, end)
     try:

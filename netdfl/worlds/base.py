@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from netdfl.core.clock import Clock
 from netdfl.core.control import Exit, Life, Order, Report
 from netdfl.core.fates import MessageCounts
-from netdfl.core.interrupts import SIGNALS, Patience, outside_loops
+from netdfl.core.interrupts import Patience, ending_signals, outside_loops
 from netdfl.core.types import Json, NodeId
 from netdfl.record.base import Recorder, Store
 from netdfl.record.directory import RunDirectory
@@ -191,7 +191,7 @@ def run_in_real_time(course: Callable[[], Coroutine[Any, Any, T]], interrupt: Ca
     async def run() -> T:
         if threading.current_thread() is threading.main_thread():
             patience, loop = Patience(interrupt), asyncio.get_running_loop()
-            for number in SIGNALS:
+            for number in ending_signals():
                 loop.add_signal_handler(number, patience)
         return await course()
 

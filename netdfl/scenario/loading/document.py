@@ -7,13 +7,19 @@ from io import StringIO
 from typing import NamedTuple
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from netdfl.core.errors import Problem, ScenarioError
 
 Path = tuple[str | int, ...]
-_MOST_VALUES = 1_000_000
+MOST_BYTES = 16_000_000
+MOST_VALUES = 100_000
+"""Keys and values together, counting what aliases stand for."""
+MOST_DEPTH = 64
+MOST_LINES = 1_000_000
+MOST_LETTERS = 4_000_000
 
 
 class Place(NamedTuple):
@@ -46,9 +52,33 @@ class Document:
         return Problem(what, expected, remedy, *self.place(path, key=key))
 
 
+class BoundedComposer(Composer):
+    """Composes nodes of at most `MOST_VALUES` keys and values, `MOST_DEPTH` levels deep; raises ValueError beyond."""
+
+    depth = values = 0
+
+    def compose_node(self, parent: object, index: object) -> Node | None:
+        """Compose the next node, unless it is one too many or one too deep."""
+        self.values += 1
+        if self.values > MOST_VALUES:
+            raise ValueError(f"more than {MOST_VALUES:,} keys and values; long tables belong into files beside it")
+        self.depth += 1
+        if self.depth > MOST_DEPTH:
+            raise ValueError(f"more than {MOST_DEPTH} levels of nesting")
+        try:
+            node: Node | None = super().compose_node(parent, index)
+            return node
+        finally:
+            self.depth -= 1
+
+
 def parse(text: str, file: str) -> Document:
-    """Read one YAML 1.2 document. Raises ScenarioError for a syntax error or a repeated key."""
+    """Read one YAML 1.2 document. Raises ScenarioError for a syntax error, a repeated key or one beyond the bounds."""
+    if text.count("\n") > MOST_LINES or len(max(text.split("\n"), key=len)) > MOST_LETTERS:
+        what = f"more than {MOST_LINES:,} lines, or a line of more than {MOST_LETTERS:,} letters"
+        raise ScenarioError([Problem(what, "expected a scenario; data belong into files beside it", file=file)])
     yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = BoundedComposer
     try:
         root = yaml.compose(StringIO(text))
         reading = _Reading(Document(file), yaml)
@@ -90,8 +120,8 @@ class _Reading:
 
     def value(self, node: Node, path: Path) -> object:
         """The plain value of `node`; its place is kept under `path`."""
-        if len(self.document.values) > _MOST_VALUES:
-            raise ValueError(f"more than {_MOST_VALUES} values, counting what aliases stand for")
+        if len(self.document.values) > MOST_VALUES:
+            raise ValueError(f"more than {MOST_VALUES:,} values, counting what aliases stand for")
         mark = node.start_mark
         self.document.values[path] = Place(self.document.file, mark.line + 1, mark.column + 1)
         if isinstance(node, ScalarNode):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from netdfl.core.errors import Problem
@@ -14,6 +13,7 @@ from netdfl.scenario.loading.document import Document, Path
 from netdfl.scenario.loading.normalize import keys_at
 from netdfl.scenario.model.choices import nearest
 
+MOST_MISTAKES = 1000
 _EXAMPLES = {
     "schema": "netdfl/1",
     "name": "my-fleet",
@@ -33,14 +33,17 @@ _TYPES = {
     "dict_type": "a mapping of keys and values",
     "model_type": "a mapping of keys and values",
     "model_attributes_type": "a mapping of keys and values",
-    "string_pattern_mismatch": "letters, digits, _, . and -, with a letter or digit first",
+    "string_pattern_mismatch": "at most 200 letters, digits, _, . and -, with a letter or digit first",
 }
 
 
-def problems_of(error: ValidationError, document: Document, directory: str) -> list[Problem]:
-    """One problem for each mistake in `error`; the options of a union that all failed make one."""
+def problems_of(mistakes: Sequence[ErrorDetails], document: Document, directory: str) -> list[Problem]:
+    """One problem for each of pydantic's `mistakes`; the options of a union that all failed make one.
+
+    Of very many mistakes those beyond the first `MOST_MISTAKES` are left out: each costs a search for what was meant.
+    """
     found: dict[tuple[Path, str], Problem] = {}
-    for details in error.errors(include_url=False):
+    for details in mistakes[:MOST_MISTAKES]:
         path = _written(details["loc"], document.data, details["type"])
         problem = _problem(details, path, document, directory)
         same = (path, problem.what)

@@ -246,7 +246,7 @@ class Scenario(Strict):
     """One fleet: its data, model, algorithm, graph, links and faults."""
 
     schema_: Literal["netdfl/1"] = Field(alias="schema", description="The version of this format.")
-    name: str = Field(pattern=r"^[A-Za-z0-9][\w.-]*$", description="A short name; runs are kept under it.")
+    name: str = Field(pattern=r"^[A-Za-z0-9][\w.-]{0,199}$", description="A short name; runs are kept under it.")
     seed: int = Field(0, ge=0, description="The one seed from which every random stream comes.")
     nodes: int = Field(ge=1, le=1_000_000, description="Clients; with a server algorithm the server is one more.")
     rounds: int = Field(ge=1, description="Rounds that every node makes.")
