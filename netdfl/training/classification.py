@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from netdfl.training.data.examples import Examples, Samples, Tree, in_batches, j
 from netdfl.training.drawing import seeded
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.buffers import applied
+from netdfl.training.tasks.outputs import on_cpu, together
 
 Augment = Callable[[Tensor, np.random.Generator], Tensor]
 
@@ -292,7 +293,7 @@ def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -
 class Outcome(NamedTuple):
     """What a model gives for all of N examples, and its mean loss over them."""
 
-    outputs: Tree
+    outputs: Any
     targets: Tree
     loss: float
 
@@ -302,10 +303,10 @@ def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024)
     """What the model at the flat vector `at` makes of `examples`, in evaluation mode, on the CPU."""
     if not len(examples):
         raise TrainingError("can't evaluate on an empty set")
-    module, found, loss = model.bind(at, training=False), list[Tree](), 0.0
+    module, found, loss = model.bind(at, training=False), list[tuple[Any, Tree]](), 0.0
     for x, y in in_batches(examples, batch):
         outputs = applied(module, x)
         loss += float(model.loss(outputs, y)) * len(next(leaves(y)))
-        found.append(mapped((outputs, y), lambda tensor: tensor.cpu()))
-    outputs, targets = joined(found)
-    return Outcome(outputs, targets, loss / len(examples))
+        found.append((on_cpu(outputs), mapped(y, lambda tensor: tensor.cpu())))
+    outputs, targets = zip(*found, strict=True)
+    return Outcome(together(list(outputs)), joined(list(targets)), loss / len(examples))

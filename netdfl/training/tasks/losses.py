@@ -116,8 +116,17 @@ def fitting_loss(targets: Tensor) -> str:
     return "binary_cross_entropy" if labels else "mse"
 
 
+def check_one_tensor(outputs: object) -> None:
+    """What netdfl's own losses and figures take. Raises ValueError for anything else."""
+    if not hasattr(outputs, "shape"):
+        what = f"the model gives {type(outputs).__name__}, where netdfl's own losses and figures take one tensor"
+        remedy = "name a loss and metrics of your own that take it, or let the model return the tensor (its .logits)"
+        raise ValueError(f"{what}: {remedy}")
+
+
 def _like(outputs: Tensor, targets: Tensor) -> Tensor:
     """Outputs of the targets' shape: (N, 1) is (N,). Raises ValueError where they have another number."""
+    check_one_tensor(outputs)
     if outputs.shape == targets.shape:
         return outputs
     if outputs.numel() == targets.numel():
@@ -128,6 +137,7 @@ def _like(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def _classes_second(outputs: Tensor, targets: Tensor) -> Tensor:
     """Scores with the axis of classes second, as torch has them. Raises ValueError where the shapes do not fit."""
+    check_one_tensor(outputs)
     shape, wanted = tuple(outputs.shape), tuple(targets.shape)
     if len(shape) == len(wanted) + 1:
         if shape[:1] + shape[2:] == wanted:

@@ -20,7 +20,7 @@ from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with
 from netdfl.training.flat import FlatModel, Loss
 from netdfl.training.models.buffers import changing
 from netdfl.training.models.build import load_initial, seeded_module, settle
-from netdfl.training.tasks.losses import LOSSES, METRICS, USUAL, fitting_loss
+from netdfl.training.tasks.losses import LOSSES, METRICS, USUAL, check_one_tensor, fitting_loss
 from netdfl.training.tasks.task import Task
 
 Metrics = Callable[[Any, Any], Mapping[str, float]]
@@ -82,7 +82,10 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
         load_initial(module, settings.initial)
     model = FlatModel(module, loss, buffers=_changing(module, x), policy=settings.buffers)
     _check_loss(model, outputs, y, data.num_classes)
-    return model, recipe.metrics(y)
+    metrics = recipe.metrics(y)
+    if metrics is not None and not isinstance(outputs, Tensor):
+        _check_figures(metrics, outputs, y)
+    return model, metrics
 
 
 @dataclass(frozen=True)
@@ -130,10 +133,23 @@ def _changing(module: nn.Module, x: Any) -> list[str]:
         raise ValueError(f"the model can't be run in training mode: {type(error).__name__}: {error}") from error
 
 
+def _check_figures(metrics: Metrics, outputs: Any, y: Any) -> None:
+    """netdfl's own figures take what the model gives. Raises ValueError."""
+    try:
+        metrics(outputs, y)
+    except ValueError as error:
+        if str(error).startswith("the model gives"):
+            raise
+    except Exception:
+        return  # a figure of one's own, of two examples
+
+
 def _check_loss(model: FlatModel, outputs: Any, y: Any, num_classes: int) -> None:
     """What the model gives fits what the data hold. Raises ValueError."""
     shape = tuple(getattr(outputs, "shape", ()))
     plain = model.uses_cross_entropy
+    if plain:
+        check_one_tensor(outputs)
     if plain and shape != (len(y), num_classes):
         wanted = f"{len(y)} inputs and {num_classes} classes, expected {(len(y), num_classes)}"
         raise ValueError(f"the model gives outputs of shape {shape} for {wanted}: let its last layer give num_classes")
