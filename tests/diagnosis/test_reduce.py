@@ -158,3 +158,14 @@ def test_a_thousand_nodes_in_one_chain_are_followed_to_its_end() -> None:
     chain = [waits(i, [i + 1]) for i in range(1000)]
     assert reduce(fleet(*chain, is_(1000, State.RUNNING))) == frozenset()
     assert reduce(fleet(*chain, is_(1000, State.CRASHED))) == frozenset(range(1000))
+
+
+def test_only_a_wait_that_nothing_ends_is_hopeless() -> None:
+    """Who does not wait, and whose wait ends by itself, goes on, whatever will never come."""
+    never = {1: Awaited(AwaitedFate.NEVER)}
+    for node, expected in (
+        (waits(0, never), True),
+        (waits(0, never, deadline_ns=2 * 10**9), False),
+        (is_(0, State.RUNNING), False),
+    ):
+        assert hopeless(fleet(node, is_(1, State.RUNNING)), 0) is expected
