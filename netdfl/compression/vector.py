@@ -158,10 +158,11 @@ def _column(weights: tuple[float, ...], dtype: np.dtype[Any]) -> Base:
 
 
 def finite(x: Tensor) -> bool:
-    """Whether no number of `x` is NaN or infinite, but that of many large ones the sum may be: a pass over them."""
-    if isinstance(x, Vector) and x.nbytes <= FEW_BYTES:
-        return isfinite(sum(x.tolist()))
-    return isfinite(float(x.sum()))
+    """Whether no number of `x` is NaN or infinite: a pass over them, another where large ones add up to it."""
+    if isinstance(x, Vector):
+        few = x.nbytes <= FEW_BYTES
+        return (few and isfinite(sum(x.tolist()))) or b"\0" not in np.isfinite(x).tobytes()
+    return isfinite(float(x.sum())) or bool(x.isfinite().all())
 
 
 def to_array(x: Vector) -> Array:

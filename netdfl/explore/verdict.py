@@ -68,6 +68,8 @@ def judge_rows(
         not_finite=not_finite,
         fell=fell,
         refused_not_finite=odd,
+        num_refused=len(odd),
+        num_delivered=course.messages.delivered,
         unfinished=unfinished,
         cautions=by_kind(find_cautions(course)),
         figures=figures,

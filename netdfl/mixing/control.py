@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
+from netdfl.compression.vector import finite
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.averaging import AroundAveraging
 from netdfl.mixing.payloads import EXTRA, pack, scalar, to_all, vector
@@ -61,13 +63,16 @@ class MomentumAveraging(ControlAveraging):
     """A fleet's momentum is the same for all."""
 
     def aggregate(self, state: Beside, x: Tensor, inbox: Inbox, view: View) -> tuple[Beside, Tensor]:
-        """Average the models; the new momentum is their mean move by path length. None came: both stay."""
-        momentum, moved = x.new_zeros(x.shape), 0
+        """Average the models; the new momentum is their mean move by path length. None came: both stay.
+
+        A path so short that nothing can be divided by it, as where the rate is 0, is none.
+        """
+        momentum, moved, shortest = x.new_zeros(x.shape), 0, 1.0 / torch.finfo(x.dtype).max
         for message in inbox:
             path = scalar(message, x, EXTRA + PATH)
-            if path > 0:
-                momentum.add_(x - vector(message, x), alpha=1.0 / path)
-                moved += 1
+            longer = momentum.add(x - vector(message, x), alpha=1.0 / path) if path > shortest else momentum
+            if path > shortest and finite(longer):
+                momentum, moved = longer, moved + 1
         if moved:
             state = Beside(momentum.div_(moved))
         return state, self.inner.aggregate(NoState(), x, inbox, view)[1]

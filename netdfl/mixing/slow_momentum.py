@@ -4,8 +4,9 @@
     u    <- beta u + (x_0 - x_tau) / gamma
     x_0  <- x_0 - alpha gamma u            where the next rounds begin
 
-u is kept and not sent. With alpha = 1 and beta = 0 it is the base with exact averaging. Source: SlowMo,
-Wang et al. 2020.
+u is kept and not sent. With alpha = 1 and beta = 0 it is the base with exact averaging. Where gamma is 0, by a schedule
+or because it underflows, u <- beta u, and x_0 moves as it does while gamma goes to 0:
+x_0 <- x_0 - alpha (x_0 - x_tau) - alpha gamma u. Source: SlowMo, Wang et al. 2020.
 
 Two of its options are not here. A push-sum base, whose numerators would be averaged and whose weights set
 back to 1: that makes and destroys mass, which the ways to survive loss count, so they would take it for lost.
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.mixing.base import Mixed, Mixing
 from netdfl.training.base import S, Update
+from netdfl.training.sgd import over_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,6 +81,11 @@ class SlowMomentum:
         if not self.is_due(view.round) or step + 1 < self.num_steps(view.round, view):
             return mixed._replace(state=state)
         gamma, average = self.rate(view), mixed.update.x
-        momentum = self.beta * state.momentum + (state.anchor - average) / gamma
-        x = state.anchor - self.alpha * gamma * momentum
+        moved = over_path(state.anchor - average, gamma)
+        if moved is None:
+            momentum = self.beta * state.momentum
+            x = state.anchor - self.alpha * (state.anchor - average) - self.alpha * gamma * momentum
+        else:
+            momentum = self.beta * state.momentum + moved
+            x = state.anchor - self.alpha * gamma * momentum
         return mixed._replace(state=SlowState(state.inner, momentum, x), update=mixed.update._replace(x=x))

@@ -73,7 +73,8 @@ class Findings:
     `died` maps each node that died unplanned to what happened to it; `deadlocks`, `open_stalls`
     and `not_finite` are sentences; `broke` and `fidelity_missed` are empty where all is well.
     `fell` are nodes whose own numbers were not finite, `refused_not_finite` sentences about messages with
-    such numbers that were refused, `unfinished` about nodes that should have finished and have not.
+    such numbers that were refused, `num_refused` how many these were of `num_delivered`; `unfinished` are sentences
+    about nodes that should have finished and have not.
     `mass_error` says that a resumed run is not the one that was never killed. `cautions` are sentences by the names of
     `CAUTIONS`; `figures` holds the final numbers under those of `FIGURES`.
     """
@@ -84,6 +85,8 @@ class Findings:
     not_finite: Sequence[str] = ()
     fell: Collection[NodeId] = ()
     refused_not_finite: Sequence[str] = ()
+    num_refused: int = 0
+    num_delivered: int = 0
     unfinished: Sequence[str] = ()
     cautions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     figures: Mapping[str, float | None] = field(default_factory=dict)
@@ -106,10 +109,11 @@ def judge(findings: Findings, expect: Mapping[str, object]) -> Judgement:
 
     What ends well is `pass` where anything is expected, and `done` where nothing is: nobody said what would be good.
     `deadlock`, `stall`, `unfinished` and `not_finite` are `none` (the default), `some` (at least one must occur) or
-    `any`. `died` may also be the list of exactly those nodes that must die. Where `not_finite` is not
-    `none`, a node may die of numbers of its own that are not finite, and a message that was refused for
-    such numbers is `some`. The names of `CAUTIONS` are `any` by default: they are told, and judged where that is asked
-    for. A name of `FIGURES` is bounded by `{at_least: x, at_most: y}`.
+    `any`. `died` may also be the list of exactly those nodes that must die. Where `not_finite` is not `none`, a node
+    may die of numbers of its own that are not finite. A message that was refused for such numbers is `some`, and so
+    breaks a `none` that is said; where nothing is said of it, only if most messages were. The names of `CAUTIONS` are
+    `any` by default: they are told, and judged where that is asked for. A name of `FIGURES` is bounded by
+    `{at_least: x, at_most: y}`.
 
     Raises:
         InputError: an entry of `expect` means nothing.
@@ -132,7 +136,8 @@ def judge(findings: Findings, expect: Mapping[str, object]) -> Judgement:
 def _unmet(findings: Findings, expect: Mapping[str, object]) -> tuple[list[str], list[str]]:
     """What does not hold: by crash, deadlock or loss, which no missed fidelity excuses; and otherwise."""
     not_finite = expect.get("not_finite", "none")
-    met = findings.not_finite if not_finite == "none" else [*findings.not_finite, *findings.refused_not_finite]
+    refused = findings.refused_not_finite if "not_finite" in expect else _mostly_refused(findings)
+    met = [*findings.not_finite, *refused]
     grave = [
         *_deaths(findings.died, expect.get("died", "none"), () if not_finite == "none" else findings.fell),
         *_occurrences("deadlock", findings.deadlocks, expect.get("deadlock", "none")),
@@ -146,6 +151,14 @@ def _unmet(findings: Findings, expect: Mapping[str, object]) -> tuple[list[str],
         if name not in ("died", "deadlock", "not_finite", "stall", "unfinished", *CAUTIONS):
             other += _bounds(name, findings.figures, bounds)
     return grave, other
+
+
+def _mostly_refused(findings: Findings) -> list[str]:
+    """Where more than half of what came was refused as not finite, who sent it, and how much it was."""
+    if 2 * findings.num_refused <= findings.num_delivered:
+        return []
+    share = f"{findings.num_refused:,} of {findings.num_delivered:,} messages held NaN or infinity and were refused"
+    return [share, *findings.refused_not_finite]
 
 
 def _occurrences(name: str, found: Sequence[str], expected: object) -> list[str]:

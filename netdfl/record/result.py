@@ -125,7 +125,8 @@ def summarize(run: Run, facts: RunFacts) -> Summary:
     timed_out, waits = counted.timeouts
     timeouts = {"timeouts": timed_out / max(1, waits)}
     figures: Json = _figures(run, facts, series) | shares(counted.messages.counts) | timeouts
-    findings = _findings(run, facts, figures, deaths, refused, mixed)
+    found = _findings(run, facts, figures, deaths, refused, mixed)
+    findings = replace(found, num_delivered=counted.messages.counts.delivered)
     cautions = find_cautions(_course(run, facts, series, counted, findings))
     length_s = facts.duration_s if facts.virtual_duration_s is None else facts.virtual_duration_s
     judgement = judge(replace(findings, cautions=by_kind(cautions)), facts.expect)
@@ -256,6 +257,7 @@ def _findings(
         not_finite=[*_not_finite(run), *(each.sentence("mixed") for each in mixed)],
         fell={row[0] for row in run.rows("SELECT DISTINCT node FROM events WHERE kind = 'not_finite'")},
         refused_not_finite=[each.sentence("refused") for each in refused if each.reason == "not_finite"],
+        num_refused=sum(each.messages for each in refused if each.reason == "not_finite"),
         unfinished=facts.unfinished,
         figures=figures,
         fidelity_missed=facts.fidelity_missed,

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from netdfl.core.types import View
 from netdfl.training.base import LocalData, Received, Solving, StepRequests, Update
-from netdfl.training.sgd import LocalSgd, Memoryless, NoState
+from netdfl.training.sgd import LocalSgd, Memoryless, NoState, over_path
 
 CONTROL, MOMENTUM, PATH = "control", "momentum", "path"
 
@@ -50,9 +50,10 @@ class Controlled(Solving):
         """The corrected steps, and the change of c_i that they imply."""
         common = received.extras[CONTROL]
         x, steps = yield self.sgd.steps_from(y, weight, data, view, correction=common - state.control)
-        if not steps:
+        slope = over_path(y - x, steps * self.sgd.rate(view))
+        if slope is None:
             return state, Update(y, x, {CONTROL: torch.zeros_like(y)})
-        change = (y - x) / (steps * self.sgd.rate(view)) - common
+        change = slope - common
         return ControlState(state.control + change), Update(y, x, {CONTROL: change})
 
     def after_mix(

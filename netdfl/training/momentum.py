@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.core.types import View
 from netdfl.training.base import LocalData, Received, Solving, StepRequests, Untouched, Update
-from netdfl.training.sgd import LocalSgd
+from netdfl.training.sgd import LocalSgd, over_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,9 +57,9 @@ class QuasiGlobal(Solving):
         self, state: QuasiGlobalState, before: Tensor, after: Tensor, received: Received, view: View
     ) -> QuasiGlobalState:
         """Let m^ follow what the round did to the vector."""
-        if not state.steps:
+        moved = over_path(before - after, self.sgd.rate(view) * state.steps)
+        if moved is None:
             return state
-        moved = (before - after) / (self.sgd.rate(view) * state.steps)
         return state._replace(momentum=self.mu * state.momentum + (1.0 - self.mu) * moved)
 
 

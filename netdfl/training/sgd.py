@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from netdfl.compression.vector import finite
 from netdfl.core.types import View
 from netdfl.training.base import Gradient, LocalData, Received, Solving, StepRequests, StepResult, Untouched, Update
 from netdfl.training.stepping import CONSTANT, Schedule
@@ -49,14 +50,40 @@ def along(at: Tensor, direction: Tensor, distance: float) -> Tensor:
 
     Vectors have shape (d,), or (n, d): then each row has a direction of its own.
     """
-    norm = direction.norm(dim=-1, keepdim=True) + TINY
+    direction, norm, _ = _measured(direction)
     return at.addcmul(direction, (distance / norm).expand_as(direction))
 
 
 def clip(gradient: Tensor, limit: float) -> Tensor:
     """Scale `gradient` in place to a norm of at most `limit`: that of each row, where it has rows."""
-    norm = gradient.norm(dim=-1, keepdim=True) + TINY
-    return gradient.mul_((limit / norm).clamp(max=1.0))
+    _, norm, scale = _measured(gradient)
+    if scale is None:
+        return gradient.mul_((limit / norm).clamp(max=1.0))
+    return gradient.mul_(scale).mul_((limit / norm).clamp(max=1.0 / scale))
+
+
+def _measured(x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """`x` and its norm, that of each row; both times a power of two, the third, where the norm's square overflows.
+
+    So numbers that are finite have a norm to go by, however large they are. None: nothing was scaled.
+    """
+    norm = x.norm(dim=-1, keepdim=True)
+    if x.is_cpu and finite(norm):
+        return x, norm + TINY, None
+    kept = norm.isfinite().to(x.dtype)  # on a GPU nobody waits for the answer
+    scale = kept + (1.0 - kept) * 2.0 ** (-80 if x.dtype.itemsize <= 4 else -528)
+    x = x * scale
+    return x, x.norm(dim=-1, keepdim=True) + TINY * scale, scale
+
+
+def over_path(move: Tensor, path: float) -> Tensor | None:
+    """`move` / `path`, the mean direction of steps that made the move; `path` is their rate times their number.
+
+    None where that is no number: the rate is 0, as a schedule can have it, or so small that the type of `move` can't
+    hold the quotient. Then it counts as if there had been no steps.
+    """
+    found = move / path if path else None
+    return found if found is not None and finite(found) else None
 
 
 class Stateless:

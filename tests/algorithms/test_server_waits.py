@@ -1,4 +1,4 @@
-"""Whom the two ends of a server's round wait for, and how: as the scenario says, and a client for its server in any case."""
+"""What the ends of a server's round wait for: as the scenario says, and a client for its server in any case."""
 
 from __future__ import annotations
 

@@ -68,9 +68,22 @@ def test_another_death_is_none_of_nan() -> None:
     assert judge(findings, {"not_finite": "any", "died": "none"}).reasons == ["node 4 died"]
 
 
-@pytest.mark.parametrize("expected", ["none", "some", "any"])
-def test_a_refused_nan_does_no_harm_and_is_one_of_some(expected: str) -> None:
-    assert judge(Findings(refused_not_finite=["node 1 sent NaN"]), {"not_finite": expected}).verdict == "pass"
+@pytest.mark.parametrize(("expected", "verdict"), [("none", "fail"), ("some", "pass"), ("any", "pass")])
+def test_a_refused_nan_is_one_of_some_and_breaks_a_none_that_is_said(expected: str, verdict: str) -> None:
+    findings = Findings(refused_not_finite=["node 1 sent NaN"], num_refused=1, num_delivered=100)
+    assert judge(findings, {"not_finite": expected}).verdict == verdict
+    assert judge(findings, {}).verdict == "done"
+
+
+@pytest.mark.parametrize("num", [0, 1, 50, 51, 100])
+def test_where_nothing_is_said_of_nan_most_messages_may_not_have_been_refused_for_it(num: int) -> None:
+    sentences = ["node 1 sent NaN"] * bool(num)
+    findings = Findings(refused_not_finite=sentences, num_refused=num, num_delivered=100)
+    for expect in ({}, {"deadlock": "none"}):
+        judgement = judge(findings, expect)
+        assert (judgement.exit_code is ExitCode.FAIL) is (num > 50)
+        said = [f"{num} of 100 messages held NaN or infinity and were refused", "node 1 sent NaN"]
+        assert judgement.reasons == (said if num > 50 else [])
 
 
 @pytest.mark.parametrize("name", ["deadlock", "stall", "not_finite", "died"])

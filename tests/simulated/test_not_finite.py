@@ -107,9 +107,39 @@ def test_late_mass_and_requests_are_looked_at_too(simulated: Run, monkeypatch: p
     monkeypatch.setattr(Pairwise, "request", lambda self, x: pack(x * math.nan))
     result = simulated("algorithm={name: ad_psgd}", "wait={deadline: 1s}").result
     assert {each["reason"] for each in result["refused"]} == {"not_finite"}
-    assert result["verdict"] in WELL, result["reasons"]
+    assert (result["verdict"], result["died"]) == ("fail", [])
+    assert result["reasons"][0] == "8 of 12 messages held NaN or infinity and were refused"
 
 
 def test_compressors_encode_no_nan_so_it_can_only_be_refused() -> None:
     with pytest.raises(ScenarioError, match="no compressor can encode"):
         small("compression={kind: qsgd, bits: 8}", "wait.on_not_finite=count")
+
+
+def test_a_run_most_of_whose_messages_were_nan_is_not_well(simulated: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody dies of what nobody mixes, and figures may look well: every node trains alone."""
+
+    def sent(self: Gossip, state: GossipState, update: Update, step: int, view: View) -> tuple[GossipState, Outbox]:
+        return state, to_all(view, pack(update.x * math.nan))
+
+    monkeypatch.setattr(Gossip, "outgoing", sent)
+    for expect in ((), ("expect.not_finite=none",), ("expect.deadlock=none",)):
+        result = simulated(*QUADRATIC, *expect).result
+        assert (result["verdict"], result["died"]) == ("fail", [])
+        assert any("sent NaN or infinity" in reason for reason in result["reasons"])
+    assert simulated(*QUADRATIC, "expect.not_finite=some").result["verdict"] == "pass"
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_one_refused_message_breaks_the_none_that_is_said(simulated: Run) -> None:
+    result = simulated(*QUADRATIC, "expect.not_finite=none").result
+    assert result["verdict"] == "fail"
+    assert result["reasons"] == ["node 0 sent NaN or infinity, first in round 1: 2 messages refused by nodes 1, 3"]
+
+
+@pytest.mark.parametrize("name", ["scaffold", "qg_dsgdm"])
+def test_a_schedule_that_ends_before_the_run_leaves_it_well(name: str, simulated: Run) -> None:
+    star = ("topology={kind: star}",) if name == "scaffold" else ()
+    algorithm = f"algorithm={{name: {name}, lr: 0.1, local_steps: 2, schedule: {{kind: cosine, rounds: 2}}}}"
+    result = simulated(QUADRATIC[0], algorithm, *star, "rounds=5", "expect.not_finite=none").result
+    assert (result["verdict"], result["died"], result["refused"]) == ("pass", [], [])

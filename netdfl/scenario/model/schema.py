@@ -101,7 +101,9 @@ class Expectation(Strict):
         "none", description="Nodes that should have finished and have not, without being stalled: none, some or any."
     )
     not_finite: Occurrence = Field(
-        "none", description="Losses or mixed models with NaN or infinity: none, some or any."
+        "none",
+        description="Losses or models with NaN or infinity: none, some or any. Messages that were refused for it count "
+        "where this is said, else where they were most.",
     )
 
     collapsed: Occurrence = Field("any", description="Accuracies that fell from their best: none, some or any.")
