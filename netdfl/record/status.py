@@ -29,7 +29,7 @@ ENDED = (Phase.FINISHED, Phase.CRASHED, Phase.DIED)
 
 @dataclass(slots=True)
 class NodeStatus:
-    """One node: `round` is the last that it began, `loss` its last train loss."""
+    """One node: `round` is the last that it began, `loss` its last train loss; `returns`: it is down and due back."""
 
     node: NodeId
     pid: int | None = None
@@ -37,6 +37,7 @@ class NodeStatus:
     round: int = 0
     phase: Phase = Phase.STARTING
     loss: float | None = None
+    returns: bool = False
 
     def to_text(self) -> str:
         """The fields as an object of JSON."""
@@ -72,7 +73,8 @@ class WaitingStatus:
 class FleetStatus:
     """The whole fleet. The supervisor keeps it up to date; views and `fleet.json` read it.
 
-    `waiting` are the few nodes that have waited longest, as far as that is known.
+    `waiting` are the few nodes that have waited longest, as far as that is known. `elapsed_s` is the fleet's time,
+    `wall_s` the seconds that a person has waited for it: other ones where time is virtual.
     """
 
     scenario: str
@@ -81,6 +83,7 @@ class FleetStatus:
     rounds: int
     nodes: dict[NodeId, NodeStatus] = field(default_factory=dict)
     elapsed_s: float = 0.0
+    wall_s: float = 0.0
     evaluation: EvaluationStatus | None = None
     bytes_sent: int = 0
     messages: MessageCounts = field(default_factory=MessageCounts)
@@ -98,17 +101,17 @@ class FleetStatus:
 
     @property
     def rounds_done(self) -> int:
-        """Rounds that every node still in the run has behind it."""
+        """Rounds that every node still in the run has behind it, those included that are down and due back."""
         if self.slowest is not None:
-            return self.slowest.round
+            return min(node.round for node in self.nodes.values() if node.phase not in ENDED or node.returns)
         finished = any(node.phase is Phase.FINISHED for node in self.nodes.values())
         return self.rounds if finished else max((node.round for node in self.nodes.values()), default=0)
 
     @property
     def left_s(self) -> float | None:
-        """Seconds to the end at the pace so far; None before the first round."""
+        """Seconds of the wall clock to the end at the pace so far; None before the first round."""
         done = self.rounds_done
-        return self.elapsed_s / done * (self.rounds - done) if done else None
+        return self.wall_s / done * (self.rounds - done) if done else None
 
     def to_text(self) -> str:
         """The contents of `fleet.json`: the fields, what follows from them, and the nodes as a list, a node a line."""

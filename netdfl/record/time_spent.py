@@ -63,6 +63,9 @@ _WHY: Mapping[Why, str] = {
 }
 
 
+NOTHING = "none: the scenario has neither compute time nor delays"
+
+
 def seconds(value: float) -> str:
     """`32 ms`, `4.21 s`, `501 s`, `2 h 41 min`."""
     if value < 0.9995:  # above, three digits of milliseconds would be 1e+03
@@ -123,7 +126,7 @@ def _sentence(
     parts.sort(key=lambda part: -part[0])
     told, rest = [text for _, text in parts[:MOST_PARTS]], math.fsum(value for value, _ in parts[MOST_PARTS:])
     said_parts = [*told, *([f"{seconds(rest)} in smaller parts"] if rest else [])]
-    return f"{seconds(total_s)}: {', '.join(said_parts)}" if said_parts else f"{seconds(total_s)}: nothing took time"
+    return f"{seconds(total_s)}: {', '.join(said_parts)}" if said_parts else NOTHING
 
 
 def _parted(run: Run, path: Sequence[Leg]) -> float:

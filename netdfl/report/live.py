@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import Self
 
 from rich.console import Console
@@ -19,6 +21,8 @@ from netdfl.report.words import duration, figure, not_delivered, own_figures, re
 
 COLORS = {"pass": "bold green", "done": "bold blue", "fail": "bold red", "unknown": "bold yellow"}
 LEAST_GAP_S = 1.0
+VALUES = 13
+"""The column in which a row of the summary has its value."""
 MISHAPS = tuple(name for name in NOT_DELIVERED if name != FateClass.UNFINISHED)
 
 
@@ -54,9 +58,12 @@ class PlainView:
     def summary(self, result: Json, run_path: Path) -> None:
         """Print the verdict, the main figures and where the rest lies; call it after the view was left."""
         head, lines, rows = summary(result, run_path)
-        say(self.console, Text.assemble((result["verdict"], COLORS[result["verdict"]]), f"  {head}"))
-        for line in _below(lines, rows):
-            say(self.console, line)
+        verdict = result["verdict"]
+        say(self.console, f"{verdict}  {head}", first=(verdict, COLORS[verdict]))
+        for line in lines:
+            say(self.console, f"  {line}", hang=2)
+        for row in _rows(rows):
+            say(self.console, row, hang=VALUES)
 
 
 class LiveView(PlainView):
@@ -132,7 +139,11 @@ def summary_text(result: Json, run_path: Path) -> str:
 
 
 def _below(lines: list[str], rows: dict[str, str]) -> list[str]:
-    return [*(f"  {line}" for line in lines), *(f"  {name:<10} {value}" for name, value in rows.items())]
+    return [*(f"  {line}" for line in lines), *_rows(rows)]
+
+
+def _rows(rows: dict[str, str]) -> list[str]:
+    return [f"  {name}".ljust(VALUES - 1) + f" {value}" for name, value in rows.items()]
 
 
 def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str]]:
@@ -173,6 +184,27 @@ def _took(result: Json) -> str:
     return real if virtual is None else f"{real}; {duration(virtual)} in virtual time"
 
 
-def say(console: Console, text: str | Text) -> None:
-    """Print as given: no markup, no highlighting, no line broken within a path."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+def say(console: Console, text: str, *, first: tuple[str, str] | None = None, hang: int = 0) -> None:
+    """Print as given: no markup, no highlighting; on a terminal folded between words, never within a path.
+
+    `first` are the text's first letters and their style; lines after the first begin with `hang` blanks.
+    """
+    shown = fold(text, console.width, hang) if console.is_terminal else text
+    styled = Text(shown)
+    if first is not None:
+        styled.stylize(first[1], 0, len(first[0]))
+    console.print(styled, markup=False, highlight=False, soft_wrap=True)
+
+
+def fold(text: str, width: int, hang: int = 0) -> str:
+    """Break the lines of `text` between words at `width`; a word longer than that stays whole."""
+    folded = partial(
+        wrap,
+        width=max(width, hang + 10),
+        subsequent_indent=" " * hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+        replace_whitespace=False,
+    )
+    return "\n".join("\n".join(folded(line)) for line in text.split("\n"))

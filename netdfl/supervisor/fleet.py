@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,7 +25,8 @@ from netdfl.worlds.base import VirtualWorld, World
 class Fleet:
     """One fleet. `note` is told news; `changed` is set whenever something happens that may end a wait.
 
-    `hellos` are the latest words of all who ever attended, `epochs` counts lives, `progress` is what nodes said last.
+    `hellos` are the latest words of all who ever attended, `epochs` counts lives, `progress` is the last report of each
+    life of a node.
     """
 
     scenario: Scenario
@@ -38,7 +40,8 @@ class Fleet:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     hellos: dict[NodeId, Hello] = field(default_factory=dict)
     epochs: dict[NodeId, int] = field(default_factory=dict)
-    progress: dict[NodeId, Progress] = field(default_factory=dict)
+    progress: dict[tuple[NodeId, int], Progress] = field(default_factory=dict)
+    begun_s: float | None = None
 
     @cached_property
     def schedule(self) -> list[CompiledEvent]:
@@ -90,9 +93,10 @@ class Fleet:
             self.world.order(other, Gone(node, reason))
 
     def add_up(self) -> None:
-        """Bring what the status counts up to date."""
-        self.status.elapsed_s = self.now_ns() / 1e9
+        """Bring what the status counts up to date. The nodes' common start may be yet to come."""
+        self.status.elapsed_s = self.status.wall_s = max(0, self.now_ns()) / 1e9
         if isinstance(self.world, VirtualWorld):
+            self.status.wall_s = 0.0 if self.begun_s is None else time.monotonic() - self.begun_s
             self.status.bytes_sent, self.status.messages = self.world.sent()
             return
         self.status.bytes_sent = sum(each.bytes_sent for each in self.progress.values())

@@ -55,6 +55,7 @@ class Restarts:
         fleet.note(f"node {node} crashed in round {event.round}, as scripted")
         fleet.tell_gone(node, "crashed")
         back = find_return(fleet.returns.get(node, ()), node, event.at_ns, source=event.source, at_round=event.at_round)
+        status.returns = back is not None
         if back is not None:
             self.backs[node] = back
             name = (SCHEDULED, event.source, "restart", node)
@@ -113,6 +114,7 @@ class Restarts:
         self.hoped.pop(node, None)
         status = fleet.status.nodes[node]
         status.phase, status.address, status.pid = Phase.RUNNING, hello.address, hello.pid or status.pid
+        status.returns = False
         catch_up = self._catch_up(node)
         status.round = max(status.round, catch_up)  # who attends next does not wait for rounds that it leaves out
         fleet.store.event(fleet.now_ns(), node, status.round, "restart", epoch=hello.epoch)

@@ -142,7 +142,8 @@ class Supervisor:
             for task in beside:
                 task.cancel()
             self._finish_record()
-        took_ns = (ended_ns or time.monotonic_ns()) - (fleet.start_ns or time.monotonic_ns())
+        now_ns = ended_ns or time.monotonic_ns()
+        took_ns = max(0, now_ns - (fleet.start_ns or now_ns))  # one that is interrupted may end before its start
         stalled, left = by_verdict(self.stalls.watch.findings), self.stalls.unfinished
         return Outcome(took_ns / NS_PER_S, fleet.status, figures, self.interrupted, fleet.error, stalled, left)
 
@@ -193,6 +194,7 @@ class Supervisor:
         if self.interrupted:
             return
         peers = Peers({node: hello.address for node, hello in sorted(fleet.hellos.items()) if node != EVALUATOR})
+        fleet.begun_s = time.monotonic()
         fleet.start_ns = fleet.world.begin(0 if resumption is None else resumption.at_ns)
         self._showing.begin()
         if resumption is None:
@@ -364,7 +366,7 @@ class Supervisor:
         """Note where a node stands."""
         fleet, status = self.fleet, self.fleet.status.nodes[node]
         self._stands(node, progress.round, progress.train_loss)
-        fleet.progress[node] = progress
+        fleet.progress[node, fleet.epochs[node]] = progress
         if progress.ended and status.phase is Phase.RUNNING:
             status.phase = Phase.FINISHED
             self.evaluation.look()

@@ -125,7 +125,7 @@ def test_only_a_stall_that_is_not_over_fails(directory: RunDirectory) -> None:
 
 
 def test_a_fleets_status_says_who_is_slowest_and_what_is_left() -> None:
-    status = FleetStatus("q", "processes", "sgp", rounds=10, elapsed_s=8.0)
+    status = FleetStatus("q", "processes", "sgp", rounds=10, elapsed_s=8.0, wall_s=8.0)
     assert (status.slowest, status.left_s, status.rounds_done) == (None, None, 0)
     status.nodes = {
         0: NodeStatus(0, 100, "127.0.0.1:1", 6, Phase.RUNNING, 0.5),

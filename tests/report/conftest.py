@@ -113,6 +113,7 @@ def make_status(nodes: int = 16, rounds: int = 50) -> FleetStatus:
         rounds=rounds,
         nodes={n: NodeStatus(n, 4000 + n, f"127.0.0.1:{9000 + n}", 20 + n % 3, Phase.RUNNING) for n in range(nodes)},
         elapsed_s=8.2,
+        wall_s=8.2,
         evaluation=EvaluationStatus(19, 0.712, 1.1, 0.65, 0.0123),
         bytes_sent=12_345_678,
         messages=MessageCounts(3_456, delivered=3_421, lost=12, late=21, unfinished=2),

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from netdfl.record.run import Run
 from netdfl.record.status import EvaluationStatus, FleetStatus, Phase, WaitingStatus
-from netdfl.report.live import LiveView, PlainView, describe, open_view
+from netdfl.report.live import LiveView, PlainView, describe, open_view, say
 from netdfl.report.panel import KEYS, panel, sparkline
 from netdfl.report.words import duration
 
@@ -54,6 +54,19 @@ def test_notes_and_paths_are_printed_as_they_are(console: Console) -> None:
     text = "node 3 [died] in /a/very/long/path" + "/x" * 60
     open_view(console).note(text)
     assert printed(console) == [text]
+
+
+def test_on_a_terminal_lines_are_folded_between_words() -> None:
+    text = (
+        "of 3 entries of events nothing came, as the nodes ended at 12.5 s: first events[0], crash in /a/long/path"
+        + "/x" * 50
+    )
+    for width in (20, 40, 79, 80, 200):
+        console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+        say(console, f"  {text}", hang=2)
+        assert " ".join(line.strip() for line in printed(console)) == text
+        assert all(len(line) <= width or " " not in line.strip() for line in printed(console))
+        assert all(line.startswith("  ") for line in printed(console))
 
 
 def test_what_is_not_known_yet_is_left_out() -> None:

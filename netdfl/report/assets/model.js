@@ -146,8 +146,10 @@ export function phaseOf(node, time = now()) {
       return { phase: "waiting", words };
     }
   }
-  const row = rowOf(node), width = rounds().length, place = lastRound(node, time) + 1;
+  const row = rowOf(node), width = rounds().length;
   if (row === undefined || !by_node.ends) return { phase: "", words: "" };
+  let place = lastRound(node, time) + 1;
+  while (place < width && (by_node.ends[row * width + place] ?? null) === null) place++;  // rounds that it was down in
   const end = by_node.ends[row * width + place];
   if (place >= width || end === null || end === undefined) {
     return told === "running" ? { phase: "running", words: "running" } : { phase: "ended", words: "its last round is over" };
