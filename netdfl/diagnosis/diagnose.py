@@ -70,8 +70,8 @@ LONGEST_ROUND_NS = 3600 * NS_PER_S
 def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
     """Messages passed between the two snapshots, no node finished a round, and none is about to.
 
-    Who was at work all the time may be, and so may who got on in the steps of its round, where at that pace the rest
-    of them take no longer than `LONGEST_ROUND_NS`.
+    Who was at work all the time may be, and who has only just returned, and so may who got on in the steps of its
+    round, where at that pace the rest of them take no longer than `LONGEST_ROUND_NS`.
     """
     alive = [n for n, own in now.nodes.items() if own.state not in (State.FINISHED, State.CRASHED)]
     if not alive or any(now.nodes[n].finished != before.nodes[n].finished for n in now.nodes):
@@ -102,9 +102,9 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
 
 
 def _unmoved(before: Snapshot, now: Snapshot, node: NodeId) -> bool:
-    """Whether a node did one thing other than waiting through the whole window: a straggler's mark."""
-    own = now.nodes[node]
-    return own.wait is None and own.since_ns <= before.at_ns
+    """Whether a node did one thing other than waiting through the whole window, as a straggler does, or was down."""
+    own, then = now.nodes[node], before.nodes.get(node)
+    return (own.wait is None and own.since_ns <= before.at_ns) or (then is not None and then.state is State.CRASHED)
 
 
 def _will_end(before: Snapshot, now: Snapshot, node: NodeId) -> bool:

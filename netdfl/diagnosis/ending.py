@@ -21,16 +21,15 @@ MOST_AFTER_SERVER_NS = 10 * NS_PER_S
 def is_over(findings: Collection[Finding], snapshot: Snapshot, running: Collection[NodeId]) -> bool:
     """Whether the run has nothing to wait for: every running node is held for good or has nothing to do any more.
 
-    So it is where messages go in circles, too. Where no node runs this tells nothing, as one that crashed may be
-    about to return.
+    So it is where messages go in circles, too. While a node that crashed is due to return, its rounds are still to
+    come; where no node runs this tells nothing, as one may be about to return.
     """
+    if any(now.state is State.CRASHED and now.back_ns is not None for now in snapshot.nodes.values()):
+        return False
     if any(finding.cause is Cause.LIVELOCK for finding in findings):
         return True
     left = set(running) - _held(findings)
-    if not left or not running:
-        return bool(running)
-    returning = any(now.state is State.CRASHED and now.back_ns is not None for now in snapshot.nodes.values())
-    return not returning and all(_stands(snapshot, node) or is_idle(snapshot, node) for node in left)
+    return bool(running) and all(_stands(snapshot, node) or is_idle(snapshot, node) for node in left)
 
 
 def time_is_up(server_done_ns: int, now_ns: int, pace: Pace) -> bool:
@@ -54,8 +53,9 @@ def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
     now = snapshot.nodes[node]
     if now.wait is None or now.early or not now.wait.essential or now.wait.what is not What.MESSAGE:
         return False
+    coming = (AwaitedFate.IN_FLIGHT, AwaitedFate.HELD)
     return all(
-        snapshot.nodes[source].state is State.FINISHED and awaited.fate not in (AwaitedFate.IN_FLIGHT, AwaitedFate.HELD)
+        snapshot.nodes[source].state is State.FINISHED and not awaited.resent and awaited.fate not in coming
         for source, awaited in now.wait.awaited.items()
     )
 

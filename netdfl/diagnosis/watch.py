@@ -32,14 +32,19 @@ class Pace:
         """All `nodes` begin now."""
         self.rounds: dict[NodeId, tuple[int, int]] = dict.fromkeys(nodes, (0, 0))
         self._took: dict[NodeId, deque[int]] = {node: deque(maxlen=ROUNDS_KEPT) for node in self.rounds}
+        self._stalled: dict[NodeId, int] = {}
 
     def at(self, node: NodeId, round: int, now_ns: int) -> None:
         """`node` is in `round`; its time is kept where the round is a new one."""
         before, since_ns = self.rounds[node]
         if round != before:
             self.rounds[node] = (round, now_ns)
-        if round > before:
+        if round > before and self._stalled.get(node) != before:
             self._took[node].append((now_ns - since_ns) // (round - before))
+
+    def stalled(self, nodes: Iterable[NodeId]) -> None:
+        """Something held `nodes` up: what their present rounds take is no pace."""
+        self._stalled.update((node, self.rounds[node][0]) for node in nodes)
 
     @property
     def round_ns(self) -> int | None:

@@ -123,6 +123,8 @@ class ProbingWatch(StallWatch):
             await asyncio.sleep(LOOK_S)
             now, done_ns = self.fleet.now_ns(), self._server_done_ns
             self._ask_slow(now)
+            if done_ns is not None and self.restarts.awaits_anybody():
+                done_ns = self._server_done_ns = now  # who returns then has its time too
             if done_ns is not None:
                 if now - max(looked_ns, done_ns) >= AFTER_SERVER_NS:
                     found = await self.look()

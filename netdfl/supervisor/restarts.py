@@ -135,10 +135,22 @@ class Restarts:
         back, fleet = self.backs.get(node), self.fleet
         if back is None:
             return 0
-        others = (status for other, status in fleet.status.nodes.items() if other != node)
-        round = caught_up(fleet.scenario, back, others)
+        others = [status for other, status in fleet.status.nodes.items() if other != node]
+        round = caught_up(fleet.scenario, back, others, [own for own in others if self._goes_on(own.node)])
         self.evaluation.joined[node] = max(round, self.evaluation.joined.get(node, 0))
         return round
+
+    def _goes_on(self, node: NodeId) -> bool:
+        """Whether `node` is down and will go on, or may, with the state that it had."""
+        return self.hopes(node) or (node in self.due and self.backs[node].keep_state)
+
+    def hopes(self, node: NodeId) -> bool:
+        """Whether `node` may yet be given another life by whoever has its machine."""
+        return self.hoped.get(node, 0) > self.fleet.now_ns()
+
+    def awaits_anybody(self) -> bool:
+        """Whether somebody who is down has a life before it, or may."""
+        return bool(self.due) or any(map(self.hopes, self.hoped))
 
     def close(self) -> None:
         """Nobody returns any more."""
@@ -153,13 +165,17 @@ def waits_on(scenario: Scenario) -> bool:
     return scenario.wait.deadline is None and scenario.failure_detector.kind == "none"
 
 
-def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus]) -> int:
+def caught_up(scenario: Scenario, back: Return, others: Iterable[NodeStatus], due: Iterable[NodeStatus] = ()) -> int:
     """In which round a node that kept its state goes on, once it has made anew the one in which it crashed.
 
-    That is the earliest in which any of `others` is, for somebody may need its message of that; 0: the next.
+    That is the earliest in which any of `others` is, for somebody may need its message of that; 0: the next. Where
+    nobody goes on without a node that is gone, those that are `due` to return count too: they go on where they were.
     """
     if not back.keep_state or back.replays or catches_up(scenario):
         return 0
     ends = {Phase.STARTING: 0, Phase.FINISHED: scenario.rounds}
     there = (Phase.STARTING, Phase.RUNNING, Phase.FINISHED)
-    return min((ends.get(other.phase, other.round) for other in others if other.phase in there), default=0)
+    rounds = [ends.get(other.phase, other.round) for other in others if other.phase in there]
+    if waits_on(scenario) and scenario.wait.need == "all":
+        rounds += [other.round for other in due]
+    return min(rounds, default=0)

@@ -37,6 +37,8 @@ from netdfl.worlds.base import VirtualWorld
 
 SHOWN_NS = NS_PER_S // 2
 """Shorter waits are not shown while a fleet runs."""
+NO_PACE = frozenset({Cause.DEADLOCK, Cause.LOST_MESSAGE, Cause.UNREACHABLE})
+"""A round that one of these held up says nothing of how long rounds take."""
 MOST_SHOWN = 6
 """So many of them are shown at a time, and so many stalls of one kind that are found at once."""
 
@@ -164,6 +166,8 @@ class StallWatch:
         for finding in self.watch.take(found):
             self._record("stall", finding, snapshot, suspected=finding.suspected)
             keep_stall(self.fleet.directory, finding, self._shown(finding, snapshot))
+            if finding.cause in NO_PACE:
+                self.pace.stalled((*finding.roots, *finding.culprits, *finding.behind))
             told[finding.cause] += 1
             if told[finding.cause] <= MOST_SHOWN:
                 self.fleet.note(("suspected: " if finding.suspected else "") + finding.text)
@@ -244,6 +248,8 @@ class ExactWatch(StallWatch):
         now = self.fleet.now_ns()
         if now > done_ns:
             self._look(now)
+        if self.restarts.awaits_anybody():
+            done_ns = now  # who returns then has its time too
         if time_is_up(done_ns, now, self.pace):
             self._end()
         if not self.over:

@@ -194,6 +194,17 @@ def test_one_long_stall_makes_nobody_patient() -> None:
     assert (pace.round_ns, pace.patience_ns) == (SECOND // 10, LEAST_NS)
 
 
+def test_rounds_that_something_held_up_are_no_pace() -> None:
+    pace = Pace(range(2))
+    for round in range(1, 30):
+        pace.at(0, round, round * SECOND // 10)
+        pace.stalled([1])
+        pace.at(1, round, round * 100 * SECOND)
+    assert (pace.round_ns, pace.patience_ns) == (SECOND // 10, LEAST_NS)
+    pace.at(1, 30, 2902 * SECOND)  # the round after the last of them was held up by nothing
+    assert pace.round_ns == 2 * SECOND
+
+
 def test_rounds_that_a_node_skips_when_it_returns_are_no_pace() -> None:
     pace = Pace([0])
     for round, at_ns in ((1, 1), (2, 2), (9, 3), (4, 4), (5, 5)):
@@ -249,6 +260,9 @@ def test_a_run_is_over_when_every_running_node_is_held_for_good() -> None:
     assert is_over([found], snapshot, [0, 1, 2])
     assert not is_over([found], snapshot, [0, 1, 2, 3])
     assert not is_over([replace(found, suspected=True)], snapshot, [0, 1, 2])
+    due, gone = (is_(4, State.CRASHED, back_ns=back_ns) for back_ns in (SECOND, None))
+    for other, over in ((due, False), (gone, True)):
+        assert is_over([found], replace(snapshot, nodes={**snapshot.nodes, 4: other}), [0, 1, 2]) is over
 
 
 def test_a_run_in_which_no_node_runs_is_not_over_by_that_as_one_may_return() -> None:
