@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,9 +46,14 @@ def load_scenario(file: Path | Mapping[str, object], sets: list[str], on: str | 
     from netdfl.scenario.load import load
 
     scenario = load(file, sets, on=on)
-    for notice in scenario.notices:
-        print(f"note: {notice}", file=sys.stderr)
+    say_notes(scenario.notices)
     return scenario
+
+
+def say_notes(notes: Sequence[str]) -> None:
+    """Print what is worth knowing, beside what a command prints."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def print_json(value: object) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from netdfl.cli import completion
-from netdfl.cli.options import Format, OutputFormat, ScenarioFile, Sets, World, load_scenario, print_json
+from netdfl.cli.options import Format, OutputFormat, ScenarioFile, Sets, World, load_scenario, print_json, say_notes
 from netdfl.core.errors import InputError
 
 NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, like mine/clinics.yaml.")]
@@ -90,7 +90,7 @@ def validate(scenario: ScenarioFile, sets: Sets = [], on: World = None) -> None:
     from netdfl.running.prepare import check_ready
 
     loaded = load_scenario(scenario, sets, on)
-    check_ready(loaded)
+    say_notes(check_ready(loaded))
     print(f"{scenario}: {loaded.name} is valid")
 
 
@@ -112,6 +112,7 @@ def explain(
 
     try:
         found = find(load_scenario(scenario, sets, on))
+        say_notes(found.notes)
     except ValueError as exc:
         raise InputError(f"{scenario}: {exc}") from exc
     if format is Format.JSON:

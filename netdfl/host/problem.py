@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netdfl.core.types import Json, NodeId
@@ -25,6 +25,11 @@ class Problem(Protocol):
     @property
     def judged_dim(self) -> int | None:
         """Numbers of a model that is judged: `dim`, or more with what nodes keep for themselves; None: either."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What is to be said of the data before a run, a sentence each."""
         ...
 
     def task(self, node: NodeId, device: str) -> Task:

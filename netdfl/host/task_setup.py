@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 class ToyProblem:
     """A toy problem whose answer is known: the mean of the starts, or the minimum of the mean quadratic."""
+
+    notes: Sequence[str] = ()
 
     def __init__(self, scenario: Scenario, streams: Streams, num_clients: int, *, plain: bool = False) -> None:
         """Make every client's task; they are small. `plain`: on vectors that do not need torch."""

@@ -19,7 +19,9 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.training.classification import Classification, CrossEntropy, answers, outcome
 from netdfl.training.data.augmentations import none as no_augmentation
 from netdfl.training.data.examples import Examples, Samples, in_batches, in_memory, leaves, shape_of
+from netdfl.training.data.finite import refuse_spoiled
 from netdfl.training.data.partitions import label_counts
+from netdfl.training.data.sharing import share_out
 from netdfl.training.models.copying import copied
 from netdfl.training.tasks.recipe import made, one_form, recipe_of
 
@@ -38,9 +40,12 @@ class TrainingProblem:
         recipe = recipe_of(spec)
         self.data = recipe.data
         self.shared = one_form(recipe.data, self.split.test, streams)
+        self.notes = list(self.shared.notes)
+        """What is to be said of the data, a sentence each."""
         try:
             self.parts, self.client_tests = self._share_out()
             self.model, self.metrics = made(recipe, self.shared, spec.settings, streams.integer("model"))
+            refuse_spoiled(self.shared.spoiled, self._loss_of)
             self._check_batches()
         except ValueError as error:
             raise InputError(str(error)) from error
@@ -48,6 +53,10 @@ class TrainingProblem:
             what = f"{scenario.algorithm.kind} moves a model beyond what was averaged, and running statistics with it"
             raise InputError(f"{what}: set buffers: local, or reset, for the model")
         self.start = self.model.flat()
+
+    def _loss_of(self, examples: Samples) -> float:
+        """The first model's loss on some examples."""
+        return outcome(self.model, self.model.flat(), examples, len(examples)).loss
 
     def _check_batches(self) -> None:
         """A minibatch of one example has no statistics. Raises ValueError."""
@@ -68,7 +77,8 @@ class TrainingProblem:
                 raise ValueError(f"the data are of {len(data.parts)} clients, and nodes is {num}: set nodes to that")
             parts = data.parts
         else:
-            parts = self.split.partition.build(self._shared_by(), num, self.streams)
+            parts, notes = share_out(data, self.split.partition, num, self.streams)
+            self.notes += notes
         tests = data.client_tests
         if tests is not None and len(tests) != num:
             raise ValueError(f"the data have {len(tests)} client_tests, and nodes is {num}: give one for each client")
@@ -88,21 +98,6 @@ class TrainingProblem:
             kept.append(np.sort(order[cut:]))
             held.append(self.shared.train.only(np.sort(order[:cut])))
         return kept, held
-
-    def _shared_by(self) -> NDArray[Any]:
-        """What a partition goes by: the labels, or the column that it names. Raises ValueError."""
-        data, partition = self.shared, self.split.partition
-        if column := partition.params.get("column"):
-            if column not in data.columns:
-                known = ", ".join(data.columns) or "none: give Datasets(columns={...})"
-                raise ValueError(f"partition: the data have no column {column!r}; there is {known}")
-            return data.columns[column]
-        if data.labels is not None:
-            return data.labels
-        if partition.kind in ("iid", "given") or partition.own:
-            return np.zeros(len(data.train), np.int64)
-        what = f"partition {partition.kind} shares out by the class of each example, and targets are no classes"
-        raise ValueError(f"{what}: use iid, given, or by_column")
 
     # what the fleet asks for
 

@@ -6,8 +6,9 @@ from is kept, so that it is known later whether it can be played again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -29,6 +30,9 @@ from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
 from netdfl.worlds.catalog import entry_of
 from netdfl.worlds.forkserver import count_gpus
+
+if TYPE_CHECKING:
+    from netdfl.host.problem import Problem as TaskOfFleet
 
 
 def prepare(scenario: Scenario, directory: RunDirectory) -> None:
@@ -136,19 +140,21 @@ def _versions() -> dict[str, str]:
     return {name: version for name, version in found.items() if version is not None}
 
 
-def check_ready(scenario: Scenario) -> None:
-    """Build what every node of the run would build.
+def check_ready(scenario: Scenario) -> Sequence[str]:
+    """Build what every node of the run would build; what is to be said of the data.
 
     Ports, privileges and Docker are not tried: they may differ when it runs.
 
     Raises:
         ScenarioError: with the sentences that the run would refuse it with, and where each mistake is written.
     """
-    if problems := list(_problems(scenario)):
+    notes: list[str] = []
+    if problems := list(_problems(scenario, notes)):
         raise ScenarioError(problems)
+    return notes
 
 
-def _problems(scenario: Scenario) -> Iterator[Problem]:
+def _problems(scenario: Scenario, notes: list[str]) -> Iterator[Problem]:
     file = scenario.file
     document = Document("scenario") if file is None else parse(given_text(file), str(file))
     try:
@@ -158,7 +164,7 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
     if not isinstance(scenario.task, Training):
         return
     try:
-        _share_out(scenario)
+        notes += _share_out(scenario).notes
     except DatasetError as error:
         yield document.problem(("task", "dataset"), str(error))
     except InputError as error:
@@ -170,7 +176,7 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
         yield document.problem(("task", "device"), str(error))
 
 
-def _share_out(scenario: Scenario) -> object:
+def _share_out(scenario: Scenario) -> TaskOfFleet:
     from netdfl.core.rng import Streams
     from netdfl.host.task_setup import make_problem
 

@@ -163,6 +163,8 @@ class Supervisor:
         found = await self._opened()
         if found.partition is not None:
             fleet.directory.write_json("partition.json", found.partition)
+        for note in found.notes:
+            fleet.note(note)
         if self.interrupted:
             return
         fleet.world.launch([node for node in fleet.nodes if node not in down], life)

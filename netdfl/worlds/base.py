@@ -52,9 +52,13 @@ class News(Protocol):
 
 @dataclass(frozen=True)
 class Found:
-    """What a world found when it was opened: who holds which labels, as `partition.json` has it; None: no labels."""
+    """What a world found when it was opened: who holds which labels, as `partition.json` has it; None: no labels.
+
+    `notes` are sentences on the data.
+    """
 
     partition: Json | None = None
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,11 @@ class ServerProcess(Child, Protocol):
 
 @dataclass(frozen=True)
 class Loaded:
-    """What the fork server found when it loaded a plan: GPUs of this machine, and who holds which labels."""
+    """What the fork server found when it loaded a plan: this machine's GPUs, who holds which labels, what to say."""
 
     gpus: int
     partition: Json | None
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

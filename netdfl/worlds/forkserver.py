@@ -131,7 +131,8 @@ class _Forks:
         self.loaded = blueprint, plan
         gc.collect()
         gc.freeze()
-        say({"ready": {"gpus": count_gpus(), "partition": blueprint.problem.partition()}})
+        problem = blueprint.problem
+        say({"ready": {"gpus": count_gpus(), "partition": problem.partition(), "notes": list(problem.notes)}})
 
     def take(self, node: int, data: str, first: bool) -> None:
         """Append a part of a node's checkpoint, or begin with it."""

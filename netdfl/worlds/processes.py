@@ -92,7 +92,7 @@ class ProcessesWorld:
         gpus = loaded.gpus if self._gpus else 0
         self.devices = spread(self.scenario.device, gpus, self.scenario.num_nodes)
         await self._spawn([EVALUATOR], Life())
-        return Found(loaded.partition)
+        return Found(loaded.partition, loaded.notes)
 
     async def _make_plan(self) -> Plan:
         return Plan(

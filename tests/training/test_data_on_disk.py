@@ -86,6 +86,53 @@ def test_arrays_are_shared_out_as_a_file_says(tmp_path: Path) -> None:
         problem(tmp_path, {"dataset": data, "model": "mlp"}, nodes=4)
 
 
+def given(folder: Path, parts: list[list[int]], nodes: int, **data: object) -> TrainingProblem:
+    (folder / "parts.json").write_text(json.dumps(parts))
+    dataset = {"partition": {"kind": "given", "file": "parts.json"}} | data
+    return problem(folder, {"dataset": dataset, "model": {"name": "mlp", "hidden": [2]}}, nodes)
+
+
+def first_inputs(found: TrainingProblem) -> list[set[int]]:
+    """The numbers that examples have in their first input, of each client and of the test set."""
+    train = found.shared.train
+    each = [train.only(part).take(torch.arange(len(part)))[0] for part in found.parts]
+    return [set(x[:, 0].int().tolist()) for x in (*each, found.test.x)]
+
+
+def test_numbers_of_a_given_partition_are_those_of_the_data_as_given_also_where_a_test_set_is_held_out(
+    tmp_path: Path,
+) -> None:
+    parts = [list(range(first, first + 25)) for first in (0, 25, 50, 75)]
+    np.savez(tmp_path / "a.npz", x=np.stack([np.arange(100.0)] * 2, 1), y=np.arange(100) % 2)
+    found = given(tmp_path, parts, 4, name="arrays", file="a.npz")
+    *clients, test = first_inputs(found)
+    assert len(test) == 20
+    assert [len(mine) for mine in clients] != [25] * 4
+    for mine, asked in zip(clients, parts, strict=True):
+        assert mine == set(asked) - test
+    assert found.notes[0] == "20 of 100 examples are held out as the test set, as the data bring none"
+    gone = ", ".join(f"client {n}: {len(test & set(part))}" for n, part in enumerate(parts) if test & set(part))
+    what = "partition parts.json: numbers are those of the data as given; 20 of its 100 examples"
+    assert found.notes[1:] == [f"{what} are in the test set or left out ({gone})"]
+    *few, test = first_inputs(given(tmp_path, [[99, 3, 50], [7, 98, 51]], 2, name="arrays", file="a.npz"))
+    assert few == [{99, 3, 50} - test, {7, 98, 51} - test]
+    lost = sorted(test)[0]
+    with pytest.raises(InputError, match="all 1 examples of client 1 are held out as the test set"):
+        given(tmp_path, [[7, 98, 51], [lost]], 2, name="arrays", file="a.npz")
+    with pytest.raises(InputError, match="the list of client 0 is none of numbers from 0 to 99"):
+        given(tmp_path, [[100], [3]], 2, name="arrays", file="a.npz")
+
+
+def test_numbers_of_a_given_partition_count_rows_that_are_left_out(tmp_path: Path) -> None:
+    rows = "".join(f"{k},{'' if k % 10 == 3 else k},{k % 2}\n" for k in range(60))
+    (tmp_path / "t.csv").write_text(f"number,a,y\n{rows}")
+    data = {"name": "table", "file": "t.csv", "target": "y", "missing": "drop"}
+    parts = [list(range(30)), list(range(30, 60))]
+    *clients, test = first_inputs(given(tmp_path, parts, 2, **data))
+    empty = {k for k in range(60) if k % 10 == 3}
+    assert clients == [set(part) - test - empty for part in parts]
+
+
 def test_data_frames_and_datasets_that_draw_at_random() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1.0, 2.0], "b": [0, 1], "name": ["x", "y"], "y": [0.5, 1.5]})
@@ -141,7 +188,7 @@ def test_a_dataset_of_hugging_faces_on_disk(hub: Any, tmp_path: Path) -> None:
     }
     found = problem(tmp_path, {"dataset": data | split, "model": "mlp"})
     assert (len(found.shared.train), len(found.test)) == (18, 6)
-    with pytest.raises(DatasetError, match="the column 'note' holds str, expected numbers: encode it"):
+    with pytest.raises(DatasetError, match="the column 'note' holds text, 'x' in row 0, expected numbers: encode it"):
         problem(tmp_path, {"dataset": data | {"inputs": ["note"]}, "model": "mlp"})
     with pytest.raises(DatasetError, match="has no column 'town': set target to one of rooms, price, city, note"):
         problem(tmp_path, {"dataset": data | {"target": "town"}, "model": "mlp"})

@@ -139,6 +139,7 @@ class Explanation:
     links: Sequence[Mapping[str, object]]
     data: LabelTable | None
     events: Sequence[CompiledEvent]
+    notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, object]:
         """Plain values, as JSON takes them."""
@@ -160,6 +161,7 @@ class Explanation:
             "compression": self.compression and asdict(self.compression),
             "links": self.links,
             "data": self.data and asdict(self.data),
+            "notes": list(self.notes),
             "events": [event.to_json() for event in self.events],
         }
 
@@ -185,6 +187,7 @@ def explain(scenario: Scenario) -> Explanation:
     network = build_network(scenario)
     rounds = range(min(_ROUNDS, scenario.rounds) if network.varies else 1)
     task = _task(scenario)
+    labels, notes = _labels(scenario)
     return Explanation(
         scenario,
         _graph(scenario, network),
@@ -193,8 +196,9 @@ def explain(scenario: Scenario) -> Explanation:
         _traffic(scenario, network, rounds, task),
         _compression(scenario, network, task),
         link_rules(scenario, network),
-        _labels(scenario),
+        labels,
         compile_schedule(scenario),
+        notes,
     )
 
 
@@ -286,16 +290,19 @@ def _compression(scenario: Scenario, network: Network, task: TaskFacts) -> Compr
     )
 
 
-def _labels(scenario: Scenario) -> LabelTable | None:
+def _labels(scenario: Scenario) -> tuple[LabelTable | None, list[str]]:
+    """Who holds which labels, where targets are classes; and what is to be said of the data."""
     from netdfl.training.data.partitions import label_counts
+    from netdfl.training.data.sharing import share_out
 
     task = scenario.task
     if not isinstance(task, Training):
-        return None
+        return None, []
     streams = Streams(scenario.seed)
     data = load_data(task, streams)
-    partition = task.split.partition
-    if data.labels is None or partition.params.get("column"):
-        return None
-    parts = data.parts or partition.build(data.labels, scenario.nodes, streams)
-    return LabelTable(task.split.kind, data.num_classes, label_counts(data.labels, parts, data.num_classes).tolist())
+    parts, notes = (data.parts, []) if data.parts else share_out(data, task.split.partition, scenario.nodes, streams)
+    said = [*data.notes, *notes]
+    if data.labels is None:
+        return None, said
+    counts = label_counts(data.labels, parts, data.num_classes).tolist()
+    return LabelTable(task.split.kind, data.num_classes, counts), said

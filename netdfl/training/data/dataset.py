@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from netdfl.core.errors import DatasetError
 
 Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 Labels: TypeAlias = NDArray[np.int64]
+Missing: TypeAlias = Literal["refuse", "drop", "mean"]
+"""What becomes of a table's empty cells: refused, their rows are left out, or inputs get the mean of their column."""
 
 
 def data_root() -> Path:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +17,14 @@ import numpy as np
 from netdfl.core.errors import DatasetError
 from netdfl.core.given_files import UTF16_MARKS, ending_of, given_text
 from netdfl.core.units import PositiveInt
+from netdfl.training.data.dataset import Missing
 
 if TYPE_CHECKING:
     from netdfl.training.data.own import Datasets
 else:  # so that a scenario's schema can be made from the signatures without torch
     Datasets = object
 
+_MARKS, _HEAD = ",;\t|", 1 << 16
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
 
@@ -85,19 +90,45 @@ def _pictures(folder: Path, classes: Sequence[str], size: int | None) -> _Pictur
     return _Pictures(files, size, mode, pixels)
 
 
-def table(root: Path, /, *, file: str, target: str, inputs: list[str] = []) -> Datasets:  # noqa: B006 - only read
-    """Rows of a CSV or Parquet file: the column `target`, from all others that hold numbers, or from `inputs`."""
+def table(
+    root: Path,
+    /,
+    *,
+    file: str,
+    target: str,
+    inputs: list[str] = [],  # noqa: B006 - only read
+    missing: Missing = "refuse",
+) -> Datasets:
+    """Rows of a CSV or Parquet file: the column `target`, from all others that hold numbers, or from `inputs`.
+
+    Empty cells are refused unless `missing` says to drop such rows, or to take the mean of the column for an input.
+    """
     import duckdb
 
+    from netdfl.training.data.columns import Columns
     from netdfl.training.data.own import Datasets as Given
 
+    is_text = ending_of(file) != ".parquet"
     try:
         with _in_utf8(file) as plain:
-            relation = duckdb.read_parquet(file) if ending_of(file) == ".parquet" else duckdb.read_csv(plain)
-            columns = {name: np.asarray(values) for name, values in relation.fetchnumpy().items()}
+            relation = _read_csv(plain, target) if is_text else duckdb.read_parquet(file)
+            columns = Columns(relation.fetchnumpy(), Path(file).name, as_text=is_text)
     except duckdb.Error as error:
         raise DatasetError(f"{file} can't be read as a table: {str(error).splitlines()[0]}") from error
-    return Given(train=Columns(columns), target=target, inputs=inputs or None)
+    return Given(train=columns, target=target, inputs=inputs or None, missing=missing)
+
+
+def _read_csv(file: str, target: str) -> Any:
+    """The file as DuckDB reads it, by the mark that parts the names in its first line: `1,5;2,5` has decimal commas."""
+    import duckdb
+
+    with (gzip.open if file.lower().endswith(".gz") else open)(file, "rb") as stream:
+        head = stream.read(_HEAD).decode("utf-8-sig", errors="replace")
+    first = next((line for line in head.splitlines() if line.strip()), "")
+    mark = max(_MARKS, key=re.sub(r'"[^"]*"', "", first).count)
+    known = {"delimiter": mark} if mark in first else {}
+    header = {"header": True} if target in next(csv.reader([first], delimiter=mark), ()) else {}
+    return duckdb.read_csv(file, sample_size=-1, **known, **header)
 
 
 @contextmanager
@@ -111,29 +142,6 @@ def _in_utf8(file: str) -> Iterator[str]:
         copy = Path(folder) / Path(file).name
         copy.write_text(given_text(file), encoding="utf-8")
         yield str(copy)
-
-
-@dataclass(frozen=True)
-class Columns:
-    """A table as its columns, which is a data frame as far as data are concerned."""
-
-    by_name: dict[str, Any]
-
-    @property
-    def columns(self) -> list[str]:
-        """Their names."""
-        return list(self.by_name)
-
-    @property
-    def dtypes(self) -> list[Any]:
-        """Their types."""
-        return [values.dtype for values in self.by_name.values()]
-
-    def __getitem__(self, name: str) -> Any:
-        return self.by_name[name]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.by_name.values())))
 
 
 def arrays(root: Path, /, *, file: str) -> Datasets:
@@ -151,8 +159,19 @@ def arrays(root: Path, /, *, file: str) -> Datasets:
     return Given(train=(parts["x"], parts["y"]), test=test)
 
 
-def hugging_face(root: Path, /, *, folder: str, target: str, inputs: list[str] = []) -> Datasets:  # noqa: B006
-    """What `datasets` of Hugging Face wrote by `save_to_disk`, one split or several; needs that package."""
+def hugging_face(
+    root: Path,
+    /,
+    *,
+    folder: str,
+    target: str,
+    inputs: list[str] = [],  # noqa: B006 - only read
+    missing: Missing = "refuse",
+) -> Datasets:
+    """What `datasets` of Hugging Face wrote by `save_to_disk`, one split or several; needs that package.
+
+    Empty cells are as in a `table`.
+    """
     from netdfl.training.data.own import Datasets as Given
 
     try:
@@ -167,4 +186,4 @@ def hugging_face(root: Path, /, *, folder: str, target: str, inputs: list[str] =
         raise DatasetError(f"{folder} holds no dataset that save_to_disk wrote: {error}") from error
     splits = found if isinstance(found, dict) else {"train": found}
     test = splits.get("test", splits.get("validation"))
-    return Given(train=splits["train"], test=test, target=target, inputs=inputs or None)
+    return Given(train=splits["train"], test=test, target=target, inputs=inputs or None, missing=missing)

@@ -2,7 +2,8 @@
 
     a torch.utils.data.Dataset          of pairs (input, target); of more, the last one is the target
     arrays or tensors                   (inputs, targets)
-    a data frame                        pandas or polars; `target` names the column, `inputs` others than all numbers
+    a data frame                        pandas or polars; `target` names the column, `inputs` others than all numbers,
+                                        `missing` says what becomes of empty cells
     a `datasets.Dataset`                of Hugging Face; `target` and `inputs` name columns
     any of these, twice                 (train, test), or {"train": ..., "test": ...}
     `Datasets`                          says all of it by name: one per client, columns to share out by, ...
@@ -13,10 +14,10 @@ draws at random, as augmentations do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -24,21 +25,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from netdfl.core.errors import DatasetError, expect, is_whole
-from netdfl.training.data.dataset import Dataset
+from netdfl.training.data.columns import Column, Columns, columns_of, is_frame, is_hugging_face, of_array
+from netdfl.training.data.dataset import Dataset, Missing
 from netdfl.training.data.examples import Examples, ReadSamples, Samples, Tree, form, in_memory, joined, leaves, mapped
-from netdfl.training.data.reading import (
-    Asked,
-    columns_of,
-    from_arrays,
-    from_frame,
-    from_hugging_face,
-    is_column,
-    is_frame,
-    is_numbers,
-    kind_of,
-    one_by_one,
-)
+from netdfl.training.data.finite import Spoiled, spoiled_in
+from netdfl.training.data.reading import from_arrays, from_hugging_face, is_column, is_numbers, kind_of, one_by_one
+from netdfl.training.data.tables import Asked, Read, classes_in, from_table
 
+T = TypeVar("T")
 _FORMS = "a torch Dataset, arrays (inputs, targets), a data frame, or netdfl.Datasets"
 
 
@@ -53,6 +47,7 @@ class Datasets:
         client_tests: What each client's model is tested on by itself.
         target: The column of a data frame or a `datasets.Dataset` that is to be predicted.
         inputs: The columns that it is predicted from; by default all others that hold numbers.
+        missing: What becomes of a table's empty cells: `refuse`, `drop` such rows, or the `mean` of an input's column.
         columns: Values by which `partition: {kind: by_column}` shares `train` out, one for each example.
         num_classes: How many classes there are, where more than those that occur.
     """
@@ -63,6 +58,7 @@ class Datasets:
     client_tests: Sequence[Any] | None = None
     target: str | None = None
     inputs: Sequence[str] | None = None
+    missing: Missing = "refuse"
     columns: Mapping[str, Any] = field(default_factory=dict)
     num_classes: int | None = None
 
@@ -78,6 +74,7 @@ class Datasets:
         expect(
             self.target is None or isinstance(self.target, str), "Datasets: target", self.target, "the name of a column"
         )
+        expect(self.missing in get_args(Missing), "Datasets: missing", self.missing, "refuse, drop or mean")
         expect(isinstance(self.columns, Mapping), "Datasets: columns", self.columns, "a mapping of names to values")
         fits = self.num_classes is None or is_whole(self.num_classes, 1)
         expect(fits, "Datasets: num_classes", self.num_classes, "a whole number from 1 on")
@@ -88,6 +85,9 @@ class SharedData:
     """The fleet's data in one form. `parts` are given where the data come client by client.
 
     `labels` are the training targets where these are one class each; 0 classes: they are something else.
+    `rows` says which example of the data as given each of `train` is, of `num_given` (None: they are all); `drops`,
+    whether an example may be left out whose column to share out by is empty; `spoiled` are examples that hold NaN.
+    `notes` are sentences on what the data come to.
     """
 
     train: Examples
@@ -97,6 +97,11 @@ class SharedData:
     parts: list[NDArray[np.int64]] | None = None
     client_tests: Sequence[Examples] | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    rows: NDArray[np.int64] | None = None
+    num_given: int = 0
+    drops: bool = False
+    spoiled: Sequence[Spoiled] = ()
+    notes: Sequence[str] = ()
 
     def first(self) -> tuple[Tree, Tree]:
         """Two training examples, to try things on."""
@@ -120,37 +125,73 @@ def shared(given: Datasets) -> SharedData:
     """`given` in one form. Raises DatasetError, with what came and what would do."""
     if (given.train is None) == (given.clients is None):
         raise DatasetError("Datasets needs either train, to be shared out, or clients, each client's own")
-    columns = {name: np.asarray(values) for name, values in given.columns.items()}
-    parts = None
-    if given.clients is not None:
-        each = [examples(data, given, f"clients[{place}]") for place, data in enumerate(given.clients)]
-        train, parts = _together(each)
-    else:
-        train = examples(given.train, given, "train")
-        columns = columns_of(given.train) | columns
-    tests = given.client_tests
-    own = None if tests is None else [examples(t, given, f"client_tests[{n}]") for n, t in enumerate(tests)]
-    test = examples(given.test, given, "test") if given.test is not None else _together(own)[0] if own else None
+    found = _read_all(given)
+    train, parts, columns, rows = _training(found)
+    own = [each.examples for each in found["client_tests"]] or None
+    test = found["test"][0].examples if found["test"] else _together(own)[0] if own else None
     if own is not None and parts is not None and len(own) != len(parts):
         raise DatasetError(f"Datasets has {len(parts)} clients and {len(own)} client_tests: give one for each client")
-    for name, values in columns.items():
-        if values.ndim == 0:
-            raise DatasetError(f"column {name!r} is {str(values)[:80]}: give one value for each example")
-        if len(values) != len(train):
-            raise DatasetError(f"column {name!r} has {len(values)} values for {len(train)} examples: give one for each")
+    num = len(train) if not columns else len(next(iter(columns.values())).empty)
+    columns = columns | {name: _by_hand(name, values, num) for name, values in given.columns.items()}
     labels = _labels(train)
     tested = _labels(test) if labels is not None and isinstance(test, Samples) else None
     known = [int(each.max()) + 1 for each in (labels, tested) if each is not None]
-    num = max(*known, given.num_classes or 0) if known else 0
+    num_classes = max(*known, given.num_classes or 0) if known else 0
     return SharedData(
         train=train,
         test=test,
         labels=labels,
-        num_classes=num or given.num_classes or _most(train),
+        num_classes=num_classes or given.num_classes or _most(train),
         parts=parts,
         client_tests=own,
-        columns=columns,
+        columns={name: column.only(rows) for name, column in columns.items()},
+        rows=rows,
+        num_given=num,
+        drops=given.missing == "drop",
+        spoiled=[
+            bad for each in found.values() for read in each for bad in spoiled_in(read.examples, read.name, read.rows)
+        ],
+        notes=list(dict.fromkeys(note for each in found.values() for read in each for note in read.notes)),
     )
+
+
+def _read_all(given: Datasets) -> dict[str, list[Read]]:
+    """All that is given, each as examples: `train` or `clients`, and tests. Raises DatasetError that names it."""
+    lists = {"train": [given.train], "clients": given.clients, "test": [given.test], "client_tests": given.client_tests}
+    named = {
+        key: {_called(key, place): data for place, data in enumerate(each or ()) if data is not None}
+        for key, each in lists.items()
+    }
+    tables = {what: _read(columns_of, data, what) for each in named.values() for what, data in each.items()}
+    asked = Asked(given.target, given.inputs, given.missing, classes_in(tables.values(), given.target))
+
+    def read(what: str, data: Any) -> Read:
+        return _read(lambda one: _examples(one, tables[what], asked, what), data, what)
+
+    return {key: [read(what, data) for what, data in each.items()] for key, each in named.items()}
+
+
+def _called(key: str, place: int) -> str:
+    return key if key in ("train", "test") else f"{key}[{place}]"
+
+
+def _training(found: Mapping[str, list[Read]]) -> tuple[Examples, Any, dict[str, Column], Any]:
+    """What is trained on: examples, where each client's begin and end, columns, and the rows that they are of these."""
+    if found["clients"]:
+        train, parts = _together([each.examples for each in found["clients"]])
+        return train, parts, {}, None
+    (read,) = found["train"]
+    return read.examples, None, dict(read.columns), read.rows
+
+
+def _by_hand(name: str, values: Any, num: int) -> Column:
+    """A column of values that the user gives beside the data. Raises DatasetError where there isn't one for each."""
+    found = np.asarray(values)
+    if found.ndim == 0:
+        raise DatasetError(f"column {name!r} is {str(found)[:80]}: give one value for each example")
+    if len(found) != num:
+        raise DatasetError(f"column {name!r} has {len(found)} values for {num} examples: give one for each")
+    return of_array(found)
 
 
 def with_test(data: SharedData, share: float, rng: np.random.Generator) -> SharedData:
@@ -168,8 +209,11 @@ def with_test(data: SharedData, share: float, rng: np.random.Generator) -> Share
     if not len(out) or not len(left):
         raise DatasetError(f"{len(data.train)} examples are too few to hold {share:.0%} of them out as a test set")
     starts = np.cumsum([0, *map(len, kept)])
+    note = f"{len(out)} of {len(data.train)} examples are held out as the test set, as the data bring none"
     return replace(
         data,
+        rows=(np.arange(len(data.train)) if data.rows is None else data.rows)[left],
+        notes=[*data.notes, note],
         train=data.train.only(left),
         test=data.train.only(out),
         labels=None if data.labels is None else data.labels[left],
@@ -178,10 +222,10 @@ def with_test(data: SharedData, share: float, rng: np.random.Generator) -> Share
     )
 
 
-def examples(data: Any, given: Datasets, what: str) -> Examples:
-    """`data`, one thing of a user's, as examples. Raises DatasetError that names it `what`."""
+def _read(reader: Callable[[Any], T], data: Any, what: str) -> T:
+    """What `reader` makes of `data`. Raises DatasetError that names it `what`."""
     try:
-        found = _examples(data, given, what)
+        return reader(data)
     except DatasetError:
         raise
     except Exception as error:
@@ -189,31 +233,36 @@ def examples(data: Any, given: Datasets, what: str) -> Examples:
         told = f"{what}{where} can't be read as examples: {type(error).__name__}: {error}"
         remedy = "; give all of them one shape, cut or filled up" if "stack expects" in str(error) else ""
         raise DatasetError(f"{told}{remedy}") from error
-    if not len(found):
+
+
+def _examples(data: Any, columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
+    """One thing of a user's as examples, of which a model can take the numbers. Raises DatasetError."""
+    read = replace(_by_form(data, columns, asked, what), name=what)
+    if not len(read.examples):
         raise DatasetError(f"{what} has no examples: give at least one")
-    x, y = found.take(torch.arange(1))
+    x, y = read.examples.take(torch.arange(1))
     for name, tree in (("input", x), ("target", y)):
         for leaf in leaves(tree):
             if not leaf.is_floating_point() and leaf.dtype not in (torch.int64, torch.uint8):
                 raise DatasetError(f"{what} has {name}s of {form(leaf)}: expected real or whole numbers")
-    return found
+    return read
 
 
-def _examples(data: Any, given: Datasets, what: str) -> Examples:
+def _by_form(data: Any, columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
     if isinstance(data, Samples | ReadSamples):
-        return data
-    if hasattr(data, "column_names") and hasattr(data, "features"):
-        return from_hugging_face(data, Asked(given.target, given.inputs), what)
-    if is_frame(data):
-        return from_frame(data, Asked(given.target, given.inputs), what)
+        return Read(data)
+    if is_hugging_face(data):
+        return from_hugging_face(data, columns, asked, what)
+    if isinstance(data, Columns) or is_frame(data):
+        return from_table(columns, asked, data.file if isinstance(data, Columns) else what)
     if isinstance(data, torch.utils.data.IterableDataset):
         raise DatasetError(f"{what} is an IterableDataset, which has no length: give a Dataset with len() and [k]")
     if isinstance(data, torch.utils.data.TensorDataset):
-        return from_arrays(tuple(data.tensors), what)
+        return Read(from_arrays(tuple(data.tensors), what))
     if isinstance(data, tuple | list) and len(data) == 2:
-        return from_arrays(tuple(data), what)
+        return Read(from_arrays(tuple(data), what))
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not is_column(data):
-        return one_by_one(data, what)
+        return Read(one_by_one(data, what))
     raise DatasetError(f"{what} is {kind_of(data)}: expected {_FORMS}")
 
 

@@ -5,22 +5,23 @@ Tables are data frames of pandas or polars, and `datasets.Dataset` of Hugging Fa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from netdfl.core.errors import DatasetError
+from netdfl.training.data.columns import Column, is_frame, is_scalar, shown
 from netdfl.training.data.examples import Examples, ReadSamples, Samples, Tree, form, in_memory, leaves, mapped, tensors
+from netdfl.training.data.tables import Asked, Read, from_table, inputs_of, target_of
 from netdfl.training.drawing import seeded
 
 MOST_IN_MEMORY = 1 << 30
 """Bytes up to which examples that are read one by one are kept once they were read."""
-_TRIED = 4
+_TRIED, _NUMBER = 4, 8
 
 
 def from_arrays(columns: tuple[Any, ...], what: str) -> Examples:
@@ -113,11 +114,6 @@ def is_numbers(column: Any) -> bool:
     return isinstance(column, int | float)
 
 
-def is_frame(data: Any) -> bool:
-    """Whether `data` is a table of pandas or polars."""
-    return hasattr(data, "columns") and hasattr(data, "dtypes") and hasattr(data, "__getitem__")
-
-
 def is_column(data: Any) -> bool:
     """Whether `data` is an array, and so no whole dataset."""
     return isinstance(data, np.ndarray | Tensor) or (hasattr(data, "__array__") and not is_frame(data))
@@ -130,56 +126,35 @@ def kind_of(value: Any) -> str:
     return type(value).__name__
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Which columns a user asked for: the one to predict, those that it is predicted from."""
+def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
+    """The rows of a `datasets.Dataset`; `columns` are those of one value in each row.
 
-    target: str | None
-    inputs: Sequence[str] | None
-
-
-def from_hugging_face(data: Any, asked: Asked, what: str) -> Examples:
-    """The rows of a `datasets.Dataset`. Raises DatasetError for a column that isn't there, or holds no numbers."""
+    Raises DatasetError for empty cells, and for a column that isn't there or holds no numbers.
+    """
     names = list(data.column_names)
-    target = _target(asked, names, what)
-    first = {name: data[0][name] for name in names}
-    inputs = _inputs(asked, [name for name in names if name != target and _is_numeric(first[name])], names, what)
+    target = target_of(asked, names, what)
+    first = {name: shown(data, name) for name in names}
+    usual = [name for name in names if name != target and _is_numeric(first[name])]
+    inputs = inputs_of(asked, usual, names, what)
+    small = len(data) * len(names) * _NUMBER <= MOST_IN_MEMORY
+    if small and all(is_scalar(first[name]) for name in (target, *inputs)):
+        return from_table({name: columns[name] for name in names if name in columns}, asked, what)
     for name in inputs:
         if not _is_numeric(first[name]):
             raise DatasetError(f"{what}: the column {name!r} holds {kind_of(first[name])}, expected numbers: encode it")
-    if isinstance(first[target], str):  # names of classes
-        data = data.class_encode_column(target)
-    one_row = all(isinstance(first[name], int | float) for name in inputs)
+    number = {name: place for place, name in enumerate(asked.classes)}
 
     def read(place: int) -> tuple[Tree, Tree]:
         row = data[int(place)]
         if missing := [name for name in (*inputs, target) if row[name] is None]:
             raise ValueError(f"the column {missing[0]!r} is empty in row {place}: fill it, or drop the row")
-        if one_row:
-            return torch.tensor([float(row[name]) for name in inputs]), tensors(_listed(row[target]))
-        x = tuple(real(tensors(_listed(row[name]))) for name in inputs)
-        return x[0] if len(x) == 1 else x, tensors(_listed(row[target]))
+        y = tensors(number[row[target]] if number else _in_array(row[target]))
+        if all(is_scalar(first[name]) for name in inputs):
+            return torch.tensor([float(row[name]) for name in inputs]), y
+        x = tuple(real(tensors(_in_array(row[name]))) for name in inputs)
+        return x[0] if len(x) == 1 else x, y
 
-    return kept(ReadSamples(read, np.arange(len(data))))
-
-
-def from_frame(data: Any, asked: Asked, what: str) -> Examples:
-    """The rows of a data frame. Raises DatasetError for a column that isn't there, or holds no numbers."""
-    names = [str(name) for name in data.columns]
-    target = _target(asked, names, what)
-    arrays = {name: np.asarray(data[name]) for name in names}
-    numbers = [name for name in names if name != target and arrays[name].dtype.kind in "biuf"]
-    inputs = _inputs(asked, numbers, names, what)
-    for name in inputs:
-        if arrays[name].dtype.kind not in "biuf":
-            raise DatasetError(f"{what}: the column {name!r} holds {arrays[name].dtype}, expected numbers: encode it")
-    x = np.stack([arrays[name].astype(np.float32) for name in inputs], 1)
-    y = arrays[target]
-    if y.dtype.kind not in "biuf":
-        _, y = np.unique(y, return_inverse=True)
-    if np.isnan(x).any() or (y.dtype.kind == "f" and np.isnan(y).any()):
-        raise DatasetError(f"{what} has empty cells: fill them, or drop their rows")
-    return Samples(torch.from_numpy(x), tensors(y))
+    return Read(kept(ReadSamples(read, np.arange(len(data)))), columns=columns)
 
 
 def _is_numeric(value: Any) -> bool:
@@ -189,31 +164,5 @@ def _is_numeric(value: Any) -> bool:
     return value is not None and not isinstance(value, str | bytes | Mapping)
 
 
-def _listed(value: Any) -> Any:
+def _in_array(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, list) else value
-
-
-def _target(asked: Asked, names: list[str], what: str) -> str:
-    if asked.target in names:
-        return str(asked.target)
-    said = "names no column to predict" if asked.target is None else f"has no column {asked.target!r}"
-    raise DatasetError(f"{what} {said}: set target to one of {', '.join(names)}")
-
-
-def _inputs(asked: Asked, usual: list[str], names: list[str], what: str) -> list[str]:
-    inputs = usual if asked.inputs is None else list(asked.inputs)
-    if missing := [name for name in inputs if name not in names]:
-        raise DatasetError(f"{what} has no column {missing[0]!r}: set inputs to some of {', '.join(names)}")
-    if not inputs:
-        raise DatasetError(f"{what} has no column of numbers beside the target: set inputs")
-    return inputs
-
-
-def columns_of(data: Any) -> dict[str, NDArray[Any]]:
-    """What examples can be shared out by: the columns of a table."""
-    if is_frame(data):
-        return {str(name): np.asarray(data[name]) for name in data.columns}
-    if hasattr(data, "column_names") and hasattr(data, "features"):
-        scalar = [name for name in data.column_names if isinstance(data[0][name], str | int | float)]
-        return {name: np.asarray(data[name]) for name in scalar}
-    return {}

@@ -16,6 +16,7 @@ from netdfl.core.errors import DatasetError, InputError
 from netdfl.core.rng import Streams
 from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
 from netdfl.training.data.examples import Samples, form, shape_of
+from netdfl.training.data.finite import Spoiled, spoiled_in
 from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
 from netdfl.training.flat import FlatModel, Loss
 from netdfl.training.models.buffers import changing
@@ -110,15 +111,25 @@ class _Standardized:
     def to(self, device: str | torch.device) -> Samples:
         return self.only(slice(None)).to(device)
 
+    def spoiled(self, name: str) -> list[Spoiled]:
+        """The first examples that are not finite; a sum tells that there are none."""
+        if self.x.dtype == np.uint8 or np.isfinite(self.x.sum(dtype=np.float64)):
+            return []
+        rows = np.flatnonzero(~np.isfinite(self.x).reshape(len(self.x), -1).all(1))
+        return list(spoiled_in(self.only(rows), name, rows))
+
 
 def one_form(data: Dataset | Datasets, share: float, streams: Streams) -> SharedData:
     """Data as a fleet shares them out, with a test set: their own, or `share` of them. Raises DatasetError."""
     if isinstance(data, Dataset):
+        train, test = _Standardized(data, data.train_x, data.train_y), _Standardized(data, data.test_x, data.test_y)
         return SharedData(
-            train=_Standardized(data, data.train_x, data.train_y),
-            test=_Standardized(data, data.test_x, data.test_y),
+            train=train,
+            test=test,
             labels=data.train_y,
             num_classes=data.num_classes,
+            num_given=len(data.train_x),
+            spoiled=[*train.spoiled("train"), *test.spoiled("test")],
         )
     return with_test(shared(data), share, streams.rng("test"))
 

@@ -144,7 +144,7 @@ class SimulatedWorld:
         )
         self.residents = {node: Resident(around, node) for node in blueprint.node_ids}
         news.report(EVALUATOR, Hello(node=EVALUATOR, role="evaluator"))
-        return Found(partition=blueprint.problem.partition())
+        return Found(blueprint.problem.partition(), blueprint.problem.notes)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """What a callback raised breaks the run: asyncio would print it and go on."""

@@ -1,0 +1,66 @@
+"""Examples in memory that hold NaN or infinity: found where data are loaded, and not by a node that trained on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from netdfl.core.errors import DatasetError
+from netdfl.training.data.examples import Examples, Samples, leaves
+
+
+@dataclass(frozen=True)
+class Spoiled:
+    """An example that is not finite: its name, such as `train[17]`, what it holds, and itself."""
+
+    name: str
+    holds: str
+    example: Samples
+
+
+def refuse_spoiled(spoiled: Iterable[Spoiled], loss_of: Callable[[Samples], float]) -> None:
+    """Raise DatasetError that names examples whose loss is not finite either: some models are made for NaN."""
+    found = [f"{bad.name} has {bad.holds}" for bad in spoiled if not _is_fine(bad.example, loss_of)]
+    if found:
+        raise DatasetError(f"{', '.join(found)}: fill it, or leave such examples out")
+
+
+def _is_fine(example: Samples, loss_of: Callable[[Samples], float]) -> bool:
+    try:
+        return isfinite(loss_of(example))
+    except Exception:  # the user's model: whatever it says of NaN, the place is what helps
+        return False
+
+
+def spoiled_in(examples: Examples, what: str, rows: NDArray[np.int64] | None = None) -> Iterator[Spoiled]:
+    """The first examples in memory with NaN and with infinity, in their input and in their target.
+
+    `rows` says which of `what` the examples are, where they are not all.
+    """
+    if not isinstance(examples, Samples):
+        return
+    for side, tree in (("input", examples.x), ("target", examples.y)):
+        suspects = [leaf for leaf in leaves(tree) if _is_suspect(leaf)]
+        for holds, test in (("NaN", torch.isnan), ("infinity", torch.isinf)):
+            places = [place for leaf in suspects if (place := _first(test(leaf))) is not None]
+            if places:
+                place = min(places)
+                name = f"{what}[{place if rows is None else rows[place]}]"
+                yield Spoiled(name, f"{holds} in its {side}", examples.only(np.array([place])))
+
+
+def _is_suspect(leaf: Tensor) -> bool:
+    """Whether a tensor may hold NaN or infinity: a sum tells, in one pass."""
+    return leaf.is_floating_point() and not bool(torch.isfinite(leaf.sum(dtype=torch.float64)))
+
+
+def _first(holds: Tensor) -> int | None:
+    """The first place along the first axis where anything holds."""
+    where = holds.flatten(1).any(1) if holds.dim() > 1 else holds
+    return int(where.int().argmax()) if bool(where.any()) else None

@@ -1,0 +1,143 @@
+"""The one place that judges tables: which columns are inputs, what becomes of empty cells, what is said of both.
+
+Tables are CSV and Parquet files, data frames of pandas or polars, and `datasets.Dataset` of Hugging Face. Rows are
+counted from 0, as in `train[0]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from netdfl.core.errors import DatasetError
+from netdfl.training.data.columns import NOTHING, Column
+from netdfl.training.data.dataset import Missing
+from netdfl.training.data.examples import Examples, Samples, tensors
+
+_MOST_NAMED = 12
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which columns a user asked for: the one to predict, those that it is predicted from; what empty cells are.
+
+    `classes` are the words of a target of text, sorted, of training and test data together.
+    """
+
+    target: str | None
+    inputs: Sequence[str] | None
+    missing: Missing = "refuse"
+    classes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Read:
+    """What data come to: examples, the numbers of their rows where some are left out, what to say, columns, a name."""
+
+    examples: Examples
+    rows: NDArray[np.int64] | None = None
+    notes: Sequence[str] = ()
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    name: str = ""
+
+
+def from_table(columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
+    """The examples of a table. Raises DatasetError for empty cells, and columns that are missing or no numbers."""
+    names = list(columns)
+    target = target_of(asked, names, what)
+    usual = [name for name in names if name != target and not columns[name].unlike]
+    inputs = inputs_of(asked, usual, names, what)
+    for name in (target, *inputs):
+        if columns[name].unsure:
+            raise DatasetError(f"{what}: the column {name!r} holds {columns[name].unsure}")
+    for name in inputs:
+        if columns[name].unlike:
+            raise DatasetError(f"{what}: the column {name!r} holds {columns[name].unlike}, expected numbers: encode it")
+    rows = _kept(columns, target, inputs, asked.missing, what)
+    x = np.stack([_filled(columns[name])[rows].astype(np.float32) for name in inputs], 1)
+    y = columns[target].values[rows]
+    if columns[target].unlike:
+        y = np.searchsorted(asked.classes, y.astype(str))
+    y = y.astype(np.int64) if y.dtype.kind == "u" else y
+    whole = len(rows) == len(columns[target].values)
+    unknown = [f"{word!r}" for word in asked.classes if word.strip().lower() in NOTHING]
+    notes = [] if asked.inputs is not None else [_said(columns, target, inputs, what)]
+    notes += [] if whole else [f"{what}: {len(columns[target].values) - len(rows)} rows with empty cells are left out"]
+    if unknown:
+        notes.append(
+            f"{what}: {target} has the class {_some(unknown)}: where that says that nothing is known, leave it empty"
+        )
+    if asked.missing == "mean" and (filled := [name for name in inputs if columns[name].empty.any()]):
+        notes.append(f"{what}: empty cells of {_some(filled)} have the mean of their column")
+    return Read(Samples(torch.from_numpy(x), tensors(y)), None if whole else rows, notes, columns)
+
+
+def classes_in(tables: Iterable[Mapping[str, Column]], target: str | None) -> list[str]:
+    """The words of a target of text in all tables, sorted: a class has one number, also where some lack others."""
+    columns = [column for table in tables for name, column in table.items() if name == target]
+    return sorted({str(value) for column in columns if column.unlike for value in column.values[~column.empty]})
+
+
+def target_of(asked: Asked, names: Sequence[str], what: str) -> str:
+    """The column to predict. Raises DatasetError where there is none."""
+    if asked.target in names:
+        return str(asked.target)
+    said = "names no column to predict" if asked.target is None else f"has no column {asked.target!r}"
+    raise DatasetError(f"{what} {said}: set target to one of {', '.join(names)}")
+
+
+def inputs_of(asked: Asked, usual: list[str], names: Sequence[str], what: str) -> list[str]:
+    """The columns to predict from: those asked for, or the `usual` ones. Raises DatasetError."""
+    inputs = usual if asked.inputs is None else list(asked.inputs)
+    if missing := [name for name in inputs if name not in names]:
+        raise DatasetError(f"{what} has no column {missing[0]!r}: set inputs to some of {', '.join(names)}")
+    if not inputs:
+        raise DatasetError(f"{what} has no column of numbers beside the target: set inputs")
+    return inputs
+
+
+def refuse_empty(empty: NDArray[np.bool_], name: str, what: str, remedy: str) -> None:
+    """Raise DatasetError where cells of a column that is needed are empty, with the first one's row."""
+    if empty.any():
+        first, many = int(empty.argmax()), int(empty.sum())
+        more = f", and so are {many - 1} more of {len(empty)}" if many > 1 else ""
+        raise DatasetError(f"{what}: row {first} (counted from 0) is empty in column {name!r}{more}: {remedy}")
+
+
+def _kept(
+    columns: Mapping[str, Column], target: str, inputs: Sequence[str], missing: Missing, what: str
+) -> NDArray[np.int64]:
+    """The numbers of the rows that are trained on. Raises DatasetError where cells are empty and must not be."""
+    if missing == "drop":
+        keep = ~np.logical_or.reduce([columns[name].empty for name in (target, *inputs)])
+        if not keep.any():
+            raise DatasetError(f"{what} has no row without an empty cell: leave columns out by inputs")
+        return np.flatnonzero(keep)
+    refuse_empty(columns[target].empty, target, what, "fill it, or set missing: drop")
+    for name in inputs if missing == "refuse" else ():
+        remedy = "fill it, leave the column out by inputs, or set missing: drop (such rows) or mean (of the column)"
+        refuse_empty(columns[name].empty, name, what, remedy)
+    return np.arange(len(columns[target].values))
+
+
+def _filled(column: Column) -> NDArray[Any]:
+    """Its numbers, with the mean of all where cells are empty."""
+    if not column.empty.any():
+        return column.values
+    present = column.values[~column.empty]
+    return np.where(column.empty, present.astype(np.float64).mean() if len(present) else 0.0, column.values)
+
+
+def _said(columns: Mapping[str, Column], target: str, inputs: Sequence[str], what: str) -> str:
+    out = [f"{name} ({columns[name].unlike})" for name in columns if name != target and name not in inputs]
+    return f"{what}: {target} is predicted from {_some(inputs)}" + (f"; left out: {_some(out)}" if out else "")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
