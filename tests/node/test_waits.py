@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
+from hand import HandClock, settle
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,39 +19,6 @@ from netdfl.node.waits import OpenWait, Waits
 
 MS = 1_000_000
 Need = Literal["all", "any", "none"] | int
-
-
-class HandTimer:
-    def __init__(self, at_ns: int, callback: Callable[[], None]) -> None:
-        self.at_ns, self.callback, self.live = at_ns, callback, True
-
-    def cancel(self) -> None:
-        self.live = False
-
-
-class HandClock:
-    """Stands still until it is moved; then every timer that is due fires."""
-
-    def __init__(self) -> None:
-        self.ns = 0
-        self.timers: list[HandTimer] = []
-
-    def now_ns(self) -> int:
-        return self.ns
-
-    async def sleep_until(self, at_ns: int) -> None:
-        raise AssertionError("nobody sleeps here")
-
-    def call_at(self, at_ns: int, name: tuple[Any, ...], callback: Callable[[], None]) -> HandTimer:
-        self.timers.append(HandTimer(at_ns, callback))
-        return self.timers[-1]
-
-    def move_to(self, ns: int) -> None:
-        self.ns = ns
-        for timer in self.timers:
-            if timer.live and timer.at_ns <= ns:
-                timer.live = False
-                timer.callback()
 
 
 class Desk:
@@ -78,11 +45,6 @@ class Desk:
         policy = WaitPolicy(need=need, deadline_ns=deadline_ns)
         awaited = None if unknown else frozenset(sources)
         return asyncio.create_task(self.waits.messages(round, step, awaited, policy))
-
-
-async def settle() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def came(inbox: Inbox) -> list[NodeId]:

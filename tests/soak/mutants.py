@@ -1,0 +1,289 @@
+"""Plant small faults and ask the nearest tests: 60 mutants a package, drawn by seed, above 95 % must be noticed.
+
+python -m tests.soak.mutants --seed 1 [--jobs 2] [--packages topology,links]    # goes on where it was left
+
+Our own, as neither kept tool draws by seed from packages: mutmut 3 copies the tree, mutates functions alone and tries
+every mutant; cosmic-ray writes each into the file itself and starts pytest, and with it torch (4 s), for each. Here a
+mutant is compiled by an import hook in a fork of a process that has imported torch once: about a second each, nothing
+on disk changes, and others may work in the tree meanwhile. `mutations.py` says what is planted, `nearest.py` which
+tests are asked, `equivalents.json` which changes change nothing that anyone could see, and why.
+A test that fails, a mutant that can't be imported, or one that takes too long was noticed. What is kept in
+`build/mutants` (which tests enter which lines, and each mutant's end) may be thrown away at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.soak.forks import Ended, Job, forked, import_once, run_tests
+from tests.soak.mutations import Mutation, mutations
+from tests.soak.nearest import Blocks, Nearest, Planted, Recorder, read, state_of, told
+from tests.soak.tally import ROOT, Count, append
+
+PACKAGES = ("algorithms", "mixing", "compression", "links", "topology", "diagnosis", "node", "training")
+ALSO = ("simulated", "transport", "record", "scenario", "replaying")
+"""Folders of tests that may be nearest, beside the packages' own."""
+NOT_HERE = ("processes", "containers", "grpc", "tls", "cli")
+"""Words in the names of test files that start processes, in which nothing would be planted."""
+PLUGINS = ("pytest_asyncio", "pytest_timeout", "anyio.pytest_plugin", "xdist.plugin", "_hypothesis_pytestplugin")
+IMPORTS = (
+    *PLUGINS,
+    "torch",
+    "numpy.random",
+    "networkx",
+    "pydantic",
+    "grpc",
+    "google.protobuf",
+    "ruamel.yaml",
+    "xxhash",
+)
+COUNT = 60
+LIMIT_S = 120.0
+"""A mutant whose tests take longer is noticed."""
+ENOUGH, MOST_EQUIVALENT = 0.95, 0.10
+NOTICED = {"killed", "timeout"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where things lie: `root` holds the package `package` and `tests`; what is kept goes to `kept`."""
+
+    root: Path
+    package: str
+    kept: Path
+    equivalents: Path
+    cpu_s: float = LIMIT_S
+
+    def modules(self, part: str = "") -> dict[str, Path]:
+        """The modules of a part of the package by their names."""
+        files = sorted((self.root / self.package / part).rglob("*.py"))
+        return {self.name(file): file for file in files if file.name != "__init__.py"}
+
+    def name(self, file: Path) -> str:
+        """A module's name."""
+        return ".".join(file.relative_to(self.root).with_suffix("").parts)
+
+    def output(self, name: str) -> Path:
+        """Where a fork's output goes."""
+        self.kept.mkdir(parents=True, exist_ok=True)
+        return self.kept / f"{sha256(name.encode()).hexdigest()[:12]}.txt"
+
+
+HERE = Place(ROOT, "netdfl", ROOT / "build/mutants", ROOT / "tests/soak/equivalents.json")
+
+
+def drawn(place: Place, part: str, count: int, seed: int) -> list[Mutation]:
+    """`count` mutations of a part; those of lines that stay are the same when others change."""
+    every = [
+        mutation
+        for file in place.modules(part).values()
+        for mutation in mutations(str(file.relative_to(place.root)), file.read_bytes())
+    ]
+    return sorted(every, key=lambda each: sha256(f"{seed} {each.key}".encode()).digest())[:count]
+
+
+def record(place: Place, folders: Sequence[str], jobs: int) -> Nearest:
+    """What each test enters, of each file as it is now."""
+    files = [
+        file
+        for folder in folders
+        for file in sorted((place.root / "tests" / folder).glob("test_*.py"))
+        if not any(word in file.stem for word in NOT_HERE)
+    ]
+    kept = {file: place.kept / "records" / f"{file.parent.name}-{file.stem}-{state_of(file)}.json" for file in files}
+    (place.kept / "records").mkdir(parents=True, exist_ok=True)
+    missing = [
+        Job(file, partial(_record, place, file, kept[file]), place.output(str(file)), 600.0, 1200.0)
+        for file in files
+        if not kept[file].exists()
+    ]
+    for file, ended in forked(missing, jobs):
+        print(f"{file.relative_to(place.root)}: exit code {ended.code}, {ended.cpu_s:.1f} s", flush=True)
+    return Nearest([read(each) for each in kept.values() if each.exists()])
+
+
+def _record(place: Place, file: Path, into: Path) -> int:
+    recorder = Recorder()
+    told(place.modules(), recorder).hook()
+    name = str(file.relative_to(place.root))
+    code = run_tests(place.root, [name], plugins=[recorder])
+    if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+        into.write_text(json.dumps(recorder.record(name)))
+    return code
+
+
+def asked(place: Place, mutation: Mutation, nearest: Nearest) -> list[str]:
+    """The tests that are asked about a mutation."""
+    file = place.root / mutation.file
+    block = Blocks(place.name(file), file.read_bytes()).lines.get(mutation.line, "")
+    return nearest.to(place.name(file), block, mutation.function, f"tests/{Path(mutation.file).parts[1]}/")
+
+
+class Chosen:
+    """A plugin of pytest that runs the tests chosen, in their order, and tells which one failed."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        """Choose `tests`."""
+        self.order = {test: place for place, test in enumerate(tests)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave the others out; what a mutant takes away is not asked."""
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self.order), key=lambda item: self.order[item.nodeid]
+        )
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Tell the one that notices."""
+        if report.failed:
+            print(f"\nnoticed by {report.nodeid}", flush=True)
+
+
+def _try(place: Place, mutation: Mutation | None, tests: Sequence[str]) -> int:
+    if mutation is not None:
+        file = place.root / mutation.file
+        Planted({place.name(file): file}, lambda module, source: mutation.applied(source)).hook()
+    files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
+    return run_tests(place.root, files, "-x", plugins=[Chosen(tests)])
+
+
+def outcome(ended: Ended) -> str:
+    """What became of a mutant: no tests failed or were found, or one did, or it could not be imported."""
+    if ended.code is None:
+        return "timeout"
+    return "survived" if ended.code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else "killed"
+
+
+class Results:
+    """The mutants that were tried, one line each; one that survived is tried again when other tests are nearest."""
+
+    def __init__(self, file: Path) -> None:
+        """Go on with what `file` says."""
+        self.file = file
+        lines = file.read_text().splitlines() if file.exists() else []
+        self.rows = {row["key"]: row for row in map(json.loads, lines)}
+
+    def of(self, mutation: Mutation, tests: Sequence[str]) -> str | None:
+        """What became of it."""
+        row = self.rows.get(mutation.key)
+        return row["outcome"] if row and (row["outcome"] in NOTICED or row["tests"] == _state(tests)) else None
+
+    def keep(self, mutation: Mutation, tests: Sequence[str], ended: Ended, by: str) -> str:
+        """Take one down."""
+        row = {"key": mutation.key, "outcome": outcome(ended), "by": by, "cpu_s": round(ended.cpu_s, 2)}
+        self.rows[mutation.key] = row | {"tests": _state(tests)}
+        with self.file.open("a") as file:
+            file.write(json.dumps(self.rows[mutation.key]) + "\n")
+        return outcome(ended)
+
+
+def _state(tests: Sequence[str]) -> str:
+    return sha256("\n".join(tests).encode()).hexdigest()[:12]
+
+
+def equivalents(place: Place) -> dict[tuple[str, str, str], str]:
+    """The reason why a change changes nothing, by file, the line's text and the change."""
+    listed = json.loads(place.equivalents.read_text()) if place.equivalents.exists() else []
+    return {(each["file"], each["text"], each["what"]): each["reason"] for each in listed}
+
+
+@dataclass
+class Score:
+    """How many of a part's mutants were noticed."""
+
+    drawn: int = 0
+    equivalent: int = 0
+    survivors: list[str] | None = None
+    cpu_s: float = 0.0
+
+    def __str__(self) -> str:
+        asked = self.drawn - self.equivalent
+        return f"{asked - len(self.survivors or ())}/{asked}, {self.equivalent} equivalent"
+
+
+def try_all(place: Place, chosen: Sequence[Mutation], nearest: Nearest, jobs: int) -> Score:
+    """Try each mutant that is not known to change nothing, and say what became of it."""
+    results, same = Results(place.kept / "results.jsonl"), equivalents(place)
+    score = Score(len(chosen), survivors=[])
+    todo = []
+    for mutation in chosen:
+        if (mutation.file, mutation.text, mutation.what) in same:
+            score.equivalent += 1
+            continue
+        tests = asked(place, mutation, nearest)
+        if (known := results.of(mutation, tests)) is None:
+            todo.append((mutation, tests))
+        elif known == "survived":
+            _tell(score, mutation, known, tests)
+    for (mutation, tests), ended in forked(_jobs(place, todo, nearest), jobs):
+        text = place.output(mutation.key).read_text(errors="replace")
+        by = next((line[11:] for line in text.splitlines() if line.startswith("noticed by ")), "")
+        score.cpu_s += ended.cpu_s
+        _tell(score, mutation, results.keep(mutation, tests, ended, by), tests, by, ended.cpu_s)
+        if by or ended.code is None:
+            place.output(mutation.key).unlink()
+    return score
+
+
+def _jobs(
+    place: Place, todo: Sequence[tuple[Mutation, list[str]]], nearest: Nearest
+) -> Iterator[Job[tuple[Mutation, list[str]]]]:
+    for mutation, tests in todo:
+        cpu_s = min(place.cpu_s, 20.0 + 5 * nearest.seconds(tests))
+        work, out = partial(_try, place, mutation, tests), place.output(mutation.key)
+        yield Job((mutation, tests), work, out, cpu_s, LIMIT_S)
+
+
+def _tell(score: Score, mutation: Mutation, what: str, tests: Sequence[str], by: str = "", cpu_s: float = 0) -> None:
+    where = f"{mutation.file}:{mutation.line}"
+    if what not in NOTICED:
+        assert score.survivors is not None
+        score.survivors.append(f"{where}: {mutation.what}")
+    print(f"{what:8} {cpu_s:5.1f} s {where} [{mutation.text}] {mutation.what} ({len(tests)} asked) {by}", flush=True)
+
+
+def check_unchanged(place: Place, nearest: Nearest, chosen: Sequence[Mutation]) -> None:
+    """Stop where tests fail without a fault, or every mutant would count as noticed."""
+    tests = asked(place, chosen[0], nearest)
+    job = Job("", partial(_try, place, None, tests), place.output("unchanged"), LIMIT_S, LIMIT_S)
+    ((_, ended),) = forked([job], 1)
+    if ended.code != 0:
+        sys.exit(f"without a fault the tests end with exit code {ended.code}: {place.output('unchanged')}")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="mutants")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--packages", default=",".join(PACKAGES))
+    args = parser.parse_args()
+    import_once(IMPORTS)
+    nearest = record(HERE, PACKAGES + ALSO, args.jobs)
+    scores = {}
+    for part in args.packages.split(","):
+        chosen = drawn(HERE, part, args.count, args.seed)
+        check_unchanged(HERE, nearest, chosen)
+        scores[part] = try_all(HERE, chosen, nearest, args.jobs)
+        print(f"{part}: {scores[part]}; {scores[part].cpu_s:.0f} s", flush=True)
+    drawn_, same = sum(each.drawn for each in scores.values()), sum(each.equivalent for each in scores.values())
+    survivors = [each for score in scores.values() for each in score.survivors or ()]
+    good = len(survivors) < (1 - ENOUGH) * (drawn_ - same) and same <= MOST_EQUIVALENT * drawn_
+    if set(scores) == set(PACKAGES) and args.count == COUNT:
+        parts = "; ".join(f"{part} {score}" for part, score in scores.items())
+        append(f"mutants are noticed by the nearest tests ({parts})", Count(drawn_ - same, survivors), args.seed)
+    sys.exit(not good)
+
+
+if __name__ == "__main__":
+    main()
