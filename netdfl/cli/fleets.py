@@ -152,7 +152,8 @@ def doctor(
     sets: Sets = [],  # noqa: B006 - typer reads it only
     on: World = None,
     peers: Annotated[
-        Path | None, typer.Option("--peers", metavar="FILE", help="Look up the names of nodes by hand, too.")
+        Path | None,
+        typer.Option("--peers", metavar="FILE", help="Look up the names of nodes by hand, and try their ports here."),
     ] = None,
     format: OutputFormat = Format.TEXT,
 ) -> None:
@@ -167,8 +168,7 @@ def doctor(
     from netdfl.standalone.request import read_peers
 
     wanted = load_scenario(DOCUMENT if scenario is None else scenario, sets, on)
-    names = [] if peers is None else sorted({where.rpartition(":")[0] for where in read_peers(peers).values()})
-    known = gather(wanted, names)
+    known = gather(wanted, [] if peers is None else sorted(read_peers(peers).values()))
     found = judge(known, device=wanted.device, wanted=on)
     if format is Format.JSON:
         print_json({"findings": [asdict(each) for each in found], **asdict(known)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -161,6 +160,6 @@ def _seconds(time: str) -> float:
     from netdfl.core.units import parse_time_ns
 
     try:
-        return parse_time_ns(re.sub(r"m$", "min", time)) / NS_PER_S
+        return parse_time_ns(time) / NS_PER_S
     except ValueError as error:
         raise InputError(f"--for {time}: {error}") from error

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ%/]*)\s*$")
 
-_TIME_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_TIME_NS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
 _PREFIX = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _RATE_BPS = {f"{p}{unit}": m for p, m in (_PREFIX | _BINARY).items() for unit in ("bit", "bps", "bit/s")} | {
@@ -46,7 +55,7 @@ def _quantity(text: object, table: dict[str, int], what: str, examples: str) -> 
 
 
 def parse_time_ns(text: object) -> int:
-    """Nanoseconds of `20ms`, `1.5s`, `2min`. Raises ValueError that names the units."""
+    """Nanoseconds of `20ms`, `1.5s`, `2min` or `2m`. Raises ValueError that names the units."""
     return int(_quantity(text, _TIME_NS, "time", "20ms, 1.5s or 2min").to_integral_value())
 
 

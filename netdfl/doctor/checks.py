@@ -88,6 +88,10 @@ def _software(name: str, facts: Facts, here: Facts) -> Iterator[Finding]:
 def _machine(name: str, facts: Facts, device: str) -> Iterator[Finding]:
     refused = facts["listens"]
     yield _one(name, "ports", not refused, refused or "it can listen", "name another network (world.network)")
+    for where, why in facts.get("taken", {}).items():
+        yield Finding(
+            name, "ports", State.FAIL, f"{where}: {why}", "end what listens there, or give the node another port"
+        )
     for asked, address in facts["names"].items():
         yield _one(name, "names", bool(address), f"{asked} is {address or 'not known'}", "add it to DNS or /etc/hosts")
     cores, gpus = facts["cores"], facts["gpus"]

@@ -34,10 +34,14 @@ DOCUMENT = {
 """What stands for a scenario where none is given: as many nodes as there may be machines."""
 
 
-def gather(scenario: Scenario, names: Sequence[str] = ()) -> Gathered:
-    """Ask this machine, and those of the scenario's world if it has such. Raises MachineError: it gives none."""
-    wanted = {"names": list(names), "datasets": datasets_of(scenario)}
-    here = facts(wanted)
+def gather(scenario: Scenario, addresses: Sequence[str] = ()) -> Gathered:
+    """Ask this machine, and those of the scenario's world if it has such. Raises MachineError: it gives none.
+
+    `addresses`, as `host:port`, are those of nodes by hand: names are looked up, and the ports of this machine tried.
+    """
+    names = sorted({address.rpartition(":")[0] for address in addresses})
+    wanted = {"names": names, "datasets": datasets_of(scenario)}
+    here = facts({**wanted, "addresses": list(addresses)})
     engine = entry_of(scenario).engine
     if engine is None:
         return Gathered({HERE: here}, worlds=worlds_here(here))
@@ -47,7 +51,7 @@ def gather(scenario: Scenario, names: Sequence[str] = ()) -> Gathered:
 def datasets_of(scenario: Scenario) -> list[str]:
     """The datasets that the scenario's task reads."""
     task = scenario.task
-    return [str(getattr(task.dataset, "name", ""))] if isinstance(task, Train) else []
+    return [str(task.dataset.kind)] if isinstance(task, Train) else []
 
 
 async def _all(engine: Engine, scenario: Scenario, here: Mapping[str, Any], wanted: Mapping[str, Any]) -> Gathered:

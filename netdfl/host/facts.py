@@ -75,7 +75,10 @@ def address_in(network: str) -> str:
 
 
 def facts(wanted: Json) -> dict[str, Any]:
-    """What there is; `wanted` may name a `listen` address that nodes would listen at, and `names` to look up."""
+    """What there is; `wanted` may name a `listen` address that nodes would listen at, and `names` to look up.
+
+    Of the `addresses` of nodes, `host:port`, those of this machine are listened at, which shows who else has the port.
+    """
     return {
         "host": socket.gethostname(),
         "time_s": time.time(),
@@ -90,6 +93,7 @@ def facts(wanted: Json) -> dict[str, Any]:
         "temporary": tempfile.gettempdir(),
         "open_files": _open_files(),
         "listens": _listens(str(wanted.get("listen", "127.0.0.1"))),
+        "taken": {each: why for each in wanted.get("addresses", ()) if (why := _taken(each))},
         "names": {name: _address(name) for name in wanted.get("names", ())},
         "datasets": {name: _has_dataset(name) for name in wanted.get("datasets", ())},
         "root": hasattr(os, "geteuid") and os.geteuid() == 0,
@@ -132,11 +136,18 @@ def _open_files() -> int:
     return 0
 
 
-def _listens(address: str) -> str:
-    """Why nobody can listen at `address` here; empty: one can."""
+def _taken(where: str) -> str:
+    """Why a node can't listen at `where`, `host:port`; empty where it can, and where that is another machine's."""
+    host, _, port = where.rpartition(":")
+    address = _address(host.strip("[]"))
+    return _listens(address, int(port)) if address and not _listens(address) else ""
+
+
+def _listens(address: str, port: int = 0) -> str:
+    """Why nobody can listen at `address` here, on any port or on one; empty: one can."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as tried:
-            tried.bind((address, 0))
+            tried.bind((address, port))
             tried.listen()
     except OSError as error:
         return error.strerror or str(error)

@@ -170,7 +170,8 @@ class Gathering:
             if reply is not None and reply.start_ns is not None:
                 best = reply if best is None else min(best, reply, key=attrgetter("took_ns"))
             elif reply is not None:
-                what = self._say_missing([node for node in reply.answer.missing if node in self.request.peers], {})
+                missing = [node for node in reply.answer.missing if node in self.request.peers]
+                what = self._say_missing(missing, {}) if missing else self._say_unreached()
             if best is None:
                 await self._pause(what)
             else:
@@ -225,6 +226,14 @@ class Gathering:
     def _say_missing(self, missing: Sequence[NodeId], refused: Mapping[NodeId, str]) -> str:
         why = "".join(f"; {reason}" for node, reason in sorted(refused.items()) if node in missing)
         return f"{self._who(missing)} did not come{why}"
+
+    def _say_unreached(self) -> str:
+        """Why the first node does not start though it heard of all: it can't reach one of its neighbors yet."""
+        where = self.request.peers.get(self.request.node, f"{self.request.host}:{self.request.port}")
+        return (
+            f"{self._who([self.request.first])} has heard of all nodes and can't reach one of its neighbors; "
+            f"see that this node can be reached from there, at {where}"
+        )
 
     def _who(self, nodes: Sequence[NodeId]) -> str:
         named = ", ".join(f"{node} ({self.request.peers[node]})" for node in nodes)

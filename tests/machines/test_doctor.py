@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from netdfl.core.files import shipped
 from netdfl.doctor.checks import HERE, Gathered, State, judge, lines
+from netdfl.doctor.gather import gather
 from netdfl.host.facts import facts
+from netdfl.scenario.load import load
 from tests.machines.separated import Separated, missing
 from tests.warm import warm_python
 
@@ -75,6 +80,25 @@ def test_names_of_nodes_by_hand_are_looked_up(tmp_path: Path) -> None:
     (failed,) = (each for each in found["findings"] if (each["what"], each["state"]) == ("names", "fail"))
     assert "nowhere.invalid" in json.dumps(failed)
     assert done.returncode == 1
+
+
+def test_a_port_of_this_machine_that_somebody_has_is_named(here: dict[str, Any]) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        found = facts({"addresses": [taken, "127.0.0.1:0", "192.0.2.1:5000", "nowhere.invalid:5000"]})["taken"]
+    assert list(found) == [taken]
+    ports = [each for each in judge(Gathered({HERE: here | {"taken": found}})) if each.state is State.FAIL]
+    assert [(each.what, each.said) for each in ports] == [("ports", f"{taken}: Address already in use")]
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "{name: mnist, partition: iid}"])
+def test_the_dataset_of_a_scenario_is_looked_for(dataset: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NETDFL_DATA", str(tmp_path))
+    text = (shipped("scenarios") / "quickstart.yaml").read_text()
+    (changed := tmp_path / "mine.yaml").write_text(re.sub("dataset: .*", f"dataset: {dataset}", text))
+    assert bad(gather(load(changed)))[HERE, "data"] == "netdfl data get mnist there, or set NETDFL_DATA"
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
