@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING
 
 from netdfl.core.tables import lazy_module
 from netdfl.core.types import Edge, NodeId
-from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import Cause, Finding
-from netdfl.diagnosis.reasons import FIRST, awaited_of, describe, edge_of, reason, sentence, wait_of
+from netdfl.diagnosis.reasons import (
+    CAUSES,
+    FIRST,
+    awaited_of,
+    edge_of,
+    grounds_of,
+    reasons_of,
+    unknown_senders,
+    wait_of,
+)
 from netdfl.diagnosis.reduce import Supply, hopeless, reduce, supplies, will_be_gone
 from netdfl.diagnosis.snapshot import AwaitedFate, Snapshot, What
+from netdfl.diagnosis.why import Grounds, Need, Reason
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -56,14 +65,14 @@ def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]
 # roots that wait for what never comes
 
 
-def blamed(snapshot: Snapshot, waiter: NodeId) -> dict[NodeId, Cause]:
+def blamed(snapshot: Snapshot, waiter: NodeId) -> tuple[Reason, ...]:
     """Why each awaited node that gives nothing any more does not, where that is no matter of other waits."""
     wait = wait_of(snapshot, waiter)
     gone = will_be_gone(snapshot, waiter, wait)
     never = {s for s, how in supplies(snapshot, waiter, wait).items() if how is Supply.NEVER}
     if not never:  # senders choose alone, and it waits for more than there are
-        return dict.fromkeys(sorted(wait.awaited), Cause.DEADLOCK)
-    return {s: reason(snapshot, waiter, s) or Cause.DEADLOCK for s in sorted(never - gone or never)}
+        return unknown_senders(snapshot, [(waiter, source) for source in sorted(wait.awaited)])
+    return reasons_of(snapshot, [(waiter, source) for source in sorted(never - gone or never)])
 
 
 def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
@@ -71,14 +80,15 @@ def _group(roots: Sequence[NodeId], snapshot: Snapshot) -> list[list[NodeId]]:
     graph: nx.Graph[Hashable] = nx.Graph()
     for root in roots:
         graph.add_node(root)
-        for culprit, cause in blamed(snapshot, root).items():
-            graph.add_edges_from((root, outage) for outage in _outages(snapshot, (root, culprit), cause))
+        for reason in blamed(snapshot, root):
+            graph.add_edges_from((root, outage) for outage in _outages(snapshot, reason))
     groups = [sorted(node for node in part if isinstance(node, int)) for part in nx.connected_components(graph)]
     return sorted(groups)
 
 
-def _outages(snapshot: Snapshot, pair: Edge, cause: Cause) -> Iterator[tuple[str, int]]:
+def _outages(snapshot: Snapshot, reason: Reason) -> Iterator[tuple[str, int]]:
     """What keeps a node from what it waits for and may keep others too: who is out of reach, and the event."""
+    pair, cause = (reason.waiter, reason.source), CAUSES[reason.why]
     if cause in (Cause.UNREACHABLE, Cause.BLOCKED_LOOP):
         yield "culprit", pair[1]
     edge = edge_of(snapshot, pair)
@@ -88,21 +98,10 @@ def _outages(snapshot: Snapshot, pair: Edge, cause: Cause) -> Iterator[tuple[str
 
 
 def _by_fate(snapshot: Snapshot, group: Sequence[NodeId], behind: tuple[NodeId, ...]) -> Finding:
-    causes = {(root, culprit): cause for root in group for culprit, cause in blamed(snapshot, root).items()}
-    pairs, first = list(causes), min(causes.values(), key=FIRST.index)
-    what = _sentence(snapshot, pairs) + words.behind(behind, group)
-    return make_finding(snapshot, first, pairs, what, behind, permanent=True)
-
-
-def _sentence(snapshot: Snapshot, pairs: Sequence[Edge]) -> str:
-    """Who waits where, for whom, and each reason for it."""
-    roots, culprits = {root for root, _ in pairs}, {culprit for _, culprit in pairs}
-    if all(wait_of(snapshot, root).what is What.ROOM for root in roots):
-        where = words.rounds([wait_of(snapshot, root).round for root in roots])
-        full = f"{words.nodes(roots)} can't send in {where}: the mailbox of {words.nodes(culprits)} is full"
-        causes = {reason(snapshot, *pair) for pair in pairs}
-        return full if causes == {Cause.FLOW_CONTROL} else f"{full}, as {'; '.join(describe(snapshot, pairs))}"
-    return sentence(snapshot, pairs)
+    reasons = [reason for root in group for reason in blamed(snapshot, root)]
+    first = min((CAUSES[reason.why] for reason in reasons), key=FIRST.index)
+    pairs = [(reason.waiter, reason.source) for reason in reasons]
+    return make_finding(snapshot, first, pairs, grounds_of(snapshot, reasons), behind, permanent=True)
 
 
 # knots
@@ -157,24 +156,28 @@ def _by_each_other(snapshot: Snapshot, core: Sequence[NodeId], behind: tuple[Nod
     held = set(core)
     pairs = [(node, s) for node in core for s in sorted(wait_of(snapshot, node).awaited) if s in held]
     full = any(wait_of(snapshot, node).what is What.ROOM for node in core)
-    each = words.listed(f"{node} for {words.for_whom(wait_of(snapshot, node))}" for node in core)
-    where = words.rounds([wait_of(snapshot, node).round for node in core])
-    what = f"{words.nodes(core)} wait for each other in {where}: {each}"
     cause = Cause.FLOW_CONTROL if full else Cause.DEADLOCK
+    knot = tuple(_need(snapshot, node) for node in core)
+    grounds = Grounds(at_ns=snapshot.at_ns, reasons=reasons_of(snapshot, pairs), knot=knot)
     lost = [pair for pair in pairs if awaited_of(snapshot, pair).fate is AwaitedFate.LOST]
     if lost:  # a later message of the same sender would do as well, and there is none without them
-        what, cause = sentence(snapshot, lost), Cause.LOST_MESSAGE
+        grounds, cause = grounds_of(snapshot, reasons_of(snapshot, lost)), Cause.LOST_MESSAGE
     return replace(
-        make_finding(snapshot, cause, pairs, what + words.behind(behind, core), behind, permanent=True),
+        make_finding(snapshot, cause, pairs, grounds, behind, permanent=True),
         began_ns=max(wait_of(snapshot, node).since_ns for node in core),
     )
+
+
+def _need(snapshot: Snapshot, node: NodeId) -> Need:
+    wait = wait_of(snapshot, node)
+    return Need(node, wait.round, tuple(sorted(wait.awaited)), wait.short, wait.what is What.ROOM)
 
 
 def make_finding(
     snapshot: Snapshot,
     cause: Cause,
     pairs: Sequence[Edge],
-    what: str,
+    grounds: Grounds,
     behind: tuple[NodeId, ...],
     *,
     permanent: bool,
@@ -186,7 +189,7 @@ def make_finding(
     return Finding(
         cause=cause,
         roots=roots,
-        what=what,
+        grounds=grounds,
         round=min(wait.round for wait in waits),
         culprits=tuple(sorted({culprit for _, culprit in pairs})),
         behind=behind,

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import NodeId
-from netdfl.diagnosis import words
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.ending import is_idle
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.remedies import Allows, advise
 from netdfl.diagnosis.slow import find_slow
 from netdfl.diagnosis.snapshot import Snapshot, State
+from netdfl.diagnosis.why import Grounds
 
 
 def diagnose(
@@ -83,17 +83,14 @@ def find_livelock(before: Snapshot, now: Snapshot) -> Finding | None:
     if not busy:
         return None
     edges = tuple(edge for edge, count in sorted(more.items()) if count >= LIVELOCK_MESSAGES)
-    window = words.seconds(now.at_ns - before.at_ns)
-    where = words.rounds([now.nodes[node].round for node in alive])
-    what = (
-        f"{sum(more.values())} messages passed in {window} and no node finished a round: {words.nodes(busy)} in {where}"
-    )
+    rounds = tuple(now.nodes[node].round for node in alive)
+    grounds = Grounds(at_ns=now.at_ns, passed=sum(more.values()), window_ns=now.at_ns - before.at_ns, rounds=rounds)
     return Finding(
         cause=Cause.LIVELOCK,
         roots=busy,
         culprits=busy,
-        what=what,
-        round=min(now.nodes[node].round for node in alive),
+        grounds=grounds,
+        round=min(rounds),
         behind=tuple(sorted(set(alive) - set(busy))),
         witness=edges,
         began_ns=before.at_ns,

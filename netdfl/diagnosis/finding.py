@@ -1,4 +1,4 @@
-"""What a diagnosis says: the cause, its roots, a sentence for people, and what proves it.
+"""What a diagnosis says: the cause, its roots, the grounds of its sentence, and what proves it.
 
 In the `stalls` folder of a run is each finding with the snapshot that proves it and the stacks of the nodes in it.
 """
@@ -6,7 +6,7 @@ In the `stalls` folder of a run is each finding with the snapshot that proves it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import RunError
 from netdfl.core.types import Edge, Json, NodeId
 from netdfl.diagnosis import words
+from netdfl.diagnosis.sentences import say
 from netdfl.diagnosis.snapshot import Snapshot
+from netdfl.diagnosis.why import Grounds
 from netdfl.record.directory import RunDirectory
 from netdfl.record.kept_stalls import FOLDER, MOST_KEPT
 from netdfl.record.plain_json import dump_by_line, shallow
@@ -40,15 +42,17 @@ class Cause(StrEnum):
 class Finding:
     """One stall. `roots` wait first, for `culprits`; `behind` are the nodes that wait for them in turn.
 
-    `what` says who waits for whom and why, `remedies` the settings with which this wait would have ended, as a
-    scenario writes them; `ended_by` what ended it. `witness` is the smallest part of the wait-for graph that
-    proves it, as (who waits, for whom). `permanent`: nothing that can still happen ends it. `suspected`: seen in
-    one snapshot of a fleet that moved meanwhile. `until_ns`: when the scenario or a deadline ends it.
+    `grounds` hold who waits for whom and why; `told` is the sentence of one that came as words, from a journal.
+    `remedies` are the settings with which this wait would have ended, as a scenario writes them; `ended_by` is what
+    ended it. `witness` is the smallest part of the wait-for graph that proves it, as (who waits, for whom).
+    `permanent`: nothing that can still happen ends it. `suspected`: seen in one snapshot of a fleet that moved
+    meanwhile. `until_ns`: when the scenario or a deadline ends it.
     """
 
     cause: Cause
     roots: tuple[NodeId, ...]
-    what: str
+    grounds: Grounds = field(default_factory=Grounds)
+    told: str = ""
     round: int = 0
     culprits: tuple[NodeId, ...] = ()
     behind: tuple[NodeId, ...] = ()
@@ -61,6 +65,11 @@ class Finding:
     over: bool = False
     remedies: tuple[str, ...] = ()
     ended_by: str = ""
+
+    @property
+    def what(self) -> str:
+        """Who waits for whom and why."""
+        return self.told or say(self.grounds, self.roots, self.behind, permanent=self.permanent)
 
     @property
     def text(self) -> str:
@@ -116,6 +125,7 @@ class Finding:
             "culprits": list(self.culprits),
             "behind": list(self.behind),
             "witness": [list(edge) for edge in self.witness],
+            "reasons": [each.to_json() for each in self.grounds.reasons],
             "began_s": self.began_ns / NS_PER_S,
             "found_s": self.found_ns / NS_PER_S,
             "detection_s": self.detection_s,

@@ -1,6 +1,6 @@
 """What the schedule says: whether an edge carries anything now, and when the scenario ends an outage.
 
-Links that are down are one sentence: a partition by its sides, single links by their names.
+Links that are down divide a fleet: a partition has sides, what is cut one way has one from which nothing passes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netdfl.core.tables import lazy_module
 from netdfl.core.types import Edge, NodeId
-from netdfl.diagnosis import words
 from netdfl.diagnosis.snapshot import Snapshot
+from netdfl.diagnosis.why import Divide
 from netdfl.links.schedule.active_changes import Effective, Overlays, effective
 from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.spec import LinkSpec, choose
@@ -122,27 +122,12 @@ def _is_certain(loss: object) -> bool:
     return part is not None and getattr(part.build(0), "probability", 0) >= 1
 
 
-FEW_LINKS = 2
-
-
-def describe_cut(snapshot: Snapshot, edges: Sequence[Edge]) -> str:
-    """`2->3 is down until 20 s`, `nothing passes between nodes 0 to 3 and nodes 4 to 7 for good (events[0])`."""
-    ends = words.until([snapshot.edge(*edge).heals_ns for edge in edges])
-    by = words.entry({snapshot.edge(*edge).event for edge in edges})
-    divided = divides(snapshot, edges)
-    if divided:
-        return f"nothing passes {divided} {ends}{by}"
-    return f"{words.arrows(edges)} {'is' if len(edges) == 1 else 'are'} down {ends}{by}"
-
-
-def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> str:
-    """`between nodes 0 to 3 and nodes 4 to 7`, `from node 2 to nodes 3 to 5`; empty for few links, and others."""
-    if len(edges) <= FEW_LINKS:
-        return ""
+def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
+    """What `edges` divide, all of them down; None where that is nothing."""
     one_way, sides = _one_way(snapshot, edges), _sides(snapshot, edges)
     if one_way:
-        return f"from {words.span(one_way[0])} to {words.span(one_way[1])}"
-    return f"between {words.listed(map(words.span, sides))}" if sides else ""
+        return Divide(tuple(edges), (tuple(sorted(one_way[0])), tuple(sorted(one_way[1]))), one_way=True)
+    return Divide(tuple(edges), tuple(tuple(sorted(side)) for side in sides)) if sides else None
 
 
 def _sides(snapshot: Snapshot, edges: Sequence[Edge]) -> list[set[NodeId]]:

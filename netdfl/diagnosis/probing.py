@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.types import Kind, Message, NodeId, Payload
-from netdfl.diagnosis import words
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.probes import AndDetector, EdgeChasingProbe, OrDetector
+from netdfl.diagnosis.why import Grounds, Need, Reason, Why
 from netdfl.node.runtime import Node
 from netdfl.node.waits import OpenWait
 from netdfl.transport.base import Fate
@@ -174,21 +174,23 @@ class Probing:
         assert self._wait is not None
         self._told, me, now = True, self.node.id, self.node.clock.now_ns()
         nodes = tuple(sorted({node for node, _ in members} | ({me} if cause is Cause.DEADLOCK else set())))
-        where = words.rounds([round for _, round in members] or [self._wait.round])
-        edges = words.listed(f"{node}->{me}" for node in nodes)
-        what = (
-            f"{words.nodes(nodes)} wait for each other in {where}: {me} for {words.listed(sorted(self._missing))}"
-            if cause is Cause.DEADLOCK
-            else f"node {me} waits in {where} for {words.nodes(nodes)}, which sent it: lost or late on {edges}"
-        )
+        missing = sorted(self._missing)
+        if cause is Cause.DEADLOCK:
+            others = [Need(node, round) for node, round in members if node != me]
+            own = Need(me, self._wait.round, tuple(missing), len(missing))
+            grounds = Grounds(at_ns=now, knot=(*others, own))
+        else:
+            round, why = self._wait.round, Why.LOST_OR_LATE
+            sent = [Reason(waiter=me, source=node, round=round, why=why, edge=(node, me)) for node in nodes]
+            grounds = Grounds(at_ns=now, reasons=tuple(sent))
         self._found(
             Finding(
                 cause=cause,
                 roots=nodes if cause is Cause.DEADLOCK else (me,),
                 culprits=nodes,
-                what=what,
+                grounds=grounds,
                 round=self._wait.round,
-                witness=tuple((me, source) for source in sorted(self._missing)),
+                witness=tuple((me, source) for source in missing),
                 began_ns=self._wait.since_ns,
                 found_ns=now,
                 permanent=cause is Cause.DEADLOCK,

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from netdfl.core.control import Again, Recover
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
-from netdfl.diagnosis.reasons import awaited_of, edge_of, reason, wait_of
+from netdfl.diagnosis.reasons import awaited_of, cause_of, edge_of, wait_of
 from netdfl.diagnosis.snapshot import AwaitedFate, Snapshot, What
 
 SKIP = "wait.on_stall: skip"
@@ -52,12 +52,14 @@ def _fitting(finding: Finding, snapshot: Snapshot) -> Iterator[str]:
 
 def _in_need_of(snapshot: Snapshot, pairs: Sequence[Edge]) -> bool:
     """Whether some node waits for one that nobody can do without, and that is out of reach: a server."""
-    return any(wait_of(snapshot, pair[0]).essential and reason(snapshot, *pair) is Cause.UNREACHABLE for pair in pairs)
+    return any(
+        wait_of(snapshot, pair[0]).essential and cause_of(snapshot, *pair) is Cause.UNREACHABLE for pair in pairs
+    )
 
 
 def _for_good(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
     """What ends waits that nothing ends."""
-    causes, kinds = {reason(snapshot, *pair) for pair in pairs}, {wait_of(snapshot, pair[0]).what for pair in pairs}
+    causes, kinds = {cause_of(snapshot, *pair) for pair in pairs}, {wait_of(snapshot, pair[0]).what for pair in pairs}
     awaited = [awaited_of(snapshot, pair) for pair in pairs]
     yield DEADLINE
     if causes == {Cause.LOST_MESSAGE} and not any(each.in_vain for each in awaited):

@@ -45,8 +45,12 @@ def behind(waiters: Sequence[NodeId], roots: Sequence[NodeId]) -> str:
 
 def for_whom(wait: WaitNow) -> str:
     """What a wait still lacks: `1`, `1 or 2`, `1 and 2`, `2 of 1, 2 and 5`."""
-    sources, short = sorted(wait.awaited), wait.short
-    if wait.what is What.ROOM:
+    return lacking(sorted(wait.awaited), wait.short, room=wait.what is What.ROOM)
+
+
+def lacking(sources: Sequence[NodeId], short: int, *, room: bool) -> str:
+    """What is lacking where `short` of `sources` have to give it, or there is to be `room` at them."""
+    if room:
         return f"room at {listed(sources)}"
     if short >= len(sources):
         return listed(sources)

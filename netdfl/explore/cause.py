@@ -7,33 +7,34 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from netdfl.core.errors import InputError
-from netdfl.core.types import Edge
+from netdfl.diagnosis.finding import Cause as StallCause
 from netdfl.diagnosis.finding import Finding
+from netdfl.diagnosis.reasons import CAUSES, FIRST
+from netdfl.diagnosis.why import NEVER_SENT, Why
 from netdfl.explore.execute import ExploredRun
 from netdfl.record.judge import WELL
 from netdfl.scenario.model.plugins import find_own, place_of, places, said
 from netdfl.scenario.model.schema import Scenario
 
 _NETDFL = Path(__file__).resolve().parents[1]
-_MARKS = (
-    "notice", "answer", "mailbox", "has finished", "is past that round", "are past that round", "does not return",
-    "do not return", "crashed", "paused", "the link was down", "the links were down", "cut off", "damaged",
-    "outside any wait", "took it before it crashed", "was down",
-)  # fmt: skip
-"""Words of a diagnosis that tell one kind of a stall from another."""
 
 
 class Cause(NamedTuple):
-    """What is equal for equal failures: `key`; and what this one was, in a sentence."""
+    """What is equal for equal failures: `key`; and what this one was, in a sentence.
+
+    `variant` is how the cause looked in this run, `round` where it did; of no one round: -1.
+    """
 
     key: str
     text: str
+    variant: str = ""
+    round: int = -1
 
 
 def cause_of(run: ExploredRun, predicates: Sequence[Predicate] = (), *, verdict: bool = True) -> Cause | None:
@@ -63,30 +64,73 @@ def _broken(error: BaseException) -> Cause:
     return Cause(f"broke {type(error).__name__} {where}", f"netdfl itself broke in {where}: {error!r}")
 
 
+STALL = "stall "
+"""What the keys of stalls begin with."""
+_KINDS: Mapping[Why, str] = {
+    **dict.fromkeys(NEVER_SENT, "never_sent"),
+    Why.UNKNOWN_SENDERS: "unknown_senders",
+    **dict.fromkeys((Why.RECEIVER_DOWN, Why.RECEIVER_RESTARTED), "receiver_down"),
+}
+"""Reasons that are one kind of failure: the same would end them. Each other one is a kind of its own."""
+
+
+def is_stall(key: str) -> bool:
+    """Whether a cause is that a fleet stands still."""
+    return key.startswith(STALL)
+
+
 def _stall(run: ExploredRun) -> Cause | None:
-    """By the first stall that nothing ends: its kind, who waits for whom, and whether it is in the first or last round.
+    """By the gravest reason of the first stall that is left, for good where one is, and that the scenario expects not.
 
-    Who waits for whom is told up to the names of the nodes, and how many there are of one sort.
+    Not by which nodes it is, how many, in which round or on which link.
     """
-    left = [stall for stall in run.stalls if not stall.over and stall.permanent]
-    if not left or not any("stalled at the end" in r or r.startswith("deadlock") for r in run.reasons):
+    expect = run.scenario.expect.entries()
+    left = [stall for stall in run.stalls if not stall.over and expect.get(_entry(stall), "none") == "none"]
+    if not left:
         return None
-    first = min(left, key=lambda stall: (stall.began_ns, stall.round, stall.roots))
-    marks = ", ".join(mark for mark in _MARKS if mark in first.what)
-    when = _when(first, run.scenario.rounds)
-    return Cause(f"stall {first.cause.value} [{shape(first.witness)}] {when}: {marks}", first.what)
+    first = min(left, key=lambda stall: (not stall.permanent, stall.began_ns, stall.round, stall.roots))
+    whys = sorted({reason.why for reason in first.grounds.reasons}, key=_gravity)
+    kind = _KINDS.get(whys[0], whys[0].value) if whys else "outside"
+    return Cause(f"{STALL}{first.cause.value} {kind}", first.what, _variant(first), first.round)
 
 
-def _when(stall: Finding, rounds: int) -> str:
-    return "last" if stall.round == rounds - 1 else "first" if stall.round == 0 else "between"
+def _entry(stall: Finding) -> str:
+    """The entry of `expect` that is about it."""
+    return "deadlock" if stall.cause is StallCause.DEADLOCK and not stall.suspected else "stall"
 
 
-def shape(edges: Sequence[Edge]) -> str:
-    """A graph of waits up to the names of its nodes and how many of a sort there are: which sorts of nodes it has."""
-    out, into = {src for src, _ in edges}, {dst for _, dst in edges}
-    sorts = {(node in out, node in into) for node in {*out, *into}}
-    words = {(True, False): "waiter", (False, True): "awaited", (True, True): "both"}
-    return " ".join(words[sort] for sort in sorted(sorts))
+def _gravity(why: Why) -> tuple[int, str]:
+    return FIRST.index(CAUSES[why]) if CAUSES[why] in FIRST else len(FIRST), why.value
+
+
+def _variant(stall: Finding) -> str:
+    """All its reasons, as `lost:scripted+returned_past`."""
+    reasons = stall.grounds.reasons
+    said = {f"{r.why.value}:{r.loss}" if r.why is Why.LOST and r.loss else r.why.value for r in reasons}
+    return "+".join(sorted(said)) or stall.cause.value
+
+
+_LOSSES = {"scripted": "dropped by name", "loss": "lost at random", "down": "lost while a link was down"}
+_WORDS = {
+    Why.RECEIVER_DOWN: "lost as its receiver was down",
+    Why.RECEIVER_RESTARTED: "taken by its receiver, which then crashed",
+    Why.RETURNED_PAST: "its sender returned in a later round",
+    Why.PAST: "its sender was past that round",
+    Why.FINISHED: "its sender had finished",
+    Why.TAKEN_FOR_GONE: "its sender took its receiver for gone",
+    Why.WAITING: "its sender waited too",
+}
+
+
+def in_words(variant: str) -> str:
+    """`a message dropped by name`, and what was there besides."""
+    return " and ".join(map(_in_words, variant.split("+")))
+
+
+def _in_words(part: str) -> str:
+    why, _, loss = part.partition(":")
+    known = _LOSSES.get(loss, f"lost by {loss}") if loss else next((_WORDS[w] for w in _WORDS if w == why), "")
+    return known or why.replace("_", " ")
 
 
 def _figures(run: ExploredRun) -> Cause:

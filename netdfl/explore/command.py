@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -12,8 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from netdfl.core.errors import InputError
 from netdfl.core.files import write_whole
 from netdfl.explore.cause import is_raised
-from netdfl.explore.explore import Budget, Exploration, Explored, Show, by_rate
-from netdfl.explore.findings import Findings
+from netdfl.explore.explore import Budget, Exploration, Explored, Found, Show, by_rate
+from netdfl.explore.findings import Findings, Written, tell_of
 
 FOUND, INTERRUPTED = 1, 130
 
@@ -24,59 +26,108 @@ def explore(exploration: Exploration, budget: Budget, console: Console, *, shrin
         console.print(f"no {kind}: {why}", style="dim", highlight=False)
     with _progress(console, budget) as show:
         explored = exploration.run(budget, show)
-    interrupted, files = explored.why_stopped == "interrupted", dict[str, Path]()
+    interrupted, shown = explored.why_stopped == "interrupted", dict[str, Shown]()
     try:
-        _write(exploration, explored, console, files, shrink=shrink and not interrupted)
+        _write(exploration, explored, console, shown, shrink=shrink, interrupted=interrupted)
     except KeyboardInterrupt:
         interrupted = True
-    tell(explored, files, console)
+    tell(explored, shown, console)
     if interrupted:
         console.print("interrupted: what was found is kept; repeat the command to go on from there")
         return INTERRUPTED
     return FOUND if explored.findings else 0
 
 
-def tell(explored: Explored, files: dict[str, Path], console: Console) -> None:
-    """Print what was found, most often met first."""
+class Shown(NamedTuple):
+    """Where a finding is written, the sentence of that run, and what there is to say of its kind."""
+
+    path: Path
+    sentence: str
+    told: Sequence[str]
+
+
+def tell(explored: Explored, shown: Mapping[str, Shown], console: Console) -> None:
+    """Print what was found, most often met first, as its file shows it."""
     fresh = f"{explored.num_fresh} of them drawn by themselves"
     more = f"; {explored.refused} could not begin" if explored.refused else ""
     console.print(f"{explored.runs} runs, {fresh}, reached {explored.reached} kinds of moments{more}")
     if explored.why_stopped and explored.why_stopped != "interrupted":
         console.print(f"stopped: {explored.why_stopped}", highlight=False, markup=False)
+    if explored.acted:
+        console.print(_acted(explored), style="dim", highlight=False)
     if not explored.findings:
         console.print("nothing was found")
         return
     for place, found in enumerate(by_rate(explored), start=1):
-        console.print(f"\n{place}. {found.cause.text}", highlight=False, markup=False)
-        often = f"{len(found.numbers)} runs; of those that were drawn by themselves {explored.rate(found)}"
-        console.print(f"   {often}", style="dim", highlight=False)
-        if file := files.get(found.cause.key):
-            console.print(f"   netdfl run {file}", highlight=False, markup=False, soft_wrap=True)
+        of = shown.get(found.cause.key)
+        console.print(f"\n{place}. {found.cause.text if of is None else of.sentence}", highlight=False, markup=False)
+        for line in tell_of(found, explored, None) if of is None else of.told:
+            console.print(f"   {line}", style="dim", highlight=False, markup=False)
+        if of is not None:
+            console.print(f"   netdfl run {of.path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _acted(explored: Explored) -> str:
+    """How often each kind of fault acted: one that never does proves nothing."""
+    often = sorted(explored.acted.items(), key=lambda item: (-item[1][0], item[0]))
+    each = ", ".join(f"{kind} {acted} of {drawn}" for kind, (drawn, acted) in often)
+    return f"faults that acted, of those that were drawn: {each}"
 
 
 def _write(
-    exploration: Exploration, explored: Explored, console: Console, files: dict[str, Path], *, shrink: bool
+    exploration: Exploration,
+    explored: Explored,
+    console: Console,
+    shown: dict[str, Shown],
+    *,
+    shrink: bool,
+    interrupted: bool,
 ) -> None:
-    """A scenario for each finding into `files`, with the traceback where netdfl broke; then as small as it gets."""
+    """A scenario for each finding, with the traceback where netdfl broke; then as small as it gets.
+
+    What is written goes into `shown`. Files of findings that are none any more are removed.
+    """
     if exploration.folder is None:
         return
     findings = Findings(exploration, explored)
-    shown = [each for each in enumerate(by_rate(explored), start=1) if not is_raised(each[1].cause)]
+    all_of = [each for each in enumerate(by_rate(explored), start=1) if not is_raised(each[1].cause)]
+
+    def show(place: int, found: Found, write: Callable[[Found], Written]) -> None:
+        path = _path(exploration, place)
+        if not interrupted:
+            findings.ends(found)
+        text, cause = write(found)
+        write_whole(path, text.encode())
+        shown[found.cause.key] = Shown(path, cause.text, findings.tell(found))
+
     with console.status("") as status:
-        for place, found in shown:
-            path = exploration.folder / f"finding-{place:02d}.yaml"
+        for place, found in all_of:
+            status.update(f"writing {place} of {len(explored.findings)}: {found.cause.key}")
             try:
-                write_whole(path, findings.written(found).encode())
+                show(place, found, findings.written)
             except InputError as error:
                 console.print(f"not written: {error}", markup=False)
                 continue
-            files[found.cause.key] = path
             if found.broke:
-                write_whole(path.with_suffix(".traceback.txt"), found.broke.encode())
-        for place, found in shown:
-            if shrink and found.cause.key in files and not findings.is_shrunk(found):
+                write_whole(_path(exploration, place, ".traceback.txt"), found.broke.encode())
+        _remove_others(exploration.folder, [each.path for each in shown.values()])
+        for place, found in all_of:
+            if shrink and not interrupted and found.cause.key in shown and not findings.is_shrunk(found):
                 status.update(f"shrinking {place} of {len(explored.findings)}: {found.cause.key}")
-                write_whole(files[found.cause.key], findings.shrunk(found).encode())
+                show(place, found, findings.shrunk)
+
+
+def _path(exploration: Exploration, place: int, suffix: str = ".yaml") -> Path:
+    assert exploration.folder is not None
+    return exploration.folder / f"finding-{place:02d}{suffix}"
+
+
+def _remove_others(folder: Path, paths: Sequence[Path]) -> None:
+    """Take away what an earlier search wrote of findings that are now others, or one."""
+    for path in folder.glob("finding-*.yaml"):
+        if path not in paths and re.fullmatch(r"finding-\d+", path.stem):
+            path.unlink()
+            path.with_suffix(".traceback.txt").unlink(missing_ok=True)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from netdfl.core.errors import InputError
 from netdfl.core.files import version_of
+from netdfl.explore.acted import Acted, added
 from netdfl.explore.cause import Cause, find_predicates, is_raised
 from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.faults import Course, allowed
@@ -42,13 +44,35 @@ class Budget:
 
 @dataclass
 class Found:
-    """One finding: the cause, a trial that shows it with as few events as any did, and how often it was met."""
+    """One finding: the cause, a trial that shows it with as few events as any did, and how often it was met.
+
+    `rounds` are those in which it was, `variants` how often it looked how, `examples` a trial of each.
+    """
 
     cause: Cause
     trial: Trial
     broke: str = ""
     numbers: list[int] = field(default_factory=list)
     num_fresh: int = 0
+    rounds: set[int] = field(default_factory=set)
+    variants: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, Trial] = field(default_factory=dict)
+
+    def take(self, trial: Trial, cause: Cause, broke: str) -> None:
+        """Count a trial that shows it."""
+        self.numbers.append(trial.number)
+        self.num_fresh += trial.fresh
+        if cause.round >= 0:
+            self.rounds.add(cause.round)
+        if cause.variant:
+            self.variants[cause.variant] += 1
+            self.examples.setdefault(cause.variant, trial)
+        if _shorter(trial, self.trial):
+            self.cause, self.trial, self.broke = cause, trial, broke
+
+
+def _shorter(one: Trial, other: Trial) -> bool:
+    return len(one.events) < len(other.events)
 
 
 @dataclass
@@ -56,7 +80,7 @@ class Explored:
     """What an exploration came to.
 
     `num_fresh` of the runs were drawn independently of all others: rates are of these. `left_out` are kinds of faults
-    that the scenario can't have, and why; `refused` trials could not begin.
+    that the scenario can't have, and why; `refused` trials could not begin. `acted` counts the faults that were drawn.
     """
 
     scenario: Scenario
@@ -67,6 +91,7 @@ class Explored:
     reached: int = 0
     left_out: Mapping[FaultKind, str] = field(default_factory=dict)
     why_stopped: str = ""
+    acted: Acted = field(default_factory=dict)
 
     def rate(self, found: Found) -> Rate:
         """How often a run that is drawn afresh is this finding."""
@@ -77,13 +102,11 @@ class Explored:
         self.runs += 1
         self.num_fresh += trial.fresh
         self.refused += bool(ran.refused)
+        self.acted = added(self.acted, ran.acted)
         if ran.cause is None:
             return
         found = self.findings.setdefault(ran.cause.key, Found(ran.cause, trial, ran.broke))
-        found.numbers.append(trial.number)
-        found.num_fresh += trial.fresh
-        if len(trial.events) < len(found.trial.events):
-            found.cause, found.trial, found.broke = ran.cause, trial, ran.broke
+        found.take(trial, ran.cause, ran.broke)
 
 
 Show = Callable[[Explored], None]
@@ -120,7 +143,8 @@ class Exploration:
         journal = None if self.folder is None else Journal(self.folder, *self._settings())
         if journal is not None and self.scenario.file is not None:  # what was found has its parts from there
             journal.write(ORIGIN, json.dumps({"directory": str(self.scenario.file.parent)}) + "\n")
-        known = {} if journal is None else {trial.number: (trial, ran) for trial, ran in journal.read()}
+        lines = () if journal is None else journal.read()
+        known = {trial.number: (trial, ran) for trial, ran in lines if not ran.is_of_old_form}
         try:
             with workers(self.laboratory, self.jobs) as run_all:
                 self._search(search, explored, budget, known, journal, run_all, show)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,7 @@ from netdfl.core.files import open_append, read_plain, write_whole, writing
 from netdfl.explore.pool import Ran
 from netdfl.explore.trial import Trial
 
-RUNS, SETTINGS = "runs.jsonl", "settings.json"
+RUNS, SETTINGS, VERSION = "runs.jsonl", "settings.json", "netdfl"
 _TRIAL, _RAN = TypeAdapter(Trial), TypeAdapter(Ran)
 """The two halves of a line."""
 KEPT = "; what was found is kept"
@@ -26,6 +27,8 @@ class Journal:
 
     def __init__(self, folder: Path, settings: dict[str, object], *earlier: dict[str, object]) -> None:
         """Make the folder, or go on in it, whose settings may be written as `earlier` versions wrote them.
+
+        What another version of netdfl ran is kept beside, and run again.
 
         Raises InputError where it is of another exploration, or can't be.
         """
@@ -39,9 +42,11 @@ class Journal:
         file = self.folder / SETTINGS
         if file.exists():
             before = json.loads(read_plain(file))
-            held = next((each for each in earlier if each.items() <= before.items()), settings)
-            changed = [key for key, value in held.items() if before.get(key) != value]
-            if changed:
+            differ = [[key for key in each if before.get(key) != each[key]] for each in (settings, *earlier)]
+            changed = min(differ, key=len)
+            if changed == [VERSION]:
+                self._set_aside(str(before.get(VERSION)))
+            elif changed:
                 raise InputError(
                     f"{self.folder} is of another exploration ({', '.join(changed)} differs): the scenario, its parts "
                     "or the seed have changed since; name another with --out DIR"
@@ -49,6 +54,12 @@ class Journal:
         elif any(self.folder.iterdir()):
             raise InputError(f"{self.folder} is not empty, and is no exploration; name another with --out DIR")
         write_whole(file, (json.dumps(settings, indent=1) + "\n").encode())
+
+    def _set_aside(self, version: str) -> None:
+        """Keep the runs of another version beside: this one may search, and run, in other ways."""
+        runs = self.folder / RUNS
+        if runs.exists():
+            runs.replace(self.folder / f"runs-{re.sub(r'[^0-9.]', '', version)}.jsonl")
 
     def add(self, trial: Trial, ran: Ran) -> None:
         """Keep what came of a trial. Raises RunError on a full disk."""

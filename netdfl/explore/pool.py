@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from netdfl.core.errors import InputError, RunError
-from netdfl.explore.cause import VERDICT, Cause, Predicate, cause_of
+from netdfl.explore.acted import Acted, acted_of
+from netdfl.explore.cause import VERDICT, Cause, Predicate, cause_of, is_stall
 from netdfl.explore.execute import Executor
 from netdfl.explore.features import features_of
 from netdfl.explore.trial import Trial, variant
@@ -21,7 +22,10 @@ from netdfl.scenario.model.schema import Scenario
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a trial. `refused` says why it could not begin; `broke` is a traceback."""
+    """What came of a trial. `refused` says why it could not begin; `broke` is a traceback.
+
+    `acted` says of its faults how many acted.
+    """
 
     number: int
     cause: Cause | None = None
@@ -29,6 +33,12 @@ class Ran:
     event_log_hash: str = ""
     refused: str = ""
     broke: str = ""
+    acted: Acted = field(default_factory=dict)
+
+    @property
+    def is_of_old_form(self) -> bool:
+        """Whether its stall was named by words of a sentence, as netdfl 0.2.0 did: it has to be run again."""
+        return self.cause is not None and is_stall(self.cause.key) and not self.cause.variant
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,9 @@ class Laboratory:
         except InputError as error:
             return Ran(trial.number, refused=str(error))
         cause = cause_of(run, self.predicates, verdict=VERDICT in self.scenario.explore.find)
-        return Ran(trial.number, cause, features_of(run), run.event_log_hash, broke=run.broke)
+        return Ran(
+            trial.number, cause, features_of(run), run.event_log_hash, "", run.broke, acted_of(run, trial.events)
+        )
 
 
 RunAll: TypeAlias = Callable[[Sequence[Trial]], Iterator[Ran]]

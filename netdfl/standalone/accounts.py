@@ -86,7 +86,7 @@ def read_probed(run: Run, finished: Collection[NodeId]) -> list[Finding]:
         roots, culprits, behind = (tuple(said[name]) for name in ("roots", "culprits", "behind"))
         finding = Finding(
             cause=Cause(said["cause"]),
-            what=said["what"],
+            told=said["what"],
             remedies=tuple(said["remedies"]),
             round=round,
             began_ns=int((at_s - said["detection_s"]) * NS_PER_S),

@@ -16,7 +16,6 @@ from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Again, ProbeReply
 from netdfl.core.errors import ScenarioError
 from netdfl.core.types import NodeId
-from netdfl.diagnosis import words
 from netdfl.diagnosis.account import Account, WaitInBrief
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import diagnose
@@ -26,6 +25,7 @@ from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.remedies import RESEND, SKIP, Allows, Recovery
 from netdfl.diagnosis.snapshot import Snapshot, State
 from netdfl.diagnosis.watch import Pace, Watch, Window
+from netdfl.diagnosis.why import Grounds, Why
 from netdfl.record.status import Phase, WaitingStatus
 from netdfl.scenario.build import build_links
 from netdfl.scenario.load import loads
@@ -270,7 +270,7 @@ class ExactWatch(StallWatch):
             Finding(
                 cause=Cause.DEADLOCK,
                 roots=left,
-                what=f"{words.nodes(left)} {'stands' if len(left) == 1 else 'stand'} still outside any wait",
+                grounds=Grounds(at_ns=snapshot.at_ns, alone=Why.STANDING),
                 round=min(snapshot.nodes[node].round for node in left),
                 began_ns=max(snapshot.nodes[node].since_ns for node in left),
                 found_ns=snapshot.at_ns,

@@ -45,7 +45,7 @@ def _told(exploration: Exploration, explored: Explored) -> str:
         if each.broke:
             lines.append(each.broke.rstrip())
     try:
-        shown = Findings(exploration, explored).shrunk(found[0])
+        shown = Findings(exploration, explored).shrunk(found[0]).text
     except InputError as error:
         shown = str(error)
     return "\n".join([*lines, "", "The first, as `netdfl run` shows it:", "", shown])

@@ -135,7 +135,7 @@ async def test_many_stalls_of_one_kind_at_once_are_all_recorded_and_few_of_them_
     monkeypatch.setattr(probing, "ANSWER_S", 0.01)
     told = Told(tmp_path)
     kinds = [Cause.BLOCKED_LOOP] * 20 + [Cause.DEADLOCK]
-    found = [Finding(cause=cause, roots=(root,), what=f"stall {root}") for root, cause in enumerate(kinds)]
+    found = [Finding(cause=cause, roots=(root,), told=f"stall {root}") for root, cause in enumerate(kinds)]
     told.probes._tell(found, await told.probes._snapshot())
     assert len(told.events) == len(found)
     assert [note.partition(". Since")[0] for note in told.notes] == [

@@ -11,7 +11,7 @@ from planted import BUGS
 import netdfl
 import netdfl.testing
 from netdfl.core.errors import InputError
-from netdfl.explore.cause import cause_of, shape
+from netdfl.explore.cause import cause_of
 from netdfl.explore.execute import Executor
 from netdfl.explore.explore import Budget, Exploration, by_rate
 from netdfl.explore.mutations import draw_schedule
@@ -105,11 +105,6 @@ def test_one_line_in_a_test(small: dict[str, Any]) -> None:
         netdfl.testing.explore(small | {"nodes": 3, "rounds": 3}, runs=4)
     assert "as `netdfl run` shows it" in str(told.value)
     assert "schema: netdfl/1" in str(told.value)
-
-
-def test_causes_are_told_apart_up_to_names() -> None:
-    assert shape([(3, 2)]) == shape([(5, 6), (7, 6)]) == "awaited waiter"
-    assert shape([(0, 1), (1, 0)]) == shape([(4, 5), (5, 6), (6, 4)]) == "both"
 
 
 def test_a_schedule_of_priorities_keeps_its_bound(small: dict[str, Any]) -> None:

@@ -33,9 +33,9 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return causes
 
 
-def explored(text: dict[str, Any], folder: Path, runs: int = 12) -> tuple[int, dict[str, str]]:
+def explored(text: dict[str, Any], folder: Path, runs: int = 12, seed: int = 6) -> tuple[int, dict[str, str]]:
     """The exit code of `netdfl explore`, and the scenarios that it left."""
-    exploration = Exploration(netdfl.load(text | {"nodes": 3, "rounds": 4}), seed=5, folder=folder)
+    exploration = Exploration(netdfl.load(text | {"nodes": 3, "rounds": 4}), seed=seed, folder=folder)
     code = explore(exploration, Budget(runs=runs), Console(file=StringIO()))
     return code, {file.name: file.read_text() for file in sorted(folder.glob("finding-*.yaml"))}
 
@@ -67,13 +67,13 @@ def test_a_signal_while_a_finding_is_shrunk(
 
 
 def test_what_was_kept_is_not_trusted(small: dict[str, Any], tmp_path: Path, shrunk: list[str]) -> None:
-    _, before = explored(small, tmp_path, runs=1)
+    _, before = explored(small, tmp_path, runs=1, seed=5)
     kept = (tmp_path / SHRUNK).read_text()
     for other in (kept.replace('"drop"', '"delay"'), kept.replace('"rounds"', '"round"')):
         (tmp_path / SHRUNK).write_text(other)
         assert other != kept
-        assert explored(small, tmp_path, runs=1) == (FOUND, before)
+        assert explored(small, tmp_path, runs=1, seed=5) == (FOUND, before)
     assert len(shrunk) == 3
     (tmp_path / SHRUNK).write_text('{"stall": {"trial": "the third"}}')
     with pytest.raises(InputError, match="damaged; delete it, and what was found is shrunk anew"):
-        explored(small, tmp_path, runs=1)
+        explored(small, tmp_path, runs=1, seed=5)

@@ -1,0 +1,232 @@
+"""The sentence of a finding, made of its grounds: one clause for each reason. The one home of its English."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from netdfl.core.types import Edge, NodeId
+from netdfl.diagnosis import words
+from netdfl.diagnosis.why import FEW_LINKS, IS_DOWN, NOT_COME, Divide, Grounds, Need, Reason, Why, clauses
+
+_LOSSES = {"loss": "", "queue": "a queue was full", "corrupt": "damaged"}
+_CUT_LOSSES = {"down": "down", "reset": "reset"}
+_DOWN = {Why.PAUSED: "paused", Why.STANDING: "standing still outside any wait"}
+
+
+def say(grounds: Grounds, roots: Sequence[NodeId], behind: Sequence[NodeId], *, permanent: bool) -> str:
+    """Who waits for whom and why, in one sentence without its end."""
+    if grounds.passed:
+        return _circles(grounds, roots)
+    if grounds.alone is Why.SILENT:
+        return f"the event loop of {words.nodes(roots)} has not answered for {_lasting(grounds, grounds.since_ns)}"
+    if grounds.alone is not None:
+        return f"{words.nodes(roots)} {'stands' if len(roots) == 1 else 'stand'} still outside any wait"
+    said = _each_other(grounds.knot, roots) if grounds.knot else _because(grounds, permanent=permanent)
+    return said + words.behind(behind, roots)
+
+
+def _circles(grounds: Grounds, busy: Sequence[NodeId]) -> str:
+    passed = f"{grounds.passed} messages passed in {words.seconds(grounds.window_ns)} and no node finished a round"
+    return f"{passed}: {words.nodes(busy)} in {words.rounds(grounds.rounds)}"
+
+
+def _lasting(grounds: Grounds, since_ns: int) -> str:
+    return words.seconds(grounds.at_ns - since_ns)
+
+
+def _each_other(knot: Sequence[Need], roots: Sequence[NodeId]) -> str:
+    where = words.rounds([need.round for need in knot])
+    lacks = ((need.node, words.lacking(need.awaited, need.short, room=need.room)) for need in knot if need.awaited)
+    each = words.listed(f"{node} for {what}" for node, what in lacks)
+    return f"{words.nodes(roots)} wait for each other in {where}: {each}"
+
+
+def _because(grounds: Grounds, *, permanent: bool) -> str:
+    """Who waits where and for whom, and each reason for it."""
+    reasons, why = grounds.reasons, grounds.reasons[0].why
+    if permanent and grounds.room:
+        return _no_room(grounds)
+    if not permanent and why in (Why.AT_WORK, Why.ON_ITS_WAY, Why.SILENT, Why.FULL):
+        return _for_now(grounds)
+    roots, culprits = _waiters(reasons), _sources(reasons)
+    waiting = f"{'waits' if len(roots) == 1 else 'wait'} in {_where(reasons)}"
+    if why is Why.LOST_OR_LATE:
+        edges = words.arrows(_edges(reasons))
+        return f"{words.nodes(roots)} {waiting} for {words.nodes(culprits)}, which sent it: lost or late on {edges}"
+    groups = clauses(reasons)
+    if len(groups) > 1:
+        return f"{words.nodes(roots)} {waiting}: {'; '.join(_told(grounds, groups))}"
+    if why is Why.CUT and len(reasons) > FEW_LINKS:
+        return f"{words.span(roots)} {waiting}: {_cut(grounds, reasons)}"
+    if why in NOT_COME and (divide := _divide(grounds, reasons)) is not None:
+        by = words.entry({each.event for each in reasons})
+        return f"{words.span(roots)} {waiting} for messages that were lost while nothing passed {_sides(divide)}{by}"
+    return f"{words.nodes(roots)} {waiting} for {words.nodes(culprits)}, {_what_of(grounds, reasons)}"
+
+
+def _no_room(grounds: Grounds) -> str:
+    reasons = grounds.reasons
+    mailbox = f"the mailbox of {words.nodes(_sources(reasons))} is full"
+    full = f"{words.nodes(_waiters(reasons))} can't send in {_where(reasons)}: {mailbox}"
+    if all(each.why is Why.FULL for each in reasons):
+        return full
+    return f"{full}, as {'; '.join(_told(grounds, clauses(reasons)))}"
+
+
+def _for_now(grounds: Grounds) -> str:
+    """What ends by itself."""
+    first = min(grounds.reasons, key=lambda each: each.source)
+    roots, culprit = _waiters(grounds.reasons), first.source
+    who = f"{words.nodes(roots)} {'waits' if len(roots) == 1 else 'wait'} in {_where(grounds.reasons)}"
+    match grounds.reasons[0].why:
+        case Why.AT_WORK:
+            at_work = f"has been at work in round {first.source_round} for {_lasting(grounds, first.since_ns)}"
+            return f"node {culprit} {at_work}; {who} for it"
+        case Why.SILENT:
+            silent = f"has not answered for {_lasting(grounds, first.since_ns)}"
+            return f"the event loop of node {culprit} {silent}; {who} for it"
+        case Why.FULL:
+            return f"{who} for room in the mailbox of {words.nodes(_sources(grounds.reasons))}, which is full"
+    reason = grounds.reasons[0]
+    over = words.arrows([reason.edge])
+    if reason.is_request:
+        return f"{who} for node {reason.source}, to which its request is still on its way over {over}"
+    return f"{who} for the message of node {reason.source}, which is still on its way over {over}"
+
+
+# clauses
+
+
+def _told(grounds: Grounds, groups: Sequence[Sequence[Reason]]) -> list[str]:
+    """A clause for each group."""
+    told: set[NodeId] = set()
+    said = []
+    for group in groups:
+        said.append(_clause(grounds, group, told))
+        told |= set(_waiters(group))
+    return said
+
+
+def _clause(grounds: Grounds, group: Sequence[Reason], told: Collection[NodeId]) -> str:
+    """`node 1 crashed and does not return`, `node 0 also lacks node 2's message of round 4, lost on 2->0`."""
+    if group[0].why in NOT_COME:
+        return "; ".join(_lacks([r for r in group if r.waiter == waiter], told) for waiter in _waiters(group))
+    if group[0].why is Why.CUT:
+        return _cut(grounds, group)
+    return f"{words.nodes(_sources(group))} {_what_of(grounds, group).removeprefix('which ')}"
+
+
+def _what_of(grounds: Grounds, group: Sequence[Reason]) -> str:
+    """The reason of waits that have one: `whose message was lost on 2->3`, after the name of who is waited for."""
+    why, many = group[0].why, len(_sources(group)) > 1
+    if why in NOT_COME:
+        return _lost(group)
+    if why in IS_DOWN:
+        return _down(group)
+    if why is Why.RETURNED_PAST:
+        return f"which crashed and, since {'their return, are' if many else 'its return, is'} past that round"
+    if why is Why.CUT:
+        return f"from which {'it is' if len(group) == 1 else 'they are'} cut off: {_cut(grounds, group)}"
+    if why is Why.SILENT:
+        silent = _lasting(grounds, min(each.since_ns for each in group))
+        return f"whose event {'loops have' if many else 'loop has'} not answered for {silent}"
+    return _never(group, many=many)
+
+
+def _never(group: Sequence[Reason], *, many: bool) -> str:
+    whys = {each.why for each in group}
+    if Why.UNKNOWN_SENDERS in whys:
+        return "and does not know which of them will send"
+    if whys == {Why.TAKEN_FOR_GONE}:
+        return f"which took {words.nodes(_waiters(group))} for gone and did not send it"
+    if whys == {Why.FINISHED}:
+        return f"which {'have' if many else 'has'} finished and {'send' if many else 'sends'} nothing any more"
+    return f"which {'are' if many else 'is'} past that round and did not send it"
+
+
+def _down(group: Sequence[Reason]) -> str:
+    why, ends, many = group[0].why, [each.until_ns for each in group], len(_sources(group)) > 1
+    if why is Why.CRASHED:
+        hoped = group[0].hoped
+        return f"which {'died' if hoped else 'crashed'} and {words.back(ends, many=many, hoped=hoped)}"
+    how = _DOWN.get(why, "stopped")
+    return f"which {'are' if many else 'is'} {how} {words.until(ends, 'and never resumed')}"
+
+
+def _lacks(group: Sequence[Reason], told: Collection[NodeId]) -> str:
+    """Of one waiter."""
+    first, many = group[0], len(group) > 1
+    also = "also lacks" if first.waiter in told else "lacks"
+    whose = words.listed(f"node {each.source}'s" for each in group)
+    arrows, why = words.arrows(_edges(group)), _why_lost(group)
+    if first.is_request:
+        return f"node {first.waiter} {also} {whose} answer: its request was lost on {arrows}{why}"
+    what = "notice" if first.notice else "message"
+    return f"node {first.waiter} {also} {whose} {what}{'s' * many} of round {first.round}, lost on {arrows}{why}"
+
+
+def _lost(group: Sequence[Reason]) -> str:
+    first, many = group[0], len(group) > 1
+    arrows, why = words.arrows(_edges(group)), _why_lost(group)
+    if first.is_request:
+        return f"which its request never reached: it was lost on {arrows}{why}"
+    what = "notice that nothing comes" if first.notice else f"message{'s' * many}"
+    return f"whose {what} {'were' if many and not first.notice else 'was'} lost on {arrows}{why}"
+
+
+def _why_lost(group: Sequence[Reason]) -> str:
+    """` (events[2]: the link was down)`, nothing for plain loss; then whether it comes again."""
+    said = sorted({_cause_of_loss(each, many=len(group) > 1) for each in group} - {""})
+    entry = words.entry({each.event for each in group}).strip(" ()")
+    why = ": ".join(part for part in (entry, " and ".join(said)) if part)
+    return (f" ({why})" if why else "") + (", and will be sent again" if all(r.resent for r in group) else "")
+
+
+def _cause_of_loss(reason: Reason, *, many: bool) -> str:
+    receiver = reason.edge[1]
+    if reason.why is Why.RECEIVER_DOWN:
+        return f"node {receiver} was down"
+    if reason.why is Why.RECEIVER_RESTARTED:
+        return f"node {receiver} took it before it crashed"
+    if reason.loss in _CUT_LOSSES:
+        return f"the {'links were' if many else 'link was'} {_CUT_LOSSES[reason.loss]}"
+    return _LOSSES.get(reason.loss, reason.loss)
+
+
+# links that are down
+
+
+def _cut(grounds: Grounds, group: Sequence[Reason]) -> str:
+    """`2->3 is down until 20 s`, `nothing passes between nodes 0 to 3 and nodes 4 to 7 for good (events[0])`."""
+    ends, by = words.until([each.until_ns for each in group]), words.entry({each.event for each in group})
+    divide = _divide(grounds, group)
+    if divide is not None:
+        return f"nothing passes {_sides(divide)} {ends}{by}"
+    return f"{words.arrows(_edges(group))} {'is' if len(group) == 1 else 'are'} down {ends}{by}"
+
+
+def _divide(grounds: Grounds, group: Sequence[Reason]) -> Divide | None:
+    """What is divided by these links."""
+    return next((each for each in grounds.divides if each.edges == tuple(_edges(group))), None)
+
+
+def _sides(divide: Divide) -> str:
+    """`between nodes 0 to 3 and nodes 4 to 7`, `from node 2 to nodes 3 to 5`."""
+    sides = [words.span(side) for side in divide.sides]
+    return f"from {sides[0]} to {sides[1]}" if divide.one_way else f"between {words.listed(sides)}"
+
+
+def _waiters(reasons: Sequence[Reason]) -> list[NodeId]:
+    return sorted({each.waiter for each in reasons})
+
+
+def _sources(reasons: Sequence[Reason]) -> list[NodeId]:
+    return sorted({each.source for each in reasons})
+
+
+def _edges(reasons: Sequence[Reason]) -> list[Edge]:
+    return [each.edge for each in reasons]
+
+
+def _where(reasons: Sequence[Reason]) -> str:
+    return words.rounds([each.round for each in reasons])

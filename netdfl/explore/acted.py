@@ -1,0 +1,117 @@
+"""Whether a drawn fault acted in a run.
+
+A crash of a node that had ended before, or a cut that no message met, proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from netdfl.core.types import Edge, Json
+from netdfl.core.units import parse_time_ns
+from netdfl.explore.execute import ExploredRun
+from netdfl.explore.mutations import is_priority
+from netdfl.explore.rows import Sent
+from netdfl.explore.trial import Event
+
+Acted: TypeAlias = dict[str, tuple[int, int]]
+"""By the kind of fault: how often it was drawn, and how often it acted."""
+SCHEDULE = "schedule"
+"""The kind of what a schedule of priorities delays."""
+_NAMES = {
+    "link": "cut",
+    "partition": "partition",
+    "pause": "pause",
+    "slow_down": "slow",
+    "drop": "loss",
+    "delay": "delay",
+}
+_DROPPED = ("dropped:down", "dropped:reset")
+
+
+def acted_of(run: ExploredRun, events: Sequence[Event]) -> Acted:
+    """How often each kind of fault among the drawn `events` was there, and acted in `run`."""
+    drawn, acted = Counter[str](), Counter[str]()
+    for event in events:
+        kind = kind_of(event)
+        drawn[kind] += 1
+        acted[kind] += _acts(run, event)
+    return {kind: (drawn[kind], acted[kind]) for kind in drawn}
+
+
+def added(one: Acted, other: Acted) -> Acted:
+    """The sums of both."""
+    sums = {kind: (one.get(kind, (0, 0)), other.get(kind, (0, 0))) for kind in {**one, **other}}
+    return {kind: (a[0] + b[0], a[1] + b[1]) for kind, (a, b) in sums.items()}
+
+
+def kind_of(event: Event) -> str:
+    """The kind of a drawn fault, as `explore.rates` names it."""
+    if "crash" in event:
+        lost = "crash_lost" if event.get("state") == "lost" else "crash_kept"
+        return lost if "restart_after" in event else "crash"
+    if is_priority(event):
+        return SCHEDULE
+    key = next(key for key in _NAMES if key in event)
+    return _NAMES[key]
+
+
+def _acts(run: ExploredRun, event: Event) -> bool:
+    for key in ("crash", "pause", "slow_down"):
+        if key in event:
+            return any(
+                e.kind == key and e.node == event[key] and _is_at(event, e.at_ns, e.round) for e in run.rows.events
+            )
+    if "drop" in event:
+        return any(m.fate == "dropped:scripted" and _is_named(event, "drop", m) for m in run.rows.messages)
+    if "delay" in event:
+        return any(_is_named(event, "delay", m) for m in run.rows.messages)
+    return any(_is_cut(event, m) for m in run.rows.messages)
+
+
+def _is_at(event: Event, at_ns: int, round: int) -> bool:
+    if "at_round" in event:
+        return bool(round == event["at_round"])
+    return at_ns == parse_time_ns(event["at"])
+
+
+def _is_named(event: Event, action: str, message: Sent) -> bool:
+    """Whether an event that names messages means this one."""
+    src, _, dst = str(event[action]).partition("->")
+    if str(message.src) != src or dst not in ("*", str(message.dst)) or not _is_in_rounds(event, message.round):
+        return False
+    kind = event.get("kind", "data" if action == "drop" else message.kind)
+    return bool(
+        kind == message.kind
+        and all(event.get(k, v) == v for k, v in (("step", message.step), ("attempt", message.attempt)))
+    )
+
+
+def _is_in_rounds(event: Event, round: int) -> bool:
+    first = event.get("at_round")
+    return first is None or bool(first <= round < first + event.get("for_rounds", 1))
+
+
+def _is_cut(event: Json, message: Sent) -> bool:
+    """Whether a link that is down, or a partition, lost this message or held it up."""
+    if not _is_between(event, (message.src, message.dst)) or not _is_in_rounds(event, message.round):
+        return False
+    if "at_round" in event:
+        return message.fate in _DROPPED
+    begin = parse_time_ns(event["at"])
+    end = begin + parse_time_ns(event["for"])
+    if message.sent_ns >= end:
+        return False
+    if message.arrived_ns is None:
+        return message.fate in (*_DROPPED, "in_flight")
+    holds = "down_hold" in (event.get("state"), event.get("mode"))
+    return holds and begin <= message.sent_ns  # what was under way before comes in its time
+
+
+def _is_between(event: Json, edge: Edge) -> bool:
+    if "link" in event:
+        return f"{edge[0]}->{edge[1]}" == str(event["link"])
+    sides = [{int(node) for node in side} for side in event["partition"]]
+    return not any(set(edge) <= side for side in sides)

@@ -1,0 +1,70 @@
+"""The settings that end a whole kind of stall, tried in runs that show it, one of each of its variants."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from netdfl.core.errors import InputError
+from netdfl.diagnosis.finding import DEADLINE
+from netdfl.diagnosis.remedies import ALL, ANSWERED, ANY, FEWER_STEPS, HALVES, HEARTBEATS, RESEND, SKIP
+from netdfl.explore.cause import cause_of, is_stall
+from netdfl.explore.execute import Executor
+from netdfl.explore.explore import Found
+from netdfl.explore.trial import Trial, variant
+from netdfl.scenario.load import loads
+from netdfl.scenario.loading.resolved import to_plain
+from netdfl.scenario.model.schema import Scenario
+from netdfl.supervisor.stalls import settings_of
+
+SETTINGS = (DEADLINE, RESEND, ANSWERED, HEARTBEATS, HALVES, FEWER_STEPS, ALL, ANY, SKIP)
+MOST_TRIED = 4
+"""In so many runs of a finding each setting is tried."""
+
+
+class Ends(NamedTuple):
+    """The settings that ended each of the runs of these `trials`."""
+
+    settings: tuple[str, ...] = ()
+    trials: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if not self.settings:
+            return "No setting that could be tried ends it."
+        runs = f"all {len(self.trials)} runs" if len(self.trials) > 1 else "the run"
+        each = f"Each of {', '.join(f'`{each}`' for each in self.settings)}"
+        return f"{each if len(self.settings) > 1 else f'`{self.settings[0]}`'} ends {runs} in which it was tried."
+
+
+def tried_in(found: Found) -> Sequence[Trial]:
+    """The trials in which settings are tried: the one that is shown, then one of each variant, oftener ones first."""
+    shown = [found.trial, *(found.examples[each] for each, _ in found.variants.most_common())]
+    return list({trial.number: trial for trial in shown}.values())[:MOST_TRIED]
+
+
+def find_ends(found: Found, scenario: Scenario, executor: Executor) -> Ends:
+    """Try each setting that `scenario` could be given, in each of these trials, until one still stalls."""
+    trials, allows = tried_in(found), settings_of(scenario)
+    shown = [variant(scenario, trial.events, trial.luck) for trial in trials]
+    ends = [each for each in SETTINGS if allows(each) and all(_goes_on(one, each, executor) for one in shown)]
+    return Ends(tuple(ends), tuple(trial.number for trial in trials))
+
+
+def _goes_on(scenario: Scenario, setting: str, executor: Executor) -> bool:
+    """Whether a run with `setting` comes to its end without a stall."""
+    try:
+        run = executor.run(_changed(scenario, setting))
+    except InputError:
+        return False
+    cause = cause_of(run)
+    return not run.broke and (cause is None or not is_stall(cause.key))
+
+
+def _changed(scenario: Scenario, setting: str) -> Scenario:
+    key, value = setting.split(": ", 1)
+    folder = "." if scenario.file is None else str(scenario.file.parent)
+    changed = loads(json.dumps(to_plain(scenario)), [f"{key}={value}"], directory=folder)
+    changed._file = scenario.file  # parts of its own lie beside it
+    return changed
