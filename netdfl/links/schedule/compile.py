@@ -113,8 +113,6 @@ def _meet(first: Block, second: Block) -> bool:
 
 def _cross(first: Sequence[Block], second: Sequence[Block]) -> bool:
     """True where each partition keeps together a pair of nodes that the other one parts; one way, it parts none."""
-    if len(first) == 1 or len(second) == 1:
-        return False
     one, two = ({node: place for place, block in enumerate(cut) for node in block.src} for cut in (first, second))
     both = sorted(one.keys() & two.keys())
     pairs = {(one[a] == one[b], two[a] == two[b]) for a, b in combinations(both, 2)}
