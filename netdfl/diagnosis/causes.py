@@ -38,7 +38,7 @@ Blocking = Mapping[NodeId, Sequence[NodeId]]
 def find_stuck(snapshot: Snapshot) -> list[Finding]:
     """Every stall that nothing ends any more, one finding per root."""
     stuck = reduce(snapshot)
-    blocking = {node: _blockers(snapshot, node, stuck) for node in stuck}
+    blocking = {node: _blockers(snapshot, node) for node in stuck}
     groups = _group([node for node in sorted(stuck) if hopeless(snapshot, node)], snapshot)
     found = [_by_fate(snapshot, group, _behind(group, blocking)) for group in groups]
     freed = {node for group in groups for node in group}
@@ -50,9 +50,9 @@ def find_stuck(snapshot: Snapshot) -> list[Finding]:
     return found
 
 
-def _blockers(snapshot: Snapshot, node: NodeId, stuck: Collection[NodeId]) -> list[NodeId]:
+def _blockers(snapshot: Snapshot, node: NodeId) -> list[NodeId]:
     given = supplies(snapshot, node, wait_of(snapshot, node))
-    return [source for source, how in given.items() if how is Supply.IF_RELEASED and source in stuck]
+    return [source for source, how in given.items() if how is Supply.IF_RELEASED]
 
 
 def _behind(roots: Collection[NodeId], blocking: Blocking) -> tuple[NodeId, ...]:

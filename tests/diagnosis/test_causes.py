@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from wait_graphs import FLYING, fleet, fleets, is_, lost, waits
 
 from netdfl.core.types import Edge
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.finding import Cause, Finding, by_verdict
-from netdfl.diagnosis.reduce import reduce
+from netdfl.diagnosis.reduce import Supply, reduce, supply
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
 
 SECOND = 10**9
@@ -201,6 +201,32 @@ def test_the_witness_of_a_deadlock_is_stuck_by_itself(snapshot: Snapshot) -> Non
         others = set(snapshot.nodes) - set(finding.roots)
         if len(finding.roots) > 1 and all(a in finding.roots for edge in finding.witness for a in edge):
             assert reduce(snapshot, others) == set(finding.roots)
+
+
+def would_give(snapshot: Snapshot, waiter: int, source: int) -> bool:
+    """Whether `waiter` gets what it waits for because `source` goes on, and not anyway."""
+    wait = snapshot.nodes[waiter].wait
+    assert wait is not None
+    going_on = replace(snapshot, nodes=snapshot.nodes | {source: is_(source, State.RUNNING)})
+    before, after = (supply(each, waiter, wait, source) for each in (snapshot, going_on))
+    return before is not Supply.SURE and after is Supply.SURE
+
+
+@given(fleets())
+@example(fleet(waits(1, {2: lost(2, 1)}), waits(3, {1: FLYING, 4: lost(4, 3)}), is_(2, State.RUNNING), waits(4, [3])))
+@example(fleet(waits(1, {2: lost(2, 1)}), waits(3, [1, 5]), is_(2, State.RUNNING), waits(4, [3]), waits(5, [4])))
+def test_behind_a_root_are_those_whom_its_going_on_would_reach(snapshot: Snapshot) -> None:
+    stuck = reduce(snapshot)
+    for finding in find_stuck(snapshot):
+        reached = set(finding.roots)
+        while more := {
+            node
+            for node in stuck - reached
+            for source in reached & set(snapshot.nodes[node].wait.awaited)
+            if would_give(snapshot, node, source)
+        }:
+            reached |= more
+        assert finding.behind == tuple(sorted(reached - set(finding.roots)))
 
 
 @given(fleets())
