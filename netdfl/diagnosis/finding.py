@@ -79,6 +79,10 @@ class Finding:
 
     def _advice(self) -> str:
         settings = words.listed((f"`{remedy}`" for remedy in self.remedies), "or") if self.remedies else ""
+        if self.cause is Cause.BLOCKED_LOOP:
+            again = f"It ends once {words.nodes(self.culprits)} answer{'s' * (len(self.culprits) == 1)} again"
+            without = "" if not settings else f"; {settings} would {'go on' if self.permanent else 'not wait for it'}"
+            return f"{again}{without}."
         if self.permanent or self.suspected:
             return f"{settings} would go on." if settings else "No setting of the scenario would end it."
         ends = "It ends by itself" if self.until_ns is None else f"It ends at {words.seconds(self.until_ns)}"

@@ -138,7 +138,7 @@ def _waits(wait: Waiting) -> str:
 def _outages(history: History, end_s: float) -> Iterator[Span]:
     for node, outages in history.outages.items():
         for each in outages:
-            name = "paused" if each.why is Why.PAUSE else "down"
+            name = {Why.PAUSE: "paused", Why.STOPPED: "not running"}.get(each.why, "down")
             until = max(min(each.end, end_s), each.begin)
             yield Span(Track(node, Lane.ROUNDS), _ns(each.begin), _ns(until), name)
 

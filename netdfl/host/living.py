@@ -32,6 +32,8 @@ from netdfl.record.store import StoreWriter
 from netdfl.transport.grpc import Service
 
 FLUSH_S = 0.25
+STOPPED_S = 1.0
+"""Whose process was not let run for longer than that says so: nothing else tells it from a slow link."""
 MOST_REPORTS = 400
 """So many a second come of all nodes of a fleet that are in no new round; a thousand took a tenth of a processor."""
 
@@ -196,13 +198,21 @@ class LivingNode:
         apart_s = self.blueprint.scenario.num_nodes / MOST_REPORTS - FLUSH_S
         said, due_s = -1, 0.0
         while True:
-            await asyncio.sleep(FLUSH_S)
+            await self._nap()
             self.store.flush()
             if self._shipping is not None:
                 await self._shipping.grown()
             if self.host.round != said or time.monotonic() >= due_s:
                 self.host.progress()
                 said, due_s = self.host.round, time.monotonic() + apart_s
+
+    async def _nap(self) -> None:
+        """Sleep until it is time to flush; say so where nobody let this process run meanwhile."""
+        began_ns, cpu_s = self.clock.now_ns(), time.process_time()
+        await asyncio.sleep(FLUSH_S)
+        late_s = (self.clock.now_ns() - began_ns) / NS_PER_S - FLUSH_S
+        if late_s > STOPPED_S and time.process_time() - cpu_s < late_s / 2 and self.host.started.is_set():
+            self.host.tell("stopped", seconds=late_s)
 
     def _fail(self, error: BaseException) -> int:
         code = self.host.fail(error)

@@ -207,6 +207,9 @@ class NodeHost:
 
     async def end_round(self, state: NodeState, view: View, weight: float) -> None:
         """Keep the state where it may be needed, and hand over the model where it is judged or kept."""
+        cpu_s, self.worker.cpu_s = self.worker.cpu_s, None
+        if cpu_s is not None and self.parts.device == "cpu":
+            self.parts.recorder.metrics(self.clock.now_ns(), self.id, view.round, {"train_cpu_s": cpu_s})
         await self.parts.kept.save(self.node, state)
         whole = getattr(self.node.task, "whole", None)  # of a model with running statistics
         x = state.x if whole is None else whole(state.x, state.statistics, weight)

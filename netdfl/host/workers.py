@@ -13,12 +13,19 @@ from netdfl.node.worker import BatchWorker, ThreadWorker, Worker
 from netdfl.training.alone import cores, one_by_one
 
 T = TypeVar("T")
+STARVED_S = 0.02
+"""A local round that a processor left out for less than that is not worth a row."""
 
 
 class PacedWorker(Worker, Protocol):
-    """A worker whose local rounds take `factor` times as long as they would, and stand still in a pause."""
+    """A worker whose local rounds take `factor` times as long as they would, and stand still in a pause.
+
+    `cpu_s` is what this process got of a processor in the last local round, where that is less than half of its time
+    and more than `STARVED_S` less; else None.
+    """
 
     factor: float
+    cpu_s: float | None
 
     def pause(self) -> None:
         """Stand still."""
@@ -36,13 +43,18 @@ class SlowWorker:
         """Compute by `worker`, at its own pace at first."""
         self._worker = worker
         self.factor = 1.0
+        self.cpu_s: float | None = None
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
         """Run `function(*args)`; a local round ends only after `factor` times what it took (at least 1)."""
-        began = time.monotonic_ns()
+        began, cpu_began = time.monotonic_ns(), time.process_time()
         result = await self._worker.run(what, function, *args)
-        if what == "train" and self.factor > 1:
-            await asyncio.sleep((self.factor - 1) * (time.monotonic_ns() - began) / NS_PER_S)
+        took_s, cpu_s = (time.monotonic_ns() - began) / NS_PER_S, time.process_time() - cpu_began
+        if what == "train":
+            starved = cpu_s < took_s / 2 and took_s - cpu_s > STARVED_S
+            self.cpu_s = self.factor * cpu_s if starved else None
+            if self.factor > 1:
+                await asyncio.sleep((self.factor - 1) * took_s)
         return result
 
     def spare(self, numel: int) -> bool:

@@ -7,8 +7,8 @@ keeps order the message is lost, and the wait goes on without it at once. Who is
 Who does not answer, however often it is asked, is given up.
 
 When to ask first is the retransmission timer of TCP (RFC 6298): the smoothed time that answers take, and four
-times its deviation. An answer names the attempt that it answers, so a question that was repeated is no riddle (Karn).
-A question that came too early costs a message, and lets the next come later.
+times its deviation, at most `LATEST_NS`. An answer names the attempt that it answers, so a question that was repeated
+is no riddle (Karn). A question that came too early costs a message, and lets the next come later.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from netdfl.transport.base import Fate
 
 FIRST_NS = NS_PER_S // 2
 LEAST_NS = NS_PER_S // 20
+LATEST_NS = 2 * NS_PER_S
+"""No answer is overdue later than that: a busy start must not teach for good that answers take long."""
 LONGEST_NS = 60 * NS_PER_S
 LATEST_FIRST_NS = 4 * NS_PER_S
 """So long a wait lasts at most before anybody is asked, or twice as long as the last waits, by their median, lasted."""
 LAST_WAITS = 9
 SILENT_NS = 2 * NS_PER_S
+SILENT_TIMES = 4
+"""Nobody is silent who has said nothing for less than so many times what answers take, as far as that is known."""
 TRIES = 6
 BACKOFF = 1.5
 MOST_OPEN = 256
@@ -55,6 +59,10 @@ class AnswerTime:
 
     def timeout_ns(self) -> int:
         """When an answer is overdue; half a second while none has come."""
+        return min(self.longest_ns(), LATEST_NS)
+
+    def longest_ns(self) -> int:
+        """What an answer may take, by those that came."""
         if self._mean is None:
             return FIRST_NS
         return max(LEAST_NS, round(self._mean + max(self._mean / 5, 4 * self._deviation)))
@@ -86,11 +94,11 @@ class Missing:
     asked: dict[NodeId, Asked]
     learned: bool = False
 
-    def is_silent(self, asked: Asked | None, now: int) -> bool:
-        """Whether one that was `asked` again and again has said nothing for too long."""
+    def is_silent(self, asked: Asked | None, now: int, answer_ns: int) -> bool:
+        """Whether one that was `asked` again and again has said nothing for too long; answers take `answer_ns`."""
         if asked is None or asked.tries < TRIES or asked.due_ns > now:
             return False
-        return now - asked.heard_ns >= self.silent_ns
+        return now - asked.heard_ns >= max(self.silent_ns, SILENT_TIMES * answer_ns)
 
 
 class Asking:
@@ -122,6 +130,7 @@ class Asking:
         """A wait for the messages of `slot` began; `patience` multiplies how long a sender may say nothing."""
         now = self._clock.now_ns()
         self._missing = Missing(slot, now, proofs, patience * SILENT_NS, awaited, {})
+        self._first_ns = min(self._first_ns, self._latest_first_ns())
         self._arm(now + self._first_ns)
 
     def end(self) -> None:
@@ -154,8 +163,8 @@ class Asking:
         missing, now = self._missing, self._clock.now_ns()
         if missing is None:
             return
-        awaited = sorted(missing.awaited())
-        silent = [peer for peer in awaited if missing.is_silent(missing.asked.get(peer), now)]
+        awaited, answer_ns = sorted(missing.awaited()), self.answers.longest_ns()
+        silent = [peer for peer in awaited if missing.is_silent(missing.asked.get(peer), now, answer_ns)]
         if silent:
             self.silent(silent)
         left = [peer for peer in awaited if peer not in silent]

@@ -150,7 +150,7 @@ class _Walk:
             if took > 0:
                 self._left[node, each] = left - took
                 rest -= took
-                yield from self._split(node, each.round, took, trained)
+                yield from self._split(node, each.round, took, trained, each.cpu)
         unended = [] if self._ended(node, end) else [self._history.trained(node, each) for each in rounds]
         took = min(rest, median(unended)) if unended else 0.0
         if took > LEAST_S:
@@ -164,13 +164,17 @@ class _Walk:
         place = bisect_left(rounds, at, key=lambda each: each.end)
         return place < len(rounds) and rounds[place].begin < at
 
-    def _split(self, node: NodeId, round: int, took: float, trained: float) -> Iterator[Leg]:
-        """Training that took several times the usual is a wait for a slow node, but for the usual part."""
+    def _split(self, node: NodeId, round: int, took: float, trained: float, cpu: float | None) -> Iterator[Leg]:
+        """Training that took several times the usual is a wait for a slow node, but for the usual part.
+
+        Where a processor was at it for no longer than usual, it waited for one: that is none of the node's.
+        """
         usual = self._usual[round]
         slow = took * (1 - usual / trained) if trained > SLOW * usual else 0.0
         yield Leg(TimeUse.COMPUTE, took - slow)
         if slow:
-            yield Leg(TimeUse.BEHIND, slow, (node,), Why.SLOW, times=trained / usual)
+            why = Why.BUSY if cpu is not None and cpu <= SLOW * usual else Why.SLOW
+            yield Leg(TimeUse.BEHIND, slow, (node,), why, times=trained / usual)
 
     # a node waits
 
@@ -181,39 +185,48 @@ class _Walk:
             arrived = max(wait.since, min(arrived, wait.until))
             yield from self._busy(node, arrived, wait.until)
             return (yield from self._came(node, wait, src, min(sent, arrived), arrived))
-        yield self._missed(wait)
+        yield self._missed(node, wait)
         return wait.since, node
 
     def _came(self, node: NodeId, wait: Waiting, src: NodeId, sent: float, arrived: float) -> Legs[Moment]:
         lag = wait.round - self._history.round_at(src, wait.since) if wait.kind == Kind.DATA else 0
         why = self._why_behind(src, arrived)
         if lag >= BEHIND and sent > wait.since and why is not Why.UNKNOWN:
-            yield Leg(TimeUse.LINKS, arrived - sent, begin=sent)
+            yield from self._on_link(src, node, sent, arrived)
             yield Leg(TimeUse.BEHIND, sent - wait.since, (src,), why, lag)
             return wait.since, node
         if id(wait) in self._seen or (wait.kind == Kind.REPLY and not self._kept_waiting(src, wait.since, sent)):
-            yield Leg(TimeUse.LINKS, arrived - wait.since, begin=wait.since)
+            yield from self._on_link(src, node, wait.since, arrived)
             return wait.since, node
         self._seen.add(id(wait))
         first = sent if wait.first_sent is None else min(sent, wait.first_sent)
         if self._history.outage(src, first, sent) is not None:
             first = sent  # an earlier life had sent it
-        yield Leg(TimeUse.LINKS, arrived - sent, begin=sent)
+        yield from self._on_link(src, node, sent, arrived)
         if first < sent:
             yield Leg(TimeUse.RESENDING, sent - first, (src,))
         return first, src
+
+    def _on_link(self, src: NodeId, dst: NodeId, sent: float, arrived: float) -> Iterator[Leg]:
+        """A message's way; while a process at one of its ends does not run, it lies there."""
+        left = arrived - sent
+        for node in (dst, src):
+            if stopped := min(left, self._history.stopped(node, sent, arrived)):
+                yield Leg(TimeUse.BEHIND, stopped, (node,), Why.STOPPED)
+                left -= stopped
+        yield Leg(TimeUse.LINKS, left, begin=sent)
 
     def _kept_waiting(self, asked: NodeId, since: float, replied: float) -> bool:
         """Whether who was asked waited itself before it replied."""
         wait = self._history.last_wait(asked, replied)
         return wait is not None and wait.until > since
 
-    def _missed(self, wait: Waiting) -> Leg:
-        """A wait that ended without messages of some nodes, or with what nobody recorded."""
+    def _missed(self, waiter: NodeId, wait: Waiting) -> Leg:
+        """A wait of `waiter` that ended without messages of some nodes, or with what nobody recorded."""
         seconds = wait.until - wait.since
         if wait.ended == Ended.CAME:
             return Leg(TimeUse.LINKS, seconds, begin=wait.since)
-        blamed = {node: self._blame(node, wait) for node in wait.missing}
+        blamed = {node: self._blame(waiter, node, wait) for node in wait.missing}
         if blamed and all(blamed.values()):
             node, (why, lag) = max(
                 ((node, found) for node, found in blamed.items() if found is not None), key=lambda item: item[1][1]
@@ -222,8 +235,11 @@ class _Walk:
         without = tuple(node for node, found in blamed.items() if found is None)
         return Leg(TimeUse.DEADLINES if wait.ended == Ended.DEADLINE else TimeUse.LOST, seconds, without)
 
-    def _blame(self, node: NodeId, wait: Waiting) -> tuple[Why, int] | None:
-        """Why nothing could come of `node`: it was down, or behind since then, or taken for gone; None: it was none."""
+    def _blame(self, waiter: NodeId, node: NodeId, wait: Waiting) -> tuple[Why, int] | None:
+        """Why nothing could come of `node` to `waiter`; None: something could.
+
+        It was down, or behind since then, or taken for gone, or had itself taken the waiter for gone.
+        """
         lag = wait.round - self._history.round_at(node, wait.since)
         outage = self._history.outage(node, wait.since, wait.until)
         if outage is not None:
@@ -231,6 +247,8 @@ class _Walk:
         why = self._why_behind(node, wait.until)
         if lag >= BEHIND and why is not Why.UNKNOWN:
             return why, lag
+        if wait.ended == Ended.LOST and self._history.sent_nothing(node, waiter, wait.round, wait.until):
+            return Why.SENT_NOTHING, 0
         return (Why.GONE, 0) if wait.ended == Ended.GONE else None
 
     def _why_behind(self, node: NodeId, at: float) -> Why:

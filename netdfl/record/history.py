@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from statistics import median
 from typing import Any, NamedTuple
 
-from netdfl.core.types import NodeId
+from netdfl.core.types import Edge, NodeId
 
 
 class Why(StrEnum):
@@ -20,7 +20,10 @@ class Why(StrEnum):
     CRASH = "crash"
     PAUSE = "pause"
     SLOW = "slow"
+    STOPPED = "stopped"
+    BUSY = "busy"
     GONE = "gone"
+    SENT_NOTHING = "sent_nothing"
     UNKNOWN = "unknown"
 
 
@@ -40,16 +43,17 @@ class Waiting(NamedTuple):
 
 
 class EndedRound(NamedTuple):
-    """A round that a node ended: when, its number, and what its training took."""
+    """A round that a node ended: when, its number, what its training took, and that of a processor, if that is less."""
 
     begin: float
     end: float
     round: int
     train: float
+    cpu: float | None = None
 
 
 class NodeOutage(NamedTuple):
-    """A time in which a node was down, or paused."""
+    """A time in which a node was down, paused, or did not run."""
 
     begin: float
     end: float
@@ -58,11 +62,22 @@ class NodeOutage(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """What a run recorded of its nodes, each in order of time."""
+    """What a run recorded of its nodes, each in order of time.
+
+    `taken_for_gone` is since when a node took another for gone, and `sent_all_the_same` the rounds for which it sent it
+    something.
+    """
 
     waits: Mapping[NodeId, Sequence[Waiting]]
     rounds: Mapping[NodeId, Sequence[EndedRound]]
     outages: Mapping[NodeId, Sequence[NodeOutage]]
+    taken_for_gone: Mapping[Edge, float] = field(default_factory=dict)
+    sent_all_the_same: Collection[tuple[NodeId, NodeId, int]] = ()
+
+    def sent_nothing(self, src: NodeId, dst: NodeId, round: int, until: float) -> bool:
+        """Whether `src` sent `dst` nothing for `round`, having taken it for gone: then nothing was lost."""
+        since = self.taken_for_gone.get((src, dst), inf)
+        return since <= until and (src, dst, round) not in self.sent_all_the_same
 
     def ends(self) -> list[tuple[float, NodeId]]:
         """When each node did the last thing that is known of it, the last node first."""
@@ -98,6 +113,11 @@ class History:
         still = sum(max(0.0, min(each.end, round.end) - max(each.begin, round.begin)) for each in outages)
         return max(0.0, round.train - still)
 
+    def stopped(self, node: NodeId, begin: float, end: float) -> float:
+        """For how much of a time the process of `node` did not run."""
+        stops = (each for each in self.outages.get(node, ()) if each.why is Why.STOPPED)
+        return sum(max(0.0, min(each.end, end) - max(each.begin, begin)) for each in stops)
+
     def usual(self) -> dict[int, float]:
         """What training took at the median node, by round."""
         took: defaultdict[int, list[float]] = defaultdict(list)
@@ -124,3 +144,11 @@ def read_outages(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple
         if kind not in ("restart", "resume"):
             going_on[node] = (kind, at_s)
     return found + [(node, *began, inf) for node, began in going_on.items()]
+
+
+def read_stops(rows: Callable[[str], Sequence[tuple[Any, ...]]]) -> list[tuple[NodeId, float, float]]:
+    """Times in which nobody let a node's process run: which node, from when to when."""
+    told = rows(
+        "SELECT node, at_s, CAST(details->>'seconds' AS DOUBLE) FROM events WHERE kind = 'stopped' ORDER BY at_s"
+    )
+    return [(node, at_s - lasted, at_s) for node, at_s, lasted in told if node is not None and lasted is not None]

@@ -11,7 +11,7 @@ from statistics import median
 from netdfl.core.types import NodeId
 from netdfl.record.critical_path import Leg, TimeUse, critical_path
 from netdfl.record.forms import read_nodes
-from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why, read_outages
+from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why, read_outages, read_stops
 from netdfl.record.run import Run
 
 LEAST_SHARE = 0.005
@@ -46,8 +46,14 @@ class Behind:
 
     def words(self) -> str:
         """`290 s waiting for node 3, which was 9 rounds behind after its crash`."""
-        after = {Why.CRASH: " after its crash", Why.PAUSE: " after its pause"}.get(self.why, "")
-        if self.why is Why.SLOW:
+        after = {
+            Why.CRASH: " after its crash",
+            Why.PAUSE: " after its pause",
+            Why.STOPPED: " after its process had not run",
+        }.get(self.why, "")
+        if self.why is Why.BUSY:
+            which = "waited for a processor of its machine, which was busy"
+        elif self.why is Why.SLOW:
             which = f"took up to {self.times:.3g} times as long to compute as the median node"
         else:
             which = f"was {self.rounds} rounds behind{after}" if self.rounds > 1 else _WHY[self.why]
@@ -58,7 +64,9 @@ class Behind:
 _WHY: Mapping[Why, str] = {
     Why.CRASH: "had crashed",
     Why.PAUSE: "was paused",
+    Why.STOPPED: "did not run: its process was stopped, or its machine busy",
     Why.GONE: "was taken for gone",
+    Why.SENT_NOTHING: "took others for gone and sent them nothing",
     Why.UNKNOWN: "was behind",
 }
 
@@ -185,13 +193,20 @@ def read_history(run: Run) -> tuple[History, dict[int, list[float]]]:
         waits[node].append(wait)
         if deadline_s is not None:
             deadlines[wait.round].append(deadline_s)
+    starved = {(node, round): cpu_s for node, round, cpu_s in run.rows(_STARVED)}
     rounds: defaultdict[NodeId, list[EndedRound]] = defaultdict(list)
     for node, *made in run.rows(_ROUNDS):
-        rounds[node].append(EndedRound._make(made))
+        each = EndedRound(*made)
+        rounds[node].append(each._replace(cpu=starved.get((node, each.round))))
     outages: defaultdict[NodeId, list[NodeOutage]] = defaultdict(list)
     for node, kind, begin, end in read_outages(run.rows):
         outages[node].append(NodeOutage(begin, end, Why.PAUSE if kind == "pause" else Why.CRASH))
-    return History(waits, rounds, outages), deadlines
+    for node, begin, end in read_stops(run.rows):
+        outages[node].append(NodeOutage(begin, end, Why.STOPPED))
+        outages[node].sort()
+    gone = {(node, peer): at_s for node, peer, at_s in run.rows(_GONE)}
+    sent = {tuple(row) for row in run.rows(_SENT)} if gone else set()
+    return History(waits, rounds, outages, gone, sent), deadlines
 
 
 _WAITS = (
@@ -200,6 +215,16 @@ _WAITS = (
     "FROM waits w LEFT JOIN messages m ON w.ended = 'came' AND m.src = w.last_src AND m.dst = w.node "
     "AND m.round = w.round AND m.step = w.step AND m.kind IN (w.kind, 'notice') "
     "WHERE w.since_s >= 0 AND w.until_s > w.since_s GROUP BY ALL ORDER BY w.until_s, w.node"
+)
+_STARVED = "SELECT node, round, min(value) FROM metrics WHERE name = 'train_cpu_s' AND node IS NOT NULL GROUP BY ALL"
+_GONE = (
+    "SELECT node, CAST(details->>'peer' AS INTEGER) AS peer, min(at_s) FROM events WHERE kind = 'gone' "
+    "AND node IS NOT NULL GROUP BY ALL"
+)
+_SENT = (
+    "SELECT DISTINCT m.src, m.dst, m.round FROM messages m JOIN (SELECT DISTINCT node, "
+    "CAST(details->>'peer' AS INTEGER) AS peer FROM events WHERE kind = 'gone') g ON m.src = g.node AND m.dst = g.peer "
+    "WHERE m.kind = 'data'"
 )
 _ROUNDS = (
     "SELECT node, at_s - max(value) FILTER (name = 'round_s'), at_s, round, "

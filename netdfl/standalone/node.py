@@ -176,6 +176,8 @@ class HandNode:
         self.record.start_monotonic_ns = self.meeting.start_ns
         self.living.obey(Peers(self.request.peers))
         self.living.obey(Start(self.meeting.start_ns))
+        if self.epoch:
+            self.go_on_without_who_is_done()
         detector = self.blueprint.scenario.failure_detector.kind
         if detector != self.request.scenario.failure_detector.kind:
             self.host.tell("detector", detector=detector, instead_of=self.request.scenario.failure_detector.kind)
@@ -183,6 +185,18 @@ class HandNode:
             self.tell_of_last_life()
             self.host.tell("restart", epoch=self.epoch)
         self.write(Stage.RUNNING)
+
+    def go_on_without_who_is_done(self) -> None:
+        """Wait for nobody who had finished when this life began: what it had sent came to an earlier one, or never.
+
+        Unless it sends again what nobody has acknowledged.
+        """
+        if self.blueprint.scenario.delivery.kind == "acknowledged":
+            return
+        for peer, finished in self.meeting.finished.items():
+            if finished.is_set():
+                self.host.tell("gone", peer=peer, detector="finished")
+                self.host.node.waits.set_gone(peer)
 
     def tell_of_last_life(self) -> None:
         """Record that it ended unplanned, if it did: nobody else was there to see it."""

@@ -22,7 +22,7 @@ from netdfl.links.schedule.returns import fresh_round
 from netdfl.standalone.record import NodeRecord, Stage
 from netdfl.standalone.request import Request
 from netdfl.transport.identity import Identity, plainly
-from netdfl.transport.rendezvous import Line, Reply, StrangerError, make_call
+from netdfl.transport.rendezvous import FINISHED, Line, Reply, StrangerError, make_call
 from netdfl.transport.rendezvous import Rendezvous as Meeting
 
 LEAD_NS = 1_000_000_000
@@ -180,13 +180,19 @@ class Gathering:
         return best.start_ns
 
     async def _start_of_others(self, meeting: Meeting) -> int:
-        """Tell all that this node lives again; the fastest answer says when the fleet started."""
+        """Tell all that this node lives again, and hear who is done; the fastest answer says when the fleet started."""
         found: list[Reply] = []
-        for _ in range(3):
+        asked = 0
+        while asked < 3 or not found:
+            asked += 1
             replies = await asyncio.gather(*(self._ask(node, meeting) for node in self.lines))
-            found += [reply for reply in replies if reply is not None and reply.start_ns is not None]
-        if not found:
-            raise MachineError(f"node {self.request.node} would rejoin, and nobody runs any more")
+            there = {node: reply for node, reply in zip(self.lines, replies, strict=True) if reply is not None}
+            found += [reply for reply in there.values() if reply.start_ns is not None]
+            for node, reply in there.items():
+                if reply.answer.phase == FINISHED:
+                    meeting.finished[node].set()
+            if not found:
+                await self._pause(f"node {self.request.node} would rejoin, and nobody runs any more")
         start_ns = min(found, key=attrgetter("took_ns")).start_ns
         assert start_ns is not None
         return start_ns

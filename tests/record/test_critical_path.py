@@ -49,3 +49,33 @@ def test_a_round_that_most_nodes_stood_through_names_nobody_slow() -> None:
     outages = {node: [NodeOutage(0.0, 2.0, Why.PAUSE)] for node in (0, 1)}
     path = critical_path(History({}, rounds, outages), 2.0)
     assert [(leg.cause, leg.seconds) for leg in path] == [(TimeUse.COMPUTE, 2.0)]
+
+
+def test_a_message_that_lay_at_a_process_that_did_not_run_was_not_on_a_link() -> None:
+    """Node 0 sent at 1 s, node 1 was stopped from 1 s to 9 s, as a debugger or a scheduler does."""
+    stops = {1: [NodeOutage(1.0, 9.0, Why.STOPPED)]}
+    rounds = {1: [EndedRound(0.0, 9.2, 0, 0.5)], 0: [EndedRound(0.0, 1.0, 0, 1.0)]}
+    waits = {1: [waiting(0.5, 9.2, 0, 1.0, arrived=9.2)]}
+    path = critical_path(History(waits, rounds, stops), 9.2)
+    behind = [(leg.nodes, leg.why, leg.seconds) for leg in path if leg.cause is TimeUse.BEHIND]
+    assert behind == [((1,), Why.STOPPED, 8.0)]
+    assert total(path, TimeUse.LINKS) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("cpu", "why"), [(None, Why.SLOW), (15.0, Why.SLOW), (1.1, Why.BUSY)])
+def test_who_waits_for_a_processor_is_not_told_as_slow(cpu: float | None, why: Why) -> None:
+    rounds = {node: [EndedRound(0.0, 1.0, 0, 1.0)] for node in range(3)} | {4: [EndedRound(0.0, 16.0, 0, 16.0, cpu)]}
+    path = critical_path(History({}, rounds, {}), 16.0)
+    assert [(leg.nodes, leg.why, leg.seconds) for leg in path if leg.cause is TimeUse.BEHIND] == [((4,), why, 15.0)]
+
+
+@pytest.mark.parametrize(
+    ("round", "cause"), [(3, TimeUse.BEHIND), (4, TimeUse.LOST)], ids=["sent nothing", "sent, and it was lost"]
+)
+def test_what_a_sender_kept_back_was_not_lost(round: int, cause: TimeUse) -> None:
+    """Node 1 had taken node 0 for gone at 0.5 s; it had sent for round 4 all the same."""
+    waits = {0: [Waiting((1,), 1.0, 3.0, round, "data", "lost", None, None, None, None)]}
+    rounds = {0: [EndedRound(0.0, 3.0, round, 1.0)], 1: [EndedRound(0.0, 1.0, round, 1.0)]}
+    path = critical_path(History(waits, rounds, {}, {(1, 0): 0.5}, {(1, 0, 4)}), 3.0)
+    assert total(path, cause) == 2.0
+    assert all(leg.why is Why.SENT_NOTHING for leg in path if leg.cause is TimeUse.BEHIND)

@@ -75,6 +75,16 @@ def wait_until_round(fleet: HandFleet, node: int, round: int) -> NodeRecord:
     raise AssertionError(f"node {node} never began round {round}: {fleet.logs([node])}")
 
 
+def wait_until_done(fleet: HandFleet, *nodes: int) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        records = [NodeRecord.read(fleet.directory(node)) for node in nodes]
+        if all(record is not None and record.stage is Stage.FINISHED for record in records):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"nodes {nodes} never finished: {fleet.logs(nodes)}")
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandFleet, dict[int, int | None]]]:
     fleet = HandFleet(tmp_path_factory.mktemp("trained"), TRAINING, 3)
@@ -180,6 +190,22 @@ def test_a_crash_of_the_schedule_and_a_return(fleets: list[HandFleet], tmp_path:
     assert sorted(happened) == [("crash", 1), ("crash", 2), ("restart", 1)]
     rounds = found.run.rows("SELECT round FROM metrics WHERE name = 'round_s' AND node = 1 ORDER BY at_s")
     assert [round for (round,) in rounds] == list(range(8))
+
+
+def test_who_returns_when_all_others_are_done_does_not_wait_for_them(fleets: list[HandFleet], tmp_path: Path) -> None:
+    crash = "events: [{at_round: 2, crash: 1, restart_after: 200ms, state: kept}]\nfailure_detector: none\n"
+    long = CONSENSUS.replace("deadline: 500ms", "for: any, deadline: 20s") + crash
+    fleets.append(fleet := HandFleet(tmp_path / "fleet", long, 3))
+    fleet.start(0, 1, 2)
+    assert fleet.end(1) == {1: 137}
+    wait_until_done(fleet, 0, 2)
+    fleet.start(1)
+    assert fleet.end() == {0: 0, 1: 0, 2: 0}, fleet.logs([0, 1, 2])
+    found = collect(fleet.folder, out=tmp_path / "run", page=False)
+    rounds = found.run.rows("SELECT round FROM metrics WHERE name = 'round_s' AND node = 1 ORDER BY at_s")
+    assert [round for (round,) in rounds] == list(range(8))
+    assert found.run.rows("SELECT * FROM waits WHERE node = 1 AND round >= 3 AND ended = 'deadline'") == []
+    assert {(node, details["peer"]) for _, node, _, details in events(found, "gone")} == {(1, 0), (1, 2)}
 
 
 def test_killed_nodes_are_named_and_rejoin_with_their_record_and_without(

@@ -77,6 +77,10 @@ def _attends(own: Any, node: int, *args: Any, epoch: int) -> bool:
     return bool(node == STOPPED and args[-1] == epoch)
 
 
+def _ends_a_round(node: Any, state: Any, view: Any, *args: Any) -> bool:
+    return _of_node(node) and view.round == CRASHES_AT - 2
+
+
 def _kills_itself(pid: int, number: int) -> bool:
     return number == signal.SIGKILL
 
@@ -93,6 +97,7 @@ def _says(own: Any, node: int, progress: Any, *, ended: bool) -> bool:
     return bool(progress.ended) if ended else node == STOPPED and progress.round >= CRASHES_AT - 1
 
 
+IN_A_ROUND = "a node ends a round"
 STEPS: Mapping[str, Step] = {
     # starts
     "the supervisor hears the first node": Step("netdfl.supervisor.supervisor:Supervisor._on_hello", _attended),
@@ -100,6 +105,8 @@ STEPS: Mapping[str, Step] = {
     "the supervisor has begun": Step("netdfl.supervisor.supervisor:Supervisor._begin", lambda own: True, after=True),
     "a node attends": Step("netdfl.host.process:Attendance.attend", partial(_attends, epoch=0)),
     "a node is told to begin": Step("netdfl.host.living:LivingNode.obey", partial(_is_told, epoch=0)),
+    # in its rounds
+    IN_A_ROUND: Step("netdfl.host.node:NodeHost.end_round", _ends_a_round),
     # a scripted crash
     "the supervisor hears of the round before a crash": Step(
         "netdfl.supervisor.supervisor:Supervisor._on_progress", partial(_says, ended=False), after=True
@@ -205,6 +212,7 @@ def serve() -> None:
 class Stopped(NamedTuple):
     """A run that ended, one process of which was stopped."""
 
+    step: str
     code: int
     text: str
     path: Path
@@ -223,7 +231,7 @@ class Stopped(NamedTuple):
         with suppress(FileNotFoundError, ProcessLookupError, ValueError):
             os.kill(int((folder / "stopped").read_text()), signal.SIGCONT)
         text, _ = run.communicate()
-        return cls(run.returncode, text, folder / "run")
+        return cls(name, run.returncode, text, folder / "run")
 
     def wrong(self) -> list[str]:
         """What is not as it is where nobody is stopped."""
@@ -242,7 +250,9 @@ class Stopped(NamedTuple):
         left_out = rows("SELECT round, details FROM events WHERE kind = 'left_out'")
         done = dict(played)
         lost = [round for round, _ in left_out if round < CRASHES_AT]
+        behind = {each["node"]: each["why"] for each in said["time"]["behind"]}
         checks = {
+            "where the time went": self.step != IN_A_ROUND or behind.get(STOPPED) == "stopped",
             "nobody came to that step": (self.path.parent / "stopped").exists(),
             "exit code": self.code == 0,
             "crash and return": happened == [(STOPPED, "crash"), (STOPPED, "restart")],

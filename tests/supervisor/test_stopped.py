@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from netdfl.core.noticed import TICK_S, noticed_timeout
-from tests.supervisor.stopping import all_wrong
+from tests.supervisor.stopping import IN_A_ROUND, all_wrong
 
 SHORT_S, LONG_S = 2.0, 6.0
 SAMPLE = {
     SHORT_S: (
         "the supervisor has begun",
+        IN_A_ROUND,
         "the supervisor hears of the round before a crash",
         "a node has said that it crashes",
         "the supervisor hears of a return",

@@ -93,6 +93,7 @@ class VirtualWorker:
         """Train by `training`; `time_ns(node, round)` says what a local round takes."""
         self.node, self.training, self.time_ns = node, training, time_ns
         self.factor = 1.0
+        self.cpu_s: float | None = None
         self.round: Callable[[], int] = lambda: 0
 
     async def run(self, what: str, function: Callable[..., T], *args: Any) -> T:
