@@ -10,6 +10,7 @@ from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.outages import BY_LINKS, Outages
 from netdfl.diagnosis.snapshot import (
     LOST_BY_RESTART,
+    MOST_RESENDS,
     TAKEN_FOR_GONE,
     Awaited,
     AwaitedFate,
@@ -21,11 +22,12 @@ from netdfl.diagnosis.snapshot import (
     WaitNow,
     What,
 )
+from netdfl.links.rules.base import Transit
 from netdfl.node.ledger import MessageKey
 
 MOST_FLYING = 4
 ARRIVED = ("delivered", "late", "duplicate")
-BY_EVENTS = ("loss", "down", "reset")
+BY_EVENTS, BY_NAME = ("loss", "down", "reset"), "scripted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +189,10 @@ class _Fleet:
 
     def lost(self, edge: Edge, key: MessageKey, sent_ns: int, reason: str, again: bool = False) -> Awaited:
         """A message that was lost, by which event, and what a copy of it would come to."""
-        kind, epoch, round, _, _ = key
-        event = self.schedule.loser(edge, round, sent_ns) if reason in BY_EVENTS else None
+        kind, epoch, round, step, attempt = key
+        copies = [Transit(*edge, Kind(kind), round, step, attempt + more, 0) for more in range(MOST_RESENDS + 1)]
+        by = {**dict.fromkeys(BY_EVENTS, self.schedule.loser), BY_NAME: self.schedule.dropper}.get(reason)
+        event = None if by is None else by(copies[0], sent_ns)
         return Awaited(
             AwaitedFate.LOST,
             reason,
@@ -196,7 +200,7 @@ class _Fleet:
             again,
             notice=kind == Kind.NOTICE,
             kept=epoch == self.accounts[edge[0]].epoch and edge[0] not in self.down,
-            in_vain=self.schedule.loser(edge, round, self.at_ns) is not None,
+            in_vain=all(self.schedule.is_lost(copy, self.at_ns) for copy in copies[1:]),
             event=None if event == BY_LINKS else event,
         )
 

@@ -13,6 +13,9 @@ from netdfl.core.tables import lazy_module
 from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis.snapshot import Snapshot
 from netdfl.diagnosis.why import Divide
+from netdfl.links.building import named_by
+from netdfl.links.rules.base import Transit
+from netdfl.links.rules.loss import DropList
 from netdfl.links.schedule.active_changes import Effective, Overlays, effective
 from netdfl.links.schedule.events import STANDING, CompiledEvent
 from netdfl.links.spec import LinkSpec, choose
@@ -48,6 +51,7 @@ class Outages:
         """`base` is a link by the scenario, before any event."""
         self._on_links = [e for e in events if e.acts_on_links and e.blocks]
         self._events = [e for e in self._on_links if e.at_ns is not None]
+        self._drops = [e for e in events if e.action == "drop"]
         self._base = base
         self._crashes: dict[NodeId, list[int]] = {}
         for at_ns, nodes in sorted((e.at_ns, e.nodes) for e in events if e.at_ns is not None and e.action == "crash"):
@@ -81,17 +85,28 @@ class Outages:
                 _follow(downs, event)
         return EdgeOutage() if state == "up" else EdgeOutage(False, None, holds, _last(downs))
 
-    def loser(self, edge: Edge, round: int, now_ns: int) -> int | None:
-        """The event that loses every message of `round` that enters `edge` at `now_ns`; `BY_LINKS`: `links` does."""
-        lost = {STANDING: BY_LINKS} if _is_certain(self._base(edge).loss) else {}
+    def loser(self, message: Transit, now_ns: int) -> int | None:
+        """The event whose loss or outage is sure to lose `message` if it is sent at `now_ns`; `BY_LINKS`: `links`."""
+        edge, round = (message.src, message.dst), message.round
+        lost = {STANDING: BY_LINKS} if _is_certain(self._base(edge).loss, message) else {}
         for event in self._on_links:
             if not any(edge in block for block in event.blocks) or not _holds(event, round, now_ns):
                 continue
             if not {"loss", "state"}.isdisjoint(event.parameters) or event.action == "unset":
                 lost.pop(event.cause, None)
-            if event.action == "set" and _loses(event):
+            if event.action == "set" and _loses(event, message):
                 lost[event.cause] = event.source
         return next(reversed(lost.values()), None)
+
+    def dropper(self, message: Transit, now_ns: int) -> int | None:
+        """The event that drops `message` by name where it is sent at `now_ns`."""
+        edge = (message.src, message.dst)
+        meant = (e for e in self._drops if any(edge in block for block in e.blocks))
+        return next((e.source for e in meant if named_by(e).matches(message, now_ns)), None)
+
+    def is_lost(self, message: Transit, now_ns: int) -> bool:
+        """Whether `message` is sure to be lost where it is sent at `now_ns`."""
+        return any(found is not None for found in (self.loser(message, now_ns), self.dropper(message, now_ns)))
 
 
 def _follow(downs: dict[int, int], event: CompiledEvent) -> None:
@@ -110,16 +125,20 @@ def _holds(event: CompiledEvent, round: int, now_ns: int) -> bool:
     return (event.at_ns or 0) <= now_ns if event.at_round is None else event.holds_in(round)
 
 
-def _loses(event: CompiledEvent) -> bool:
+def _loses(event: CompiledEvent, message: Transit) -> bool:
     down = event.parameters.get("state") in ("down_drop", "down_reset")
-    return down or _is_certain(event.parameters.get("loss"))
+    return down or _is_certain(event.parameters.get("loss"), message)
 
 
-def _is_certain(loss: object) -> bool:
+def _is_certain(loss: object, message: Transit) -> bool:
+    """Whether a rule is sure to lose `message`."""
     if isinstance(loss, dict) and "scale" in loss:
         return False
     part = choose("loss", loss)
-    return part is not None and getattr(part.build(0), "probability", 0) >= 1
+    if part is None:
+        return False
+    rule = part.build(0)
+    return rule.lost(message) if isinstance(rule, DropList) else bool(getattr(rule, "probability", 0) >= 1)
 
 
 def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:

@@ -12,7 +12,7 @@ from netdfl.transport.base import Sink, Transport
 MOST_KEPT = 256
 """Messages that a node keeps where it may have to send them again."""
 
-AWAITED = (Kind.DATA, Kind.REQUEST, Kind.REPLY)
+AWAITED = (Kind.DATA, Kind.NOTICE, Kind.REQUEST, Kind.REPLY)
 """The kinds of messages for which nodes wait."""
 
 SentKey = tuple[NodeId, int, int, Kind]  # (dst, round, step, kind)

@@ -15,7 +15,7 @@ from netdfl.core.control import Again, Recover
 from netdfl.core.types import Edge, Kind, NodeId
 from netdfl.diagnosis.finding import DEADLINE, Cause, Finding
 from netdfl.diagnosis.reasons import awaited_of, cause_of, edge_of, wait_of
-from netdfl.diagnosis.snapshot import AwaitedFate, Snapshot, What
+from netdfl.diagnosis.snapshot import MOST_RESENDS, AwaitedFate, Snapshot, What
 
 SKIP = "wait.on_stall: skip"
 RESEND = "wait.on_stall: resend"
@@ -94,7 +94,6 @@ def _for_now(finding: Finding, snapshot: Snapshot, pairs: Sequence[Edge]) -> Ite
 
 
 OnStall: TypeAlias = Literal["stop", "skip", "resend"]
-MOST_RESENDS = 3
 
 
 @dataclass
@@ -136,6 +135,10 @@ class Recovery:
 def _lost(snapshot: Snapshot, root: NodeId, culprit: NodeId) -> tuple[NodeId, Again]:
     """The message for want of which `root` waits for `culprit`: one from there, or its own request to there."""
     wait = wait_of(snapshot, root)
-    src, dst = wait.awaited[culprit].edge or (culprit, root)
-    kind = Kind.DATA if wait.what is What.MESSAGE else Kind.REQUEST if src == root else Kind.REPLY
+    awaited = wait.awaited[culprit]
+    src, dst = awaited.edge or (culprit, root)
+    if wait.what is What.MESSAGE:
+        kind = Kind.NOTICE if awaited.notice else Kind.DATA
+    else:
+        kind = Kind.REQUEST if src == root else Kind.REPLY
     return src, Again(dst, wait.round, wait.step, kind)

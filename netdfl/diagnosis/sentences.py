@@ -8,7 +8,7 @@ from netdfl.core.types import Edge, NodeId
 from netdfl.diagnosis import words
 from netdfl.diagnosis.why import FEW_LINKS, IS_DOWN, NOT_COME, Divide, Grounds, Need, Reason, Why, clauses
 
-_LOSSES = {"loss": "", "queue": "a queue was full", "corrupt": "damaged"}
+_LOSSES = {"loss": "", "scripted": "", "queue": "a queue was full", "corrupt": "damaged"}
 _CUT_LOSSES = {"down": "down", "reset": "reset"}
 _DOWN = {Why.PAUSED: "paused", Why.STANDING: "standing still outside any wait"}
 

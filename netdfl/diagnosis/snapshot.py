@@ -69,13 +69,16 @@ LOST_BY_RESTART = "before a restart of its receiver"
 TAKEN_FOR_GONE = "taken for gone"
 """Why a message was never sent: its sender's failure detector had called its receiver gone."""
 
+MOST_RESENDS = 3
+"""A message is sent again so often where that is to end a stall."""
+
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
     """One awaited message: its fate, why it was lost, on which edge, and whether its sender sends it again.
 
     `replaced`: it is lost, and the next message of its sender does as well. `notice`: it is the sender's word that it
-    sends nothing in that step. `kept`: its sender still has it. `in_vain`: the scenario would lose a copy too. `event`
+    sends nothing in that step. `kept`: its sender still has it. `in_vain`: each copy would be lost, too. `event`
     is the entry of its events that lost it.
     """
 

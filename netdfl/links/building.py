@@ -93,7 +93,7 @@ class Maker:
 def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[Stage]:
     """A link's stages between those that lose and keep back what `events` name."""
     ordered = sorted(events, key=lambda event: event.order)
-    lost, late = ([_named(event) for event in ordered if event.action == action] for action in ("drop", "delay"))
+    lost, late = ([named_by(event) for event in ordered if event.action == action] for action in ("drop", "delay"))
     if lost:
         yield NamedLoss(lost)
     yield from own
@@ -101,7 +101,8 @@ def around(own: Sequence[Stage], events: Sequence[CompiledEvent]) -> Iterator[St
         yield NamedDelay(late)
 
 
-def _named(event: CompiledEvent) -> Named:
+def named_by(event: CompiledEvent) -> Named:
+    """The messages that an event `drop` or `delay` names."""
     said = event.parameters
     return Named(
         at_ns=event.at_ns,
