@@ -23,7 +23,7 @@ from netdfl.training.data.finite import refuse_spoiled
 from netdfl.training.data.partitions import label_counts
 from netdfl.training.data.sharing import share_out
 from netdfl.training.models.copying import copied
-from netdfl.training.tasks.recipe import made, one_form, recipe_of
+from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
 
 SETTLING = 1024
 """Training examples from which running statistics are taken anew, at most."""
@@ -59,15 +59,16 @@ class TrainingProblem:
         return outcome(self.model, self.model.flat(), examples, len(examples)).loss
 
     def _check_batches(self) -> None:
-        """A minibatch of one example has no statistics. Raises ValueError."""
-        size = self.spec.batch_size
-        if not self.model.buffers.size or (self.spec.drop_last and size > 1):
-            return
+        """The model can be trained on a minibatch of one example, where there is one. Raises ValueError."""
+        size, drops = self.spec.batch_size, self.spec.drop_last
         for client, part in enumerate(self.parts):
-            if size == 1 or len(part) % size == 1:
+            if size == 1 or len(part) == 1 or (len(part) % size == 1 and not drops):
+                why = refusal(self.model, *self.shared.train.take(torch.from_numpy(part[-1:])))
+                if why is None:
+                    return
                 what = f"client {client} has {len(part)} examples, so with batch_size {size} a minibatch has one"
-                remedy = "a larger batch_size" if size == 1 else "drop_last: true"
-                raise ValueError(f"{what}, of which batch norm can't take statistics: set {remedy}")
+                remedy = "a larger batch_size" if size == 1 else "drop_last: true" if len(part) > 1 else "fewer clients"
+                raise ValueError(f"{what}, on which the model can't be trained ({why}): set {remedy}")
 
     def _share_out(self) -> tuple[list[NDArray[np.int64]], Sequence[Examples] | None]:
         """Which client has which training examples, and what its model is judged by alone. Raises ValueError."""

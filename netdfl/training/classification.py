@@ -284,7 +284,7 @@ def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -
         raise TrainingError("can't evaluate on an empty set")
     module, right, loss = model.bind(at, training=False), list[Tensor](), 0.0
     for x, y in zip(samples.x.split(batch), samples.y.split(batch), strict=True):
-        scores = module(x)
+        scores = applied(module, x)
         right.append(scores.argmax(1) == y)
         loss += float(cross_entropy(scores, y, reduction="sum"))
     return Answers(torch.cat(right), loss / len(samples))

@@ -17,6 +17,7 @@ from netdfl.training.data.examples import Tree
 from netdfl.training.drawing import seeded
 from netdfl.training.models.buffers import BufferPolicy, Buffers, applied, estimate
 from netdfl.training.models.copying import copied
+from netdfl.training.models.inputs import as_taken
 from netdfl.training.perceptron import Perceptron
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
@@ -143,6 +144,7 @@ class FlatModel:
         pieces = zip(at[: self.num_trained].split(self._sizes), self.parameters, strict=True)
         vectors = [piece.view(p.shape).to(p.dtype) for piece, p in pieces]
         module = self._of_this_thread().turn(training=True)
+        x = as_taken(module, x)
         args = (x,) if isinstance(x, Tensor) else () if isinstance(x, dict) else tuple(x)
         placed = {name: vectors[number] for name, number in self._places}
         scores: Tensor = functional_call(module, placed, args, x if isinstance(x, dict) else None, tie_weights=False)

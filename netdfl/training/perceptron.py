@@ -49,7 +49,7 @@ class Perceptron:
         """
         many = at.dim() == 2
         add, multiply = (torch.baddbmm, torch.bmm) if many else (torch.addmm, torch.mm)
-        layers, inputs = list(self._layers(at)), [x.flatten(1 + many)]
+        layers, inputs = list(self._layers(at)), [x.flatten(1 + many).to(at.dtype)]
         for weight, bias in layers:
             inputs.append(add(bias.unsqueeze(-2), inputs[-1], weight.mT))
             if len(inputs) <= len(layers):

@@ -76,8 +76,9 @@ class _Stacked:
         parts = [_split(each) for each in asked]
         self.rounds = [data for data, _ in parts]
         self.wraps = [wrap for _, wrap in parts if wrap is not None]
-        self.batches = StackedBatches([r.drawn(epochs=self.sgd.epochs, steps=self.sgd.steps) for r in self.rounds])
         self.y = torch.stack([each.y for each in asked])
+        drawn = [each.drawn(epochs=self.sgd.epochs, steps=self.sgd.steps) for each in self.rounds]
+        self.batches = StackedBatches(drawn, self.y.dtype)
         self.slope = torch.empty_like(self.y)
         given = _stack([each.velocity for each in asked])
         self.velocity = torch.zeros_like(self.y) if given is None and self.sgd.momentum else given
@@ -146,8 +147,8 @@ def _stack(vectors: Sequence[Tensor | None]) -> Tensor | None:
 class StackedBatches:
     """What `DrawnBatches` is for a node, for n nodes that share a batch size; those with most steps come first."""
 
-    def __init__(self, drawn: Sequence[DrawnBatches]) -> None:
-        """Lay all nodes' examples into one store; `drawn` is in order of falling numbers of steps."""
+    def __init__(self, drawn: Sequence[DrawnBatches], dtype: torch.dtype) -> None:
+        """Lay all nodes' examples into one store; `drawn` is in order of falling steps, `dtype` the model's."""
         self.num_steps = [len(each.sizes) for each in drawn]
         self.x, self.y = torch.cat([each.x for each in drawn]), torch.cat([each.y for each in drawn])
         starts = np.cumsum([0, *(len(each.y) for each in drawn)])
@@ -160,7 +161,7 @@ class StackedBatches:
         self._widths = counts.max(1).tolist()
         self._index = torch.from_numpy(index).to(self.x.device)
         taken = np.arange(shape[2]) < counts[..., None]
-        self._share = torch.from_numpy(taken / np.maximum(counts, 1)[..., None]).to(self.x)
+        self._share = torch.from_numpy(taken / np.maximum(counts, 1)[..., None]).to(self.x.device, dtype)
 
     def at(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs (a, B, ...), labels (a, B), and what each example counts, (a, B), of the nodes active in `step`.

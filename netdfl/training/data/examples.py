@@ -17,6 +17,10 @@ from torch import Tensor
 Tree: TypeAlias = Any
 """A tensor, or a tuple or mapping of trees."""
 
+_WHOLE = frozenset(
+    (torch.int8, torch.int16, torch.int32, torch.uint16, torch.uint32, torch.uint64, torch.bool),
+)
+
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
     """The tensors of a tree, in order."""
@@ -62,7 +66,12 @@ def tensors(value: Any) -> Tree:
     found = value if isinstance(value, Tensor) else torch.as_tensor(np.require(value, requirements="W"))
     if found.dtype in (torch.float64, torch.float16, torch.bfloat16):
         return found.float()
-    return found.long() if found.dtype in (torch.int8, torch.int16, torch.int32, torch.bool) else found
+    return found.long() if found.dtype in _WHOLE else found
+
+
+def targets(value: Any) -> Tree:
+    """As `tensors`, with bytes as int64 too: losses take classes in no other type."""
+    return mapped(tensors(value), lambda tensor: tensor.long() if tensor.dtype == torch.uint8 else tensor)
 
 
 def _picture(image: Any) -> Tensor:

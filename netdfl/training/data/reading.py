@@ -15,7 +15,18 @@ from torch import Tensor
 
 from netdfl.core.errors import DatasetError
 from netdfl.training.data.columns import Column, is_frame, is_scalar, shown
-from netdfl.training.data.examples import Examples, ReadSamples, Samples, Tree, form, in_memory, leaves, mapped, tensors
+from netdfl.training.data.examples import (
+    Examples,
+    ReadSamples,
+    Samples,
+    Tree,
+    form,
+    in_memory,
+    leaves,
+    mapped,
+    targets,
+    tensors,
+)
 from netdfl.training.data.tables import Asked, Read, from_table, inputs_of, target_of
 from netdfl.training.drawing import seeded
 
@@ -34,7 +45,7 @@ def from_arrays(columns: tuple[Any, ...], what: str) -> Examples:
     memory = [each for each in _flat(columns) if isinstance(each, np.memmap)]
     if memory:  # larger than memory, perhaps: read what is asked for
         return one_by_one(_Rows(inputs, columns[-1]), what)
-    return Samples(real(tensors(inputs)), tensors(columns[-1]))
+    return Samples(real(tensors(inputs)), targets(columns[-1]))
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ def one_by_one(data: Any, what: str) -> Examples:
         if not isinstance(item, tuple | list) or len(item) < 2:
             raise TypeError(f"an example is {kind_of(item)}: give pairs (input, target)")
         inputs = item[0] if len(item) == 2 else tuple(item[:-1])
-        return real(tensors(inputs)), tensors(item[-1])
+        return real(tensors(inputs)), targets(item[-1])
 
     if not len(data):
         raise DatasetError(f"{what} has no examples: give at least one")
@@ -148,7 +159,7 @@ def from_hugging_face(data: Any, columns: Mapping[str, Column], asked: Asked, wh
         row = data[int(place)]
         if missing := [name for name in (*inputs, target) if row[name] is None]:
             raise ValueError(f"the column {missing[0]!r} is empty in row {place}: fill it, or drop the row")
-        y = tensors(number[row[target]] if number else _in_array(row[target]))
+        y = targets(number[row[target]] if number else _in_array(row[target]))
         if all(is_scalar(first[name]) for name in inputs):
             return torch.tensor([float(row[name]) for name in inputs]), y
         x = tuple(real(tensors(_in_array(row[name]))) for name in inputs)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from netdfl.core.errors import DatasetError
 from netdfl.training.data.columns import NOTHING, Column
 from netdfl.training.data.dataset import Missing
-from netdfl.training.data.examples import Examples, Samples, tensors
+from netdfl.training.data.examples import Examples, Samples, targets
 
 _MOST_NAMED = 12
 
@@ -74,7 +74,7 @@ def from_table(columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
         )
     if asked.missing == "mean" and (filled := [name for name in inputs if columns[name].empty.any()]):
         notes.append(f"{what}: empty cells of {_some(filled)} have the mean of their column")
-    return Read(Samples(torch.from_numpy(x), tensors(y)), None if whole else rows, notes, columns)
+    return Read(Samples(torch.from_numpy(x), targets(y)), None if whole else rows, notes, columns)
 
 
 def classes_in(tables: Iterable[Mapping[str, Column]], target: str | None) -> list[str]:

@@ -16,12 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from netdfl.training.data.examples import Tree
+from netdfl.training.models.inputs import as_taken
 
 BufferPolicy: TypeAlias = Literal["average", "local", "reset"]
 
 
 def applied(module: nn.Module, x: Tree) -> Tree:
     """What the module gives for inputs: a tensor, several by their order, or by their names."""
+    x = as_taken(module, x)
     if isinstance(x, Tensor):
         return module(x)
     return module(**x) if isinstance(x, dict) else module(*x)

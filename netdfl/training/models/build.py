@@ -32,6 +32,9 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
 
     Raises ValueError where the module does not take the data, has nothing to train, or shares its parameters' memory.
     """
+    if unreal := [name for name, p in module.named_parameters() if p.requires_grad and p.dtype.is_complex]:
+        remedy = "keep real and imaginary part as parameters, and join them in forward (torch.view_as_complex)"
+        raise ValueError(f"the model trains {unreal[0]!r}, of complex numbers: {remedy}")
     with aside(), torch.no_grad():
         torch.default_generator.manual_seed(seed)
         try:

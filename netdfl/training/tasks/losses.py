@@ -41,7 +41,7 @@ def binary_cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
     """Several labels at once, each there or not."""
     from torch.nn.functional import binary_cross_entropy_with_logits
 
-    return binary_cross_entropy_with_logits(_like(outputs, targets), targets)
+    return binary_cross_entropy_with_logits(_like(outputs, targets), targets.to(outputs.dtype))
 
 
 LOSSES = by_name(cross_entropy, mse, l1, binary_cross_entropy)

@@ -18,9 +18,11 @@ from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
 from netdfl.training.data.examples import Samples, form, shape_of
 from netdfl.training.data.finite import Spoiled, spoiled_in
 from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
+from netdfl.training.drawing import aside
 from netdfl.training.flat import FlatModel, Loss
-from netdfl.training.models.buffers import changing
+from netdfl.training.models.buffers import applied, changing
 from netdfl.training.models.build import load_initial, seeded_module, settle
+from netdfl.training.models.copying import copied
 from netdfl.training.tasks.losses import LOSSES, METRICS, USUAL, check_one_tensor, fitting_loss
 from netdfl.training.tasks.task import Task
 
@@ -142,6 +144,16 @@ def _changing(module: nn.Module, x: Any) -> list[str]:
         return changing(module, x)
     except (RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"the model can't be run in training mode: {type(error).__name__}: {error}") from error
+
+
+def refusal(model: FlatModel, x: Any, y: Any) -> str | None:
+    """Why the model can't be trained on a minibatch, in PyTorch's words; None where it can."""
+    try:
+        with aside(), torch.no_grad():
+            model.loss(applied(copied(model.module).train(), x), y)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    return None
 
 
 def _check_figures(metrics: Metrics, outputs: Any, y: Any) -> None:

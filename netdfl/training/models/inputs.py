@@ -1,0 +1,15 @@
+"""Inputs as a module takes them."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from netdfl.training.data.examples import Tree, mapped
+
+
+def as_taken(module: nn.Module, x: Tree) -> Tree:
+    """Inputs `x` whose real numbers have the type of the module's first parameter of real numbers."""
+    dtype = next((p.dtype for p in module.parameters() if p.dtype.is_floating_point), None)
+    if dtype is None or (isinstance(x, Tensor) and x.dtype == dtype):
+        return x
+    return mapped(x, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
