@@ -51,6 +51,8 @@ def qsgd(
 ) -> Compressor:
     """Round at random to 2^(bits-1) - 1 levels a sign of each bucket's norm; unbiased unless scaled.
 
+    A bucket whose norm is so small that a float32 can't hold its levels, 4e-37 for 8 bits, 1e-34 for 16, becomes 0.
+
     Args:
         bits: Bits a number, sign included; 1 is `sign`.
         levels: Levels a sign in place of those of `bits`, where not 0.

@@ -81,7 +81,9 @@ class Cast(Compressor):
         rounded = empty(len(vector), target).copy_(torch.from_numpy(vector))
         if rounded.numel() and not torch.isfinite(rounded.abs().amax()):
             largest = np.abs(vector).max()
-            raise ValueError(f"{largest} is beyond {self.dtype}, whose largest is {torch.finfo(target).max}")
+            what = f"{largest} is beyond {self.dtype}, whose largest is {torch.finfo(target).max}"
+            other = "use bfloat16, " if self.dtype == "float16" else ""
+            raise ValueError(f"{what}: {other}lower the learning rate or clip the gradient")
         return Encoded(len(vector), {"values": to_array(rounded)})
 
     def decompress(self, encoded: Encoded) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,10 +47,15 @@ class LowRank(Compressor):
         matrix = np.zeros((rows, columns), vector.dtype)
         matrix.reshape(-1)[: len(vector)] = vector
         largest = np.abs(vector).max(initial=0.0)
+        exponent = _far(largest)
+        if exponent:  # powers of two are exact: the same bits as of ordinary numbers
+            matrix, largest = np.ldexp(matrix, -exponent), np.ldexp(largest, -exponent)
         start = rng.standard_normal((rank, columns), vector.dtype) / (largest or 1)
         # einsum without BLAS: one thread, and the same bits on any machine's number of them.
         left = _orthonormal(np.einsum("ij,rj->ri", matrix, start)).astype(vector.dtype)
         right = np.einsum("ri,ij->rj", left, matrix)
+        if exponent:
+            right = _sized(left, right, exponent)
         return Encoded(len(vector), {"left": from_numpy(left.reshape(-1)), "right": from_numpy(right.reshape(-1))})
 
     def decompress(self, encoded: Encoded) -> Tensor:
@@ -66,6 +72,23 @@ class LowRank(Compressor):
         if not np.isfinite(vector).all():
             raise MalformedMessage("factors whose product is not finite; expected finite numbers")
         return torch.from_numpy(vector)
+
+
+def _far(largest: np.floating[Any]) -> int:
+    """The exponent of a largest magnitude by which, or by whose reciprocal, products may leave its type; else 0."""
+    exponent = int(np.frexp(largest)[1])
+    return exponent if abs(exponent) > 0.75 * np.finfo(largest.dtype).maxexp else 0
+
+
+def _sized(left: Vector, right: Vector, exponent: int) -> Vector:
+    """`right` times 2 to the `exponent`. Raises ValueError where it, or its product with `left`, leaves its type."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        right = np.ldexp(right, exponent)
+        fits = np.isfinite(right).all() and np.isfinite(np.einsum("ri,rj->ij", left, right)).all()
+    if not fits:
+        what = f"a product of low rank is beyond {right.dtype}"
+        raise ValueError(f"{what}: lower the learning rate or clip the gradient")
+    return right
 
 
 def _orthonormal(vectors: Vector) -> Vector:

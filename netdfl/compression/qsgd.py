@@ -37,6 +37,7 @@ from netdfl.compression.dither import fractions
 from netdfl.core.errors import MalformedMessage
 
 _SAFE_SQUARE = (1e-30, 1e30)
+_SAFE_NORM = (1e-140, 1e150)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Qsgd(Compressor):
     magnitude: the same two neighboring levels with the same probabilities. |x| is the `norm` of the bucket of
     `bucket` numbers (0: of the whole vector). Unbiased, with exact variance sum f(1-f) |x|^2 / s^2 in which
     f = frac(s |x_i| / |x|). `scaled` multiplies by 1 / (1 + variance(d)), which makes it a contraction
-    (Koloskova et al. 2019, section 2.2) and biased. Buckets whose norm is under s / 3.4e38 become zero.
+    (Koloskova et al. 2019, section 2.2) and biased. Buckets whose norm is under s / 3.4e38 become zero: their levels
+    would be too small for float32 (s / 1.8e308 for float64).
 
     nbytes: ceil(d b / 8) + 4 ceil(d / bucket), b = bits of 2 s; 8 a bucket for float64. With `entropy`,
     Golomb-Rice codes in place of ceil(d b / 8) where they are shorter.
@@ -119,10 +121,18 @@ class Qsgd(Compressor):
             squares = np.concatenate([np.empty(0), *(_squares(view.numpy()) for view in views)])
             with np.errstate(over="ignore"):
                 norms = np.sqrt(bucket_totals(np.add, squares, len(vector), self.bucket)).astype(vector.dtype)
+            if vector.dtype == np.float64:
+                _measure_again(norms, vector, self.bucket)
             np.nextafter(norms, vector.dtype.type(np.inf), out=norms, where=norms > 0)
         if not np.isfinite(norms).all():
             refuse_non_finite(vector)
             raise ValueError(f"a bucket's l2 norm is beyond {vector.dtype}: use norm: max, or lower the learning rate")
+        with np.errstate(over="ignore"):
+            highest = norms.max(initial=0) / norms.dtype.type(self.levels) * norms.dtype.type(self.levels)
+        if not np.isfinite(highest):
+            raise ValueError(
+                f"the highest level is beyond {vector.dtype}: lower the learning rate or clip the gradient"
+            )
         return norms
 
     def _encoded(self, codes: Vector, norms: Vector) -> Encoded:
@@ -179,10 +189,10 @@ class Qsgd(Compressor):
 
 
 def _reciprocal(norms: Vector, levels: int) -> Vector:
-    """levels / norms, rounded down so that no |x_i| * it exceeds `levels`; 0 for a norm of 0."""
+    """levels / norms, rounded down so that no |x_i| * it exceeds `levels`; 0 where a norm is 0, or too small for it."""
     with np.errstate(divide="ignore", over="ignore"):
-        factors: Vector = np.minimum(norms.dtype.type(levels) / norms, np.finfo(norms.dtype).max)
-    factors[norms == 0] = 0
+        factors: Vector = norms.dtype.type(levels) / norms
+    factors[np.isinf(factors)] = 0
     np.nextafter(factors, norms.dtype.type(0), out=factors)
     return factors
 
@@ -209,6 +219,19 @@ def _add_products(sums: Tensor, numbers: Tensor, factors: Tensor, width: int) ->
         sums[: whole * width].view(-1, width).addcmul_(numbers[: whole * width].view(-1, width), factors[:whole])
     if whole < len(factors):
         sums[whole * width : len(numbers)].addcmul_(numbers[whole * width :], factors[whole])
+
+
+def _measure_again(norms: Vector, vector: Vector, bucket: int) -> None:
+    """Set the norms of those buckets whose squares leave float64, measured on numbers that are brought near 1."""
+    odd = ~((norms > _SAFE_NORM[0]) & (norms < _SAFE_NORM[1]))
+    if not odd.any():
+        return
+    size, largest = bucket or len(vector), _largest(torch.from_numpy(vector), bucket)
+    for i in np.flatnonzero(odd & (largest > 0) & np.isfinite(largest)):
+        exponent = np.frexp(largest[i])[1]
+        near = np.ldexp(vector[i * size : (i + 1) * size], -exponent)
+        with np.errstate(over="ignore"):
+            norms[i] = np.ldexp(np.sqrt(np.einsum("i,i->", near, near)), exponent)
 
 
 def _squares(piece: Vector) -> NDArray[np.float64]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from netdfl.compression.arrays import as_vector, check_names, from_numpy, read_numpy, read_scales, refuse_non_finite
 from netdfl.compression.base import Compressor, Encoded
 from netdfl.compression.bits import packed_nbytes
 from netdfl.compression.buckets import bucket_totals, num_buckets, pieces, times_scales
+
+_ROOM = 64
+"""As many numbers as 2 to this power add up to no more than that times the largest: more than fit any memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,21 @@ class Sign(Compressor):
         dim = len(vector)
         views = [view.numpy() for view in pieces(torch.from_numpy(vector), self.bucket)]
         # numpy sums a row in one thread; torch's sums may depend on how many there are.
-        rows = [np.add.reduce(np.abs(view), axis=1, dtype=np.float64) for view in views]
-        sums = bucket_totals(np.add, np.concatenate([np.empty(0), *rows]), dim, self.bucket)
+        sums = self._sums(views, dim)
         size = self.bucket or dim
         lengths = np.minimum(dim - np.arange(len(sums)) * size, size)
-        scales = from_numpy((sums / lengths).astype(vector.dtype))
+        means = sums / lengths
+        if not np.isfinite(means).all():  # a mean is no larger than the largest of its numbers, however large their sum
+            less = self._sums([np.ldexp(view, -_ROOM) for view in views], dim) / lengths
+            means = np.ldexp(np.minimum(less, np.ldexp(np.finfo(np.float64).max, -_ROOM)), _ROOM)
+        scales = from_numpy(means.astype(vector.dtype))
         return Encoded(dim, {"scales": scales, "signs": from_numpy(np.packbits(vector < 0, bitorder="little"))})
+
+    def _sums(self, views: Sequence[NDArray[Any]], dim: int) -> NDArray[np.float64]:
+        """The sum of magnitudes of each bucket."""
+        with np.errstate(over="ignore"):
+            rows = [np.add.reduce(np.abs(view), axis=1, dtype=np.float64) for view in views]
+            return bucket_totals(np.add, np.concatenate([np.empty(0), *rows]), dim, self.bucket)
 
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to shape (d,), in the dtype of the scales. Raises MalformedMessage."""

@@ -56,13 +56,23 @@ class Sparsifier(Compressor):
         vector = as_vector(x)
         values, arrays = self.select(vector, rng)
         if self.unbiased:
-            values *= values.dtype.type(1.0 + self.variance(len(vector)))
+            values = _times(values, 1.0 + self.variance(len(vector)))
         return Encoded(len(vector), {"values": from_numpy(values), **arrays}, {"count": len(values)})
 
     def decompress(self, encoded: Encoded) -> Tensor:
         """Decode to shape (d,), in the dtype of the values. Raises MalformedMessage."""
         indices = self.positions(encoded, "values")
         return scatter(read_finite(encoded, "values", len(indices)), indices, encoded.dim)
+
+
+def _times(values: Vector, factor: float) -> Vector:
+    """`values` times `factor`, in place. Raises ValueError where that leaves their type."""
+    with np.errstate(over="ignore"):
+        values *= values.dtype.type(factor)
+    if not is_finite(values):
+        what = f"a number times d / k = {factor:.4g} is beyond {values.dtype}"
+        raise ValueError(f"{what}: use unbiased: false, lower the learning rate or clip the gradient")
+    return values
 
 
 def scatter(values: Vector, indices: Indices, dim: int) -> Tensor:

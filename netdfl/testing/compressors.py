@@ -30,6 +30,7 @@ def check_compressor(make: Make, *, dim: int = 700, draws: int = 400, seed: int 
     """Run every check of this module on what `make` returns."""
     for each in (check_round_trip, check_zero, check_owns_memory, check_repeatable, check_refuses_non_finite):
         each(make, seed=seed)
+    check_any_size(make, seed=seed)
     check_error(make, dim=dim, draws=draws, seed=seed)
     check_unbiased(make, dim=dim, draws=draws, seed=seed)
     check_hostile(make, seed=seed)
@@ -105,6 +106,20 @@ def check_refuses_non_finite(make: Make, *, seed: int = 0) -> None:
             except ValueError:
                 continue
             raise AssertionError(f"compress took a vector with {bad} at {at}; expected a ValueError")
+
+
+def check_any_size(make: Make, *, dim: int = 300, seed: int = 0) -> None:
+    """Whatever is finite decodes to finite numbers, or is a ValueError at its sender."""
+    for dtype in (torch.float32, torch.float64):
+        limits = torch.finfo(dtype)
+        pattern = torch.linspace(-1.0, 1.0, dim, dtype=dtype)
+        for size in (limits.smallest_normal, limits.tiny * 2.0**-20, limits.max**0.5, limits.max / 4, limits.max):
+            try:
+                encoded = make().compress(size * pattern, np.random.default_rng(seed))
+            except ValueError:
+                continue
+            found = make().decompress(encoded)
+            assert bool(torch.isfinite(found).all()), f"numbers up to {size:.3g} of {dtype} decode to infinity or NaN"
 
 
 def check_error(make: Make, *, dim: int = 700, draws: int = 400, seed: int = 0) -> None:
