@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
@@ -140,6 +141,12 @@ def _keeps_statistics(kind: type) -> bool:
     return issubclass(kind, KeepsStatistics)
 
 
+@cache
+def _is_own(kind: type) -> bool:
+    """Whether a part is a user's, not netdfl's; asked once for each type."""
+    return kind.__module__.partition(".")[0] != "netdfl"
+
+
 @dataclass(eq=False, slots=True)
 class LocalRound:
     """A local round that waits to be computed: by itself, when called, or by whoever answers what it asks for."""
@@ -150,8 +157,10 @@ class LocalRound:
     view: View
 
     def __call__(self) -> tuple[NodeState, Update]:
-        """See `NodeState.train`."""
-        return self.state.train(self.alg, self.data, self.view)
+        """See `NodeState.train`; what a user's code draws at random is drawn by node and round."""
+        drawing = getattr(self.data, "drawing", None)
+        with nullcontext() if drawing is None else drawing(anyway=_is_own(type(self.alg.local))):
+            return self.state.train(self.alg, self.data, self.view)
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
         """See `NodeState.solve`."""

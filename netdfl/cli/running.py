@@ -116,6 +116,8 @@ def _check_determinism(scenario: Any, out: Path | None) -> int:
     path = out or Path(tempfile.mkdtemp(prefix="netdfl-determinism-"))
     found = check_determinism(scenario, path)
     print(f"first run   {found.hashes[0]}\nsecond run  {found.hashes[1]}")
+    for place in found.unseeded:
+        print(f"{place} takes chance from the operating system, which no seed reaches: give the generator there a seed")
     if found.difference is not None:
         print(f"they differ at {found.difference}; both logs are in {path}")
         return 1

@@ -6,11 +6,40 @@ name alone: not on the order of calls, the process, or `PYTHONHASHSEED`.
 
 from __future__ import annotations
 
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 
 import numpy as np
 
 Key = int | str
+
+
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """The streams of numpy, Python and, where it is loaded, torch that all code shares are afterwards as they were.
+
+    Those of GPUs are not kept.
+    """
+    torch = sys.modules.get("torch")
+    states = np.random.get_state(), random.getstate(), None if torch is None else torch.get_rng_state()
+    try:
+        yield
+    finally:
+        np.random.set_state(states[0])
+        random.setstate(states[1])
+        if torch is not None:
+            torch.set_rng_state(states[2])
+
+
+def seed_streams(seed: int) -> None:
+    """Let numpy's and Python's own streams draw as `seed` says from now on; so do torch's where it is loaded."""
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.manual_seed(seed)
 
 
 class Streams:

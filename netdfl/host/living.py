@@ -16,6 +16,7 @@ from netdfl.core.clock import NS_PER_S, RealClock
 from netdfl.core.control import ClockReading, Crashed, Life, Order, Start, Stop
 from netdfl.core.errors import NetdflError, RunError
 from netdfl.core.noticed import noticed_timeout
+from netdfl.core.rng import seed_streams
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.fidelity import EVENT
 from netdfl.diagnosis.outgoing import Outgoing
@@ -81,6 +82,7 @@ class LivingNode:
 
     def __init__(self, blueprint: Blueprint, birth: Birth, superior: Superior) -> None:
         """Prepare; nothing runs yet."""
+        seed_streams(blueprint.streams.integer("process", birth.node, birth.life.epoch))
         self.blueprint, self.id, self.superior = blueprint, birth.node, superior
         self.clock, self.crashing = RealClock(birth.monotonic_ns(), birth.monotonic_ns), asyncio.Event()
         self._offset = None if birth.shares_clock else ClockOffset(superior.report, birth.monotonic_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from netdfl.core.errors import InputError
-from netdfl.core.rng import Streams
+from netdfl.core.rng import Key, Streams
 from netdfl.core.types import Json, NodeId
 from netdfl.host.problem import Figures, Idle
 from netdfl.scenario.model.schema import Scenario
@@ -22,6 +23,7 @@ from netdfl.training.data.examples import Examples, Samples, in_batches, in_memo
 from netdfl.training.data.finite import refuse_spoiled
 from netdfl.training.data.partitions import label_counts
 from netdfl.training.data.sharing import share_out
+from netdfl.training.drawing import seeded
 from netdfl.training.models.copying import copied
 from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
 
@@ -34,6 +36,10 @@ class TrainingProblem:
 
     def __init__(self, scenario: Scenario, streams: Streams, num_clients: int) -> None:
         """Load the data and share it out. Raises DatasetError, or InputError where they do not fit."""
+        with seeded(streams.integer("data"), torch.device("cpu")):
+            self._load(scenario, streams, num_clients)
+
+    def _load(self, scenario: Scenario, streams: Streams, num_clients: int) -> None:
         spec: Any = scenario.task
         self.spec, self.streams, self.num_clients = spec, streams, num_clients
         self.split: Any = spec.split
@@ -143,10 +149,19 @@ class TrainingProblem:
     def test(self) -> Samples:
         """The test set, standardised."""
         assert self.shared.test is not None
-        return in_memory(self.shared.test)
+        with self._drawing("test"):
+            return in_memory(self.shared.test)
+
+    def _drawing(self, *key: Key) -> AbstractContextManager[object]:
+        """What a user's code draws at random when models are judged is the same each time."""
+        return seeded(self.streams.integer("judging", *key), self.start.device)
 
     def evaluate(self, x: Tensor) -> Figures:
         """Loss and figures on the whole test set."""
+        with self._drawing():
+            return self._evaluated(x)
+
+    def _evaluated(self, x: Tensor) -> Figures:
         at = self._settled(x, self.shared.train)
         assert self.shared.test is not None
         if self.metrics is None:
@@ -160,6 +175,10 @@ class TrainingProblem:
         That is the client's own test set where there is one, else the test set with labels as the client's data has
         them.
         """
+        with self._drawing(node):
+            return self._evaluated_local(node, x)
+
+    def _evaluated_local(self, node: NodeId, x: Tensor) -> Figures:
         is_client = node < self.num_clients
         at = self._settled(x, self._examples_of(node))
         own = self.client_tests[node] if self.client_tests is not None and is_client else None

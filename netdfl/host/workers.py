@@ -73,10 +73,12 @@ def make_worker(blueprint: Blueprint, hosted: int) -> ThreadWorker:
     num_processes = -(-len(blueprint.node_ids) // getattr(blueprint.scenario.world, "nodes_per_process", 1))
     threads = max(1, min(hosted, cores() // num_processes))
     batching = blueprint.scenario.batching
-    if hosted == 1 or batching == "exact":
-        return ThreadWorker(threads)
     if blueprint.plain:
-        return BatchWorker(one_by_one)
+        return ThreadWorker(threads) if hosted == 1 or batching == "exact" else BatchWorker(one_by_one)
+    from netdfl.training.drawing import beside_others
     from netdfl.training.service import Service
+
+    if hosted == 1 or batching == "exact":
+        return ThreadWorker(threads, None if threads == 1 else beside_others)
 
     return BatchWorker(Service(batching, threads).compute)

@@ -36,8 +36,9 @@ class ThreadWorker:
     INLINE_S = 0.002
     """Work that took less of a processor the last time is done on the loop: a thread and the way back cost as much."""
 
-    def __init__(self, threads: int = 1) -> None:
-        """Start no thread before the first use."""
+    def __init__(self, threads: int = 1, begin: Callable[[], None] | None = None) -> None:
+        """Start no thread before the first use; each calls `begin` first."""
+        self._begin = begin
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._most = threads
         self._threads: list[Thread] = []
@@ -81,6 +82,8 @@ class ThreadWorker:
             self._jobs.put(None)
 
     def _work(self) -> None:
+        if self._begin is not None:
+            self._begin()
         while (job := self._jobs.get()) is not None:
             if not job.done.cancelled():
                 job.end(*_outcome(job.function))

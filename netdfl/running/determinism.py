@@ -5,6 +5,7 @@ The second run is another process with another `PYTHONHASHSEED` and another numb
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from netdfl.record.directory import RunDirectory
 from netdfl.record.event_log import first_difference
 from netdfl.running.prepare import prepare
 from netdfl.running.supervise import supervise
+from netdfl.running.unseeded import watched
 from netdfl.scenario.load import load
 from netdfl.scenario.model.schema import Scenario
 from netdfl.worlds.catalog import entry_of
@@ -26,10 +28,14 @@ LOG = "event_log.txt"
 
 @dataclass(frozen=True)
 class Determinism:
-    """The hashes of two runs, and the first event in which they differ (None: they are equal)."""
+    """The hashes of two runs, and the first event in which they differ (None: they are equal).
+
+    `unseeded` are the places where a user's code takes chance that no seed reaches.
+    """
 
     hashes: tuple[str, str]
     difference: str | None
+    unseeded: tuple[str, ...] = ()
 
 
 def check_determinism(scenario: Scenario, out: Path) -> Determinism:
@@ -44,8 +50,9 @@ def check_determinism(scenario: Scenario, out: Path) -> Determinism:
     first = run_logged(scenario, out / "first")
     measured = out / "first" / COMPUTE_FILE
     sets = [f"world.compute.file={measured.resolve()}"] if measured.exists() else []
-    second = _run_elsewhere(scenario, out / "first" / "scenario.yaml", out / "second", sets)
-    return Determinism((first, second), first_difference(out / "first" / LOG, out / "second" / LOG))
+    second, *unseeded = _run_elsewhere(scenario, out / "first" / "scenario.yaml", out / "second", sets)
+    difference = first_difference(out / "first" / LOG, out / "second" / LOG)
+    return Determinism((first, second), difference, tuple(unseeded))
 
 
 def run_logged(scenario: Scenario, out: Path) -> str:
@@ -59,7 +66,8 @@ def run_logged(scenario: Scenario, out: Path) -> str:
     return outcome.figures.event_log_hash
 
 
-def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str]) -> str:
+def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str]) -> list[str]:
+    """The hash of a run in another process, and the places there that take chance no seed reaches."""
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     parts = [str(scenario.file.parent)] if scenario.file is not None else []
     path = os.pathsep.join([*parts, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -72,8 +80,10 @@ def _run_elsewhere(scenario: Scenario, file: Path, out: Path, sets: list[str]) -
     )
     if done.returncode != 0:
         raise RunError(f"the second run failed: {done.stderr.strip()}")
-    return done.stdout.strip()
+    return [str(each) for each in json.loads(done.stdout.splitlines()[-1])]
 
 
 if __name__ == "__main__":
-    print(run_logged(load(sys.argv[1], sys.argv[3:]), Path(sys.argv[2])))
+    with watched() as places:
+        log_hash = run_logged(load(sys.argv[1], sys.argv[3:]), Path(sys.argv[2]))
+    print(json.dumps([log_hash, *places]))

@@ -19,7 +19,7 @@ from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
 from netdfl.training.base import Gradient, LocalData
 from netdfl.training.data.examples import Examples, Samples, Tree, in_batches, joined, leaves, mapped, shape_of
-from netdfl.training.drawing import seeded
+from netdfl.training.drawing import is_beside_others, seeded
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.buffers import applied
 from netdfl.training.tasks.outputs import on_cpu, together
@@ -136,6 +136,14 @@ class RoundPass:
         self.round = round
         self.rng = task.streams.rng("batches", task.node, round)
 
+    def drawing(self, *, anyway: bool) -> AbstractContextManager[object]:
+        """What else is drawn within, by a user's code or `anyway`, is of the stream of (node, round)."""
+        task = self.task
+        ours = task.model.perceptron is not None and isinstance(task.samples, Samples)
+        if is_beside_others() or (ours and not anyway):
+            return nullcontext()
+        return seeded(task.streams.integer("training", task.node, self.round), task.device)
+
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """One gradient per minibatch; the last batch of an epoch may be short. No samples: no steps."""
         losses: list[Tensor] = []
@@ -185,7 +193,7 @@ class RoundPass:
                 order = order.to(task.device)
             for indices in order.split(task.batch_size)[: min(left, task.steps_per_epoch)]:
                 x, y = samples.take(indices) if drawn else self._read(indices, taken)
-                yield (x if task.augment is None else task.augment(x, self.rng)), y
+                yield (x if task.augment is None else self._augmented(x, taken)), y
                 left, taken = left - 1, taken + 1
 
     def _read(self, indices: Tensor, step: int) -> tuple[Tree, Tree]:
@@ -193,6 +201,12 @@ class RoundPass:
         task = self.task
         with seeded(task.streams.integer("reading", task.node, self.round, step), torch.device("cpu")):
             return task.samples.take(indices)
+
+    def _augmented(self, x: Tensor, step: int) -> Tensor:
+        task = self.task
+        assert task.augment is not None
+        with seeded(task.streams.integer("augmenting", task.node, self.round, step), torch.device("cpu")):
+            return task.augment(x, self.rng)
 
     def _gradient(self, step: int, x: Tree, y: Tree, losses: list[Tensor]) -> Gradient:
         task, first = self.task, True
@@ -222,6 +236,11 @@ class RoundPass:
 
     def loss(self, at: Tensor) -> float:
         """Mean loss over the client's whole training set at `at`, in evaluation mode."""
+        task = self.task
+        with seeded(task.streams.integer("loss", task.node, self.round), task.device):
+            return self._loss(at)
+
+    def _loss(self, at: Tensor) -> float:
         task, model = self.task, self.task.model
         if model.buffers.size and len(at) == model.num_trained:
             if model.policy == "local":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from netdfl.training.data.examples import Tree
-from netdfl.training.drawing import seeded
+from netdfl.training.drawing import EVERY, Source, seeded
 from netdfl.training.models.buffers import BufferPolicy, Buffers, applied, estimate
 from netdfl.training.models.copying import copied
 from netdfl.training.models.inputs import as_taken
@@ -81,7 +81,7 @@ class FlatModel:
         self._sizes = [p.numel() for p in self.parameters]
         self._loss = loss
         self.perceptron = Perceptron.of(module) if self.stackable else None
-        self._draws = None if self.perceptron is None else False
+        self.sources: frozenset[Source] | None = None if self.perceptron is None else frozenset()
         self._bound: dict[int, BoundModule] = {}
 
     @property
@@ -176,19 +176,27 @@ class FlatModel:
     @contextmanager
     def drawing(self, seed: int) -> Iterator[None]:
         """Let the module draw as `seed` says, where it draws at random: equal masks for every call within."""
-        if self._draws is False:
+        if self.sources is not None and not self.sources:
             yield
             return
-        with seeded(seed, self.parameters[0].device) as drawn:
+        with seeded(seed, self.parameters[0].device, EVERY if self.sources is None else self.sources) as drawn:
             yield
-            self._draws = self._draws or drawn()
+            self.sources = drawn() if self.sources is None else self.sources
 
     def draws(self, at: Tensor, x: Tree) -> bool:
-        """Whether the module in training takes numbers from torch's streams, as dropout does; tried once, on `x`."""
-        if self._draws is None:
+        """Whether the module in training draws at random, as dropout does; tried once, on `x`."""
+        if self.sources is None:
             with self.drawing(0), torch.no_grad():
                 applied(self.bind(at, training=True), x)
-        return bool(self._draws)
+        return bool(self.sources)
+
+    def try_drawing(self, x: Tree, y: Tree) -> None:
+        """Find out from which generators a step draws, by one on a copy; where that fails, the first step tells."""
+        if self.sources is not None:
+            return
+        with suppress(Exception), seeded(0, self.parameters[0].device) as drawn, torch.no_grad():
+            self.loss(applied(copied(self.module).train(), x), y)
+            self.sources = drawn()
 
 
 def _places(module: nn.Module, parameters: list[nn.Parameter]) -> Iterator[tuple[str, int]]:

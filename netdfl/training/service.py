@@ -26,6 +26,7 @@ from netdfl.training.alone import CallOutcome, cores, outcome_of
 from netdfl.training.base import LocalData, StepRequests, alone
 from netdfl.training.classification import Classification, RoundPass
 from netdfl.training.data.examples import Samples
+from netdfl.training.drawing import beside_others
 from netdfl.training.sgd import LocalSteps
 from netdfl.training.stacked import likeness, run_stacked, split
 from netdfl.training.stacked_model import StackedModel
@@ -164,7 +165,7 @@ class Service:
         if not threaded or self.threads == 1 or len(works) < 2:
             return (work() for work in works)
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads, "train", lambda: torch.set_num_threads(1))
+            self._pool = ThreadPoolExecutor(self.threads, "train", _begin_thread)
         return self._pool.map(lambda work: work(), works)
 
 
@@ -174,7 +175,13 @@ def _is_divisible(call: Callable[[], object]) -> TypeGuard[Divisible]:
 
 
 def _draws(task: Classification) -> bool:
-    return task.model.draws(task.initial(), task.first()[0])
+    model = task.model
+    return bool(model.sources) if model.sources is not None else model.draws(task.initial(), task.first()[0])
+
+
+def _begin_thread() -> None:
+    torch.set_num_threads(1)
+    beside_others()
 
 
 def _single(place: int, call: Callable[[], object]) -> dict[int, CallOutcome]:

@@ -6,14 +6,17 @@ it states the bound and the reason.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parametrizations
+from torch.utils.data import Dataset
 
 CLASSES, TRAIN, TEST = 3, 20, 12
 Data = tuple[Any, Any]
@@ -45,15 +48,39 @@ def series(num: int, part: str) -> Data:
     return x, _classes(x)
 
 
+DRAWS: dict[str, Callable[[], float]] = {
+    "torch": lambda: float(torch.randn(1)),
+    "numpy": lambda: float(np.random.normal()),
+    "python": lambda: random.gauss(0, 1),
+}
+
+
+class Drawn(Dataset[tuple[Tensor, Tensor]]):
+    """Examples to each of which noise is added whenever it is read."""
+
+    def __init__(self, x: Tensor, y: Tensor, source: str) -> None:
+        self.x, self.y, self.draw = x, y, DRAWS[source]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, k: int) -> tuple[Tensor, Tensor]:
+        return self.x[k] + 0.1 * self.draw(), self.y[k]
+
+
 @dataclass(frozen=True)
 class Row:
-    """`make` gives the module; `loss` is cross-entropy where none is given; figures differ by `bound`, for `why`."""
+    """`make` gives the module; `loss` is cross-entropy where none is given; figures differ by `bound`, for `why`.
+
+    `read` names the generator by which noise is added to an example that is read.
+    """
 
     make: Callable[[], nn.Module]
     data: Callable[[int, str], Data] = pictures
     loss: Callable[[Any, Any], Tensor] | None = None
     bound: float = 0.0
     why: str = ""
+    read: str = ""
 
 
 def head(*layers: nn.Module, width: int = 8) -> nn.Sequential:
@@ -146,12 +173,12 @@ class Padded(nn.Module):
 class Noisy(nn.Module):
     """Noise in forward, while it trains."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str = "torch") -> None:
         super().__init__()
-        self.net = head(nn.Tanh())
+        self.net, self.draw = head(nn.Tanh()), DRAWS[source]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.net(x + 0.1 * torch.randn_like(x) if self.training else x)
+        return self.net(x + 0.1 * self.draw() if self.training else x)
 
 
 class Attending(nn.Module):
@@ -215,9 +242,14 @@ ROWS: dict[str, Row] = {
     "attention": Row(Attending, series),
     "an embedding with padding": Row(Padded, tokens),
     "noise in forward": Row(Noisy),
+    "noise of numpy's in forward": Row(lambda: Noisy("numpy")),
+    "noise of Python's in forward": Row(lambda: Noisy("python")),
     "a parametrization": Row(parametrized),
     "outputs by name": Row(Named, loss=of_named),
 }
+
+
+NOISY = {f"noise of {source} in examples": Row(lambda: head(nn.Tanh()), read=source) for source in DRAWS}
 
 
 # all of them at once, for worlds whose fleets take long to start
@@ -247,7 +279,7 @@ def sum_of_all(outputs: Any, y: Any) -> Tensor:
 
 
 TOGETHER = "all rows together"
-ALL = ROWS | {TOGETHER: Row(Together, of_all, sum_of_all)}
+ALL = ROWS | NOISY | {TOGETHER: Row(Together, of_all, sum_of_all)}
 
 
 # what a scenario names
@@ -262,8 +294,9 @@ def data(*, row: str, clients: int) -> Any:
     """The data of a row: each client's own, and a test set."""
     from netdfl import Datasets
 
-    take = ALL[row].data
-    return Datasets(clients=[take(TRAIN, "x" * client) for client in range(1, clients + 1)], test=take(TEST, ""))
+    take, read = ALL[row].data, ALL[row].read
+    each: list[Any] = [take(TRAIN, "x" * client) for client in range(1, clients + 1)]
+    return Datasets(clients=[Drawn(*pair, read) for pair in each] if read else each, test=take(TEST, ""))
 
 
 def loss(outputs: Any, targets: Any, /, *, row: str) -> Tensor:

@@ -7,22 +7,24 @@ streams by which examples are shuffled and torch is seeded.
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import netdfl
-from netdfl.core.rng import Streams
+from netdfl.core.rng import Streams, kept_streams
 from netdfl.running.judged import Finished
 from tests.training import plain_torch_modules
-from tests.training.plain_torch_modules import ALL, ROWS, TEST, TOGETHER, TRAIN, Row
+from tests.training.plain_torch_modules import ALL, NOISY, ROWS, TEST, TOGETHER, TRAIN, Drawn, Row
 
 SEED, ROUNDS, EPOCHS, BATCH, LR = 3, 2, 2, 8, 0.1
 
@@ -44,10 +46,23 @@ def given(module: nn.Module, x: Any) -> Any:
     return module(**x) if isinstance(x, dict) else module(x)
 
 
+def read(row: Row, x: Tensor, y: Tensor, chosen: Tensor) -> Tensor:
+    """The inputs of some examples, read one by one."""
+    examples = Drawn(x, y, row.read)
+    return torch.stack([examples[k][0] for k in chosen.tolist()])
+
+
+def seed_all(seed: int) -> None:
+    """Seed the generators of torch, numpy and Python."""
+    torch.default_generator.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
 def in_a_plain_loop(row: Row) -> Trained:
     """Two rounds of local SGD, as anybody would write them."""
     streams, (x, y), loss_of = Streams(SEED), row.data(TRAIN, "x"), row.loss or cross_entropy
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), kept_streams():
         module = _begun(row, streams.integer("model"), of(x, slice(2)))
         original, figures = deepcopy(module), []
         for round in range(ROUNDS):
@@ -56,9 +71,11 @@ def in_a_plain_loop(row: Row) -> Trained:
             module.train()
             for _ in range(EPOCHS):
                 for chosen in torch.from_numpy(rng.permutation(TRAIN)).split(BATCH):
-                    torch.default_generator.manual_seed(streams.integer("dropout", 0, round, step))
+                    seed_all(streams.integer("reading", 0, round, step))
+                    inputs = read(row, x, y, chosen) if row.read else of(x, chosen)
+                    seed_all(streams.integer("dropout", 0, round, step))
                     optimizer.zero_grad()
-                    loss_of(given(module, of(x, chosen)), of(y, chosen)).backward()
+                    loss_of(given(module, inputs), of(y, chosen)).backward()
                     optimizer.step()
                     step += 1
             figures.append(_judged(original, module, row))
@@ -143,9 +160,9 @@ def assert_equal(found: Trained, expected: Trained, row: Row) -> None:
         assert all(abs(ours[key] - theirs[key]) <= row.bound for key in theirs), f"{ours} for {theirs}"
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [*ROWS, *NOISY])
 def test_a_node_alone_trains_as_a_plain_loop(name: str, folder: Path) -> None:
-    row = ROWS[name]
+    row = ALL[name]
     assert_equal(alone(folder, name, "simulated"), in_a_plain_loop(row), row)
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from netdfl.algorithms.exchange import Exchange
 from netdfl.core.errors import DatasetError, NotFetchedError
-from netdfl.core.rng import Streams
+from netdfl.core.rng import Streams, kept_streams
 from netdfl.core.types import Kind, Message
 from netdfl.links.rules.base import Transit
 from netdfl.scenario.build import build_topology
@@ -53,7 +53,9 @@ def own_parts(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple
 
 def without_data(scenario: Scenario) -> Iterator[Finding]:
     """What is wrong with own parts that need no data."""
-    return _tried(scenario, _TRIALS, scenario)
+    if any(part.own in _TRIALS for _, part in own_parts(scenario)):
+        with kept_streams():
+            yield from list(_tried(scenario, _TRIALS, scenario))
 
 
 def with_data(scenario: Scenario) -> Iterator[Finding]:
@@ -61,6 +63,16 @@ def with_data(scenario: Scenario) -> Iterator[Finding]:
     task = scenario.task
     if not isinstance(task, Training) or not any(part.own in _DATA_TRIALS for _, part in own_parts(task)):
         return
+    import torch
+
+    from netdfl.training.drawing import seeded
+
+    with seeded(Streams(scenario.seed).integer("data"), torch.device("cpu")):
+        found = list(_with_data(scenario, task))
+    yield from found
+
+
+def _with_data(scenario: Scenario, task: Training) -> Iterator[Finding]:
     from netdfl.training.data.examples import shape_of
 
     place = ("task", "dataset", "name") if isinstance(task, Train) else ("task", "kind")

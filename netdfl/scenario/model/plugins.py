@@ -23,6 +23,7 @@ from types import ModuleType
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from netdfl.core.whose import named
 from netdfl.record.forms import read_form
 
 _HOME = "_netdfl_own_"
@@ -48,7 +49,9 @@ def find_own(path: str, directory: str) -> object:
     if module == "torchvision":  # a model by its name, built by torchvision's own function
         build: object = importlib.import_module("netdfl.training.models.catalog").from_torchvision(attribute)
         return build
-    found: object = _module(module, directory)
+    home = _module(module, directory)
+    named(home)
+    found: object = home
     for name in attribute.split("."):
         found = getattr(found, name)
     return found

@@ -93,7 +93,7 @@ def kept(found: ReadSamples) -> Examples:
 
 
 def _repeats(found: ReadSamples) -> bool:
-    """Whether examples are the same however torch's stream stands."""
+    """Whether examples are the same however the process's random streams stand."""
     places = [int(place) for place in found.indices[:_TRIED]]
     reads = []
     for seed in (1, 2, 3):

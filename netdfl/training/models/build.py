@@ -9,18 +9,17 @@ import torch
 from torch import nn
 
 from netdfl.training.data.examples import Tree, form
-from netdfl.training.drawing import aside
+from netdfl.training.drawing import seeded
 from netdfl.training.models.buffers import applied
 from netdfl.training.models.copying import check_memory
 
 
 def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """What `make` makes, on the CPU, by `seed` alone; torch's global random state is as it was before.
+    """What `make` makes, on the CPU, by `seed` alone; the process's own random streams are as they were before.
 
     Raises ValueError where that is no module.
     """
-    with aside():
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed, torch.device("cpu")):
         module = make()
     if not isinstance(module, nn.Module):
         raise ValueError(f"the model function returned {type(module).__name__}: return a torch.nn.Module")
@@ -35,8 +34,7 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
     if unreal := [name for name, p in module.named_parameters() if p.requires_grad and p.dtype.is_complex]:
         remedy = "keep real and imaginary part as parameters, and join them in forward (torch.view_as_complex)"
         raise ValueError(f"the model trains {unreal[0]!r}, of complex numbers: {remedy}")
-    with aside(), torch.no_grad():
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed, torch.device("cpu")), torch.no_grad():
         try:
             outputs = applied(module.eval(), x)
         except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:

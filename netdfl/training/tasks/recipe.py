@@ -85,6 +85,7 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
         load_initial(module, settings.initial)
     model = FlatModel(module, loss, buffers=_changing(module, x), policy=settings.buffers)
     _check_loss(model, outputs, y, data.num_classes)
+    model.try_drawing(x, y)
     metrics = recipe.metrics(y)
     if metrics is not None and not isinstance(outputs, Tensor):
         _check_figures(metrics, outputs, y)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from netdfl.core.process import few_collections
+from netdfl.core.rng import kept_streams
 
 A_NODE = 1000
 """A node, with what it sends and keeps, is about as many objects: to look for garbage sooner is to look at these."""
@@ -15,14 +16,18 @@ A_NODE = 1000
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """One thread and deterministic kernels of torch, so that sums are made in one order whatever the machine."""
+    """One thread and deterministic kernels of torch, so that sums are made in one order whatever the machine.
+
+    What is drawn from the process's own streams meanwhile is not missing there afterwards.
+    """
     import torch
 
     threads, mode = torch.get_num_threads(), torch.get_deterministic_debug_mode()
     torch.set_num_threads(1)
     torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, which loads torch's compiler too
     try:
-        yield
+        with kept_streams():
+            yield
     finally:
         torch.set_num_threads(threads)
         torch.set_deterministic_debug_mode(mode)

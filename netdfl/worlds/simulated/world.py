@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,7 +15,7 @@ from netdfl.core.control import EVALUATOR, Evaluate, Evaluated, Hello, Life, Ord
 from netdfl.core.fates import MessageCounts
 from netdfl.core.interrupts import interruptible, outside_loops
 from netdfl.core.process import freed_kept
-from netdfl.core.rng import Streams
+from netdfl.core.rng import Streams, kept_streams, seed_streams
 from netdfl.core.types import Message, NodeId
 from netdfl.diagnosis.account import Account, WaitInBrief, stack_of, wait_in_brief
 from netdfl.diagnosis.outgoing import SentKey
@@ -89,7 +89,7 @@ class SimulatedWorld:
         def run() -> T:
             with (
                 self._stack,
-                nullcontext() if self._plain() else exact_arithmetic(),
+                kept_streams() if self._plain() else exact_arithmetic(),
                 rare_collections(self, self.scenario.num_nodes),
                 freed_kept(),
                 interruptible(interrupt),
@@ -108,6 +108,7 @@ class SimulatedWorld:
 
     async def open(self, news: News) -> Found:
         """See `World`: build what all nodes share."""
+        seed_streams(self.streams.integer("process"))
         shared = self._shared
         blueprint = Blueprint.of(self.scenario) if shared is None else replace(shared, scenario=self.scenario)
         self.blueprint = blueprint

@@ -1,0 +1,85 @@
+"""Whose code something happened in: netdfl's, a library's, or a user's own, which netdfl calls.
+
+A user's is what is neither netdfl's, nor Python's, nor of an installed package, unless the scenario names a part of it.
+"""
+
+from __future__ import annotations
+
+import site
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+
+_NETDFL = Path(__file__).resolve().parents[1]
+_NEVER = ("netdfl", "torch", "torchvision")
+"""Packages that are no user's, even where a scenario names a part of them."""
+_NAMED: set[Path] = set()
+"""Installed files, and folders of packages, that parts of scenarios were imported from."""
+
+
+def named(module: ModuleType) -> None:
+    """A scenario names a part of this module: its top package is a user's, though it may be installed."""
+    name = module.__name__.partition(".")[0]
+    top = sys.modules.get(name, module)
+    found = [*getattr(top, "__path__", ()), *filter(None, [getattr(top, "__file__", None)])]
+    place = Path(found[0]).resolve() if found else None
+    if place is not None and name not in _NEVER and _is_installed(place):
+        _NAMED.add(place)
+        _owner.cache_clear()
+
+
+def own_place(error: BaseException) -> str:
+    """`file:line` of the last of a user's own lines that `error` passed, called by netdfl; else nothing."""
+    if isinstance(error, SyntaxError) and error.filename and _owner(error.filename) == "user":
+        return f"{error.filename}:{error.lineno}"
+    return _last_own(traceback.walk_tb(error.__traceback__))
+
+
+def own_place_here() -> str:
+    """`file:line` of a user's own line that this was called from; nothing where none is under way."""
+    return _last_own(reversed(list(traceback.walk_stack(None))))
+
+
+def _last_own(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """The innermost, where `frames` begin with the outermost. A program that calls netdfl is not meant."""
+    called, place = False, ""
+    for frame, line in frames:
+        owner = _owner_of(frame.f_code)
+        called |= owner == "netdfl"
+        if owner == "user" and called:
+            place = f"{frame.f_code.co_filename}:{line}"
+    return place
+
+
+def _owner_of(code: CodeType) -> str:
+    return _owner(code.co_filename)
+
+
+@cache
+def _owner(filename: str) -> str:
+    """Of a file: netdfl, user, or library."""
+    file = Path(filename).resolve()
+    if filename.startswith("<") and not filename.startswith("<ipython"):
+        return "library"
+    if any(place == file or place in file.parents for place in _NAMED):
+        return "user"
+    if _NETDFL in file.parents:
+        return "netdfl"
+    return "library" if _is_installed(file) else "user"
+
+
+def _is_installed(file: Path) -> bool:
+    return any(place in file.parents for place in _installed())
+
+
+@cache
+def _installed() -> tuple[Path, ...]:
+    """Where Python and its packages lie, and the commands that came with these."""
+    paths = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
+    keep = {"include", "platinclude", "data"}
+    skipped = {sysconfig.get_paths()[name] for name in keep}
+    return tuple(Path(path).resolve() for path in paths if path not in skipped)

@@ -1,0 +1,76 @@
+"""Where a user's code takes chance from the operating system, which no seed reaches: a generator without a seed.
+
+Numpy's, Python's and torch's all ask for it in a few places of theirs, which are watched while a scenario runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+
+from netdfl.core.whose import own_place_here
+
+
+@contextmanager
+def watched() -> Iterator[list[str]]:
+    """The places, as `file:line`, where a user's code asked for it so far, in their order, each once."""
+    found: list[str] = []
+    for module in ("torch", "torch.random"):
+        importlib.import_module(module)  # before it is watched: it takes chance itself
+    with ExitStack() as stack:
+        for owner, name, is_chance in _asked_for():
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, _telling(getattr(owner, name), is_chance, found))
+        stack.callback(setattr, np.random, "RandomState", np.random.RandomState)
+        np.random.RandomState = _RandomState  # type: ignore[misc]
+        yield found
+
+
+_SEEDED: list[bool] = []
+"""Not empty while numpy makes a generator with a seed, for which it makes one without first."""
+
+
+class _Kind(type(np.random.RandomState)):  # type: ignore[misc]
+    """Of a class whose instances are all of numpy's that it stands for."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.__mro__[1])
+
+
+class _RandomState(np.random.RandomState, metaclass=_Kind):
+    """Numpy's, which says when it has a seed."""
+
+    def __init__(self, seed: Any = None) -> None:
+        if seed is None:
+            super().__init__()
+            return
+        _SEEDED.append(True)
+        try:
+            super().__init__(seed)
+        finally:
+            _SEEDED.pop()
+
+
+def _asked_for() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
+    """Functions that give chance, or take a seed and give chance without one."""
+    yield importlib.import_module("numpy.random.bit_generator"), "randbits", lambda *args: True
+    yield random, "_urandom", lambda *args: True  # of SystemRandom, and so of `secrets`
+    yield importlib.import_module("os"), "urandom", lambda *args: True
+    yield random.Random, "seed", lambda generator, seed=None, *more: seed is None
+    yield random, "seed", lambda seed=None, *more: seed is None
+    for module in ("torch", "torch.random"):
+        yield importlib.import_module(module), "seed", lambda: True
+
+
+def _telling(function: Callable[..., Any], is_chance: Callable[..., bool], found: list[str]) -> Callable[..., Any]:
+    def telling(*args: Any, **kwargs: Any) -> Any:
+        if not _SEEDED and is_chance(*args, *kwargs.values()) and (place := own_place_here()) and place not in found:
+            found.append(place)
+        return function(*args, **kwargs)
+
+    return telling
