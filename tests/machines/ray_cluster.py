@@ -80,8 +80,20 @@ class Cluster:
         for found in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 command = found.read_bytes().decode(errors="replace")
-                if (str(self.folder) in command or self.address in command) and "/ray/" in command:
+                if (str(self.folder) in command or self.address in command) and "ray" in command:
                     os.kill(int(found.parent.name), signal.SIGKILL)
+
+    def left(self) -> list[str]:
+        """Every process that still names this cluster, in its command or its environment, and its folder."""
+        found = [str(self.folder)] if self.folder.exists() else []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+                state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+                named = any(each.encode() in told for each in (str(self.folder), self.address))
+                if named and state != "Z" and int(process.name) != os.getpid():
+                    found.append(f"{process.name}: {told[:200]!r}")
+        return found
 
     def _ray(self, *arguments: str, through: list[str] | None = None) -> None:
         command = [*(through or []), *RAY, *arguments]

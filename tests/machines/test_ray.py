@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,10 @@ SCENARIO = {"schema": "netdfl/1", "name": "quickstart", **QUICKSTART}
 def cluster() -> Iterator[Cluster]:
     with Separated(3) as machines, Cluster(machines) as cluster:
         yield cluster
+    until = time.monotonic() + 30
+    while (left := cluster.left()) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not left
 
 
 def _run(cluster: Cluster, folder: Path, **world: object) -> subprocess.CompletedProcess[str]:
