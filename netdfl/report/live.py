@@ -156,7 +156,8 @@ def summary(result: Json, run_path: Path) -> tuple[str, list[str], dict[str, str
         f"{share(local)} mean of local models"
     }
     if own := own_figures(result):
-        judged = {name: f"{figure(value)} average model{more}" for name, value, more in own}
+        beside = judged if average["last"] is not None else {}
+        judged = beside | {name: f"{figure(value)} average model{more}" for name, value, more in own}
     if result.get("error") is not None:
         judged = {"error": f"{figure(result['error'])} from the average model to the answer, per coordinate"}
     rows = judged | {

@@ -146,14 +146,18 @@ def _lost_state(restart: Mapping[str, object]) -> str:
 
 
 def own_figures(result: Json) -> list[tuple[str, float, str]]:
-    """What a task that measures no accuracy is judged by: the figure, its last value, and those of local models."""
+    """What a model is judged by beside accuracy: the figure, its last value, and those of local models.
+
+    Its loss is one of them where no accuracy is measured.
+    """
     metrics = result.get("metrics") or {}
-    if not isinstance(metrics, dict) or "test_accuracy" in metrics:
+    if not isinstance(metrics, dict):
         return []
+    shown = ("test_accuracy", "test_loss") if "test_accuracy" in metrics else ()
     found = []
     for name, course in metrics.items():
         stem = name.removeprefix("test_")
-        if stem != name and course["last"] is not None:
+        if stem != name and name not in shown and course["last"] is not None:
             means = [(what, metrics.get(f"mean_{what}_{stem}", {}).get("last")) for what in ("local", "personal")]
             more = "".join(f", {figure(value)} mean of {what} models" for what, value in means if value is not None)
             found.append((name.replace("_", " "), course["last"], more))

@@ -22,6 +22,7 @@ from netdfl.training.data.examples import Examples, Samples, Tree, in_batches, j
 from netdfl.training.drawing import is_beside_others, seeded
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.buffers import applied
+from netdfl.training.tasks.losses import LEFT_OUT
 from netdfl.training.tasks.outputs import on_cpu, together
 
 Augment = Callable[[Tensor, np.random.Generator], Tensor]
@@ -322,10 +323,19 @@ def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024)
     """What the model at the flat vector `at` makes of `examples`, in evaluation mode, on the CPU."""
     if not len(examples):
         raise TrainingError("can't evaluate on an empty set")
-    module, found, loss = model.bind(at, training=False), list[tuple[Any, Tree]](), 0.0
+    module, found, loss, total = model.bind(at, training=False), list[tuple[Any, Tree]](), 0.0, 0.0
     for x, y in in_batches(examples, batch):
         outputs = applied(module, x)
-        loss += float(model.loss(outputs, y)) * len(next(leaves(y)))
+        weight = _weight(y)
+        loss, total = loss + (float(model.loss(outputs, y)) * weight if weight else 0.0), total + weight
         found.append((on_cpu(outputs), mapped(y, lambda tensor: tensor.cpu())))
     outputs, targets = zip(*found, strict=True)
-    return Outcome(together(list(outputs)), joined(list(targets)), loss / len(examples))
+    return Outcome(together(list(outputs)), joined(list(targets)), loss / total if total else math.nan)
+
+
+def _weight(y: Tree) -> float:
+    """What a minibatch's mean loss counts: as many as it has examples, without the share that its loss leaves out."""
+    size = len(next(leaves(y)))
+    if not isinstance(y, Tensor) or y.is_floating_point() or y.dim() < 2 or not y.numel():
+        return size
+    return int((y != LEFT_OUT).sum()) / (y.numel() // size)

@@ -81,10 +81,11 @@ def _judged(result: Made) -> Iterator[tuple[str, str, str]]:
     if result.get("error") is not None:
         yield "error of the average model", figure(result["error"]), "per coordinate"
         return
-    if own := own_figures(result):
-        yield from ((name, figure(value), more.removeprefix(", ")) for name, value, more in own)
-        return
+    own = own_figures(result)
     average, local = result["test_accuracy"]["average_model"], result["test_accuracy"]["mean_local"]
-    yield "test accuracy, average model", share(average["last"]), f"best {share(average['best'])}"
-    yield "test accuracy, local models", share(local), "their mean"
-    yield "test loss", figure(result["test_loss"]), f"train {figure(result['train_loss'])}"
+    if average["last"] is not None or not own:
+        yield "test accuracy, average model", share(average["last"]), f"best {share(average['best'])}"
+        yield "test accuracy, local models", share(local), "their mean"
+    yield from ((name, figure(value), more.removeprefix(", ")) for name, value, more in own)
+    if average["last"] is not None or not own:
+        yield "test loss", figure(result["test_loss"]), f"train {figure(result['train_loss'])}"

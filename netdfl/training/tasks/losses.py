@@ -6,6 +6,8 @@ given the outputs for all examples that are tested at once. What a model gives a
     cross_entropy           (N, classes, ...) or (N, ..., classes)    whole numbers (N, ...)
     mse, l1                 (N, ...)                                  real numbers (N, ...)
     binary_cross_entropy    (N, labels), before the sigmoid           0 or 1 (N, labels)
+
+A class of -100 (padding, a pixel of nothing) is left out, by cross-entropy as in PyTorch and by the figures of classes.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 else:  # so that a scenario's schema can be made from the signatures without torch
     Tensor = object
+
+
+LEFT_OUT = -100
+"""The class of what is to be left out: PyTorch's `ignore_index`."""
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor, /) -> Tensor:
@@ -50,7 +56,8 @@ LOSSES = by_name(cross_entropy, mse, l1, binary_cross_entropy)
 
 def accuracy(outputs: Tensor, targets: Tensor, /) -> float:
     """The share of classes that are right."""
-    return float((_classes_second(outputs, targets).argmax(1) == targets).double().mean())
+    right = _classes_second(outputs, targets).argmax(1) == targets
+    return float(right[targets != LEFT_OUT].double().mean())
 
 
 def mae(outputs: Tensor, targets: Tensor, /) -> float:
@@ -87,13 +94,13 @@ def perplexity(outputs: Tensor, targets: Tensor, /) -> float:
 
 def mean_iou(outputs: Tensor, targets: Tensor, /) -> float:
     """Of each pixel's class: intersection over union, the mean over the classes that occur."""
-    said = _classes_second(outputs, targets).argmax(1)
+    said, counted = _classes_second(outputs, targets).argmax(1), targets != LEFT_OUT
     shares = []
     for label in range(_classes_second(outputs, targets).shape[1]):
-        ours, true = said == label, targets == label
+        ours, true = (said == label) & counted, targets == label
         if union := int((ours | true).sum()):
             shares.append(int((ours & true).sum()) / union)
-    return sum(shares) / len(shares)
+    return sum(shares) / len(shares) if shares else float("nan")
 
 
 METRICS = by_name(accuracy, mae, rmse, r2, label_accuracy, f1, perplexity, mean_iou)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from netdfl.core.errors import DatasetError, InputError
 from netdfl.core.rng import Streams
 from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
-from netdfl.training.data.examples import Samples, form, shape_of
+from netdfl.training.data.examples import Samples, form, leaves, shape_of
 from netdfl.training.data.finite import Spoiled, spoiled_in
 from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
 from netdfl.training.drawing import aside
@@ -79,6 +79,8 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
     loss = recipe.loss(y)
     if loss is None and data.labels is None:
         raise DatasetError("the dataset has a target below 0: number the classes from 0 on")
+    if loss is None and isinstance(data.test, Samples) and any((found < 0).any() for found in leaves(data.test.y)):
+        raise DatasetError("the test set has a target below 0: number its classes from 0 on")
     module = seeded_module(lambda: recipe.model(shape_of(x), wanted), seed)
     outputs = settle(module, x, seed)
     if settings.initial is not None:
