@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from netdfl.testing.world_bench import Bench, Keys, Options, events, nodes_of, u
 from netdfl.testing.world_ends import NUMBERS, QUICKSTART
 from netdfl.testing.world_faults import GOSSIP
 from tests.machines.separated import Separated, ip, missing
+from tests.supervisor.stopping import all_wrong
 from tests.warm import all_warm
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "they can be made here")
@@ -129,3 +131,8 @@ def test_nothing_lives_on_after_a_supervisor_that_was_killed(bench: Bench) -> No
         running.until_round(3)
         running.end(signal.SIGKILL)
     assert not bench.left["orphans"].get("processes"), bench.left
+
+
+def test_a_node_that_crashes_waits_for_a_supervisor_that_is_stopped(bench: Bench, tmp_path: Path) -> None:
+    """What it has written travels there, and lies here while nobody reads it."""
+    assert all_wrong({"the supervisor hears of the round before a crash": 4.0}, tmp_path, world=bench.world) == {}

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -175,10 +175,12 @@ def main(folder: str, name: str, scenario: str, out: str) -> int:
     from netdfl.cli import main as command_line
 
     os.environ |= {STEP: name, FOLDER: folder}
-    if not STEPS[name].in_node:
-        stop_at(STEPS[name], Path(folder))
     sys.argv = ["netdfl", "run", scenario, f"--out={out}", "--no-page"]
-    with mock.patch.object(ForkServer, "open", staticmethod(_forks)):
+    with ExitStack() as patched:
+        if STEPS[name].in_node:
+            patched.enter_context(mock.patch.object(ForkServer, "open", staticmethod(_forks)))
+        else:
+            stop_at(STEPS[name], Path(folder))
         command_line()
     return 0
 
@@ -220,7 +222,7 @@ class Stopped(NamedTuple):
     @classmethod
     def at(cls, name: str, folder: Path, for_s: float, sets: Mapping[str, Any]) -> Self:
         """Run the scenario with the step `name`, at which a process stops for `for_s`."""
-        folder.mkdir()
+        folder.mkdir(parents=True)
         (folder / "scenario.yaml").write_text(json.dumps(dict(SCENARIO) | dict(sets)))
         words = [str(folder), name, str(folder / "scenario.yaml"), str(folder / "run")]
         command = [warm_python(), "-m", "tests.supervisor.stopping", *words]
@@ -248,9 +250,9 @@ class Stopped(NamedTuple):
             "SELECT node, list(DISTINCT round ORDER BY round) FROM metrics WHERE name = 'round_s' GROUP BY node"
         )
         left_out = rows("SELECT round, details FROM events WHERE kind = 'left_out'")
-        done = dict(played)
+        done = {node: [] for node in range(4)} | dict(played)
         lost = [round for round, _ in left_out if round < CRASHES_AT]
-        behind = {each["node"]: each["why"] for each in said["time"]["behind"]}
+        behind = {each["node"]: each["why"] for each in (said["time"] or {"behind": ()})["behind"]}
         checks = {
             "where the time went": self.step != IN_A_ROUND or behind.get(STOPPED) == "stopped",
             "nobody came to that step": (self.path.parent / "stopped").exists(),

@@ -11,7 +11,7 @@ import pytest
 from netdfl.core.noticed import TICK_S, noticed_timeout
 from tests.supervisor.stopping import IN_A_ROUND, all_wrong
 
-SHORT_S, LONG_S = 2.0, 6.0
+SHORT_S, LONG_S = 4.0, 6.0
 SAMPLE = {
     SHORT_S: (
         "the supervisor has begun",
