@@ -252,5 +252,6 @@ class _Walk:
         return (Why.GONE, 0) if wait.ended == Ended.GONE else None
 
     def _why_behind(self, node: NodeId, at: float) -> Why:
-        outage = self._history.outage(node, 0.0, at)
-        return Why.UNKNOWN if outage is None else outage.why
+        """Why `node` is behind: by the outage that took it longest."""
+        outages = [each for each in self._history.outages.get(node, ()) if each.end > 0 and each.begin < at]
+        return max(outages, key=lambda each: min(each.end, at) - each.begin).why if outages else Why.UNKNOWN

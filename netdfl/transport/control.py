@@ -40,6 +40,7 @@ _OPTIONS = [
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.min_reconnect_backoff_ms", 60_000),  # so long a supervisor may be too busy to greet who attends
     ("grpc.so_reuseport", 0),
     *patient(3600),
 ]

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from netdfl.host.plan import Command, Plan
     from netdfl.transport.bodies import SharedMemory
 
-LEAVE_S = 2.0
-"""How long nodes may take to write down what they know once their supervisor has died."""
+LEAVE_S = 10.0
+"""How long nodes may take to write down what they know once their supervisor has died, on a busy machine."""
 
 
 def main() -> None:

@@ -77,7 +77,10 @@ def test_nodes_whose_supervisor_is_killed_write_down_what_they_know(tmp_path: Pa
     out = tmp_path / "run"
     with begin(out) as running:
         pids = [_until(lambda node=node: _pid_in_round(out, node, round=20)) for node in range(6)]
+        os.kill(pids[3], signal.SIGSTOP)  # as a busy machine does, for longer than a moment
         running.kill()
+        time.sleep(3)
+        os.kill(pids[3], signal.SIGCONT)
     _until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids) or None)
     left = open_run(out).rows("SELECT DISTINCT node FROM events WHERE kind = 'fidelity' ORDER BY node")
     assert left == [(node,) for node in range(6)]

@@ -79,3 +79,14 @@ def test_what_a_sender_kept_back_was_not_lost(round: int, cause: TimeUse) -> Non
     path = critical_path(History(waits, rounds, {}, {(1, 0): 0.5}, {(1, 0, 4)}), 3.0)
     assert total(path, cause) == 2.0
     assert all(leg.why is Why.SENT_NOTHING for leg in path if leg.cause is TimeUse.BEHIND)
+
+
+def test_a_node_is_behind_by_the_outage_that_took_it_longest() -> None:
+    """Node 1 did not run for 40 s, and crashed for one: at 60 s it is ten rounds behind."""
+    outages = {1: [NodeOutage(5.0, 45.0, Why.STOPPED), NodeOutage(50.0, 51.0, Why.CRASH)]}
+    rounds = {
+        0: [EndedRound(float(i), i + 1.0, i, 0.1) for i in range(20)],
+        1: [EndedRound(0.0, 5.0, 9, 0.1), EndedRound(51.0, 60.0, 10, 0.1), EndedRound(60.0, 61.0, 19, 0.1)],
+    }
+    first = critical_path(History({}, rounds, outages), 61.0)[0]
+    assert (first.cause, first.nodes, first.why) == (TimeUse.BEHIND, (1,), Why.STOPPED)
