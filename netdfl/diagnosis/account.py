@@ -133,7 +133,8 @@ def give_account(
     """
     now = node.clock.now_ns()
     wait = None if finished or paused else _waiting(node) or _sending(node.ledger, outgoing)
-    state = State.FINISHED if finished else State.PAUSED if paused else _state_of(wait)
+    fetching_ns = node.models.since_ns
+    state = State.FINISHED if finished else State.PAUSED if paused else _state_of(wait, fetching_ns)
     return Account(
         node=node.id,
         epoch=node.epoch,
@@ -141,7 +142,7 @@ def give_account(
         at_ns=now,
         state=state,
         round=max(node.round, 0),
-        since_ns=node.waits.went_on_ns if wait is None else wait.since_ns,
+        since_ns=wait.since_ns if wait is not None else node.waits.went_on_ns if fetching_ns is None else fetching_ns,
         serves=node.requests.serving,
         again=() if node.delivery is None else node.delivery.left if ended else node.delivery.due_again,
         gone=tuple(sorted(node.waits.gone)),
@@ -173,9 +174,9 @@ def waits_in_vain(account: Account, server: NodeId) -> bool:
     return wait is not None and wait.essential and wait.sources == (server,) and not wait.have and not account.early
 
 
-def _state_of(wait: WaitAccount | None) -> State:
+def _state_of(wait: WaitAccount | None, fetching_ns: int | None) -> State:
     if wait is None:
-        return State.RUNNING
+        return State.RUNNING if fetching_ns is None else State.FETCHING
     return State.SENDING if wait.what is What.ROOM else State.WAITING
 
 

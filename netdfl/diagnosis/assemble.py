@@ -170,9 +170,11 @@ class _Fleet:
         count = account.edges.get(edge[1]) if account is not None else None
         if account is None or count is None:
             return None
-        if any(_is(key, kind, slot) for key, _ in count.flying):
-            holds = self.schedule.edge(edge, self.at_ns).holds
-            return Awaited(AwaitedFate.HELD if holds else AwaitedFate.IN_FLIGHT, edge=edge)
+        for sent_ns in (sent_ns for key, sent_ns in count.flying if _is(key, kind, slot)):
+            if self.schedule.edge(edge, self.at_ns).holds:
+                return Awaited(AwaitedFate.HELD, edge=edge)
+            since_ns = self.schedule.healed_ns(edge, sent_ns, self.at_ns)
+            return Awaited(AwaitedFate.IN_FLIGHT, edge=edge, since_ns=since_ns)
         down = self.down.get(edge[0])
         lives = down is None or down.state is not State.CRASHED or down.back_ns is not None
         again = lives and self.again(edge, kind, slot)

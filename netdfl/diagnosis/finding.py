@@ -75,7 +75,8 @@ class Finding:
     def text(self) -> str:
         """The whole in a few sentences: who waits for whom and why, since when, and what to do."""
         ended = f" ({self.ended_by})" if self.ended_by else ""
-        return f"{self.what}{ended}. Since {words.seconds(self.began_ns)}. {self._advice()}"
+        seen = f", last seen so at {words.seconds(self.seen_ns)}" if self.seen_ns > self.found_ns else ""
+        return f"{self.what}{ended}. Since {words.seconds(self.began_ns)}{seen}. {self._advice()}"
 
     def _advice(self) -> str:
         settings = words.listed((f"`{remedy}`" for remedy in self.remedies), "or") if self.remedies else ""
@@ -93,11 +94,23 @@ class Finding:
 
         Nodes that wait for each other, or for one message, do so in one round.
         """
+        if self.permanent and other.permanent and not self.waits.isdisjoint(other.waits):
+            return True  # nothing ended it meanwhile, whatever else keeps them by now
         if self.cause is not other.cause or (self.round != other.round and self.of_one_round):
             return False
         if not self.witness and not other.witness:
             return self.roots == other.roots
         return not {*self.witness}.isdisjoint(other.witness)
+
+    @property
+    def waits(self) -> frozenset[tuple[NodeId, NodeId, int]]:
+        """Who waits for whom, in which round."""
+        return frozenset((each.waiter, each.source, each.round) for each in self.grounds.reasons)
+
+    def lasts_in(self, snapshot: Snapshot) -> bool:
+        """Whether one of its waits is there still."""
+        now = ((snapshot.nodes[waiter].wait, source, round) for waiter, source, round in self.waits)
+        return any(wait is not None and wait.round == round and source in wait.awaited for wait, source, round in now)
 
     def is_kin(self, other: Finding) -> bool:
         """Whether others may have come to wait for the same nodes: a stall of one look that the next shows so."""
@@ -107,6 +120,11 @@ class Finding:
     def of_one_round(self) -> bool:
         """Whether the stall is one of a single round: in the next it would be another."""
         return self.cause in (Cause.DEADLOCK, Cause.LOST_MESSAGE)
+
+    @property
+    def seen_ns(self) -> int:
+        """When it was so as its sentence says: at the last look that showed it."""
+        return max(self.grounds.at_ns, self.found_ns)
 
     @property
     def detection_s(self) -> float:
@@ -132,6 +150,7 @@ class Finding:
             "reasons": [each.to_json() for each in self.grounds.reasons],
             "began_s": self.began_ns / NS_PER_S,
             "found_s": self.found_ns / NS_PER_S,
+            "seen_s": self.seen_ns / NS_PER_S,
             "detection_s": self.detection_s,
             "until_s": None if self.until_ns is None else self.until_ns / NS_PER_S,
             "permanent": self.permanent,

@@ -85,6 +85,12 @@ class Outages:
                 _follow(downs, event)
         return EdgeOutage() if state == "up" else EdgeOutage(False, None, holds, _last(downs))
 
+    def healed_ns(self, edge: Edge, after_ns: int, now_ns: int) -> int:
+        """When `edge` came up last, after `after_ns`; that itself where it has been up since."""
+        times = {e.at_ns for e in self._events if e.at_ns is not None and after_ns < e.at_ns <= now_ns}
+        up = (ns for ns in sorted(times, reverse=True) if self.edge(edge, ns).up and not self.edge(edge, ns - 1).up)
+        return next(up, after_ns)
+
     def loser(self, message: Transit, now_ns: int) -> int | None:
         """The event whose loss or outage is sure to lose `message` if it is sent at `now_ns`; `BY_LINKS`: `links`."""
         edge, round = (message.src, message.dst), message.round

@@ -28,7 +28,7 @@ CAUSES: Mapping[Why, Cause] = {
     **dict.fromkeys((*IS_DOWN, Why.CUT, Why.RETURNED_PAST), Cause.UNREACHABLE),
     **dict.fromkeys((*NOT_COME, Why.LOST_OR_LATE), Cause.LOST_MESSAGE),
     **dict.fromkeys((*NEVER_SENT, Why.WAITING), Cause.DEADLOCK),
-    **dict.fromkeys((Why.AT_WORK, Why.ON_ITS_WAY), Cause.STRAGGLER),
+    **dict.fromkeys((Why.AT_WORK, Why.FETCHING, Why.ON_ITS_WAY), Cause.STRAGGLER),
     Why.SILENT: Cause.BLOCKED_LOOP,
     Why.FULL: Cause.FLOW_CONTROL,
     Why.NO_PROGRESS: Cause.LIVELOCK,
@@ -40,6 +40,7 @@ _STATES = {
     State.STANDING: Why.STANDING,
     State.STOPPED: Why.SILENT,
     State.BLOCKED: Why.SILENT,
+    State.FETCHING: Why.FETCHING,
 }
 _LOST = {LOST_BY_GONE: Why.RECEIVER_DOWN, LOST_BY_RESTART: Why.RECEIVER_RESTARTED}
 
@@ -90,12 +91,14 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Why:
         return _LOST.get(awaited.reason, Why.LOST)
     if awaited.fate is AwaitedFate.MISSED:
         return Why.RETURNED_PAST
+    if awaited.fate is AwaitedFate.NEVER:  # whatever becomes of its link
+        return _never(snapshot, wait, awaited, giver.state)
     if not edge.up:
         return Why.CUT
     known = {AwaitedFate.HELD: Why.FULL, AwaitedFate.IN_FLIGHT: Why.ON_ITS_WAY}
     if awaited.fate in known:
         return known[awaited.fate]
-    if awaited.fate is AwaitedFate.NEVER or giver.state is State.FINISHED:
+    if giver.state is State.FINISHED:
         return _never(snapshot, wait, awaited, giver.state)
     return (_STATES | {State.RUNNING: Why.AT_WORK}).get(giver.state, Why.WAITING)
 

@@ -39,7 +39,7 @@ def supply(snapshot: Snapshot, waiter: NodeId, wait: WaitNow, source: NodeId) ->
 
 
 def _from_state(giver: NodeNow, awaited: Awaited) -> Supply:
-    if giver.state in (State.RUNNING, State.BLOCKED):
+    if giver.state in (State.RUNNING, State.FETCHING, State.BLOCKED):
         return Supply.SURE
     if giver.state in DOWN:
         return Supply.NEVER if giver.back_ns is None else Supply.SURE

@@ -61,7 +61,9 @@ def _for_good(snapshot: Snapshot, pairs: Sequence[Edge]) -> Iterator[str]:
     """What ends waits that nothing ends."""
     causes, kinds = {cause_of(snapshot, *pair) for pair in pairs}, {wait_of(snapshot, pair[0]).what for pair in pairs}
     awaited = [awaited_of(snapshot, pair) for pair in pairs]
-    yield DEADLINE
+    never_sent = causes <= {Cause.DEADLOCK}
+    if not never_sent or not any(wait_of(snapshot, pair[0]).essential for pair in pairs):
+        yield DEADLINE
     if causes == {Cause.LOST_MESSAGE} and not any(each.in_vain for each in awaited):
         if all(each.kept for each in awaited):
             yield RESEND

@@ -46,7 +46,7 @@ def _because(grounds: Grounds, *, permanent: bool) -> str:
     reasons, why = grounds.reasons, grounds.reasons[0].why
     if permanent and grounds.room:
         return _no_room(grounds)
-    if not permanent and why in (Why.AT_WORK, Why.ON_ITS_WAY, Why.SILENT, Why.FULL):
+    if not permanent and why in (Why.AT_WORK, Why.FETCHING, Why.ON_ITS_WAY, Why.SILENT, Why.FULL):
         return _for_now(grounds)
     roots, culprits = _waiters(reasons), _sources(reasons)
     waiting = f"{'waits' if len(roots) == 1 else 'wait'} in {_where(reasons)}"
@@ -82,6 +82,11 @@ def _for_now(grounds: Grounds) -> str:
         case Why.AT_WORK:
             at_work = f"has been at work in round {first.source_round} for {_lasting(grounds, first.since_ns)}"
             return f"node {culprit} {at_work}; {who} for it"
+        case Why.FETCHING:
+            fetching = (
+                f"has been asking for a model in place of the one that it lost for {_lasting(grounds, first.since_ns)}"
+            )
+            return f"node {culprit} {fetching}; {who} for it"
         case Why.SILENT:
             silent = f"has not answered for {_lasting(grounds, first.since_ns)}"
             return f"the event loop of node {culprit} {silent}; {who} for it"

@@ -20,6 +20,8 @@ def find_slow(snapshot: Snapshot, stuck: Collection[NodeId], patience_ns: int) -
     behind: defaultdict[tuple[Cause, Hashable], set[NodeId]] = defaultdict(set)
     for node in slow:
         for cause, pair in _ends(snapshot, node, stuck):
+            if _is_young(snapshot, pair, patience_ns):
+                continue
             key = cause, _together(snapshot, pair)
             ends[key][pair] = None
             behind[key].add(node)
@@ -33,6 +35,12 @@ def _together(snapshot: Snapshot, pair: Edge) -> Hashable:
         edge = edge_of(snapshot, pair)
         return "cut", edge.event, edge.heals_ns
     return pair if _by_message(snapshot, pair) else pair[1]
+
+
+def _is_young(snapshot: Snapshot, pair: Edge, patience_ns: int) -> bool:
+    """Whether what is waited for has hardly been on its way: its link was down before, and that is over."""
+    awaited = awaited_of(snapshot, pair)
+    return awaited.fate is AwaitedFate.IN_FLIGHT and snapshot.at_ns - awaited.since_ns < patience_ns
 
 
 def _by_message(snapshot: Snapshot, pair: Edge) -> bool:

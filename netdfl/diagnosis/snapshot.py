@@ -18,7 +18,7 @@ class State(StrEnum):
 
     `SENDING` is one held by a full mailbox, `BLOCKED` an event loop that does not answer, `STOPPED` one that has not
     answered for so long that nobody waits for it any more, `STANDING` a node that does nothing and waits for nothing,
-    where nothing can wake it.
+    where nothing can wake it, `FETCHING` one that returned without its state and asks its neighbors for a model.
     """
 
     RUNNING = "running"
@@ -30,6 +30,7 @@ class State(StrEnum):
     BLOCKED = "blocked"
     STOPPED = "stopped"
     STANDING = "standing"
+    FETCHING = "fetching"
 
 
 DOWN = frozenset({State.CRASHED, State.PAUSED, State.STOPPED, State.STANDING})
@@ -79,7 +80,7 @@ class Awaited:
 
     `replaced`: it is lost, and the next message of its sender does as well. `notice`: it is the sender's word that it
     sends nothing in that step. `kept`: its sender still has it. `in_vain`: each copy would be lost, too. `event`
-    is the entry of its events that lost it.
+    is the entry of its events that lost it. `since_ns` is when it was sent, or its link came up with it.
     """
 
     fate: AwaitedFate = AwaitedFate.UNSENT
@@ -91,6 +92,7 @@ class Awaited:
     kept: bool = True
     in_vain: bool = False
     event: int | None = None
+    since_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,14 +107,22 @@ class Watch:
         self.open: list[Finding] = []
         self.closed: list[Finding] = []
 
-    def take(self, found: Iterable[Finding]) -> list[Finding]:
-        """Take what holds now; return what is news: new, or confirmed after it was suspected."""
+    def take(self, found: Iterable[Finding], snapshot: Snapshot | None = None) -> list[Finding]:
+        """Take what holds now, in `snapshot`; return what is news: new, or confirmed after it was suspected.
+
+        What a longer patience does not name any more is not over while its nodes wait for the same.
+        """
         found = list(found)
         before = _earlier(self.open, found)
         news = [now for was, now in zip(before, found, strict=True) if was is None or _more(was, now)]
-        ended = [each for each in self.open if not any(each is was for was in before)]
+        missing = [each for each in self.open if not any(each is was for was in before)]
+        told = frozenset(wait for each in found for wait in each.waits)
+        left = [
+            each for each in missing if snapshot is not None and each.lasts_in(snapshot) and told.isdisjoint(each.waits)
+        ]
+        ended = [each for each in missing if not any(each is still for still in left)]
         self.closed += [replace(each, over=True) for each in ended if not each.suspected]
-        self.open = [_first_seen(was, now) for was, now in zip(before, found, strict=True)]
+        self.open = [*left, *(_first_seen(was, now) for was, now in zip(before, found, strict=True))]
         return news
 
     def close(self, finding: Finding, how: str) -> None:

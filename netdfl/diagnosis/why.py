@@ -21,7 +21,8 @@ class Why(StrEnum):
     `RECEIVER_DOWN`, or taken by a life of its receiver that has ended (`RECEIVER_RESTARTED`); `LOST_OR_LATE` is what
     nodes know that only ask each other. It never sent it: `RETURNED_PAST` that round after a crash, `PAST` it,
     `FINISHED`, or `TAKEN_FOR_GONE` was who waits; `UNKNOWN_SENDERS`: nobody knows who would. `FULL` is its mailbox.
-    `WAITING`: it waits itself. `AT_WORK`, `ON_ITS_WAY`: it will come. `NO_PROGRESS`: messages pass, and no round ends.
+    `WAITING`: it waits itself. `AT_WORK`, `FETCHING` (a model, for the one that it lost), `ON_ITS_WAY`: it will come.
+    `NO_PROGRESS`: messages pass, and no round ends.
     """
 
     CRASHED = "crashed"
@@ -42,6 +43,7 @@ class Why(StrEnum):
     UNKNOWN_SENDERS = "unknown_senders"
     WAITING = "waiting"
     AT_WORK = "at_work"
+    FETCHING = "fetching"
     ON_ITS_WAY = "on_its_way"
     NO_PROGRESS = "no_progress"
 

@@ -89,12 +89,13 @@ class StateTransfer:
     """Gives a node's model to whoever asks for it, and asks for others' when the node has lost its own."""
 
     def __init__(self, node: Member) -> None:
-        """Answer for `node` from now on."""
+        """Answer for `node` from now on. It has asked others `since_ns`, while it does; else None."""
         self._node = node
         self._like: Tensor | None = None
         self._asked: set[NodeId] = set()
         self._came: Fetched | None = None
         self._done: asyncio.Future[None] | None = None
+        self.since_ns: int | None = None
         node.mailbox.on(Kind.FETCH, self._give)
         node.mailbox.on(Kind.MODEL, self._take)
 
@@ -121,7 +122,7 @@ class StateTransfer:
         if not how.peers:
             return Fetched(None, reason="no neighbor has links both ways")
         node, began_ns = self._node, self._node.clock.now_ns()
-        self._like = like
+        self._like, self.since_ns = like, began_ns
         try:
             for attempt in range(ASKS):
                 peer = self._next(how.peers, attempt)
@@ -135,7 +136,7 @@ class StateTransfer:
                 if self._came is not None:
                     return self._came
         finally:
-            self._like = None
+            self._like = self.since_ns = None
         waited_s = (node.clock.now_ns() - began_ns) / NS_PER_S
         return Fetched(None, reason=f"nobody answered {ASKS} requests for a model within {waited_s:.3g} s")
 

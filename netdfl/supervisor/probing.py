@@ -132,9 +132,8 @@ class ProbingWatch(StallWatch):
                         self._last = found, await self._snapshot()
                         self._end()
                     looked_ns = self.fleet.now_ns()
-            elif not self.pace.quiet(now, self.fleet.running, LEAST_NS):
+            elif not self.watch.open and not self.pace.quiet(now, self.fleet.running, LEAST_NS):
                 self._pause_ns = LEAST_NS
-                self.watch.take(())
             elif now - looked_ns >= self._pause_ns:
                 found = await self.look()
                 looked_ns = self.fleet.now_ns()
@@ -145,7 +144,7 @@ class ProbingWatch(StallWatch):
         first = await self._snapshot()
         found = diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace))
         if not found and not is_over(found, first, self.fleet.running):
-            self.watch.take(())
+            self.watch.take((), first)
             return ()
         await asyncio.sleep(BETWEEN_S)
         second = await self._snapshot()

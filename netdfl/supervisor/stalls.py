@@ -163,7 +163,7 @@ class StallWatch:
 
     def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
         told: Counter[Cause] = Counter()
-        for finding in self.watch.take(found):
+        for finding in self.watch.take(found, snapshot):
             self._record("stall", finding, snapshot, suspected=finding.suspected)
             keep_stall(self.fleet.directory, finding, self._shown(finding, snapshot))
             if finding.cause in NO_PACE:
@@ -211,12 +211,10 @@ class ExactWatch(StallWatch):
         self.world.watched_by(self)
 
     def look(self, now_ns: int) -> None:
-        """Look where some node has been quiet for long."""
+        """Look where some node has been quiet for long, and whether what was found is over."""
         self.due_ns = self.pace.next_look_ns(now_ns)
-        if self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
+        if self.watch.open or self.pace.quiet(now_ns, self.fleet.running, 2 * self.pace.look_ns):
             self._look(now_ns)
-        else:
-            self.watch.take(())
 
     def idle(self) -> None:
         """Nothing can run and nothing is due: name what holds every node that still waits, and end or free it."""

@@ -160,3 +160,32 @@ def test_where_beats_are_lost_a_wait_is_left_to_the_detector_for_as_long_as_it_m
     for number in (n for n in range(200) if n % 40):
         heard_at(seldom, number * EVERY, number)
     assert not seldom.heartbeats.may_call_gone(1, 0)
+
+
+def test_the_chance_of_an_error_counts_from_when_beats_began_to_be_lost() -> None:
+    """A wait since 0, whose peer is heard well for 500 beats; then every other one is lost, three in a row after 14."""
+    watch, left_to_it = Watch(), []
+    for number in (*range(500), *range(500, 700, 2)):
+        heard_at(watch, number * EVERY, number)
+        if watch.heartbeats.may_call_gone(1, 0):
+            left_to_it.append(number)
+    late = [number for number in left_to_it if number > 4]
+    assert late
+    assert min(late) < 600
+    assert {*range(540, 570, 2)} <= set(late)
+    assert 698 not in late
+
+
+async def test_the_chance_of_an_error_begins_anew_when_a_peer_is_heard_again() -> None:
+    watch = Watch()
+    task = asyncio.create_task(watch.heartbeats.run())
+    await asyncio.sleep(0)
+    for number in range(0, 120, 2):
+        heard_at(watch, number * EVERY, number)
+    assert not watch.heartbeats.may_call_gone(1, 0)
+    watch.heartbeats.silent.add(1)
+    heard_at(watch, 124 * EVERY, 124)
+    assert watch.news == [(124 * EVERY, "returned", 1)]
+    assert watch.heartbeats.may_call_gone(1, 0)
+    task.cancel()
+    await asyncio.wait([task])
