@@ -17,6 +17,7 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitAccount
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.diagnosis.snapshot import State, What
+from netdfl.diagnosis.watch import Pace
 from netdfl.record.directory import RunDirectory
 from netdfl.record.status import FleetStatus, NodeStatus, Phase
 from netdfl.scenario.load import loads
@@ -135,7 +136,10 @@ async def test_many_stalls_of_one_kind_at_once_are_all_recorded_and_few_of_them_
     monkeypatch.setattr(probing, "ANSWER_S", 0.01)
     told = Told(tmp_path)
     kinds = [Cause.BLOCKED_LOOP] * 20 + [Cause.DEADLOCK]
-    found = [Finding(cause=cause, roots=(root,), told=f"stall {root}") for root, cause in enumerate(kinds)]
+    told.probes.pace = Pace(range(len(kinds)))
+    found = [
+        Finding(cause=cause, roots=(root,), culprits=(root,), told=f"stall {root}") for root, cause in enumerate(kinds)
+    ]
     told.probes._tell(found, await told.probes._snapshot())
     assert len(told.events) == len(found)
     assert [note.partition(". Since")[0] for note in told.notes] == [
