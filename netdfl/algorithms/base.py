@@ -12,6 +12,7 @@ from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.compression.vector import finite
 from netdfl.core.errors import NotFiniteError
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
+from netdfl.mixing.base import has_mass
 from netdfl.training.base import StepRequests, Update, alone, requested
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ class NodeState(NamedTuple):
     """Everything that survives a round, and nothing else: what a checkpoint holds.
 
     `round` is the next one to begin. `x` has shape (d,). `received` is what the last exchange handed
-    to the local solver. `z`, shape (d,), is the model of a node without mass: one that lost its state and
-    rejoined with push-sum weight 0, until its first share comes. `statistics`, shape (b,), are the running statistics
+    to the local solver. `z`, shape (d,), is the model of a node without mass, whose push-sum weight is below
+    `LEAST_WEIGHT`, until a share comes: one that lost its state and rejoined with weight 0, or that gave all away and
+    heard nothing. `statistics`, shape (b,), are the running statistics
     of a model whose nodes keep their own.
     """
 
@@ -65,11 +67,11 @@ class NodeState(NamedTuple):
     statistics: Tensor | None = None
 
     def model(self, alg: Algorithm) -> Tensor:
-        """z = x / w for push-sum, `z` where w is 0, x for every other method; shape (d,)."""
+        """z = x / w for push-sum, `z` without mass, x for every other method; shape (d,)."""
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
         if weight == 1.0:
             return self.x
-        return self.z if self.z is not None and weight == 0.0 else self.x / weight
+        return self.z if self.z is not None and not has_mass(weight) else self.x / weight
 
     def train(self, alg: Algorithm, data: LocalData, view: View) -> tuple[NodeState, Update]:
         """One local round: start.begin, the local steps, start.trained. Raises NotFiniteError."""
@@ -78,7 +80,7 @@ class NodeState(NamedTuple):
     def solve(self, alg: Algorithm, data: LocalData, view: View) -> StepRequests[tuple[NodeState, Update]]:
         """As `train`, but the local steps are asked for. Without mass the steps are made on `z`, and added to x."""
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
-        z = None if weight else self.z
+        z = None if has_mass(weight) else self.z
         x, weight = (self.x, weight) if z is None else (z, 1.0)
         start, y = alg.start.begin(self.start, x, view)
         statistics = cast("KeepsStatistics", data) if _keeps_statistics(type(data)) else None
@@ -105,9 +107,12 @@ class NodeState(NamedTuple):
 
     def mix(self, alg: Algorithm, update: Update, inbox: Inbox, step: int, view: View) -> tuple[NodeState, Update]:
         """Mix what came in `step`."""
-        mixing, update, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
+        mixing, mixed, received = alg.mixing.mix(self.mixing, update, inbox, step, view)
         same = mixing is self.mixing and received is self.received
-        return self if same else self._replace(mixing=mixing, received=received), update
+        after = self if same else self._replace(mixing=mixing, received=received)
+        if alg.mixing.push and self.z is None and not has_mass(alg.mixing.weight(mixing)):
+            after = after._replace(z=update.x / alg.mixing.weight(self.mixing))
+        return after, mixed
 
     def refine(self, alg: Algorithm, objective: Objective, view: View) -> NodeState:
         """What the server makes of its own model, once it has aggregated."""
@@ -119,7 +124,7 @@ class NodeState(NamedTuple):
     def end_round(self, alg: Algorithm, update: Update, view: View) -> NodeState:
         """Close the round: the mixed vector becomes the node's, the solver sees what mixing did."""
         local = alg.local.after_mix(self.local, self.x, update.x, self.received, view)
-        massless = self.z is not None and alg.mixing.weight(self.mixing) == 0.0
+        massless = self.z is not None and not has_mass(alg.mixing.weight(self.mixing))
         z = self.z if massless else None  # by position: `_replace` takes twice as long
         return NodeState(view.round + 1, update.x, self.start, local, self.mixing, self.received, z, self.statistics)
 

@@ -9,6 +9,7 @@ from netdfl.algorithms.exchange import AnySgd, Exchange, Sgd
 from netdfl.algorithms.late import parts
 from netdfl.core.types import Inbox, Outbox, View
 from netdfl.core.units import PositiveInt
+from netdfl.mixing.base import has_mass
 
 if TYPE_CHECKING:
     from netdfl.training.base import LocalSolver
@@ -40,7 +41,8 @@ async def _give(ctx: RoundContext, alg: Algorithm, s: NodeState, view: View) -> 
 def given(alg: Algorithm, s: NodeState, view: View) -> tuple[NodeState, Outbox]:
     """A node's state once its neighbors' shares left, and the shares."""
     mixing, x, outbox = alg.mixing.give(s.mixing, s.x, view)
-    return s._replace(mixing=mixing, x=x), outbox
+    z = None if has_mass(alg.mixing.weight(mixing)) else s.model(alg)
+    return s._replace(mixing=mixing, x=x, z=z), outbox
 
 
 def taken(alg: Algorithm, s: NodeState, inbox: Inbox) -> NodeState:

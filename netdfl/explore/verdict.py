@@ -14,7 +14,7 @@ from netdfl.core.types import Kind, NodeId, Scalar
 from netdfl.diagnosis.finding import Cause, Finding
 from netdfl.explore.rows import Noted, Rows
 from netdfl.record.base import Ended
-from netdfl.record.cautions import Course, by_kind, find_cautions
+from netdfl.record.cautions import Course, HeldWeight, by_kind, find_cautions
 from netdfl.record.judge import FIGURES, Findings, Judgement, is_measured, judge
 from netdfl.record.messages import shares
 from netdfl.record.result import GROWING
@@ -90,9 +90,20 @@ def _course(scenario: Scenario, rows: Rows, not_finite: Sequence[str], weight: f
         waits=waits,
         messages=count(rows),
         weight=weight,
+        least=_least_weight(rows),
         gave_up=lost_weight(rows) / scenario.nodes,
         plain=scenario.delivery.kind == "plain",
     )
+
+
+def _least_weight(rows: Rows) -> HeldWeight | None:
+    """The smallest push-sum weight that a node held; one that rejoined without any has 0 for a while."""
+    held = (
+        HeldWeight(value, round, node)
+        for _, node, round, name, value in rows.measured
+        if name == "weight" and node is not None and value > 0
+    )
+    return min(held, default=None)
 
 
 def _is_not_finite(event: Noted) -> bool:

@@ -19,6 +19,7 @@ from netdfl.core.control import of_node
 from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.models import Snapshot, read_snapshot
+from netdfl.mixing.base import has_mass
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +55,7 @@ def judge_average(
     """Figures of the average model over the nodes of `read`, each of which is read twice.
 
     The average is the sum of x over the sum of w; where nobody has mass there is none. `consensus_distance` is
-    the root of the mean over nodes of |z_i - average|^2, with z = x / w; a node without mass (w = 0) has no z.
+    the root of the mean over nodes of |z_i - average|^2, with z = x / w; a node without mass (w next to 0) has no z.
     `local` models at most are judged alone; see `of_node` for what their figures are called.
     `weight_sum`, the sum of w over n, is a figure of push-sum (`push`) alone.
     """
@@ -80,7 +81,7 @@ class _Rows(NamedTuple):
         weights = 0.0
         for weight in self.weights:
             weights += weight
-        if not weights:
+        if not weights or not any(map(has_mass, self.weights)):
             return None, weights
         total = np.add.reduce(self.x.astype(np.float64, copy=False), 0)
         return vector(total / weights, self.x.dtype), weights
@@ -88,8 +89,8 @@ class _Rows(NamedTuple):
     def squares(self, average: Tensor) -> list[float]:
         """Of each node with mass, its squared distance from `average`."""
         weights = np.array(self.weights, self.x.dtype)
-        has_mass = np.array(self.weights) != 0
-        z = self.x[has_mass] / weights[has_mass, None]
+        some = np.array([has_mass(weight) for weight in self.weights])
+        z = self.x[some] / weights[some, None]
         apart = (z - average.numpy()).astype(np.float64, copy=False)
         norms = np.sqrt(np.einsum("ij,ij->i", apart, apart))
         return [float(norm * norm) for norm in norms]
@@ -107,13 +108,13 @@ def _short_rows(read: Sequence[Read]) -> _Rows | None:
 
 def averaged(read: Sequence[Read]) -> tuple[Tensor | None, float]:
     """The sum of x over the sum of w, None where nobody has mass; and that sum of w."""
-    total, weights, dtype = None, 0.0, None
+    total, weights, some, dtype = None, 0.0, False, None
     for snapshot in (take() for take in read):
         total = _copy(snapshot.x) if total is None else total.add_(snapshot.x)
         dtype = dtype or snapshot.x.dtype
-        weights += snapshot.weight
+        weights, some = weights + snapshot.weight, some or has_mass(snapshot.weight)
     assert total is not None
-    return (total / weights).to(dtype) if weights else None, weights
+    return (total / weights).to(dtype) if weights and some else None, weights
 
 
 def _copy(x: Tensor) -> Tensor:
@@ -136,7 +137,7 @@ def _spread(
         if squares is not None and len(alone) >= local:
             break
         snapshot = take()
-        if not snapshot.weight:
+        if not has_mass(snapshot.weight):
             continue
         z = snapshot.x if snapshot.weight == 1.0 else snapshot.x / snapshot.weight
         if squares is None:

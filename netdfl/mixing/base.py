@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", contravariant=True, default=object)
 
+LEAST_WEIGHT = 2.0**-80
+"""A push-sum weight below this is none to speak of: x / w is no model any more, as x underflows before w does."""
+
+
+def has_mass(weight: float) -> bool:
+    """Whether a push-sum weight is one to divide by."""
+    return abs(weight) >= LEAST_WEIGHT
+
 
 class Mixed(NamedTuple, Generic[S]):
     """What one step of mixing gives: the new state, the update carried on, and news for the solver."""

@@ -22,6 +22,7 @@ from netdfl.training.base import Update
 if TYPE_CHECKING:
     from torch import Tensor
 
+_LITTLE = 1e-9
 NOTHING_OPEN: Mapping[str, Tensor] = MappingProxyType({})
 NOTHING_KNOWN: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
@@ -93,7 +94,11 @@ class Gossip(ByRows):
         kept = self_weight if self.on_missing == "renormalise" else self_weight + missing
         mixed = weighted_sum(own, kept, [came[j] for j in here], [weights[j] for j in here])
         if self.on_missing == "renormalise" and missing:
-            mixed.div_(1.0 - missing)
+            there = kept + sum(weights[j] for j in here)
+            if there < _LITTLE:  # products of such weights are inexact, or 0
+                mixed = _by_shares(own, kept, [came[j] for j in here], [weights[j] for j in here], there)
+            else:
+                mixed.div_(1.0 - missing)
         return state, mixed
 
     def _usable(self, state: GossipState, view: View) -> dict[int, Tensor]:
@@ -144,6 +149,13 @@ def row(view: View, came: Collection[int]) -> tuple[Mapping[int, float], float]:
         return view.in_weights, view.self_weight
     share = 1.0 / (1 + len(came))
     return dict.fromkeys(came, share), share
+
+
+def _by_shares(own: Tensor, kept: float, others: list[Tensor], weights: list[float], total: float) -> Tensor:
+    """The mean by weights that add up to `total`; `own` where they are 0, and nobody is there."""
+    if not total:
+        return own.clone()
+    return weighted_sum(own, kept / total, others, [weight / total for weight in weights])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ from netdfl.transport.base import Transport
 
 T = TypeVar("T")
 NOTHING = Payload()
+_LIGHT = 0.1
 
 
 def nobody(peers: Collection[NodeId]) -> bool:
@@ -177,13 +178,18 @@ class Node:
 
     def _failure(self, error: NotFiniteError | RuntimeError, state: NodeState, view: View) -> TrainingError:
         if isinstance(error, NotFiniteError):
-            now, what = self.clock.now_ns(), error.what + self.screen.blame(state.x)
+            now, what = self.clock.now_ns(), error.what + self.screen.blame(state.x) + self._lightness(state)
             self.recorder.event(now, self.id, view.round, "not_finite", step=error.step, reason=what)
             failure: TrainingError = NotFiniteError(what, error.step)
         else:
             failure = TrainingError(f"training failed: {error}")
         failure.add_note(f"node {self.id}, round {view.round}")
         return failure
+
+    def _lightness(self, state: NodeState) -> str:
+        """What to say of a local round that failed where a small push-sum weight makes steps long."""
+        weight = self.weight_of(state)
+        return f", at a push-sum weight of {weight:.3g}, by which steps are divided" if 0 < weight < _LIGHT else ""
 
     async def refine(self, state: NodeState, alg: Algorithm, view: View) -> NodeState:
         """A server's own work on its model, in the worker whatever its size. Raises TrainingError."""

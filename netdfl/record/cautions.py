@@ -10,6 +10,8 @@ Thresholds are chosen so that a healthy run does not reach them, and each senten
 - `timeouts`: deadlines ended more than a tenth of the waits that took time, with somebody missing.
 - `weight_lost`: more than a hundredth of the push-sum weight is gone. With plain delivery that is what nodes do not
   hold at the end, where messages were lost or could not be delivered; else what deliveries gave up and crashes lost.
+- `low_weight`: a node's push-sum weight fell below a ten-thousandth, and not with the weight of all. Its local steps
+  move its model by lr / w, so training may diverge there, and from there.
 - `not_finite`: a loss, a model or a message was not finite.
 """
 
@@ -18,8 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from netdfl.core.fates import MessageCounts
+from netdfl.core.types import NodeId
 
 FALLEN = 0.5
 LEAST_GAIN = 0.1
@@ -28,6 +32,7 @@ LEAST_GROWN = 10.0
 FIRST = 10
 TIMEOUTS = 0.1
 WEIGHT = 0.01
+LOW_WEIGHT = 1e-4
 
 
 class CautionKind(StrEnum):
@@ -35,6 +40,7 @@ class CautionKind(StrEnum):
 
     COLLAPSED = "collapsed"
     DIVERGED = "diverged"
+    LOW_WEIGHT = "low_weight"
     NOT_FINITE = "not_finite"
     TIMEOUTS = "timeouts"
     WEIGHT_LOST = "weight_lost"
@@ -56,14 +62,22 @@ def by_kind(cautions: Sequence[Caution]) -> dict[str, list[str]]:
     return found
 
 
+class HeldWeight(NamedTuple):
+    """What a node held of push-sum weight at the end of a round."""
+
+    weight: float
+    round: int
+    node: NodeId
+
+
 @dataclass(frozen=True, kw_only=True)
 class Course:
     """What cautions are found in: how a run's figures went, oldest first, and its counts.
 
     `accuracy` has the test accuracies of the average model, `chance` that of a guess. `grown` are figures that
     divergence shows in, by their names in words. `timed_out` of `waits` were ended by deadlines. `weight` is the last
-    sum of w over n, `gave_up` the part of all weight that deliveries and crashes are known to have lost; `plain` says
-    that messages are sent once.
+    sum of w over n, `least` the smallest w above 0 that a node held, `gave_up` the part of all weight that deliveries
+    and crashes are known to have lost; `plain` says that messages are sent once.
     """
 
     accuracy: Sequence[float] = ()
@@ -74,6 +88,7 @@ class Course:
     waits: int = 0
     messages: MessageCounts
     weight: float | None = None
+    least: HeldWeight | None = None
     gave_up: float = 0.0
     plain: bool = True
 
@@ -84,7 +99,7 @@ def find_cautions(course: Course) -> list[Caution]:
         *(Caution(CautionKind.NOT_FINITE, text) for text in course.not_finite),
         *_collapse(course),
         *_divergence(course),
-        *_weight(course),
+        *(list(_weight(course)) or _low_weight(course)),
         *_timeouts(course),
     ]
 
@@ -114,6 +129,14 @@ def _timeouts(course: Course) -> Iterator[Caution]:
         share = f"{course.timed_out / course.waits:.0%}"
         text = f"deadlines ended {course.timed_out:,} of {course.waits:,} waits ({share}) with a message missing"
         yield Caution(CautionKind.TIMEOUTS, text)
+
+
+def _low_weight(course: Course) -> Iterator[Caution]:
+    if course.least is not None and course.least.weight < LOW_WEIGHT:
+        weight, round, node = course.least
+        text = f"the push-sum weight of node {node} was down to {weight:.3g} in round {round}"
+        remedy = "let it receive from more nodes, or give its steps a clip_norm"
+        yield Caution(CautionKind.LOW_WEIGHT, f"{text}: steps are divided by it, and training may diverge; {remedy}")
 
 
 def _weight(course: Course) -> Iterator[Caution]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from netdfl.core.files import version_of
 from netdfl.core.types import Json, NodeId
-from netdfl.record.cautions import Course, by_kind, find_cautions
+from netdfl.record.cautions import Course, HeldWeight, by_kind, find_cautions
 from netdfl.record.evaluated import Series, all_evaluations, course_of, digest_of, last_of, reach_of, values_of
 from netdfl.record.judge import FIGURES, Findings, Judgement, is_measured, judge
 from netdfl.record.messages import MessageTotals, count_messages, count_timeouts, shares
@@ -168,6 +168,7 @@ def _course(run: Run, facts: RunFacts, series: Series, counted: _Counted, findin
         waits=waits,
         messages=counted.messages.counts,
         weight=findings.figures["weight_sum"],
+        least=_least_weight(run),
         gave_up=counted.lost_weight / facts.nodes,
         plain=facts.delivery == "plain",
     )
@@ -239,6 +240,15 @@ def _figures(run: Run, facts: RunFacts, series: Series) -> dict[str, object]:
         "duration_s": facts.duration_s,
         "virtual_duration_s": facts.virtual_duration_s,
     } | {name: last_of(series, name) for name in series if is_measured(name) and name not in FIGURES}
+
+
+def _least_weight(run: Run) -> HeldWeight | None:
+    """The smallest push-sum weight that a node held; one that rejoined without any has 0 for a while."""
+    rows = run.rows(
+        "SELECT value, round, node FROM metrics WHERE name = 'weight' AND node IS NOT NULL AND value > 0 "
+        "ORDER BY value, round, node LIMIT 1"
+    )
+    return HeldWeight(*rows[0]) if rows else None
 
 
 def _scalar(run: Run, sql: str) -> object:

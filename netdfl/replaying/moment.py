@@ -16,6 +16,7 @@ from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import NodeNow, State
 from netdfl.links.path import Fused
 from netdfl.links.rules.base import Departure, Dropped, LinkRule
+from netdfl.mixing.base import has_mass
 from netdfl.replaying.checking import key_of
 from netdfl.replaying.happenings import ASIDE, News, seconds
 from netdfl.replaying.playing import Playing
@@ -161,7 +162,7 @@ def _spread(
     models: Mapping[NodeId, tuple[Tensor, float]],
 ) -> tuple[dict[NodeId, float], dict[NodeId, float], float]:
     """Norms, distances from the average model, and the consensus distance; see `netdfl.host.judging`."""
-    held = {node: (x.double(), weight) for node, (x, weight) in models.items() if weight}
+    held = {node: (x.double(), weight) for node, (x, weight) in models.items() if has_mass(weight)}
     if not held:
         return {}, {}, math.nan
     average = reduce(add, (x for x, _ in held.values())) / sum(weight for _, weight in held.values())

@@ -11,7 +11,7 @@ import pytest
 
 from netdfl.core.errors import ScenarioError
 from netdfl.core.fates import MessageCounts
-from netdfl.record.cautions import CautionKind, Course, find_cautions
+from netdfl.record.cautions import CautionKind, Course, HeldWeight, find_cautions
 from netdfl.report.html import render
 from netdfl.report.words import warnings
 from netdfl.running.judged import Finished
@@ -80,6 +80,28 @@ def test_deadlines_that_ended_more_than_a_tenth_of_the_waits_are_told() -> None:
 )
 def test_weight_is_lost_where_it_can_not_come_any_more(course: dict[str, Any], lost: bool) -> None:
     assert kinds(**course) == ["weight_lost"] * lost
+
+
+@pytest.mark.parametrize(
+    ("course", "told"),
+    [
+        ({"least": HeldWeight(1.6e-11, 7, 3)}, ["low_weight"]),
+        ({"least": HeldWeight(9.9e-5, 7, 3)}, ["low_weight"]),
+        ({"least": HeldWeight(1.1e-4, 7, 3)}, []),
+        ({"least": None}, []),
+        ({"least": HeldWeight(1.6e-11, 7, 3), "weight": 0.5, "messages": LOSSY}, ["weight_lost"]),  # as all weights are
+    ],
+)
+def test_a_weight_so_small_that_steps_get_long_is_told(course: dict[str, Any], told: list[str]) -> None:
+    assert kinds(**course) == told
+
+
+def test_the_notice_of_a_small_weight_says_whose_when_and_what_to_do() -> None:
+    (caution,) = find_cautions(Course(grown={}, messages=MessageCounts(), least=HeldWeight(1.6e-11, 7, 3)))
+    assert caution.text == (
+        "the push-sum weight of node 3 was down to 1.6e-11 in round 7: steps are divided by it, and training may "
+        "diverge; let it receive from more nodes, or give its steps a clip_norm"
+    )
 
 
 def test_a_loss_that_is_not_finite_comes_first() -> None:

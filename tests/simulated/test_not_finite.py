@@ -143,3 +143,23 @@ def test_a_schedule_that_ends_before_the_run_leaves_it_well(name: str, simulated
     algorithm = f"algorithm={{name: {name}, lr: 0.1, local_steps: 2, schedule: {{kind: cosine, rounds: 2}}}}"
     result = simulated(QUADRATIC[0], algorithm, *star, "rounds=5", "expect.not_finite=none").result
     assert (result["verdict"], result["died"], result["refused"]) == ("pass", [], [])
+
+
+def test_who_gives_and_hears_nothing_keeps_a_model_after_its_weight_underflowed(simulated: Run) -> None:
+    """Node 0 halves its x and its w in each round; a float32 is 0 after 149 of them, w goes on for a thousand."""
+    directed = ("topology={kind: directed_ring}", "algorithm={name: sgp, lr: 0.1}", "wait={deadline: 10ms}")
+    deaf = ("links={3->0: {loss: 1.0}}", "rounds=200", "evaluation={every: 50}", "record={messages: every 100th}")
+    task = "task={kind: consensus, dim: 4, dtype: float32}"
+    result = simulated(task, *directed, *deaf, "expect.not_finite=none").result
+    assert (result["verdict"], result["died"], result["refused"]) == ("pass", [], [])
+    assert 0.0 <= result["consensus_distance"] < 100.0
+
+
+def test_a_node_that_diverges_at_a_small_weight_says_so(simulated: Run) -> None:
+    """Steps of the same length move a lighter node further: node 0 hears nothing, and node 1 little but of it."""
+    directed = ("topology={kind: directed_ring}", "algorithm={name: sgp, lr: 0.5}", "wait={deadline: 10ms}")
+    deaf = ("links={3->0: {loss: 1.0}}", "rounds=60")
+    result = simulated("task={kind: quadratic, dim: 4, dtype: float32}", *directed, *deaf).result
+    assert result["died"]
+    assert all("at a push-sum weight of" in death["reason"] for death in result["died"])
+    assert "low_weight" in {each["kind"] for each in result["warnings"]}

@@ -32,7 +32,7 @@ from typing import Generic, NamedTuple, TypeVar
 from torch import Tensor
 
 from netdfl.core.types import Inbox, NodeId, Outbox, Payload, View
-from netdfl.mixing.base import ByShares, Mixed
+from netdfl.mixing.base import ByShares, Mixed, has_mass
 from netdfl.mixing.compressed.copies import Came, Heard, PushShare, Reference
 from netdfl.mixing.compressed.references import (
     FULL,
@@ -104,7 +104,7 @@ class Referenced(ByShares, ABC, Generic[S]):
         return first_step_size(self.gamma, self.differences.compressor, x.numel())
 
     def _watched(self, state: S, x: Tensor, view: View) -> StepSize:
-        if self.gamma != "auto" or not state.weight:
+        if self.gamma != "auto" or not has_mass(state.weight):
             return state.step
         return watch(state.step, state.heard.start.vector, {view.node: x / state.weight}, {view.node: 1.0})
 
@@ -163,7 +163,7 @@ class EdgePushSum(Referenced[EdgeState]):
 
     def outgoing(self, state: EdgeState, update: Update, step: int, view: View) -> tuple[EdgeState, Outbox]:
         """h <- h + C(z - h) on each edge, and the share of w that goes with h."""
-        z = update.x / state.weight if state.weight else state.heard.start.vector
+        z = update.x / state.weight if has_mass(state.weight) else state.heard.start.vector
         sent, heard, outbox = dict(state.sent), state.heard, dict[NodeId, Payload]()
         before = {j: sent.get(j) or heard.start for j in view.out_neighbors}
         within = min((length(z - reference.vector) for reference in before.values()), default=0.0)
