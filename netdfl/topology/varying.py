@@ -178,9 +178,8 @@ def _regular(num_nodes: int, degree: int, rng: np.random.Generator) -> Ints:
     """
     if 2 * degree >= num_nodes:
         absent = np.zeros((num_nodes, num_nodes), dtype=bool)
-        if degree < num_nodes - 1:
-            links = _regular(num_nodes, num_nodes - 1 - degree, rng)
-            absent[links[:, 0], links[:, 1]] = absent[links[:, 1], links[:, 0]] = True
+        links = _regular(num_nodes, num_nodes - 1 - degree, rng)
+        absent[links[:, 0], links[:, 1]] = absent[links[:, 1], links[:, 0]] = True
         return np.argwhere(np.triu(~absent, 1))
     links = rng.permutation(np.repeat(np.arange(num_nodes), degree)).reshape(-1, 2)
     while len(bad := _loops_and_doubles(links, num_nodes)):

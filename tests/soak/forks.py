@@ -37,7 +37,7 @@ class Job(Generic[J]):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a fork ended; `code` is None where it took too long."""
+    """How a fork ended; `code` is None where it took too long, and negative where a signal ended it."""
 
     code: int | None
     cpu_s: float
@@ -103,7 +103,7 @@ def _ended(pid: int, late: bool) -> Ended | None:
         return None
     _kill(pid)
     code = os.waitstatus_to_exitcode(status)
-    return Ended(None if late or code < 0 else code, used.ru_utime + used.ru_stime)
+    return Ended(None if late or code == -signal.SIGXCPU else code, used.ru_utime + used.ru_stime)
 
 
 def _kill(pid: int) -> None:

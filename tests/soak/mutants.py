@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,10 @@ LIMIT_S = 120.0
 """A mutant whose tests take longer is noticed."""
 ENOUGH, MOST_EQUIVALENT = 0.95, 0.10
 NOTICED = {"killed", "timeout"}
+PASSED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+FIRST = 2
+STOPPED = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+"""The end of a fork that somebody else ended, which says nothing of its tests."""
 
 
 @dataclass(frozen=True)
@@ -153,14 +158,20 @@ def _try(place: Place, mutation: Mutation | None, tests: Sequence[str]) -> int:
         file = place.root / mutation.file
         Planted({place.name(file): file}, lambda module, source: mutation.applied(source)).hook()
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
-    return run_tests(place.root, files, "-x", plugins=[Chosen(tests)])
+    code = 0
+    for asked in (files[:FIRST], files[FIRST:]):  # few first: what is imported costs more than most tests
+        if asked and code in PASSED:
+            code = run_tests(place.root, asked, "-x", plugins=[Chosen(tests)])
+    return code
 
 
 def outcome(ended: Ended) -> str:
     """What became of a mutant: no tests failed or were found, or one did, or it could not be imported."""
     if ended.code is None:
         return "timeout"
-    return "survived" if ended.code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else "killed"
+    if ended.code in STOPPED:
+        return "stopped"
+    return "survived" if ended.code in PASSED else "killed"
 
 
 class Results:
@@ -175,7 +186,8 @@ class Results:
     def of(self, mutation: Mutation, tests: Sequence[str]) -> str | None:
         """What became of it."""
         row = self.rows.get(mutation.key)
-        return row["outcome"] if row and (row["outcome"] in NOTICED or row["tests"] == _state(tests)) else None
+        same = row is not None and row["outcome"] == "survived" and row["tests"] == _state(tests)
+        return row["outcome"] if row is not None and (same or row["outcome"] in NOTICED) else None
 
     def keep(self, mutation: Mutation, tests: Sequence[str], ended: Ended, by: str) -> str:
         """Take one down."""
@@ -238,7 +250,7 @@ def _jobs(
     place: Place, todo: Sequence[tuple[Mutation, list[str]]], nearest: Nearest
 ) -> Iterator[Job[tuple[Mutation, list[str]]]]:
     for mutation, tests in todo:
-        cpu_s = min(place.cpu_s, 20.0 + 5 * nearest.seconds(tests))
+        cpu_s = min(place.cpu_s, 10.0 + 4 * nearest.seconds(tests))
         work, out = partial(_try, place, mutation, tests), place.output(mutation.key)
         yield Job((mutation, tests), work, out, cpu_s, LIMIT_S)
 

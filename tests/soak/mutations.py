@@ -120,6 +120,8 @@ class _Sites:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield from self._definition(node)
                 return
+            case ast.AnnAssign(annotation=ast.Name("TypeAlias")):
+                return
             case ast.AnnAssign(value=value):
                 yield from self.of(value) if value is not None else ()
                 return

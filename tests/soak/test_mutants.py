@@ -127,6 +127,7 @@ def test_a_mutation_is_the_same_when_lines_above_it_move_and_its_source_can_be_r
         "@part(3, 4)\nclass A: ...",
         "def f(x):\n    x = f'{x + 1}'",
         "x: int | None = None",
+        "X: TypeAlias = Literal[0, 1]",
     ],
 )
 def test_sentences_types_and_what_asserts_are_no_targets(text: str) -> None:
