@@ -47,12 +47,12 @@ events: [{at_round: 5, crash: 0, restart_after: 40s}]
 STALLS = """
 schema: netdfl/1
 name: stalls
-nodes: 5
+nodes: 4
 rounds: 8
 world: {kind: simulated, compute: 10ms}
 task: {kind: consensus, dim: 4}
 algorithm: dpsgd
-topology: {kind: edge_list, edges: [[0, 1], [1, 2], [2, 0], [2, 3], [3, 4]]}
+topology: {kind: edge_list, edges: [[0, 1], [1, 2], [2, 0], [2, 3]]}
 wait: {deadline: none}
 failure_detector: none
 links: {default: {latency: 5ms}}
