@@ -52,7 +52,7 @@ class Behind:
             Why.STOPPED: " after its process had not run",
         }.get(self.why, "")
         if self.why is Why.BUSY:
-            which = "waited for a processor of its machine, which was busy"
+            which = "had to wait for a processor: its machine was busy"
         elif self.why is Why.SLOW:
             which = f"took up to {self.times:.3g} times as long to compute as the median node"
         else:

@@ -8,6 +8,7 @@ import pytest
 
 from netdfl.record.critical_path import Leg, TimeUse, critical_path
 from netdfl.record.history import EndedRound, History, NodeOutage, Waiting, Why
+from netdfl.record.time_spent import Behind
 
 
 def waiting(since: float, until: float, src: int | None, sent: float | None, **more: object) -> Waiting:
@@ -90,3 +91,19 @@ def test_a_node_is_behind_by_the_outage_that_took_it_longest() -> None:
     }
     first = critical_path(History({}, rounds, outages), 61.0)[0]
     assert (first.cause, first.nodes, first.why) == (TimeUse.BEHIND, (1,), Why.STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("why", "rounds", "words"),
+    [
+        (Why.BUSY, 0, "had to wait for a processor: its machine was busy"),
+        (Why.SLOW, 0, "took up to 16 times as long to compute as the median node"),
+        (Why.STOPPED, 0, "did not run: its process was stopped, or its machine busy"),
+        (Why.STOPPED, 9, "was 9 rounds behind after its process had not run"),
+        (Why.SENT_NOTHING, 0, "took others for gone and sent them nothing"),
+    ],
+)
+def test_why_a_node_was_waited_for_is_said_in_its_own_words(why: Why, rounds: int, words: str) -> None:
+    behind = Behind(4)
+    behind.add(Leg(TimeUse.BEHIND, 3.0, (4,), why, rounds, times=16.0))
+    assert behind.words() == f"3 s waiting for node 4, which {words}"
