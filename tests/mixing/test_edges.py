@@ -15,6 +15,7 @@ from netdfl.algorithms.exchange import Exchange
 from netdfl.algorithms.families import first_state
 from netdfl.algorithms.overlap import given, taken
 from netdfl.compression.identity import IdentityCompressor
+from netdfl.core.rng import Streams
 from netdfl.core.types import Inbox, Kind, Message, Outbox, Role, View
 from netdfl.mixing.gossip import Gossip
 from netdfl.mixing.payloads import is_finite
@@ -22,6 +23,7 @@ from netdfl.training.base import Update
 
 X = torch.tensor([1.0, -3.0, 0.25, 0.0, 7e3])
 OTHER = torch.tensor([2.0, 5.0, -0.5, 1.0, 1e3])
+STREAMS = Streams(0)
 SELF_WEIGHTS = (1.0, 0.5, 0.0, 1e-17, 5e-324)
 ROUNDS = 6
 
@@ -29,10 +31,10 @@ ROUNDS = 6
 def exchanges() -> Iterator[tuple[str, Exchange]]:
     """Every way in which a scenario may have messages exchanged."""
     for on_missing in ("self", "last", "renormalise", "undo"):
-        yield on_missing, Exchange(on_missing=on_missing)
-    yield "running_sums", Exchange(delivery="running_sums")
+        yield on_missing, Exchange(on_missing=on_missing, streams=STREAMS)
+    yield "running_sums", Exchange(delivery="running_sums", streams=STREAMS)
     for scheme in ("auto", "deepsqueeze", "push_sum", "unsafe", "ef14", "ef21"):
-        yield scheme, Exchange(compressor=IdentityCompressor(), scheme=scheme)
+        yield scheme, Exchange(compressor=IdentityCompressor(), scheme=scheme, streams=STREAMS)
 
 
 def mixings() -> dict[str, Algorithm]:
@@ -148,6 +150,13 @@ def test_a_server_that_hears_nobody_keeps_its_model(key: str) -> None:
 def test_a_client_that_hears_nobody_has_no_round(key: str) -> None:
     at = View(0, 0, 4, (3,), (3,), 1.0, {}, {}, role=Role.CLIENT, server=3)
     assert SERVERS[key].mixing.adopt(Inbox([], [3]), X, at) is None
+
+
+@pytest.mark.parametrize("key", [key for key, alg in MIXINGS.items() if alg.family == "bilateral"])
+def test_who_gets_no_reply_or_has_nobody_to_ask_stays_where_it_is(key: str) -> None:
+    mixing = MIXINGS[key].mixing
+    assert mixing.peer(view(0, 0, 1.0, alone=True)) is None
+    assert torch.equal(mixing.settle(X, Inbox([], [1])), X)
 
 
 @pytest.mark.parametrize("weights", [(1e-12, 2e-12), (5e-324, 5e-324), (0.0, 1e-300), (1e-10, 0.0)])

@@ -69,6 +69,21 @@ def test_of_ordinary_size_not_a_bit_changes(dtype: torch.dtype, exponent: float)
     assert torch.equal(along(gradient, gradient, 0.5), gradient.addcmul(gradient, (0.5 / norm).expand_as(gradient)))
 
 
+@every_dtype
+def test_where_nobody_waits_for_whether_a_norm_is_finite_the_bits_are_the_same(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, where to look at a number stops everything else."""
+    rows = torch.stack([sized(dtype, exponent) for exponent in (-0.2, 0.0, 0.3, 0.9)])
+    looked = clip(rows.clone(), 0.25), along(rows, rows, 0.5)
+    monkeypatch.setattr("netdfl.training.sgd.finite", lambda x: False)
+    assert torch.equal(clip(rows.clone(), 0.25), looked[0])
+    assert torch.equal(along(rows, rows, 0.5), looked[1])
+    for row in rows[:3]:
+        norm = row.norm(dim=-1, keepdim=True) + TINY
+        assert torch.equal(clip(row.clone(), 0.25), row * (0.25 / norm).clamp(max=1.0))
+
+
 def test_of_nothing_there_is_no_direction() -> None:
     nothing = torch.zeros(5)
     assert torch.equal(clip(nothing.clone(), 1.0), nothing)
