@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
@@ -163,9 +163,13 @@ class LocalRound:
 
     def __call__(self) -> tuple[NodeState, Update]:
         """See `NodeState.train`; what a user's code draws at random is drawn by node and round."""
-        drawing = getattr(self.data, "drawing", None)
-        with nullcontext() if drawing is None else drawing(anyway=_is_own(type(self.alg.local))):
+        with self.drawing():
             return self.state.train(self.alg, self.data, self.view)
+
+    def drawing(self) -> AbstractContextManager[object]:
+        """Within, what a user's code draws beside its steps is of the stream of (node, round)."""
+        drawing = getattr(self.data, "drawing", None)
+        return nullcontext() if drawing is None else drawing(anyway=_is_own(type(self.alg.local)))
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
         """See `NodeState.solve`."""

@@ -13,6 +13,7 @@ from functools import partial
 
 from netdfl.cli.commands import make_app
 from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.whose import theirs
 
 
 def main() -> None:
@@ -34,15 +35,20 @@ def _guarded(app: Callable[[], object]) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except ExceptionGroup as group:
-        if os.environ.get("NETDFL_TRACEBACK"):
-            raise
-        code = _failed_together(group)
     except Exception as exc:
-        if os.environ.get("NETDFL_TRACEBACK"):
-            raise
-        code = _failed(f"internal error: {type(exc).__name__}: {exc} (NETDFL_TRACEBACK=1 shows where)", 4)
+        code = _failed_unexpectedly(exc)
     sys.exit(code)
+
+
+def _failed_unexpectedly(error: Exception) -> int:
+    """Say what a user's own code raised, with its place; or that it was netdfl."""
+    if os.environ.get("NETDFL_TRACEBACK"):
+        raise error
+    if (told := theirs(error)) is not None:
+        return _failed(f"{told}; NETDFL_TRACEBACK=1 shows all of it", 2)
+    if isinstance(error, ExceptionGroup):
+        return _failed_together(error)
+    return _failed(f"internal error: {type(error).__name__}: {error} (NETDFL_TRACEBACK=1 shows where)", 4)
 
 
 def _failed_together(group: ExceptionGroup[Exception]) -> int:

@@ -4,6 +4,7 @@ NetdflError
 ├── InputError                  exit 2: the scenario, the data or the machine can't be used
 │   ├── ScenarioError           a list of `Problem`s, each with file, line, column and remedy
 │   ├── DatasetError            data missing, damaged, or not to be had
+│   ├── OwnPartError            a user's own part that does not do what its kind has to
 │   └── MachineError            a port in use, a privilege or a device missing
 ├── MessageError                a message refused at the boundary, with the reason
 │   ├── MalformedMessage        does not decode, fails its checksum, has absurd contents
@@ -15,6 +16,7 @@ NetdflError
 │   └── NotFiniteError          a loss or a parameter became infinite or NaN
 ├── VirtualTimeError            something that can't live under the virtual clock
 └── RunError                    exit 4: the run broke for a reason outside the scenario
+    └── OwnCodeError            a user's own part raised, and the run can't go on
 
 An argument of the Python API that does not fit gets a sentence, with its name, what came and what is expected.
 """
@@ -77,6 +79,15 @@ class DatasetError(InputError):
 
 class NotFetchedError(DatasetError):
     """Data that `netdfl data get` has not fetched yet."""
+
+
+class OwnPartError(InputError, ValueError):
+    """A user's own part does not do what its kind has to; `remedy` is the signature that does."""
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        """Say `what` the part did."""
+        super().__init__(f"{what}, {remedy}" if remedy else what)
+        self.what, self.remedy = what, remedy
 
 
 class MachineError(InputError):
@@ -146,6 +157,10 @@ class VirtualTimeError(NetdflError):
 
 class RunError(NetdflError):
     """The run broke for a reason outside the scenario."""
+
+
+class OwnCodeError(RunError):
+    """A user's own part raised something, at the place that is named, and the run can't go on."""
 
 
 def expect(fits: object, name: str, value: object, expected: str) -> None:

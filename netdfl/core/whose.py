@@ -5,15 +5,20 @@ A user's is what is neither netdfl's, nor Python's, nor of an installed package,
 
 from __future__ import annotations
 
+import re
 import site
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
+from netdfl.core.errors import NetdflError, OwnCodeError, OwnPartError
+
+HOME = "_netdfl_own_"
+"""How the names of packages begin that stand for folders of a user's."""
 _NETDFL = Path(__file__).resolve().parents[1]
 _NEVER = ("netdfl", "torch", "torchvision")
 """Packages that are no user's, even where a scenario names a part of them."""
@@ -30,6 +35,36 @@ def named(module: ModuleType) -> None:
     if place is not None and name not in _NEVER and _is_installed(place):
         _NAMED.add(place)
         _owner.cache_clear()
+
+
+def theirs(error: BaseException, where: str = "") -> OwnCodeError | None:
+    """What is told of an error that a user's own code raised while it ran, at `where`; None for netdfl's."""
+    for each in _leaves(error):
+        if isinstance(each, OwnPartError):
+            return OwnCodeError(f"{where}{each.what}")
+        place = "" if isinstance(each, NetdflError) else own_place(each)
+        if place:
+            return OwnCodeError(f"{where}your own code raised {named_error(each)} ({place})")
+    return None
+
+
+def named_error(error: BaseException, doing: str = "") -> str:
+    """Its type, `doing` what, and what it says in one line."""
+    return f"{type(error).__name__}{doing}: {said(error)}".rstrip(": ")
+
+
+def said(error: BaseException) -> str:
+    """The first line of an exception's text, with the names of own modules as their author knows them."""
+    first = next((line for line in str(error).splitlines() if line.strip()), "")
+    return re.sub(rf"{HOME}[0-9a-f]+\.", "", first)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
 
 
 def own_place(error: BaseException) -> str:

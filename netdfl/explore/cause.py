@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, OwnCodeError
+from netdfl.core.whose import own_place, said, theirs
 from netdfl.diagnosis.finding import Cause as StallCause
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.reasons import CAUSES, FIRST
 from netdfl.diagnosis.why import NEVER_SENT, Why
 from netdfl.explore.execute import ExploredRun
 from netdfl.record.judge import WELL
-from netdfl.scenario.model.plugins import find_own, place_of, places, said
+from netdfl.scenario.model.plugins import find_own
 from netdfl.scenario.model.schema import Scenario
 
 _NETDFL = Path(__file__).resolve().parents[1]
@@ -58,7 +59,9 @@ def is_raised(cause: Cause) -> bool:
 
 
 def _broken(error: BaseException) -> Cause:
-    """By the exception and the innermost function of netdfl's that it passed."""
+    """By the place in a user's own code; or by the exception and the innermost function of netdfl's that it passed."""
+    if (told := error if isinstance(error, OwnCodeError) else theirs(error)) is not None:
+        return Cause(f"own code {own_place(error.__cause__ or error)}", str(told))
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(_NETDFL)]
     where = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "outside netdfl"
     return Cause(f"broke {type(error).__name__} {where}", f"netdfl itself broke in {where}: {error!r}")
@@ -154,14 +157,13 @@ class Predicate:
 
     name: str
     holds: Callable[[ExploredRun], object]
-    directory: str
 
     def __call__(self, run: ExploredRun) -> str:
         """What it says of `run`; empty where it does not hold. Raises PredicateError."""
         try:
             found = self.holds(run)
         except Exception as error:
-            raise PredicateError(self.name, error, self.directory) from error
+            raise PredicateError(self.name, error) from error
         if not found:
             return ""
         return found if isinstance(found, str) else f"{self.name} holds"
@@ -170,9 +172,9 @@ class Predicate:
 class PredicateError(Exception):
     """A predicate raised."""
 
-    def __init__(self, name: str, error: Exception, directory: str) -> None:
+    def __init__(self, name: str, error: Exception) -> None:
         """Name the line of `error`."""
-        place = place_of(error, places(directory)) or _last_line(error)
+        place = own_place(error) or _last_line(error)
         super().__init__(f"the predicate {name} raised {type(error).__name__} at {place}: {said(error)}")
 
 
@@ -193,9 +195,9 @@ def _find(name: str, directory: str) -> Predicate:
     try:
         found = find_own(name, directory)
     except Exception as error:
-        place = place_of(error, places(directory))
+        place = own_place(error)
         where = f" at {place}" if place else ""
         raise InputError(f"explore.find: {name} can't be imported{where}: {said(error) or error!r}") from error
     if not callable(found):
         raise InputError(f"explore.find: {name} is a {type(found).__name__}; name a callable that takes a run")
-    return Predicate(name, found, directory)
+    return Predicate(name, found)

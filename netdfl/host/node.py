@@ -34,6 +34,7 @@ from netdfl.core.control import (
 )
 from netdfl.core.errors import NetdflError, RunError, TrainingError
 from netdfl.core.types import NodeId, Scalar, View
+from netdfl.core.whose import theirs
 from netdfl.diagnosis.account import Account, Flying, give_account, stack_of
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.outgoing import MOST_KEPT, Outgoing
@@ -163,6 +164,7 @@ class NodeHost:
 
     def fail(self, error: BaseException) -> int:
         """Say what ended the node, by name; return the exit code that stands for it."""
+        error = self.told(error)
         reason = str(error) if isinstance(error, NetdflError) else f"{type(error).__name__}: {error}"
         if isinstance(error, RunError):
             self.report(Broke(self.clock.now_ns(), self.round, reason))
@@ -170,6 +172,10 @@ class NodeHost:
         kind = "training_error" if isinstance(error, TrainingError) else "failed"
         self.report(Happened(self.clock.now_ns(), self.round, kind, {"reason": reason}))
         return EXIT_TRAINING if kind == "training_error" else 1
+
+    def told(self, error: BaseException) -> BaseException:
+        """The error, or what is told of it where a user's own code raised it."""
+        return theirs(error, f"round {self.round}: ") or error
 
     @property
     def round(self) -> int:

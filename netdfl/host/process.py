@@ -14,10 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from netdfl.core.control import EVALUATOR, Bye, Crashed, Evaluate, Evaluated, Hello, Order, Report, Stop
+from netdfl.core.control import EVALUATOR, Broke, Bye, Crashed, Evaluate, Evaluated, Hello, Order, Report, Stop
 from netdfl.core.errors import NetdflError, TransportError
 from netdfl.core.process import keep_freed
 from netdfl.core.types import NodeId, Role
+from netdfl.core.whose import theirs
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.judging import judge_files
 from netdfl.host.living import Birth, LivingNode
@@ -217,8 +218,10 @@ class Evaluator:
         work = asyncio.create_task(self.work())
         stopped = asyncio.create_task(self.attendance.dismissed())
         await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            await work
+        if work.done() and (failed := work.exception()) is not None:
+            if (told := theirs(failed)) is None:
+                raise failed
+            self.attendance.report(Broke(0, 0, str(told)))
         assert self.attendance.control is not None
         await self.attendance.control.aclose()
         work.cancel()

@@ -14,6 +14,7 @@ from netdfl.algorithms.families import FAMILIES, first_state
 from netdfl.core.clock import NS_PER_S, Clock
 from netdfl.core.errors import MessageError, NotFiniteError, TrainingError
 from netdfl.core.types import Copies, Inbox, Kind, Message, NodeId, Outbox, Payload, ToAll, View, as_message
+from netdfl.core.whose import own_place
 from netdfl.mixing.base import Counting
 from netdfl.node.asking import Asking
 from netdfl.node.delivery import Acknowledged, Resending
@@ -169,6 +170,8 @@ class Node:
         try:
             state, update = await self.worker.run("train", LocalRound(state, alg, data, view))
         except (NotFiniteError, RuntimeError) as error:
+            if not isinstance(error, NotFiniteError) and "out of memory" not in str(error) and own_place(error):
+                raise  # a mistake in a user's own part: every node has it
             raise self._failure(error, state, view) from error
         took_ns = self.clock.now_ns() - began
         self.waits.auto.trained(took_ns)

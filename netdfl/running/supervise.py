@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from netdfl.core.errors import InputError, NetdflError
+from netdfl.core.whose import theirs
 from netdfl.record.directory import RunDirectory
 from netdfl.record.status import Display
 from netdfl.running.display import Silent
@@ -36,11 +37,13 @@ def supervise(
     began = time.monotonic()
     try:
         return world.run(supervisor.run, supervisor.interrupt)
-    except InputError:
-        raise
-    except NetdflError as error:
+    except Exception as error:
+        known: Exception | None = theirs(error) if supervisor.fleet.start_ns is not None else None
+        known = known or (error if isinstance(error, NetdflError) else None)
+        if known is None or isinstance(known, InputError):
+            raise
         return Outcome(
-            time.monotonic() - began, supervisor.fleet.status, interrupted=supervisor.interrupted, error=error
+            time.monotonic() - began, supervisor.fleet.status, interrupted=supervisor.interrupted, error=known
         )
     finally:
         display.update(supervisor.fleet.status)

@@ -11,6 +11,7 @@ from functools import cached_property
 from netdfl.core.control import Gone, Hello, Progress
 from netdfl.core.fates import MessageCounts
 from netdfl.core.types import NodeId
+from netdfl.core.whose import theirs
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.returns import returns_by_node
 from netdfl.record.base import Store
@@ -59,7 +60,8 @@ class Fleet:
 
     def broke(self, error: Exception) -> None:
         """The run can't go on; the first reason counts."""
-        self.error = self.error or error
+        begun = self.start_ns is not None
+        self.error = self.error or (theirs(error) if begun else None) or error
         self.changed.set()
 
     @property

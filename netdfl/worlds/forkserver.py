@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 from netdfl.core.errors import InputError, NetdflError
 from netdfl.core.files import open_append
 from netdfl.core.process import die_with_parent, follow_parent
+from netdfl.core.whose import theirs
 
 if TYPE_CHECKING:
     from netdfl.host.blueprint import Blueprint
@@ -124,6 +125,10 @@ class _Forks:
             return say({"error": str(error), "code": 2})
         except NetdflError as error:
             return say({"error": str(error), "code": 4})
+        except Exception as error:
+            if (told := theirs(error)) is None:
+                raise
+            return say({"error": str(told), "code": 2})
         if plan.share_memory:
             from netdfl.host.memory import shared_memory
 

@@ -97,7 +97,7 @@ def dropped(run: ExploredRun) -> list[Sent]:
 def shrink_where(holds: Callable[[ExploredRun], bool], text: dict[str, Any], events: list[Event]) -> list[Event]:
     """The events that are left, where what counts as found is said by `holds`."""
     scenario = variant(netdfl.load(text | {"wait": {"deadline": "20ms"}}), events, None)
-    shrunk = Shrinker([Predicate("it", holds, ".")], Executor()).shrink(scenario, "predicate it: it holds")
+    shrunk = Shrinker([Predicate("it", holds)], Executor()).shrink(scenario, "predicate it: it holds")
     return list(shrunk.plain["events"])
 
 

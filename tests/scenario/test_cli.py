@@ -53,13 +53,11 @@ def test_bad_arguments_are_one_line(
 def test_an_internal_error_is_one_line_and_exit_4(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(*args: object) -> None:
-        raise RuntimeError("no idea")
-
     monkeypatch.delenv("NETDFL_TRACEBACK", raising=False)
-    monkeypatch.setattr("netdfl.cli.scenarios.load_scenario", broken)
+    monkeypatch.setattr("netdfl.cli.scenarios.load_scenario", lambda *args: {}["no idea"])
+    monkeypatch.setattr("netdfl.core.whose._owner", lambda filename: "netdfl")
     assert netdfl("validate", QUICKSTART, monkeypatch=monkeypatch) == 4
-    assert "internal error: RuntimeError: no idea" in capsys.readouterr().err
+    assert "internal error: KeyError: 'no idea'" in capsys.readouterr().err
 
 
 def test_list_algorithms(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

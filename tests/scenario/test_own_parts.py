@@ -86,10 +86,43 @@ def test_a_callable_of_another_kind_is_refused(tmp_path: Path, what: str) -> Non
 
 
 @pytest.mark.parametrize("what", sorted(CONTRACTS))
-def test_an_exception_is_named_with_its_place_and_the_signature(tmp_path: Path, what: str) -> None:
-    said = refused(tmp_path, what, definition(what, "raise KeyError('gone')"))
-    assert f"the {what} 'parts:mine' raised KeyError: 'gone' ({tmp_path / 'parts.py'}:3)" in said
-    assert f"write it as {CONTRACTS[what].signature('mine')}" in said
+@pytest.mark.parametrize(
+    ("raised", "told"), [("raise KeyError('gone')", "KeyError: 'gone'"), ("len(7)", "TypeError: ")]
+)
+def test_an_exception_inside_a_part_is_named_with_its_place(tmp_path: Path, what: str, raised: str, told: str) -> None:
+    said = refused(tmp_path, what, definition(what, raised))
+    assert f"the {what} 'parts:mine' raised {told}" in said
+    assert said.endswith(f" ({tmp_path / 'parts.py'}:3)")
+
+
+def test_a_call_that_does_not_fit_a_part_is_answered_by_the_signature(tmp_path: Path) -> None:
+    said = refused(tmp_path, "topology", "import functools\nmine = functools.partial(print, 1, nothing=4)\n")
+    assert "write it as def mine(num_nodes, streams, /, *, ...)" in said
+
+
+FORWARD = """
+from torch import nn
+
+
+class mine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(64, 10)
+        self.norm = nn.BatchNorm1d(10)
+
+    def forward(self, x):
+        if self.training is {training}:
+            x = {slip}
+        return self.norm(self.last(x.flatten(1)))
+"""
+
+
+@pytest.mark.parametrize("slip", ["x.nothing", "{}['gone']", "len(7)", "x[:, :, :3]", "nowhere"])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_mistake_in_forward_is_found_when_loading(tmp_path: Path, slip: str, training: bool) -> None:
+    said = refused(tmp_path, "model", FORWARD.format(slip=slip, training=training))
+    assert f"({tmp_path / 'parts.py'}:{14 if slip == 'x[:, :, :3]' else 13})" in said
+    assert "write it as" not in said
 
 
 @pytest.mark.parametrize("what", sorted(CONTRACTS))
@@ -131,7 +164,7 @@ NET = "return nn.Sequential(nn.Flatten(), nn.Linear(64, {}))"
         ("model", NET.format(3), "gives outputs of shape (2, 3) for 2 inputs and 10 classes, expected (2, 10)"),
         (
             "model",
-            NET.format("10, dtype=torch.float64"),
+            NET.replace("64", "63").format(10),
             "does not take the data, inputs of float32 (2, 1, 8, 8)",
         ),
         ("model", NET.format(10) + ".requires_grad_(False)", "has no parameter that is trained"),

@@ -11,14 +11,14 @@ import numpy as np
 from pydantic import BaseModel
 
 from netdfl.algorithms.exchange import Exchange
-from netdfl.core.errors import DatasetError, NotFetchedError
+from netdfl.core.errors import DatasetError, NotFetchedError, OwnPartError
 from netdfl.core.rng import Streams, kept_streams
 from netdfl.core.types import Kind, Message
 from netdfl.links.rules.base import Transit
 from netdfl.scenario.build import build_topology
 from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.checks.graph import data_are_pictures
-from netdfl.scenario.model.contracts import OwnPartError, broken, misfit
+from netdfl.scenario.model.contracts import broken, misfit
 from netdfl.scenario.model.fields import Function
 from netdfl.scenario.model.parts import Part
 from netdfl.scenario.model.plugins import written_at

@@ -21,10 +21,11 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
+from netdfl.core.whose import own_place, said
 from netdfl.scenario.model.contracts import CONTRACTS, check_signature, guarded, is_bare
 from netdfl.scenario.model.fields import Choice
 from netdfl.scenario.model.parts import Part, builder, model_of
-from netdfl.scenario.model.plugins import find_own, place_of, places, said
+from netdfl.scenario.model.plugins import find_own
 
 Table = Mapping[str, object]
 
@@ -274,7 +275,7 @@ def import_part(path: str, what: str, directory: str) -> object:
             raise refused(f"{what} {path!r}: {said(exc)}") from exc
         if lacks := _lacks(exc, path):
             raise refused(f"{what} {path!r}: {said(exc)}", "", lacks) from exc
-        where = f" ({place})" if (place := place_of(exc, places(directory))) else ""
+        where = f" ({place})" if (place := own_place(exc)) else ""
         remedy = f"put the module beside the scenario, in {directory}, or install it" if not where else ""
         told = f"{type(exc).__name__}: {said(exc)}{where}"
         raise refused(f"{what} {path!r} can't be imported: {told}", "", remedy) from exc

@@ -6,22 +6,13 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
-from pathlib import Path
 from pkgutil import resolve_name
 
-from netdfl.core.errors import InputError
+from netdfl.core.errors import InputError, OwnPartError
+from netdfl.core.whose import named_error, own_place
 from netdfl.scenario.model.fields import Function
-from netdfl.scenario.model.plugins import place_of, said, written_at
+from netdfl.scenario.model.plugins import written_at
 from netdfl.scenario.model.signatures import plain_signature
-
-
-class OwnPartError(InputError, ValueError):
-    """A user's own part does not do what its kind has to; `remedy` is the signature that does."""
-
-    def __init__(self, what: str, remedy: str = "") -> None:
-        """Say `what` the part did."""
-        super().__init__(f"{what}, {remedy}" if remedy else what)
-        self.what, self.remedy = what, remedy
 
 
 @dataclass(frozen=True)
@@ -173,11 +164,10 @@ def misfit(what: str, path: str, did: str, function: Function, remedy: str = "")
 
 def broken(what: str, path: str, exc: Exception, function: Function, doing: str = "") -> OwnPartError:
     """The error of an own part that raised `exc`, perhaps while `doing` something with what it had returned."""
-    where = written_at(function)
-    inside = place_of(exc, [Path(where.rpartition(":")[0]).parent]) if where else ""
-    text = f"the {what} {path!r} raised {type(exc).__name__}{doing}: {said(exc)}".rstrip(": ")
-    text += f" ({inside or where})" if where else ""
-    if isinstance(exc, ValueError) and inside and not doing:  # a part refuses its parameters so, and says what would do
+    inside, where = own_place(exc), written_at(function)
+    text = f"the {what} {path!r} raised {named_error(exc, doing)}"
+    text += f" ({inside or where})" if inside or where else ""
+    if inside:  # it was called rightly: what is wrong is in it, or in the parameters that it refuses
         return OwnPartError(text)
     home = CONTRACTS[what].returns.partition(":")[0]
     return OwnPartError(text, f"see {home}: {CONTRACTS[what].result}" if doing else _remedy(what, path))

@@ -1,4 +1,4 @@
-"""A user's own parts: the modules beside a scenario, and where an exception of theirs was raised.
+"""A user's own parts: the modules beside a scenario.
 
 Every folder has its own modules, under a name in `sys.modules` that is the folder's alone: two scenarios
 may each have a `parts.py`, and one that is called like a module of Python's is still found.
@@ -9,9 +9,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import inspect
-import re
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
@@ -23,10 +21,9 @@ from types import ModuleType
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from netdfl.core.whose import named
+from netdfl.core.whose import HOME, named
 from netdfl.record.forms import read_form
 
-_HOME = "_netdfl_own_"
 ORIGIN = "origin.json"
 
 
@@ -37,7 +34,6 @@ class Origin(TypedDict):
 
 
 _CAME: TypeAdapter[Origin] = TypeAdapter(Origin)
-_NETDFL = Path(__file__).resolve().parents[2]
 
 
 def find_own(path: str, directory: str) -> object:
@@ -108,7 +104,7 @@ def _found_anyway(top: str) -> Path | None:
 @cache
 def _home(folder: Path) -> str:
     """The name of a package that stands for `folder`, so that its modules can be imported from there alone."""
-    name = _HOME + sha256(str(folder).encode()).hexdigest()[:12]
+    name = HOME + sha256(str(folder).encode()).hexdigest()[:12]
     package = ModuleType(name)
     package.__path__ = [str(folder)]
     sys.modules[name] = package
@@ -125,7 +121,7 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """What Python finds in the folder, with a loader that lets it import its neighbors."""
-        if not fullname.startswith(_HOME):
+        if not fullname.startswith(HOME):
             return None
         importlib.invalidate_caches()
         spec = PathFinder.find_spec(fullname, path, target)
@@ -164,22 +160,6 @@ def _importer(home: str) -> Callable[..., ModuleType]:
         return sys.modules[f"{home}.{name.partition('.')[0]}"]
 
     return importing
-
-
-def place_of(exc: BaseException, folders: Sequence[Path]) -> str:
-    """`file:line` of the last place in `folders` that `exc` passed; nothing where it passed none."""
-    if isinstance(exc, SyntaxError) and exc.filename:
-        return f"{exc.filename}:{exc.lineno}"
-    passed = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(exc.__traceback__)]
-    own = [(file, line) for file, line in passed if any(folder in file.parents for folder in folders)]
-    inside = [(file, line) for file, line in own if not file.is_relative_to(_NETDFL)]
-    return "{}:{}".format(*inside[-1]) if inside else ""
-
-
-def said(exc: BaseException) -> str:
-    """The first line of an exception's text, with the names of own modules as their author knows them."""
-    first = next((line for line in str(exc).splitlines() if line.strip()), "")
-    return re.sub(rf"{_HOME}[0-9a-f]+\.", "", first)
 
 
 def written_at(function: object) -> str:

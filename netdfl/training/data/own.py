@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from netdfl.core.errors import DatasetError, expect, is_whole
+from netdfl.core.whose import named_error, own_place
 from netdfl.training.data.columns import Column, Columns, columns_of, is_frame, is_hugging_face, of_array
 from netdfl.training.data.dataset import Dataset, Missing
 from netdfl.training.data.examples import Examples, ReadSamples, Samples, Tree, form, in_memory, joined, leaves, mapped
@@ -230,7 +231,8 @@ def _read(reader: Callable[[Any], T], data: Any, what: str) -> T:
         raise
     except Exception as error:
         where = getattr(error, "__notes__", ("",))[0]
-        told = f"{what}{where} can't be read as examples: {type(error).__name__}: {error}"
+        place = f" ({own})" if (own := own_place(error)) else ""
+        told = f"{what}{where} can't be read as examples: {named_error(error)}{place}"
         remedy = "; give all of them one shape, cut or filled up" if "stack expects" in str(error) else ""
         raise DatasetError(f"{told}{remedy}") from error
 

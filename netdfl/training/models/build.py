@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from netdfl.core.whose import named_error, own_place
 from netdfl.training.data.examples import Tree, form
 from netdfl.training.drawing import seeded
 from netdfl.training.models.buffers import applied
@@ -37,10 +38,8 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
     with seeded(seed, torch.device("cpu")), torch.no_grad():
         try:
             outputs = applied(module.eval(), x)
-        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            said = str(error).strip().partition("\n")[0]
-            what = f"the model does not take the data, inputs of {form(x)}: {type(error).__name__}: {said}"
-            raise ValueError(f"{what}; let its first layer fit them") from error
+        except Exception as error:
+            raise ValueError(_not_taken(error, x)) from error
     trained = [p for p in module.parameters() if p.requires_grad]
     if not trained:
         raise ValueError("the model has no parameter that is trained: leave requires_grad on for one at least")
@@ -48,6 +47,18 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
         raise ValueError(f"the model trains a parameter of {odd[0]}: only real numbers can be averaged")
     check_memory(module)
     return outputs
+
+
+_MISFITS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
+"""What PyTorch raises where inputs do not fit; anything else is a mistake in the model."""
+
+
+def _not_taken(error: Exception, x: Tree) -> str:
+    place = f" ({own})" if (own := own_place(error)) else ""
+    if not isinstance(error, _MISFITS):
+        return f"the model raised {named_error(error)}{place}"
+    what = f"the model does not take the data, inputs of {form(x)}: {named_error(error)}{place}"
+    return f"{what}; let its first layer fit them"
 
 
 def load_initial(module: nn.Module, path: str | Path) -> None:

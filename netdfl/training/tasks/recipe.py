@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from netdfl.core.errors import DatasetError, InputError
 from netdfl.core.rng import Streams
+from netdfl.core.whose import named_error, own_place
 from netdfl.training.data.dataset import Dataset, Labels, Pixels, data_root
 from netdfl.training.data.examples import Samples, form, leaves, shape_of
 from netdfl.training.data.finite import Spoiled, spoiled_in
@@ -145,8 +146,13 @@ def _changing(module: nn.Module, x: Any) -> list[str]:
         return []
     try:
         return changing(module, x)
-    except (RuntimeError, ValueError, TypeError) as error:
-        raise ValueError(f"the model can't be run in training mode: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise ValueError(f"the model can't be run in training mode: {_raised(error)}") from error
+
+
+def _raised(error: Exception) -> str:
+    """What an error says, and where a user's own code raised it."""
+    return named_error(error) + (f" ({own})" if (own := own_place(error)) else "")
 
 
 def refusal(model: FlatModel, x: Any, y: Any) -> str | None:
@@ -154,8 +160,8 @@ def refusal(model: FlatModel, x: Any, y: Any) -> str | None:
     try:
         with aside(), torch.no_grad():
             model.loss(applied(copied(model.module).train(), x), y)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    except Exception as error:
+        return _raised(error)
     return None
 
 
@@ -183,11 +189,10 @@ def _check_loss(model: FlatModel, outputs: Any, y: Any, num_classes: int) -> Non
         loss = model.loss(outputs, y)
     except InputError:
         raise
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        said = str(error).strip().partition("\n")[0]
-        if isinstance(error, ValueError) and said.startswith("the model gives"):
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith("the model gives"):
             raise
-        raise ValueError(f"the loss can't be taken of what the model gives: {type(error).__name__}: {said}") from error
+        raise ValueError(f"the loss can't be taken of what the model gives: {_raised(error)}") from error
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         gave = form(loss) if isinstance(loss, Tensor) else type(loss).__name__
         raise ValueError(f"the loss gives {gave}: let it give one number, the mean over the minibatch")

@@ -104,7 +104,8 @@ class Remembered:
 
     def __call__(self) -> tuple[NodeState, Update]:
         """From disk, or computed by itself."""
-        return alone(self.solve())
+        with self.round.drawing():
+            return alone(self.solve())
 
     def solve(self) -> StepRequests[tuple[NodeState, Update]]:
         """From disk, or with its steps asked for."""

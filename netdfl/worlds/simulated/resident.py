@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from netdfl.core.control import Exit, Hello, Life, Order, Report, Start, Stop
-from netdfl.core.errors import TrainingError
+from netdfl.core.errors import RunError, TrainingError
 from netdfl.core.types import NodeId, Role
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.host.blueprint import Blueprint
@@ -116,6 +116,11 @@ class Resident:
             code = self.host.fail(error)
             self._leave()
             self._around.news.exited(self.id, Exit(self.host.life.epoch, code))
+        except Exception as error:
+            told = self.host.told(error)
+            if told is error:
+                raise
+            raise RunError(f"node {self.id}: {told}") from error
 
     def _crash(self) -> None:
         """The schedule has this life end now."""
