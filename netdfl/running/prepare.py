@@ -71,7 +71,7 @@ def _places(scenario: Scenario) -> list[list[float] | None] | None:
     if scenario.topology.kind not in ("graphml", "gml") or file is None:
         return None
     from netdfl.scenario.measured.graph_file import places_in
-    from netdfl.topology.graph import read_graph
+    from netdfl.topology.files import read_graph
 
     found = places_in(read_graph(file))
     return [[*found[node]] if node in found else None for node in range(scenario.num_nodes)] if found else None

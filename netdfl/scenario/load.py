@@ -12,6 +12,7 @@ from netdfl.core.given_files import given_text
 from netdfl.scenario.build import build_topology, used_links
 from netdfl.scenario.checks.catalog import find_problems, find_problems_with_data
 from netdfl.scenario.checks.compression import warnings
+from netdfl.scenario.checks.graph import graph_notices
 from netdfl.scenario.checks.survival import automatic, resent_too_late
 from netdfl.scenario.checks.waiting import hardly_meant, waiting_notices, weights_stay_one
 from netdfl.scenario.loading import overrides
@@ -78,12 +79,13 @@ def _text(file: Path) -> str:
         if file.stat().st_size > MOST_BYTES:
             what = f"has more than {MOST_BYTES // 10**6} MB"
             raise ScenarioError([Problem(what, "expected a scenario; data belong into files beside it", "", str(file))])
-        return given_text(file)
+        return given_text(file, MOST_BYTES)
     except OSError as exc:
         remedy = remedy_for(str(file)) if isinstance(exc, FileNotFoundError) else ""
         raise ScenarioError([Problem(f"can't be read: {exc.strerror}", "", remedy, str(file))]) from exc
     except ValueError as exc:
-        raise ScenarioError([Problem("is not text in UTF-8", "expected a YAML file", file=str(file))]) from exc
+        what = str(exc).removeprefix(f"{file} ")
+        raise ScenarioError([Problem(what, "expected a YAML file", file=str(file))]) from exc
 
 
 def loads(
@@ -125,8 +127,8 @@ def _read(document: Document, sets: Sequence[str], on: str | None, folder: str) 
         delivery, notice = automatic(scenario)
         scenario = scenario.model_copy(update={"delivery": delivery})
         notices += [notice] if notice else []
-    found = (hardly_meant, weights_stay_one, warnings, waiting_notices, resent_too_late)
-    scenario._notices = (*notices, *(notice for each in found for notice in each(scenario)))
+    found = (graph_notices, hardly_meant, weights_stay_one, warnings, waiting_notices, resent_too_late)
+    scenario._notices = tuple(dict.fromkeys([*notices, *(notice for each in found for notice in each(scenario))]))
     return scenario
 
 

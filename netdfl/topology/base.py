@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from netdfl.topology.graph import Graph
@@ -24,6 +24,7 @@ class Topology:
         receivers_know: Whether a node's in-neighbors are common knowledge.
         weights: The mixing weights that suit it, where the scenario names none.
         base: The graph that those of all rounds are drawn from, where there is one.
+        notes: What is to be said of the file that it was read from.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Topology:
         receivers_know: bool = True,
         weights: Weights = auto,
         base: Graph | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         """Draw block b of rounds (`redraw_every` rounds; all of them for 0) with `draw(b)`.
 
@@ -48,6 +50,7 @@ class Topology:
         self.receivers_know = receivers_know
         self.weights = weights
         self.base = base
+        self.notes = notes
         self._draw = lru_cache(_KEPT)(draw)
         first = self.graph(0)
         if not self.time_varying:
@@ -63,9 +66,9 @@ class Topology:
         return self._draw(round // self.redraw_every if self.redraw_every else 0)
 
 
-def static(graph: Graph) -> Topology:
+def static(graph: Graph, notes: Sequence[str] = ()) -> Topology:
     """The same graph in every round. Raises ValueError if it is not strongly connected."""
-    return Topology(graph.num_nodes, lambda _: graph, directed=not graph.is_symmetric)
+    return Topology(graph.num_nodes, lambda _: graph, directed=not graph.is_symmetric, notes=notes)
 
 
 def check_connected(graph: Graph, what: str) -> None:

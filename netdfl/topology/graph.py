@@ -1,21 +1,17 @@
 """Immutable directed graphs over nodes 0 to n - 1, the channels that a round may use; how they are counted in words.
 
 An edge joins two nodes; a link carries messages one way. So an edge that works both ways is two links.
-Graphs in files are GraphML and GML, as networkx reads them and as the Topology Zoo writes them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from netdfl.core.given_files import ending_of, given_bytes, given_text
 from netdfl.core.tables import lazy_module
 from netdfl.core.types import Edge, NodeId
 
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
 else:
     nx = lazy_module("networkx")
 
-ENDINGS = (".graphml", ".xml", ".gml")
 Neighbors = tuple[tuple[NodeId, ...], ...]
 
 
@@ -165,37 +160,6 @@ def _reached(neighbors: Neighbors) -> set[NodeId]:
         frontier = set().union(*[neighbors[node] for node in frontier]) - reached
         reached |= frontier
     return reached
-
-
-def read_graph(file: str) -> Any:
-    """The networkx graph of a file, its nodes 0 to n - 1: by their names where these are, else in the file's order.
-
-    Raises:
-        ValueError: The file can't be read, or holds no graph; with what to do.
-    """
-    is_gml = ending_of(file) == ".gml"
-    kind = "GML" if is_gml else "GraphML"
-    try:
-        drawn = _gml(given_text(file)) if is_gml else nx.read_graphml(BytesIO(given_bytes(file)))
-    except OSError as exc:
-        raise ValueError(f"can't read {file}: {exc.strerror}; give the path of a {kind} file") from exc
-    except (SyntaxError, nx.NetworkXError) as exc:  # xml's ParseError is a SyntaxError
-        raise ValueError(f"{file} is not {kind}: {exc}") from exc
-    return _numbered(drawn)
-
-
-def _gml(text: str) -> Any:
-    """The graph of a GML text; parallel links, which the Topology Zoo does not announce, are allowed."""
-    if not re.search(r"^\s*multigraph\b", text, flags=re.MULTILINE):
-        text = re.sub(r"^(\s*graph\s*\[)", r"\1\n  multigraph 1", text, count=1, flags=re.MULTILINE)
-    return nx.parse_gml(text, label="id")
-
-
-def _numbered(graph: Any) -> Any:
-    names = {str(node): node for node in graph}
-    if set(names) == {str(i) for i in range(len(names))}:
-        return nx.relabel_nodes(graph, {node: int(name) for name, node in names.items()})
-    return nx.convert_node_labels_to_integers(graph)
 
 
 def count_words(num_nodes: int, num_links: int, *, directed: bool) -> str:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from math import isqrt
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from netdfl.core.given_files import given_text
 from netdfl.core.rng import Streams
 from netdfl.core.tables import lazy_module
 from netdfl.core.units import Bound, NonNegativeInt, PositiveInt, Probability
 from netdfl.topology.base import Topology, draw_connected, static
-from netdfl.topology.graph import Graph, read_graph
+from netdfl.topology.files import Edges, loops_words, read_edges, read_graph, self_loops
+from netdfl.topology.graph import Graph
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -115,14 +113,15 @@ def edge_list(
     file: str | None = None,
     directed: bool = False,
 ) -> Topology:
-    """Take the links from `edges: [[0, 1], [1, 2]]` or from a CSV file with a link a line."""
+    """Take the links from `edges: [[0, 1], [1, 2]]`, from a CSV file with a link a line, or from a graph in JSON."""
     if (edges is None) == (file is None):
         raise ValueError("edge_list takes its links from edges or from file; give one of the two")
-    links = _read_csv(Path(file)) if file is not None else edges or []
-    for edge in links:
+    found = read_edges(file, num_nodes) if file is not None else Edges(edges or [])
+    for edge in found.pairs:
         if len(edge) != 2:
             raise ValueError(f"{edge} is not an edge; write two nodes, like [0, 1]")
-    return static(Graph(num_nodes, links) if directed else Graph.undirected(num_nodes, links))
+    one_way = directed or found.directed
+    return static(Graph(num_nodes, found.pairs) if one_way else Graph.undirected(num_nodes, found.pairs), found.notes)
 
 
 def graphml(num_nodes: int, streams: Streams, /, *, file: str) -> Topology:
@@ -139,7 +138,7 @@ def _from_file(num_nodes: int, file: str) -> Topology:
     drawn = read_graph(file)
     if drawn.number_of_nodes() != num_nodes:
         raise ValueError(f"{file} has {drawn.number_of_nodes()} nodes, expected the scenario's {num_nodes}")
-    return static(Graph.from_networkx(drawn))
+    return static(Graph.from_networkx(drawn), loops_words(file, self_loops(drawn)))
 
 
 def hops(num_nodes: int) -> list[int]:
@@ -166,21 +165,3 @@ def _places(num_nodes: int, rows: int | None, cols: int | None) -> NDArray[np.in
 
 def _pair(src: NDArray[np.int64], dst: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack([src.ravel(), dst.ravel()], axis=1)
-
-
-def _read_csv(path: Path) -> list[list[int]]:
-    """The first two columns of every line; a first line of words is a header, `#` starts a comment."""
-    try:
-        rows = list(csv.reader(given_text(path).splitlines()))
-    except OSError as exc:
-        raise ValueError(f"can't read {path} as a CSV file of edges: {exc}") from exc
-    edges = []
-    for number, row in enumerate(rows, start=1):
-        if not row or row[0].lstrip().startswith("#"):
-            continue
-        try:
-            edges.append([int(row[0]), int(row[1])])
-        except (ValueError, IndexError) as exc:
-            if number > 1:
-                raise ValueError(f"{path}:{number}: {','.join(row)!r} is not an edge; write src,dst") from exc
-    return edges

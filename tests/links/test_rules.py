@@ -290,6 +290,36 @@ def test_mahimahi_opportunities_are_shared_wasted_and_repeated(tmp_path):
     assert leaves(stage, unit(5, 1), 6 * MS) == 11 * MS
 
 
+def test_a_cooked_trace_of_pensieves_gives_its_rates_and_its_silence(tmp_path):
+    file = tmp_path / "cooked"
+    file.write_text("10.0\t99\n10.5\t0.048\n11.5\t0.024\n14.0\t0\n")  # a rate holds until its own time
+    found = mahimahi(file=str(file))
+    assert found.at_ns == (250 * MS, 500 * MS, 1000 * MS, 1500 * MS)
+    assert found.period_ns == 4000 * MS  # with the 2.5 s of silence at its end
+    stage = TraceRate(found)
+    assert leaves(stage, unit(0, 1500), 0) == 250 * MS
+    assert leaves(stage, unit(1, 1500), 1600 * MS) == 4250 * MS
+    assert leaves(stage, unit(2, 4500), 8000 * MS) == 9000 * MS
+    assert [found.first(now * MS) for now in (0, 250, 251, 1501, 4000, 4250, 4251)] == [0, 0, 1, 4, 4, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0 1\n2 1\n1 1\n", "times do not ascend"),
+        ("0 1\n1 -1\n", "a rate is no number of 0 or more"),
+        ("0 1\n1 x\n", "could not convert"),
+        ("0 1\n1 1e9\n", "more than 10,000,000 packets"),
+        ("1\n2.5\n", "invalid literal"),
+    ],
+)
+def test_a_trace_that_is_neither_is_refused_with_both_forms(tmp_path, text, said):
+    (tmp_path / "t").write_text(text)
+    forms = r"expected one whole number of ms on each line, or \(Pensieve's\) a time in s and a rate in Mbit/s"
+    with pytest.raises(ValueError, match=rf"/t: .*{said}.*; {forms}"):
+        mahimahi(file=str(tmp_path / "t"))
+
+
 def test_duplicates_corruption_and_reordering_come_at_their_probability():
     copies = [len(Duplicate(1, duplicate(probability=0.2)).enter(unit(t), 0)) for t in range(2000)]
     assert abs(sum(copies) / 2000 - 1.2) < 3 * math.sqrt(0.16 / 2000)

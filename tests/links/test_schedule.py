@@ -117,6 +117,16 @@ def test_mahimahi_traces_become_rates(tmp_path):
     assert times(events)[-1] == ("unset", 0.3)
 
 
+def test_cooked_traces_become_rates_too(tmp_path):
+    (tmp_path / "trace").write_text("0 1\n0.1 1.2\n0.2 2.4\n0.3 0\n")
+    events = compiled({"from": "0s", "to": "600ms", "trace": "0->1", "file": str(tmp_path / "trace")})
+    rates = [event.parameters["rate"]["rate"] for event in events[:-1]]
+    assert rates[:3] == rates[3:]
+    assert rates[:3] == pytest.approx(
+        [1.2e6, 2.4e6, 0], abs=0.13e6
+    )  # a packet of 1500 bytes falls into one or the next
+
+
 def test_a_schedule_is_sorted_flat_and_goes_through_json():
     events = compiled(
         {"at_round": 3, "link": "default", "loss": "1%"},

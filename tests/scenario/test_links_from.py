@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -122,9 +123,110 @@ def test_what_the_scenario_says_goes_before_and_links_that_no_graph_has_are_left
     assert rules(loads(to_yaml(found))) == rules(found)
 
 
+SHADOW = """graph [
+  directed 0
+  node [ id 0 host_bandwidth_up "8 Mbit" host_bandwidth_down "76200 Kibit" ]
+  node [ id 1 host_bandwidth_up "1 Gbit" host_bandwidth_down "2 Gbit" ]
+  edge [ source 0 target 0 latency "1 ms" packet_loss 0.0 ]
+  edge [ source 0 target 1 latency "50 ms" packet_loss 0.01 ]
+  edge [ source 1 target 1 latency "1 ms" packet_loss 0.0 ]
+]
+"""
+SILO = """graph [
+  node [ id 0 uploadDelay 10 downloadDelay 2 ]
+  node [ id 1 uploadDelay 0.5 downloadDelay 4 ]
+  edge [ source 0 target 1 latency 20 availableBandwidth "80" ]
+]
+"""
+
+
+def test_bandwidths_at_nodes_are_their_uplinks_and_downlinks(tmp_path: Path) -> None:
+    found = scenario(
+        tmp_path, "shadow.gml", SHADOW, nodes=2, topology={"kind": "gml", "file": str(tmp_path / "shadow.gml")}
+    )
+    said = rules(found)
+    assert sorted(said) == ["0", "0--1", "1"]
+    assert ("8000000bit" in str(said["0"]["uplink"]), "78028800bit" in str(said["0"]["downlink"])) == (True, True)
+    assert ("1000000000bit" in str(said["1"]["uplink"]), "2000000000bit" in str(said["1"]["downlink"])) == (True, True)
+    assert "50ms" in str(said["0--1"]["latency"])
+    told = [notice for notice in found.notices if "shadow.gml" in notice]
+    assert "host_bandwidth_down of nodes as downlink (2), host_bandwidth_up of nodes as uplink (2)" in told[0]
+    assert [notice.partition(".gml: ")[2] for notice in told[1:]] == [
+        "2 self-loops are left out: a node always keeps a share of its own"
+    ]
+    own = scenario(tmp_path, "shadow.gml", SHADOW, nodes=2, links={"0": {"uplink": "1Mbit"}})
+    assert "1000000bit" in str(rules(own)["0"]["uplink"])
+    run = netdfl.run(found, out=tmp_path / "run", page=False).run
+    times = run.query("SELECT src, min(arrived_s - sent_s) FROM messages GROUP BY src").fetchall()
+    slow, fast = (dict(times)[node] - 0.05 for node in (0, 1))
+    nbytes = run.query("SELECT min(nbytes) FROM messages WHERE src = 0").fetchall()[0][0]
+    assert slow == pytest.approx(8 * nbytes / 8e6 + 8 * nbytes / 2e9, rel=1e-3)
+    assert fast == pytest.approx(8 * nbytes / 1e9 + 8 * nbytes / 78028800, rel=1e-3)
+
+
+def test_delays_at_nodes_add_to_what_they_send_and_receive(tmp_path: Path) -> None:
+    said = rules(scenario(tmp_path, "silo.gml", SILO, nodes=2, topology="ring"))
+    assert {key: str(entry["latency"]) for key, entry in said.items()} == {"0->1": "34ms", "1->0": "22.5ms"}
+    assert all("80000000bit" in str(entry["rate"]) for entry in said.values())
+
+
+RIPE = "asn1,asn2,rtt_cnt,rtt_avg,rtt_std\n3320,1103,9,10,1\n3320,680,9,20,1\n1103,680,9,30,1\n"
+PINGS = {
+    "a summary of RIPE Atlas, its upper triangle": RIPE,
+    "names of cities": "city_a;city_b;rtt (ms)\nbonn;bern;10\nbonn;graz;20\nbern;graz;30\n",
+    "two columns of names under any heads": "where,whither,avg\nbonn,bern,10\nbonn,graz,20\nbern,graz,30\n",
+    "one way of each pair": "source,destination,avg\nbonn,bern,10\nbonn,graz,20\ngraz,bern,30\n",
+    "pandas": ",from_city,to_city,ping\n0,bonn,bern,10\n1,bonn,graz,20\n2,bern,graz,30\n",
+}
+
+
+@pytest.mark.parametrize("kind", PINGS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_pings_between_two_names_hold_both_ways(kind: str, packed: bool, tmp_path: Path) -> None:
+    if packed:
+        (tmp_path / "p.csv.gz").write_bytes(gzip.compress(PINGS[kind].encode()))
+        file = str(tmp_path / "p.csv.gz")
+        found = load(BASE | {"nodes": 3, "topology": "full", "links_from": {"file": file}})
+    else:
+        found = scenario(tmp_path, "p.csv", PINGS[kind])
+    a, b, c = (2, 1, 0) if "asn" in PINGS[kind] else (0, 1, 2)  # numbers go by size
+    wanted = {frozenset((a, b)): "5ms", frozenset((a, c)): "10ms", frozenset((b, c)): "15ms"}
+    got = {key: str(entry["latency"]) for key, entry in rules(found).items()}
+    assert len(got) == 6
+    assert all(wanted[frozenset(map(int, key.split("->")))] == latency for key, latency in got.items())
+    assert any("one way as both (3)" in notice for notice in found.notices)
+
+
+def test_what_is_measured_each_way_stays_so_and_one_way_delays_hold_one_way(tmp_path: Path) -> None:
+    both = rules(scenario(tmp_path, "p.csv", "src,dst,rtt\n0,1,10\n1,0,30\n", nodes=2, topology="ring"))
+    assert {key: str(entry["latency"]) for key, entry in both.items()} == {"0->1": "5ms", "1->0": "15ms"}
+    one = rules(scenario(tmp_path, "p.csv", "src,dst,latency\n0,1,10\n", nodes=2, topology="ring"))
+    assert list(one) == ["0->1"]
+    named = scenario(
+        tmp_path, "m.csv", ",a,b,c\na,0,10,20\nb,12,0,30\nc,22,32,0\n"
+    )  # a matrix, though a and b are alike
+    assert len(rules(named)) == 6
+
+
+def test_a_graph_in_json_says_rules_of_links(tmp_path: Path) -> None:
+    text = '{"nodes": [{"id": "x", "upload": 8}, {"id": "y"}], "links": [{"source": "x", "target": "y", "delay": 7}]}'
+    said = rules(
+        scenario(tmp_path, "g.json", text, nodes=2, topology={"kind": "edge_list", "file": str(tmp_path / "g.json")})
+    )
+    assert "7ms" in str(said["0--1"]["latency"])
+    assert "8000000bit" in str(said["0"]["uplink"])
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
+        ("a.gml", SHADOW.replace("8 Mbit", "fast"), "a.gml: the node 0: host_bandwidth_up: 'fast' is no rate"),
+        ("a.json", '{"nodes": 1}', "a.json is no graph in JSON: expected"),
+        (
+            "a.csv",
+            "city,town,when,rtt\nbonn,bern,noon,10\n",
+            "give a square matrix, or a header with source and destination",
+        ),
         ("a.csv", "0 1 2\n1 0\n", "a.csv:2: 2 values in a matrix of 2 rows|3 values in a matrix of 2 rows"),
         ("a.csv", "0 2 3\n1 0 2\n2 soon 0\n", "a.csv:3: 'soon' is no rtt"),
         ("a.csv", "src,dst,colour\n0,1,red\n", "none of src, dst, colour is a latency"),

@@ -30,7 +30,7 @@ def figures(part: object) -> Mapping[str, object]:
         queue = {"queue_bytes": part.queue_bytes, "queue_messages": part.queue_messages}
         return _given(rate_bps=part.rate_bps, burst_bytes=part.burst_bytes or None, **queue)
     if isinstance(part, Opportunities):
-        mean = len(part.at_ns) * _TRACE_BITS * 1e9 / part.at_ns[-1]
+        mean = len(part.at_ns) * _TRACE_BITS * 1e9 / part.period_ns
         return _given(rate_bps=mean, queue_bytes=part.queue_bytes, queue_messages=part.queue_messages)
     if hasattr(part, "stationary_loss") and hasattr(part, "mean_burst"):
         burst = part.mean_burst

@@ -1,4 +1,4 @@
-"""Rates from a Mahimahi trace: a list of the moments at which a link can carry 1500 bytes."""
+"""Rates from a trace: Mahimahi's moments at which a link can carry 1500 bytes, or Pensieve's rates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
 from typing import ClassVar
 
 from netdfl.core.given_files import given_text
@@ -14,16 +16,19 @@ from netdfl.links.rules.base import DROPPED, Dropped, LinkEvent, Stage, StageOut
 from netdfl.links.rules.rate import MessageLimit, Rate, Shape, serial
 
 OPPORTUNITY_BYTES = 1500
+_BITS = 8 * OPPORTUNITY_BYTES
 _NS_PER_MS = 10**6
+_MOST = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Opportunities:
-    """Moments in ns, ascending, at each of which 1500 bytes may leave; repeated with the last one as period."""
+    """Moments in ns, ascending, at each of which 1500 bytes may leave; repeated, by default with the last as period."""
 
     at_ns: tuple[int, ...]
     queue_bytes: int | None = None
     queue_messages: int | None = None
+    period_ns: int = 0
 
     def __post_init__(self) -> None:
         if not self.at_ns or self.at_ns[-1] <= 0:
@@ -31,31 +36,65 @@ class Opportunities:
         if self.at_ns[0] < 0 or any(a > b for a, b in zip(self.at_ns, self.at_ns[1:], strict=False)):
             raise ValueError("a Mahimahi trace goes back in time; expected ascending times in ms, 0 or more")
 
+        object.__setattr__(self, "period_ns", max(self.period_ns, self.at_ns[-1]))
+
     def at(self, index: int) -> int:
         """The time of opportunity `index`, counted through the repetitions."""
         cycle, place = divmod(index, len(self.at_ns))
-        return cycle * self.at_ns[-1] + self.at_ns[place]
+        return cycle * self.period_ns + self.at_ns[place]
 
     def first(self, now_ns: int) -> int:
         """The index of the first opportunity at or after `now_ns`."""
-        cycle = max(0, -(-now_ns // self.at_ns[-1]) - 1)
-        return cycle * len(self.at_ns) + bisect_left(self.at_ns, now_ns - cycle * self.at_ns[-1])
+        cycle = max(0, -(-now_ns // self.period_ns) - 1)
+        return cycle * len(self.at_ns) + bisect_left(self.at_ns, now_ns - cycle * self.period_ns)
 
 
-def read_mahimahi(file: str) -> tuple[int, ...]:
-    """Opportunities in nanoseconds from a trace file: one time in ms a line."""
+def read_trace(file: str) -> tuple[tuple[int, ...], int]:
+    """Opportunities in nanoseconds, and the period in which they repeat, of a trace file.
+
+    A time in ms on each line is Mahimahi's; a time in s and a rate in Mbit/s on each are a cooked trace of Pensieve's.
+    Raises ValueError.
+    """
+    lines = [line.split() for line in given_text(file).splitlines() if line.strip()]
     try:
-        return tuple(int(line) * _NS_PER_MS for line in given_text(file).split())
+        if len(lines) > 1 and all(len(line) == 2 for line in lines):
+            return _cooked([(float(at_s), float(rate)) for at_s, rate in lines])
+        times = tuple(int(word) * _NS_PER_MS for line in lines for word in line)
     except ValueError as exc:
-        raise ValueError(f"Mahimahi trace {file}: {exc}; expected one whole number of ms on each line") from exc
+        forms = "one whole number of ms on each line, or (Pensieve's) a time in s and a rate in Mbit/s"
+        raise ValueError(f"Mahimahi trace {file}: {exc}; expected {forms}") from exc
+    return times, times[-1] if times else 0
+
+
+def _cooked(samples: Sequence[tuple[float, float]]) -> tuple[tuple[int, ...], int]:
+    """Opportunities by rates, each of which holds from the time before its own to its own. Raises ValueError."""
+    if any(b <= a for (a, _), (b, _) in pairwise(samples)):
+        raise ValueError("times do not ascend")
+    if any(not 0 <= rate < inf for _, rate in samples):
+        raise ValueError("a rate is no number of 0 or more")
+    if sum((b - a) * rate for (a, _), (b, rate) in pairwise(samples)) * 1e6 > _MOST * _BITS:
+        raise ValueError(f"it carries more than {_MOST:,} packets of 1500 bytes, cut it or give a plain rate")
+    times: list[int] = []
+    start, left = samples[0][0], float(_BITS)
+    for (begin, _), (end, rate) in pairwise(samples):
+        at = begin
+        while rate > 0 and at + left / (rate * 1e6) <= end:
+            at += left / (rate * 1e6)
+            left = _BITS
+            times.append(round((at - start) * 1e9))
+        left -= (end - at) * rate * 1e6
+    return tuple(times), round((samples[-1][0] - start) * 1e9)
 
 
 def mahimahi(*, file: str, queue: SizeBytes | MessageLimit | None = None) -> Opportunities:
-    """Carry 1500 bytes at each moment of a Mahimahi trace, over and over; `queue` as in `serial`."""
-    times = read_mahimahi(file)
+    """Carry 1500 bytes at each moment of a Mahimahi trace, or by the rates of Pensieve's, over and over.
+
+    `queue` is as in `serial`.
+    """
+    times, period_ns = read_trace(file)
     if isinstance(queue, MessageLimit):
-        return Opportunities(times, queue_messages=queue.messages)
-    return Opportunities(times, queue_bytes=queue)
+        return Opportunities(times, queue_messages=queue.messages, period_ns=period_ns)
+    return Opportunities(times, queue_bytes=queue, period_ns=period_ns)
 
 
 class TraceRate(Stage):

@@ -10,7 +10,7 @@ from typing import TypeVar
 from netdfl.core.given_files import given_text
 from netdfl.core.types import Edge, Json, NodeId
 from netdfl.core.units import TimeNs, parse_time_ns
-from netdfl.links.rules.mahimahi import OPPORTUNITY_BYTES, read_mahimahi
+from netdfl.links.rules.mahimahi import OPPORTUNITY_BYTES, read_trace
 from netdfl.links.schedule.compiling import Compiled, DownMode, Entry, check_positive
 from netdfl.links.schedule.events import CompiledEvent
 from netdfl.links.schedule.when import Span
@@ -57,16 +57,16 @@ def _gaps(contacts: Sequence[tuple[int, int]], span: Span) -> Iterator[tuple[int
 
 
 def trace(entry: Entry, /, *, trace: str, file: str, interval: TimeNs = 100_000_000) -> Compiled:
-    """Let the rate of links follow a Mahimahi trace, as its mean over each interval, over and over.
+    """Let the rate of links follow a trace of Mahimahi's or Pensieve's, as its mean over each interval, over and over.
 
     For every single opportunity of the trace give the link `rate: {kind: mahimahi}` instead.
     """
     blocks, source = entry.links(trace).blocks, entry.source
     check_positive(interval=interval)
-    times = read_mahimahi(file)
+    times, period_ns = read_trace(file)
     if not times or times[-1] <= 0:
         raise ValueError(f"the trace {file} is empty; expected at least one line with a time in ms above 0")
-    num_intervals = -(-times[-1] // interval)
+    num_intervals = -(-period_ns // interval)
     bits = [0] * num_intervals
     for at_ns in times:
         bits[min(at_ns // interval, num_intervals - 1)] += 8 * OPPORTUNITY_BYTES

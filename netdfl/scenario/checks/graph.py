@@ -59,6 +59,12 @@ def graph_fits(scenario: Scenario) -> Iterator[Finding]:
         yield Finding(("algorithm", misfit.parameter), what, misfit.remedy)
 
 
+def graph_notices(scenario: Scenario) -> Iterator[str]:
+    """What the file of the graph has that is not in the graph."""
+    if scenario.topology.params.get("file"):
+        yield from build_topology(scenario).notes
+
+
 def _matrix_suits(scenario: Scenario, topology: Topology, network: Network) -> Iterator[Finding]:
     needs = scenario.algorithm.traits.needs
     kind = _kind(network, range(min(_ROUNDS, scenario.rounds)) if topology.time_varying else range(1))

@@ -11,7 +11,7 @@ from netdfl.scenario.measured.table_file import read_table_file
 from netdfl.scenario.model.links import LinkEntry
 from netdfl.scenario.model.network import LinksFrom
 from netdfl.scenario.model.schema import Report, Scenario
-from netdfl.topology.graph import ENDINGS
+from netdfl.topology.files import ENDINGS
 
 SAID = ("latency", "rate", "loss")
 
@@ -44,9 +44,14 @@ def with_links(scenario: Scenario, used: frozenset[Edge] | None) -> tuple[Scenar
             selector = f"{src}->{dst}" if found.directed else f"{src}--{dst}"
             written = scenario.links[selector].written() if selector in scenario.links else {}
             entries[selector] = LinkEntry.model_validate(rules | written)
+    of_links = dict(entries)
+    for node, at in sorted(found.nodes.items()):
+        if node < scenario.num_nodes and (rules := at.rules()):
+            written = scenario.links[str(node)].written() if str(node) in scenario.links else {}
+            entries[str(node)] = LinkEntry.model_validate(rules | written)
     links = {**{key: entry for key, entry in scenario.links.items() if key not in entries}, **entries}
     changed = scenario.model_copy(update={"links": links, "links_from": None, "report": _placed(scenario, found)})
-    return changed, [*_words(Path(asked.file).name, found, entries, scenario.num_nodes)]
+    return changed, [*_words(Path(asked.file).name, found, of_links, scenario.num_nodes), *found.notes]
 
 
 def _placed(scenario: Scenario, found: Understood) -> Report:

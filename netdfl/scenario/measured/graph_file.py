@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import asin, cos, radians, sin, sqrt
 from typing import Any
 
 from netdfl.core.types import Json
-from netdfl.scenario.measured.said import DISTANCE, KM_PER_S, LATENCY, RTT, Facts, Named, add, is_nothing, named
-from netdfl.topology.graph import read_graph
+from netdfl.scenario.measured.said import (
+    DISTANCE,
+    DOWN_DELAY,
+    KM_PER_S,
+    LATENCY,
+    RTT,
+    UP_DELAY,
+    AtNode,
+    Facts,
+    Named,
+    add,
+    add_at,
+    is_nothing,
+    named,
+    named_of_node,
+)
+from netdfl.topology.files import loops_words, read_graph, self_loops
 
 Place = tuple[float, float]
 _EARTH_KM = 6371.0
@@ -28,11 +43,17 @@ class Understood:
     read_as: Counter[str] = field(default_factory=Counter)
     unknown: set[str] = field(default_factory=set)
     places: dict[int, Place] = field(default_factory=dict)
+    nodes: dict[int, AtNode] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     def at(self, src: int, dst: int) -> Facts:
         """The facts of a link, new where there are none."""
         key = (src, dst) if self.directed or src < dst else (dst, src)
         return self.facts.setdefault(key, Facts())
+
+    def at_node(self, node: int) -> AtNode:
+        """What the file says of a node."""
+        return self.nodes.get(node, AtNode())
 
 
 def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit: str) -> Understood:
@@ -42,7 +63,8 @@ def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit:
         ValueError: The file holds no graph, or an attribute that is no quantity.
     """
     graph = read_graph(file)
-    found = Understood(graph.number_of_nodes(), directed=graph.is_directed())
+    notes = loops_words(file, self_loops(graph))
+    found = Understood(graph.number_of_nodes(), directed=graph.is_directed(), notes=notes)
     places = found.places = places_in(graph)
     for src, dst, data in graph.edges(data=True):
         facts = found.at(src, dst)
@@ -57,7 +79,35 @@ def read_graph_file(file: str, *, by_distance: bool, delay_unit: str, rate_unit:
         if by_distance and not facts.latency_s and src in places and dst in places:
             facts.latency_s.append(kilometres(places[src], places[dst]) / KM_PER_S)
             found.read_as["places of nodes as latency"] += 1
+    for node, data in graph.nodes(data=True):
+        _read_node(found, file, node, data, delay_unit=delay_unit, rate_unit=rate_unit)
+    _add_delays_of_nodes(found)
     return found
+
+
+def _read_node(found: Understood, file: str, node: int, data: Json, **units: str) -> None:
+    """Note the uplink, the downlink and the delays that a node has of its own."""
+    for name, value in data.items():
+        what = named_of_node(str(name))
+        if what is None or is_nothing(value):
+            continue
+        try:
+            add_at(found.nodes.setdefault(node, AtNode()), what, value, **units)
+        except ValueError as exc:
+            raise ValueError(f"{file}: the node {node}: {name}: {exc}") from exc
+        found.read_as[f"{name} of nodes as {what.what}"] += 1
+
+
+def _add_delays_of_nodes(found: Understood) -> None:
+    """Let a link take longer by what its ends add to it, each way by itself."""
+    if not any(node.delay_s for node in found.nodes.values()):
+        return
+    if not found.directed:
+        both = {edge: facts for (a, b), facts in found.facts.items() for edge in ((a, b), (b, a))}
+        found.facts, found.directed = {edge: facts.copy() for edge, facts in both.items()}, True
+    for (src, dst), facts in found.facts.items():
+        more_s = found.at_node(src).delay_s.get(UP_DELAY, 0.0) + found.at_node(dst).delay_s.get(DOWN_DELAY, 0.0)
+        facts.latency_s = [latency + more_s for latency in facts.latency_s or [0.0]]
 
 
 def places_in(graph: Any) -> dict[int, Place]:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from netdfl.core.given_files import given_text
 from netdfl.scenario.measured.graph_file import Understood
-from netdfl.scenario.measured.said import LATENCY, RATE, RTT, Named, add, is_nothing, named
+from netdfl.scenario.measured.said import LATENCY, RATE, RTT, Facts, Named, add, is_nothing, named
+from netdfl.topology.files import Ends, ends_of
 
-_SOURCES = ("source", "src", "from", "client", "node1", "origin", "sourceaddress")
-_TARGETS = ("destination", "dst", "dest", "to", "server", "node2", "target", "destinationaddress")
 _IPERF_FIELDS, _IPERF_SOURCE, _IPERF_TARGET, _IPERF_RATE = (9, 14), 1, 3, 8
 """`iperf -y C`: time, source, port, destination, port, id, interval, bytes, bits per second (and more for UDP)."""
 Rows = Sequence[Sequence[str]]
@@ -33,10 +32,9 @@ def read_table_file(file: str, *, values: str, delay_unit: str, rate_unit: str) 
     rows = [[cell.strip() for cell in row] for row in split]
     rows = [row[:-1] if row and not row[-1] and len(row) == len(rows[0]) + 1 else row for row in rows]
     reader = _Reader(file, Named(values), delay_unit, rate_unit)
-    heads = [name.lower().replace("_", "").replace(" ", "") for name in rows[0]]
-    ends = [next((i for i, head in enumerate(heads) if head in names), None) for names in (_SOURCES, _TARGETS)]
-    if ends[0] is not None and ends[1] is not None:
-        return reader.pairs(rows, ends[0], ends[1])
+    ends = ends_of(rows[0]) or _named_ends(rows)
+    if ends is not None and (not ends.alike or any(named(head) for head in rows[0])):  # a matrix may be of a, b, c
+        return reader.pairs(rows, ends)
     if len(rows[0]) in _IPERF_FIELDS and rows[0][_IPERF_SOURCE].count(".") == 3:
         return reader.iperf(rows)
     return reader.matrix(rows)
@@ -50,8 +48,12 @@ class _Reader:
         self.units = {"delay_unit": delay_unit, "rate_unit": rate_unit}
         self.found = Understood(0, directed=True)
 
-    def pairs(self, rows: Rows, source: int, target: int) -> Understood:
-        """A table with a pair a line, below a header. Of several lines of one pair the median counts."""
+    def pairs(self, rows: Rows, ends: Ends) -> Understood:
+        """A table with a pair a line, below a header. Of several lines of one pair the median counts.
+
+        A round trip holds both ways where only one is measured; so does all else where no end is the first by its name.
+        """
+        source, target = ends.source, ends.target
         columns = {i: what for i, head in enumerate(rows[0]) if (what := named(head)) and i not in (source, target)}
         columns = _one_delay(columns)
         if not columns:
@@ -64,7 +66,24 @@ class _Reader:
             for i, what in columns.items():
                 self._say(line, number[row[source]], number[row[target]], what, row[i], rows[0][i])
         self.found.num_nodes = max(number.values(), default=-1) + 1
+        self._mirror(ends.alike, any(what.what == RTT for what in columns.values()))
         return self.found
+
+    def _mirror(self, alike: bool, round_trips: bool) -> None:
+        """Let what is said of a pair one way alone hold the other way: a round trip, or all where ends are `alike`."""
+        facts = self.found.facts
+        for (src, dst), said in list(facts.items()):
+            back = facts.get((dst, src), Facts())
+            added = Facts(
+                said.latency_s if (alike or round_trips) and not back.latency_s else [],
+                said.rate_bps if alike and not back.rate_bps else [],
+                said.loss if alike and not back.loss else [],
+            )
+            if added != Facts():
+                facts[dst, src] = Facts(
+                    back.latency_s + added.latency_s, back.rate_bps + added.rate_bps, back.loss + added.loss
+                )
+                self.found.read_as["one way as both"] += 1
 
     def iperf(self, rows: Rows) -> Understood:
         """What `iperf -y C` prints, a line a measurement: how fast bytes went from the source to the destination."""
@@ -99,6 +118,15 @@ class _Reader:
         except ValueError as exc:
             raise ValueError(f"{self.file}:{line}: {exc}") from exc
         self.found.read_as[f"{name} as {what.what}"] += 1
+
+
+def _named_ends(rows: Rows) -> Ends | None:
+    """The two columns of names in a table that has a header of which at least one column is understood."""
+    if len(rows) < 2 or not any(named(head) for head in rows[0]) or any(len(row) != len(rows[0]) for row in rows):
+        return None
+    names = [place for place in range(len(rows[0])) if not any(_all_values([row[place]]) for row in rows[1:])]
+    names = [place for place in names if named(rows[0][place]) is None]
+    return Ends(names[0], names[1], alike=True) if len(names) == 2 else None
 
 
 def _one_delay(columns: dict[int, Named]) -> dict[int, Named]:

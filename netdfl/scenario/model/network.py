@@ -131,9 +131,9 @@ Nodes = Annotated[list[int], BeforeValidator(parse_nodes), WithJsonSchema({"exam
 
 
 class LinksFrom(Strict):
-    """Link rules from a file: a network's GraphML or GML, or a CSV file of measured latencies, rates or losses."""
+    """Link rules from a file: a network's GraphML, GML or JSON, or a CSV file of measured delays, rates or losses."""
 
-    file: InputFile = Field(description="A .graphml, .xml or .gml file; anything else is read as CSV.")
+    file: InputFile = Field(description="A .graphml, .xml, .gml or .json file; anything else is read as CSV.")
     by_distance: bool = Field(
         False, description="Where the file has places or lengths and no delay: light in a fibre, 5 us a kilometre."
     )

@@ -1,0 +1,256 @@
+"""Graphs in files: GraphML and GML, as networkx and the Topology Zoo write them, JSON, and lists of edges."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from netdfl.core.given_files import ending_of, given_bytes, given_text
+from netdfl.core.tables import lazy_module
+
+if TYPE_CHECKING:
+    import networkx as nx
+else:
+    nx = lazy_module("networkx")
+
+ENDINGS = (".graphml", ".xml", ".gml", ".json")
+_KINDS = {".gml": "GML", ".json": "JSON"}
+_LOOPS = "self-loops left out"
+_INDEX = ("", "index", "idx", "unnamed0", "level0", "row", "rowid")
+"""What pandas and others head the column with the lines' own numbers by."""
+_ENDS = (
+    ("source", "destination"),
+    ("source", "target"),
+    ("source", "dest"),
+    ("src", "dst"),
+    ("src", "dest"),
+    ("from", "to"),
+    ("client", "server"),
+    ("origin", "destination"),
+    ("origin", "dest"),
+    ("sender", "receiver"),
+    ("tail", "head"),
+)
+_SAME = (("u", "v"), ("i", "j"), ("a", "b"))
+"""Names that are alike, so that a link between the two has no direction; others end in 1 and 2, or a and b."""
+_OF_NODES = (
+    "",
+    "name",
+    "id",
+    "node",
+    "host",
+    "city",
+    "country",
+    "region",
+    "code",
+    "address",
+    "ip",
+    "probe",
+    "anchor",
+    "as",
+    "asn",
+)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The columns of a table that name the ends of a link; `alike`: neither is first by its name."""
+
+    source: int
+    target: int
+    alike: bool = False
+
+
+def ends_of(heads: Sequence[str]) -> Ends | None:
+    """The columns that name a link's ends: `src` and `dst`, `from_city` and `to_city`, `asn1` and `asn2`, ..."""
+    plain = [re.sub(r"[\W_]", "", head.lower()) for head in heads]
+    found = [*_matching(plain, _ENDS, False), *_numbered_ends(plain), *_matching(plain, _SAME, True)]
+    return min(found, key=lambda ends: (ends.alike, ends.source), default=None)
+
+
+def _matching(plain: Sequence[str], pairs: Sequence[tuple[str, str]], alike: bool) -> Iterator[Ends]:
+    for source, target in pairs:
+        for kind in _OF_NODES if not alike else ("",):
+            for one, other in ((source + kind, target + kind), (kind + source, kind + target)):
+                if one in plain and other in plain:
+                    yield Ends(plain.index(one), plain.index(other), alike)
+
+
+def _numbered_ends(plain: Sequence[str]) -> Iterator[Ends]:
+    for place, head in enumerate(plain):
+        for one, other in (("1", "2"), ("a", "b")):
+            stem = head.removesuffix(one)
+            if stem[-1:].isalpha() and stem != head and f"{stem}{other}" in plain:
+                yield Ends(place, plain.index(f"{stem}{other}"), alike=True)
+
+
+def read_graph(file: str) -> Any:
+    """The networkx graph of a file, its nodes 0 to n - 1: by their names where these are, else in the file's order.
+
+    Links of a node with itself, which some formats demand, are left out; `self_loops` counts them.
+
+    Raises:
+        ValueError: The file can't be read, or holds no graph; with what to do.
+    """
+    kind = _KINDS.get(ending_of(file), "GraphML")
+    try:
+        drawn = _drawn(file, kind)
+    except OSError as exc:
+        raise ValueError(f"can't read {file}: {exc.strerror}; give the path of a {kind} file") from exc
+    except (SyntaxError, nx.NetworkXError) as exc:  # xml's ParseError is a SyntaxError
+        raise ValueError(f"{file} is not {kind}: {exc}") from exc
+    loops = list(nx.selfloop_edges(drawn, keys=True) if drawn.is_multigraph() else nx.selfloop_edges(drawn))
+    drawn.remove_edges_from(loops)
+    drawn.graph[_LOOPS] = len(loops)
+    return _numbered(drawn)
+
+
+def self_loops(graph: Any) -> int:
+    """How many links of a node with itself were left out of a graph that was read."""
+    return int(graph.graph.get(_LOOPS, 0))
+
+
+def loops_words(file: str, count: int) -> list[str]:
+    """What is to be said where links of nodes with themselves were left out."""
+    said = f"{count} self-loop{'s are' if count > 1 else ' is'} left out: a node always keeps a share of its own"
+    return [f"{file}: {said}"] if count else []
+
+
+def _drawn(file: str, kind: str) -> Any:
+    if kind == "GML":
+        return _gml(given_text(file))
+    if kind == "GraphML":
+        return nx.read_graphml(BytesIO(given_bytes(file)))
+    data = _json(file, given_text(file))
+    if not is_node_link(data):
+        raise ValueError(f"{file} is no graph in JSON: expected {{nodes: [{{id: ...}}], links: [{{source, target}}]}}")
+    return _node_link(file, data)
+
+
+def _json(file: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise ValueError(f"{file} is not JSON: {exc}") from exc
+
+
+def is_node_link(data: object) -> bool:
+    """Whether plain values are a graph as networkx and D3 write it."""
+    return isinstance(data, dict) and "nodes" in data and ("links" in data or "edges" in data)
+
+
+def _node_link(file: str, data: Mapping[str, Any]) -> Any:
+    try:
+        return nx.node_link_graph({"multigraph": False, **data}, edges="links" if "links" in data else "edges")
+    except (nx.NetworkXError, KeyError, TypeError, AttributeError) as exc:
+        form = "{nodes: [{id: ...}], links: [{source: ..., target: ...}]}"
+        raise ValueError(f"{file} is no graph in JSON: {type(exc).__name__}: {exc}; expected {form}") from exc
+
+
+def _gml(text: str) -> Any:
+    """The graph of a GML text; parallel links, which the Topology Zoo does not announce, are allowed."""
+    if not re.search(r"^\s*multigraph\b", text, flags=re.MULTILINE):
+        text = re.sub(r"^(\s*graph\s*\[)", r"\1\n  multigraph 1", text, count=1, flags=re.MULTILINE)
+    return nx.parse_gml(text, label="id")
+
+
+def _numbered(graph: Any) -> Any:
+    names = {str(node): node for node in graph}
+    if set(names) == {str(i) for i in range(len(names))}:
+        return nx.relabel_nodes(graph, {node: int(name) for name, node in names.items()})
+    return nx.convert_node_labels_to_integers(graph)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The edges that a file lists, whether it says that they have a direction, and what is to be said of it."""
+
+    pairs: list[list[int]]
+    directed: bool = False
+    notes: Sequence[str] = ()
+
+
+def read_edges(file: str, num_nodes: int) -> Edges:
+    """The edges of a file: a line for each, two nodes in it, or below a header where that says; or JSON.
+
+    Raises ValueError, with file and line, where it holds anything else or may be read in two ways.
+    """
+    try:
+        text = given_text(file)
+    except OSError as exc:
+        raise ValueError(f"can't read {file} as a CSV file of edges: {exc}") from exc
+    if text.lstrip()[:1] in ("[", "{"):
+        return _edges_of_json(file, _json(file, text))
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    lines = [(number, line) for number, line in lines if not line.lstrip().startswith(("#", "%"))]
+    if not lines:
+        raise ValueError(f"{file} holds no edges; write src,dst in each line")
+    mark = max(",;\t", key=lines[0][1].count)
+    numbered = [(number, _cells(line, mark if mark in lines[0][1] else None)) for number, line in lines]
+    head = numbered.pop(0)[1] if all(_node(cell) is None for cell in numbered[0][1]) else None
+    source, target = _columns(file, head, [row for _, row in numbered], num_nodes)
+    pairs = [[_node_at(row, source), _node_at(row, target)] for _, row in numbered]
+    for (number, row), pair in zip(numbered, pairs, strict=True):
+        if None in pair:
+            raise ValueError(f"{file}:{number}: {','.join(row)!r} is not an edge; write src,dst")
+    return Edges([[node for node in pair if node is not None] for pair in pairs])
+
+
+def _edges_of_json(file: str, data: Any) -> Edges:
+    if is_node_link(data):
+        graph = _node_link(file, data)
+        loops = list(nx.selfloop_edges(graph))
+        graph.remove_edges_from(loops)
+        edges = [[int(a), int(b)] for a, b in _numbered(graph).edges()]
+        return Edges(edges, graph.is_directed(), loops_words(file, len(loops)))
+    if isinstance(data, dict) and all(isinstance(each, list) for each in data.values()):  # whom each node sends to
+        data = [
+            [int(node), other] if str(node).isdigit() else None for node, others in data.items() for other in others
+        ]
+    fits = isinstance(data, list) and all(
+        isinstance(each, list) and len(each) == 2 and all(type(node) is int for node in each) for each in data
+    )
+    if not fits:
+        forms = "[[0, 1], ...], {0: [1, ...]}, or {nodes: [{id: 0}], links: [{source: 0, target: 1}]}"
+        raise ValueError(f"{file} holds no edges in JSON: expected {forms}")
+    return Edges(data)
+
+
+def _cells(line: str, mark: str | None) -> list[str]:
+    return line.split() if mark is None else [cell.strip() for cell in next(csv.reader([line], delimiter=mark))]
+
+
+def _node(cell: str) -> int | None:
+    """The number of a node; pandas writes `3.0` where a column had holes."""
+    return int(float(cell)) if re.fullmatch(r"-?\d+(\.0*)?", cell) else None
+
+
+def _node_at(row: Sequence[str], place: int) -> int | None:
+    return _node(row[place]) if place < len(row) else None
+
+
+def _columns(file: str, head: Sequence[str] | None, rows: Sequence[Sequence[str]], num_nodes: int) -> tuple[int, int]:
+    """Which two columns name the ends. Raises ValueError where they can't be told from the lines' own numbers."""
+    width = min((len(row) for row in rows), default=0)
+    if head is not None:
+        if (ends := ends_of(head)) is not None:
+            return ends.source, ends.target
+        index = len(head) > 2 and re.sub(r"[\W_]", "", head[0].lower()) in _INDEX
+        return (1, 2) if index else (0, 1)
+    if width > 2 and len(rows) > 1 and all(_node(row[0]) == place for place, row in enumerate(rows)):
+        after = [(_node(row[1]), _node(row[2])) for row in rows]
+        first = [(_node(row[0]), _node(row[1])) for row in rows]
+        if _is_graph(after, num_nodes) and _is_graph(first, num_nodes):
+            what = "the first column may be the lines' own numbers or a node"
+            raise ValueError(f"{file}: {what}; head the two columns of nodes source,target")
+        return (1, 2) if _is_graph(after, num_nodes) else (0, 1)
+    return 0, 1
+
+
+def _is_graph(pairs: Sequence[tuple[int | None, int | None]], num_nodes: int) -> bool:
+    return all(a is not None and b is not None and a != b and max(a, b) < num_nodes for a, b in pairs)
