@@ -169,6 +169,32 @@ def judge_fidelity(run: Run, *, relative: float, slack_ns: int, ways: Ways = _ON
     return FidelityVerdict(summary, _sentence(missed, len(judged), bound, ways) if missed else "")
 
 
+MOST_LATE_NS = 16_777_216
+"""By how much one packet in a hundred may be late, and may wait in a device: a power of two, as they are counted."""
+MOST_UNREAD = 0.001
+"""The share of packets that the kernel may drop because nobody read them in time: loss that the scenario has not."""
+
+
+def judge_packets(counts: Json) -> str:
+    """Say how a forwarder missed what the links of packets ask for, by its `counts`; empty where it did not.
+
+    Late are packets that left later than due, and those that waited in their sender's device until they were read.
+    """
+    late_ns = counts.get("late_ns", {}).get("99", 0)
+    waited_ns = counts.get("waited_ns", {}).get("99", 0)
+    unread, sent = counts.get("unread", 0), counts.get("packets", {}).get("sent", 0)
+    missed = []
+    if late_ns > MOST_LATE_NS:
+        missed.append(f"one packet in a hundred came more than {late_ns / 2e6:.0f} ms late")
+    if waited_ns > MOST_LATE_NS:
+        missed.append(f"one in a hundred waited more than {waited_ns / 2e6:.0f} ms in its device before it was read")
+    if unread > MOST_UNREAD * (sent + unread):
+        missed.append(f"the kernel dropped {unread:,} of {sent + unread:,} packets because nobody read them in time")
+    if not missed:
+        return ""
+    return f"{'; '.join(missed)}: the machine is too busy to carry the fleet's packets; use fewer nodes or lower rates"
+
+
 def _sentence(missed: list[dict[str, Any]], judged: int, bound: Mapping[str, float], ways: Ways) -> str:
     worst = missed[0]
     remedy = "use fewer nodes or more cores, or widen world.fidelity"

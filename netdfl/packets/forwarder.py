@@ -25,12 +25,15 @@ from netdfl.links.event_driver import Drive
 from netdfl.links.path import Path
 from netdfl.links.rules.base import Departure, Transit
 from netdfl.links.schedule.events import CompiledEvent
+from netdfl.packets.device_queue import DeviceQueue, quantile_ns
 from netdfl.packets.tun import NamespaceAddress, address_of
 
 LIMIT = 4096
 """Packets that one directed edge holds at most, in queues and under way; what comes then is dropped."""
 SPIN_NS = 15_000
 _BATCH = 32
+_LOOKED_AT = 8
+"""Of so many packets of an edge the wait of one is taken."""
 _LARGEST = 65536
 _DATA = Kind.DATA
 
@@ -79,6 +82,7 @@ class Forwarder:
         self._lanes: dict[Edge, Lane] = {}
         self._routes: dict[int, dict[bytes, Lane]] = {}
         self._late: Counter[int] = Counter()
+        self._queue = DeviceQueue()
         self._start_ns = 0
         self.strangers = 0
         self.ended = False
@@ -125,14 +129,15 @@ class Forwarder:
         """What became of the packets, by edge and in all.
 
         `strangers` were addressed to nobody of the fleet; `late_ns` bounds how much later than due 50
-        and 99 of 100 packets left.
+        and 99 of 100 packets left, `waited_ns` how long they waited in the sender's device until they were read.
         """
         lanes = sorted(self._lanes.values(), key=lambda lane: lane.edge)
         return {
             "edges": {f"{lane.edge[0]}->{lane.edge[1]}": _counts([lane]) for lane in lanes},
             "packets": _counts(lanes),
             "strangers": self.strangers,
-            "late_ns": {q: self._late_ns(q / 100) for q in (50, 99)},
+            "late_ns": {q: quantile_ns(self._late, q / 100) for q in (50, 99)},
+            "waited_ns": {q: quantile_ns(self._queue.waits, q / 100) for q in (50, 99)},
         }
 
     def close(self) -> None:
@@ -162,6 +167,8 @@ class Forwarder:
             if lane is None:
                 continue
             lane.sent += 1
+            if not lane.sent % _LOOKED_AT:
+                self._queue.look(lane.edge, packet, clock())
             if lane.under_way >= LIMIT:
                 lane.dropped["limit"] += 1
                 continue
@@ -200,14 +207,6 @@ class Forwarder:
         lane, _ = cast(tuple[Lane, bytes], unit.content)
         lane.dropped[reason] += 1
         lane.under_way -= not unit.copy
-
-    def _late_ns(self, share: float) -> int:
-        left = share * self._late.total()
-        for bits, count in sorted(self._late.items()):
-            left -= count
-            if left <= 0:
-                return int(1 << bits)
-        return 0
 
 
 def _counts(lanes: Sequence[Lane]) -> Json:

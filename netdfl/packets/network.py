@@ -13,12 +13,10 @@ from typing import Any, Self
 from netdfl.core.errors import MachineError, RunError
 from netdfl.core.process import end_child
 from netdfl.core.types import Json, NodeId
+from netdfl.diagnosis.fidelity import judge_packets
 from netdfl.packets.tun import NamespaceAddress
 from netdfl.record.directory import RunDirectory
 from netdfl.scenario.model.schema import Scenario
-
-MOST_LATE_NS = 16_777_216
-"""Where one packet in a hundred was later than this, the emulation missed what it promised."""
 
 
 class PacketNetwork:
@@ -143,7 +141,4 @@ class Watched:
 
     def _missed(self, counts: Json) -> str:
         """What the emulation did not keep; empty where nothing has a rate or a delay, or all was well."""
-        late_ns = counts.get("late_ns", {}).get("99", 0)
-        if late_ns <= MOST_LATE_NS or not self._emulates:
-            return ""
-        return f"one packet in a hundred came more than {late_ns / 2e6:.0f} ms late: the machine is too busy"
+        return judge_packets(counts) if self._emulates else ""

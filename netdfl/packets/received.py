@@ -6,6 +6,7 @@ import os
 import select
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from netdfl.core.errors import MachineError
@@ -16,6 +17,7 @@ from netdfl.links.schedule.events import CompiledEvent
 from netdfl.packets.engines import CAPACITY_BPS, asked_bps
 from netdfl.packets.forwarder import Forwarder
 from netdfl.packets.handover import take_over
+from netdfl.packets.tun import dropped
 from netdfl.scenario.build import build_links, compile_schedule
 from netdfl.scenario.model.schema import Scenario
 
@@ -70,6 +72,13 @@ class HandedOverForwarder(Forwarder):
         for fd, line in other.lines.items():
             self.lines[fd] = line
             self.calls[fd] = lambda line=line: self.hang_up(line)  # type: ignore[misc]
+
+    def counts(self) -> dict[str, object]:
+        """What became of the packets; `unread` where this process may look into the containers' namespaces."""
+        counted = super().counts()
+        with suppress(MachineError):
+            counted["unread"] = sum(map(dropped, self.namespaces.values()))
+        return counted
 
     def close(self) -> None:
         """Let go of the devices, the namespaces and the nodes."""

@@ -20,7 +20,7 @@ from netdfl.core.files import check_plain, read_plain
 from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import waits_in_vain
 from netdfl.diagnosis.ending import is_over, not_ended, without_server
-from netdfl.diagnosis.fidelity import judge_fidelity
+from netdfl.diagnosis.fidelity import judge_fidelity, judge_packets
 from netdfl.diagnosis.finding import Finding, by_verdict, keep_stall
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import State
@@ -317,7 +317,7 @@ def _facts(
         scenario,
         duration_s,
         fidelity=fidelity.summary,
-        fidelity_missed=fidelity.missed,
+        fidelity_missed=fidelity.missed or (judge_packets(links) if scenario.links else ""),
         links=links,
         broke=next(broke, ""),
         **more,

@@ -26,8 +26,9 @@ from typing import NamedTuple
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.errors import RunError
 from netdfl.core.process import allow_open_files
+from netdfl.diagnosis.fidelity import MOST_LATE_NS
 from netdfl.packets.netns import inside
-from netdfl.packets.network import MOST_LATE_NS, PacketNetwork
+from netdfl.packets.network import PacketNetwork
 
 SIZES = (1 << 10, 20 << 10, 100 << 10, 1 << 20)
 LOSSES = (0.0, 0.01, 0.05, 0.1, 0.2)

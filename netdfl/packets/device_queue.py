@@ -1,0 +1,52 @@
+"""How long packets wait in a device before the forwarder reads them, by the time that TCP writes into each.
+
+The kernel counts no such waits. But TCP stamps a segment when it hands it to the device (RFC 7323, in milliseconds from
+a start of each connection's own). So of each connection the difference between the reading and the stamp is least where
+a segment waited least; what it is more than that, the segment has waited.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from netdfl.core.types import Edge
+
+_TCP = 6
+_TIMESTAMP = b"\x01\x01\x08\x0a"
+_MOST, _HALF = 1 << 32, 1 << 31
+_NS_PER_MS = 1_000_000
+
+Connection = tuple[Edge, bytes]
+
+
+class DeviceQueue:
+    """The waits of the segments that are looked at, as powers of two of a nanosecond."""
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self.waits: Counter[int] = Counter()
+        self._least_ms: dict[Connection, int] = {}
+
+    def look(self, edge: Edge, packet: bytes, read_ns: int) -> None:
+        """Take the wait of `packet`, an IPv4 packet that was read at `read_ns`; of what has no stamp there is none."""
+        header = (packet[0] & 15) * 4
+        if packet[9] != _TCP or packet[header + 20 : header + 24] != _TIMESTAMP:
+            return
+        stamp_ms = int.from_bytes(packet[header + 24 : header + 28])
+        since_ms = (read_ns // _NS_PER_MS - stamp_ms) % _MOST
+        connection = edge, packet[header : header + 4]
+        least_ms = self._least_ms.setdefault(connection, since_ms)
+        waited_ms = (since_ms - least_ms + _HALF) % _MOST - _HALF
+        if waited_ms < 0:
+            self._least_ms[connection] = since_ms
+        self.waits[(max(0, waited_ms) * _NS_PER_MS).bit_length()] += 1
+
+
+def quantile_ns(counted: Counter[int], share: float) -> int:
+    """A bound of the `share` of times that are least; `counted` has them as powers of two. 0 where there are none."""
+    left = share * counted.total()
+    for bits, count in sorted(counted.items()):
+        left -= count
+        if left <= 0:
+            return int(1 << bits)
+    return 0
