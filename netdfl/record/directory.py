@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,7 +143,34 @@ def hold(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(f"{path}: this run is still going on; wait until it ends, or stop it first") from error
-        yield
+        _held[path] = file.fileno()
+        try:
+            yield
+        finally:
+            del _held[path]
+
+
+_held: dict[Path, int] = {}
+"""The descriptors of the locks that this process holds, by run directory."""
+
+
+def place_of(path: Path) -> Path:
+    """Where the held run directory `path` is now: somebody may have moved it. Raises RunError where it is gone."""
+    lock = _held.get(path)
+    if lock is None or _is_same(path / LOCK, lock):
+        return path
+    with suppress(OSError):
+        moved = Path(os.readlink(f"/proc/self/fd/{lock}"))
+        if _is_same(moved, lock):
+            return moved.parent
+    raise RunError(f"{path} was removed while the run went on: nothing of the run is left, and so it has no verdict")
+
+
+def _is_same(file: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def is_held(path: Path) -> bool:

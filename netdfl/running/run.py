@@ -14,7 +14,7 @@ from netdfl.core.errors import InputError, NetdflError, expect
 from netdfl.core.interrupts import WRITING
 from netdfl.core.process import few_collections
 from netdfl.diagnosis.fidelity import Ways, judge_fidelity
-from netdfl.record.directory import CHECKPOINTS, LOCK, RunDirectory, hold
+from netdfl.record.directory import CHECKPOINTS, LOCK, RunDirectory, hold, place_of
 from netdfl.record.forms import damaged
 from netdfl.record.run import Run, open_run
 from netdfl.record.status import Display
@@ -197,6 +197,7 @@ def judge(
     """Judge what `outcome` says of a run, and what it recorded."""
     if outcome.error is not None and not isinstance(outcome.error, NetdflError):
         raise outcome.error
+    directory = replace(directory, path=place_of(directory.path))
     figures, missed, fidelity = outcome.figures, outcome.figures.missed, None
     if isinstance(scenario.world, RealOptions):
         bound = scenario.world.fidelity
