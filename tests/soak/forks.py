@@ -22,6 +22,8 @@ import pytest
 from hypothesis import Phase, settings
 
 J = TypeVar("J")
+BROKE = 99
+"""The exit code of a fork that broke before its work was done."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def _fork(job: Job[J]) -> int:
     sys.stderr.flush()
     if pid := os.fork():
         return pid
-    code = 3
+    code = BROKE
     try:
         os.setpgid(0, 0)
         file = os.open(job.out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.forks import Ended, Job, forked, import_once, run_tests
+from tests.soak.forks import BROKE, Ended, Job, forked, import_once, run_tests
 from tests.soak.mutations import Mutation, mutations
 from tests.soak.nearest import Blocks, Nearest, Planted, Recorder, read, state_of, told
 from tests.soak.tally import ROOT, Count, append
@@ -54,8 +54,8 @@ ENOUGH, MOST_EQUIVALENT = 0.95, 0.10
 NOTICED = {"killed", "timeout"}
 PASSED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 FIRST = 2
-STOPPED = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
-"""The end of a fork that somebody else ended, which says nothing of its tests."""
+STOPPED = (BROKE, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+"""The end of a fork that somebody else ended, or whose file has changed meanwhile, which says nothing of its tests."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,8 @@ class Chosen:
 def _try(place: Place, mutation: Mutation | None, tests: Sequence[str]) -> int:
     if mutation is not None:
         file = place.root / mutation.file
-        Planted({place.name(file): file}, lambda module, source: mutation.applied(source)).hook()
+        planted = mutation.applied(file.read_bytes())
+        Planted({place.name(file): file}, lambda module, source: planted).hook()
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
     code = 0
     for asked in (files[:FIRST], files[FIRST:]):  # few first: what is imported costs more than most tests
@@ -251,8 +252,9 @@ def _jobs(
 ) -> Iterator[Job[tuple[Mutation, list[str]]]]:
     for mutation, tests in todo:
         cpu_s = min(place.cpu_s, 10.0 + 4 * nearest.seconds(tests))
+        wall_s = min(LIMIT_S, 45.0 + 10 * nearest.seconds(tests))
         work, out = partial(_try, place, mutation, tests), place.output(mutation.key)
-        yield Job((mutation, tests), work, out, cpu_s, LIMIT_S)
+        yield Job((mutation, tests), work, out, cpu_s, wall_s)
 
 
 def _tell(score: Score, mutation: Mutation, what: str, tests: Sequence[str], by: str = "", cpu_s: float = 0) -> None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
+from hashlib import sha256
 
 COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -59,6 +60,8 @@ class Mutation:
     start: int
     end: int
     new: str
+    source: str
+    """A digest of the source that it was found in."""
 
     @property
     def key(self) -> str:
@@ -66,8 +69,15 @@ class Mutation:
         return " | ".join([self.file, self.function, self.text, self.what, str(self.number)])
 
     def applied(self, source: bytes) -> bytes:
-        """The file's source with the change."""
+        """The file's source with the change. Raises ValueError if it is not the one in which the place was found."""
+        if digest(source) != self.source:
+            raise ValueError(f"{self.file} has changed since this mutation was found")
         return source[: self.start] + self.new.encode() + source[self.end :]
+
+
+def digest(source: bytes) -> str:
+    """What a source is known by."""
+    return sha256(source).hexdigest()[:16]
 
 
 def mutations(file: str, source: bytes) -> list[Mutation]:
@@ -90,7 +100,7 @@ def mutations(file: str, source: bytes) -> list[Mutation]:
         alike[function, text, what] += 1
         number = alike[function, text, what]
         changed = f"({after})" if isinstance(new, ast.expr) else after
-        found.append(Mutation(file, function, text, what, number, old.lineno, start, end, changed))
+        found.append(Mutation(file, function, text, what, number, old.lineno, start, end, changed, digest(source)))
     return sorted(found, key=lambda each: (each.start, each.end, each.new))
 
 

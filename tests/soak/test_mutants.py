@@ -113,6 +113,8 @@ def test_a_mutation_is_the_same_when_lines_above_it_move_and_its_source_can_be_r
     for each in found:
         assert each.applied(source) != source
         compile(each.applied(source), "a.py", "exec")
+        with pytest.raises(ValueError, match="has changed since"):
+            each.applied(source + b"# meanwhile")
 
 
 @pytest.mark.parametrize(
