@@ -75,6 +75,7 @@ class Watch:
             gone=lambda peer: self.news.append((self.clock.now, "gone", peer)),
             returned=lambda peer: self.news.append((self.clock.now, "returned", peer)),
             still=lambda: self.still,
+            epoch=4,
         )
 
     def hear(self, peer: int, number: int) -> None:
@@ -108,8 +109,8 @@ async def test_a_beat_goes_to_every_peer_every_interval_with_numbers_of_its_own(
     await run(watch, (500, (1, 2)))
     for peer in (1, 2):
         beats = [m for m in watch.transport.messages if m.dst == peer]
-        assert [m.round for m in beats] == [0, 1, 2, 3, 4, 5]
-        assert {m.kind for m in beats} == {Kind.HEARTBEAT}
+        assert [m[:7] for m in beats] == [(0, peer, Kind.HEARTBEAT, 4, number, 0, 0) for number in range(6)]
+        assert not any(m.payload.arrays or m.payload.meta for m in beats)
 
 
 async def test_a_peer_that_takes_nothing_does_not_silence_the_node_for_the_others():
