@@ -50,7 +50,7 @@ def cause_of(run: ExploredRun, predicates: Sequence[Predicate] = (), *, verdict:
             return Cause(f"raised {predicate.name}", str(error))
     if not verdict or run.verdict in WELL:
         return None
-    return _stall(run) or _figures(run)
+    return _stall(run) or _unmet(run)
 
 
 def is_raised(cause: Cause) -> bool:
@@ -136,10 +136,22 @@ def _in_words(part: str) -> str:
     return known or why.replace("_", " ")
 
 
-def _figures(run: ExploredRun) -> Cause:
-    """By what the verdict's reasons say, without numbers; the gravest is the first."""
-    first = run.reasons[0] if run.reasons else "the verdict is unknown"
-    return Cause(f"verdict {_plain(first)}", first)
+OF_VERDICT = "verdict "
+DIED = f"{OF_VERDICT}died "
+"""What the keys begin with of what the verdict says, and of a node's death."""
+
+
+def is_of_words(key: str) -> bool:
+    """Whether a key goes by the words of a verdict, as those of netdfl 0.2.0 did."""
+    return key.startswith(OF_VERDICT) and not key.startswith(DIED) and len(key.split()) > 2
+
+
+def _unmet(run: ExploredRun) -> Cause:
+    """By the entry of `expect` that the gravest reason, the first, is about; a death by its error, without numbers."""
+    if not run.reasons:
+        return Cause(f"{OF_VERDICT}unknown", "the verdict is unknown")
+    entry, first = run.unmet[0], run.reasons[0]
+    return Cause(f"{DIED}{_plain(first.partition(': ')[2])}" if entry == "died" else f"{OF_VERDICT}{entry}", first)
 
 
 def _plain(text: str) -> str:

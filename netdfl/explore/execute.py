@@ -37,8 +37,9 @@ class TookTooLong(SystemExit):
 
 @dataclass(frozen=True)
 class ExploredRun:
-    """One run as a predicate sees it: what was recorded, what stalled, and the verdict.
+    """One run as a predicate sees it: what was recorded, what stalled, and the verdict, with its reasons.
 
+    `unmet` are the entries of `expect` that these are about.
     `broke` is the traceback of what broke netdfl itself; then there is no verdict but `unknown`.
     """
 
@@ -48,6 +49,7 @@ class ExploredRun:
     unfinished: tuple[str, ...] = ()
     verdict: Verdict = "unknown"
     reasons: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
     figures: dict[str, float | None] = field(default_factory=dict)
     length_ns: int = 0
     event_log_hash: str = ""
@@ -101,6 +103,7 @@ class Executor:
             unfinished=tuple(outcome.unfinished),
             verdict=judged.verdict,
             reasons=tuple(judged.reasons),
+            unmet=judged.entries,
             figures=figures,
             length_ns=length_ns,
             event_log_hash=outcome.figures.event_log_hash or "",

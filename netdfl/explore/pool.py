@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from netdfl.core.errors import InputError, RunError
 from netdfl.explore.acted import Acted, acted_of
-from netdfl.explore.cause import VERDICT, Cause, Predicate, cause_of, is_stall
+from netdfl.explore.cause import VERDICT, Cause, Predicate, cause_of, is_of_words, is_stall
 from netdfl.explore.execute import Executor
 from netdfl.explore.features import features_of
 from netdfl.explore.trial import Trial, variant
@@ -37,8 +37,9 @@ class Ran:
 
     @property
     def is_of_old_form(self) -> bool:
-        """Whether its stall was named by words of a sentence, as netdfl 0.2.0 did: it has to be run again."""
-        return self.cause is not None and is_stall(self.cause.key) and not self.cause.variant
+        """Whether its cause is the words of a sentence, as netdfl 0.2.0 kept it: it has to be run again."""
+        cause = self.cause
+        return cause is not None and ((is_stall(cause.key) and not cause.variant) or is_of_words(cause.key))
 
 
 @dataclass(frozen=True)

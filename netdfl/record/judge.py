@@ -96,12 +96,26 @@ class Findings:
     interrupted: bool = False
 
 
+class Unmet(NamedTuple):
+    """What does not hold: the entry of `expect` that it is about, or what else; and a sentence."""
+
+    entry: str
+    text: str
+
+
 class Judgement(NamedTuple):
-    """The verdict, its reasons (empty for `pass` and `done`), and the exit code."""
+    """The verdict, its reasons (empty for `pass` and `done`), the exit code, and which entry each reason is about."""
 
     verdict: Verdict
     reasons: list[str]
     exit_code: ExitCode
+    entries: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(verdict: Verdict, unmet: Sequence[Unmet], exit_code: ExitCode) -> Judgement:
+        """That verdict for what does not hold."""
+        texts = [each.text for each in unmet]
+        return Judgement(verdict, texts, exit_code, tuple(each.entry for each in unmet))
 
 
 def judge(findings: Findings, expect: Mapping[str, object]) -> Judgement:
@@ -120,20 +134,21 @@ def judge(findings: Findings, expect: Mapping[str, object]) -> Judgement:
     """
     grave, other = _unmet(findings, expect)
     if findings.interrupted:
-        return Judgement("unknown", ["the run was interrupted", *grave], ExitCode.INTERRUPTED)
+        interrupted = Unmet("interrupted", "the run was interrupted")
+        return Judgement.of("unknown", [interrupted, *grave], ExitCode.INTERRUPTED)
     if findings.broke:
-        return Judgement("unknown", [findings.broke, *grave], ExitCode.BROKE)
+        return Judgement.of("unknown", [Unmet("broke", findings.broke), *grave], ExitCode.BROKE)
     if grave:
-        return Judgement("fail", grave + other, ExitCode.FAIL)
-    doubts = [text for text in (findings.fidelity_missed, findings.mass_error) if text]
-    if doubts:
-        return Judgement("unknown", doubts + other, ExitCode.UNKNOWN)
+        return Judgement.of("fail", grave + other, ExitCode.FAIL)
+    doubts = [Unmet("fidelity", findings.fidelity_missed), Unmet("mass", findings.mass_error)]
+    if any(each.text for each in doubts):
+        return Judgement.of("unknown", [*(each for each in doubts if each.text), *other], ExitCode.UNKNOWN)
     if other:
-        return Judgement("fail", other, ExitCode.FAIL)
+        return Judgement.of("fail", other, ExitCode.FAIL)
     return Judgement("pass" if expect else "done", [], ExitCode.PASS)
 
 
-def _unmet(findings: Findings, expect: Mapping[str, object]) -> tuple[list[str], list[str]]:
+def _unmet(findings: Findings, expect: Mapping[str, object]) -> tuple[list[Unmet], list[Unmet]]:
     """What does not hold: by crash, deadlock or loss, which no missed fidelity excuses; and otherwise."""
     not_finite = expect.get("not_finite", "none")
     refused = findings.refused_not_finite if "not_finite" in expect else _mostly_refused(findings)
@@ -161,27 +176,26 @@ def _mostly_refused(findings: Findings) -> list[str]:
     return [share, *findings.refused_not_finite]
 
 
-def _occurrences(name: str, found: Sequence[str], expected: object) -> list[str]:
+def _occurrences(name: str, found: Sequence[str], expected: object) -> list[Unmet]:
     if expected == "any":
         return []
     if expected == "some":
-        return [] if found else [f"{name}: some was expected, none occurred"]
+        return [] if found else [Unmet(name, f"{name}: some was expected, none occurred")]
     if expected == "none":
-        return list(found)
+        return [Unmet(name, text) for text in found]
     raise InputError(f"expect.{name} is {expected!r}; choose none, some or any")
 
 
-def _deaths(died: Mapping[NodeId, str], expected: object, excused: Collection[NodeId]) -> list[str]:
+def _deaths(died: Mapping[NodeId, str], expected: object, excused: Collection[NodeId]) -> list[Unmet]:
     unexcused = {node: text for node, text in died.items() if node not in excused}
     if not isinstance(expected, Sequence) or isinstance(expected, str):
         return _occurrences("died", list((unexcused if expected == "none" else died).values()), expected)
     survived = sorted(set(expected) - set(died))
-    return [text for node, text in unexcused.items() if node not in expected] + [
-        f"node {node} was expected to die and did not" for node in survived
-    ]
+    others = [text for node, text in unexcused.items() if node not in expected]
+    return [Unmet("died", text) for text in (*others, *(f"node {i} was expected to die and did not" for i in survived))]
 
 
-def _bounds(name: str, figures: Mapping[str, float | None], bounds: object) -> list[str]:
+def _bounds(name: str, figures: Mapping[str, float | None], bounds: object) -> list[Unmet]:
     known = name in FIGURES or is_measured(name)
     if not known or not isinstance(bounds, Mapping) or not set(bounds) <= {"at_least", "at_most"}:
         raise InputError(
@@ -191,9 +205,11 @@ def _bounds(name: str, figures: Mapping[str, float | None], bounds: object) -> l
     limits = {side: limit for side, limit in bounds.items() if limit is not None}
     value = figures.get(name)
     if value is None:
-        return [f"{name} was expected to be {_words(name, limits)} and was never measured"] if limits else []
+        never = f"{name} was expected to be {_words(name, limits)} and was never measured"
+        return [Unmet(name, never)] if limits else []
     met = limits.get("at_least", value) <= value <= limits.get("at_most", value)
-    return [] if met else [f"{name} was expected to be {_words(name, limits)} and is {_number(name, value)}"]
+    missed = f"{name} was expected to be {_words(name, limits)} and is {_number(name, value)}"
+    return [] if met else [Unmet(name, missed)]
 
 
 def _words(name: str, limits: Mapping[str, float]) -> str:

@@ -20,6 +20,7 @@ from netdfl.explore.execute import Executor
 from netdfl.explore.explore import Budget, Exploration, Explored, Found
 from netdfl.explore.findings import SHRUNK
 from netdfl.explore.journal import RUNS, SETTINGS
+from netdfl.explore.pool import Ran
 from netdfl.explore.trial import Event, Trial, variant
 
 
@@ -89,6 +90,33 @@ def test_no_word_of_a_sentence_decides_what_is_a_cause(small: dict[str, Any], mo
 def test_a_stall_that_is_expected_is_no_cause(small: dict[str, Any]) -> None:
     expecting = small | {"expect": {"stall": "some", "error": {"at_most": 0.0}}}
     assert not cause(expecting, LOST[0]).key.startswith("stall")
+
+
+def test_what_the_verdict_misses_is_named_by_its_entry(small: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    pushing = small | {"algorithm": "sgp", "wait": {"deadline": "20ms"}, "delivery": "plain"}
+    losing = pushing | {"expect": {"weight_lost": "none"}}
+    crash = {"at": "21ms", "crash": 1, "restart_after": "20ms", "state": "lost"}
+    found = [cause(losing, event) for event in (LOST[0], crash)]
+    assert len({each.text.partition(":")[0] for each in found}) == 2
+    assert {each.key for each in found} == {"verdict weight_lost"}
+    assert cause(small | {"wait": {"deadline": "20ms"}, "expect": {"error": {"at_most": 0.0}}}).key == "verdict error"
+    monkeypatch.setattr("netdfl.mixing.gossip.Gossip.mix", lambda *parts: 1 / 0)
+    assert "ZeroDivisionError" in cause(small).key
+
+
+@pytest.mark.parametrize(
+    ("key", "is_old"),
+    [
+        ("stall lost_message [awaited waiter] last: mailbox", True),
+        ("verdict push-sum weight was lost: the nodes hold # of what they began with", True),
+        ("verdict weight_lost", False),
+        ("verdict died training error: no such row #", False),
+        ("broke ZeroDivisionError mailbox.py:close", False),
+        ("predicate looks:late: looks:late holds", False),
+    ],
+)
+def test_what_goes_by_words_is_run_again(key: str, is_old: bool) -> None:
+    assert Ran(0, Cause(key, "it stands still")).is_of_old_form is is_old
 
 
 def printed(text: dict[str, Any], folder: Path, runs: int, **more: Any) -> str:

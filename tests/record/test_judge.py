@@ -25,8 +25,8 @@ WRONGS: list[tuple[dict[str, Any], str, int]] = [
 
 
 def test_a_run_without_findings_passes_what_it_was_asked_and_is_done_where_nothing_was_asked() -> None:
-    assert judge(WELL, {}) == ("done", [], 0)
-    assert judge(WELL, {"deadlock": "none"}) == ("pass", [], 0)
+    assert judge(WELL, {})[:3] == ("done", [], 0)
+    assert judge(WELL, {"deadlock": "none"})[:3] == ("pass", [], 0)
 
 
 @pytest.mark.parametrize(("wrong", "verdict", "code"), WRONGS)

@@ -51,7 +51,12 @@ FLEET: Mapping[str, Any] = {
     "expect": {"weight_lost": "none", "diverged": "none"},
 }
 GRAPHS = {"server": "star", "overlap": "directed_ring"}
-KINDS = {"stalled": "stall", "lost mass": "verdict push-sum weight", "diverged": "verdict diverged", "broke": "broke"}
+KINDS = {
+    "stalled": "stall",
+    "lost mass": ("verdict weight_lost", "verdict push-sum weight"),
+    "diverged": "verdict diverged",
+    "broke": "broke",
+}
 
 
 def scenario_of(name: str, style: str) -> dict[str, Any]:
