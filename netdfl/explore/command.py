@@ -83,7 +83,7 @@ def _write(
     shrink: bool,
     interrupted: bool,
 ) -> None:
-    """A scenario for each finding, with the traceback where netdfl broke; then as small as it gets.
+    """A scenario for each finding, with the traceback where netdfl broke; then with what ends it, as small as it gets.
 
     What is written goes into `shown`. Files of findings that are none any more are removed.
     """
@@ -93,16 +93,12 @@ def _write(
     all_of = [each for each in enumerate(by_rate(explored), start=1) if not is_raised(each[1].cause)]
 
     def show(place: int, found: Found, write: Callable[[Found], Written]) -> None:
-        path = _path(exploration, place)
-        if not interrupted:
-            findings.ends(found)
-        text, cause = write(found)
+        path, (text, cause) = _path(exploration, place), write(found)
         write_whole(path, text.encode())
         shown[found.cause.key] = Shown(path, cause.text, findings.tell(found))
 
     with console.status("") as status:
         for place, found in all_of:
-            status.update(f"writing {place} of {len(explored.findings)}: {found.cause.key}")
             try:
                 show(place, found, findings.written)
             except InputError as error:
@@ -112,9 +108,13 @@ def _write(
                 write_whole(_path(exploration, place, ".traceback.txt"), found.broke.encode())
         _remove_others(exploration.folder, [each.path for each in shown.values()])
         for place, found in all_of:
-            if shrink and not interrupted and found.cause.key in shown and not findings.is_shrunk(found):
-                status.update(f"shrinking {place} of {len(explored.findings)}: {found.cause.key}")
-                show(place, found, findings.shrunk)
+            if interrupted or found.cause.key not in shown:
+                continue
+            of = f"{place} of {len(explored.findings)}: {found.cause.key}"
+            status.update(f"trying what ends {of}")
+            findings.ends(found)
+            status.update(f"shrinking {of}")
+            show(place, found, findings.shrunk if shrink and not findings.is_shrunk(found) else findings.written)
 
 
 def _path(exploration: Exploration, place: int, suffix: str = ".yaml") -> Path:

@@ -77,3 +77,14 @@ def test_what_was_kept_is_not_trusted(small: dict[str, Any], tmp_path: Path, shr
     (tmp_path / SHRUNK).write_text('{"stall": {"trial": "the third"}}')
     with pytest.raises(InputError, match="damaged; delete it, and what was found is shrunk anew"):
         explored(small, tmp_path, runs=1, seed=5)
+
+
+def test_a_signal_while_settings_are_tried_leaves_what_was_found(
+    small: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*parts: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("netdfl.explore.findings.find_ends", interrupted)
+    code, left = explored(small, tmp_path / "it")
+    assert (code, len(left)) == (INTERRUPTED, 3)
