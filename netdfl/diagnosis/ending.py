@@ -60,6 +60,13 @@ def is_idle(snapshot: Snapshot, node: NodeId) -> bool:
     )
 
 
+def lasts(snapshot: Snapshot, finding: Finding) -> bool:
+    """Whether one of the waits of `finding` is there still, and not of a client that has nothing to do any more."""
+    now = ((snapshot.nodes[waiter].wait, source, round) for waiter, source, round in finding.waits)
+    waits = any(wait is not None and wait.round == round and source in wait.awaited for wait, source, round in now)
+    return waits and not all(is_idle(snapshot, root) for root in finding.roots)
+
+
 # what is said of who did not finish
 
 

@@ -107,11 +107,6 @@ class Finding:
         """Who waits for whom, in which round."""
         return frozenset((each.waiter, each.source, each.round) for each in self.grounds.reasons)
 
-    def lasts_in(self, snapshot: Snapshot) -> bool:
-        """Whether one of its waits is there still."""
-        now = ((snapshot.nodes[waiter].wait, source, round) for waiter, source, round in self.waits)
-        return any(wait is not None and wait.round == round and source in wait.awaited for wait, source, round in now)
-
     def is_kin(self, other: Finding) -> bool:
         """Whether others may have come to wait for the same nodes: a stall of one look that the next shows so."""
         return self.cause is other.cause and not self.of_one_round and self.culprits == other.culprits

@@ -7,7 +7,7 @@ quiet for longer than the pace of the fleet explains, and keeps every finding un
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -107,21 +107,24 @@ class Watch:
         self.open: list[Finding] = []
         self.closed: list[Finding] = []
 
-    def take(self, found: Iterable[Finding], snapshot: Snapshot | None = None) -> list[Finding]:
-        """Take what holds now, in `snapshot`; return what is news: new, or confirmed after it was suspected.
+    def take(self, found: Iterable[Finding], lasts: Callable[[Finding], bool] = lambda finding: False) -> list[Finding]:
+        """Take what holds now; return what is news: new, or confirmed after it was suspected.
 
-        What a longer patience does not name any more is not over while its nodes wait for the same.
+        What a look does not name any more, by a longer patience or as something may end it yet, is not over while it
+        `lasts`; then it is no stall for good.
         """
         found = list(found)
         before = _earlier(self.open, found)
         news = [now for was, now in zip(before, found, strict=True) if was is None or _more(was, now)]
-        missing = [each for each in self.open if not any(each is was for was in before)]
         told = frozenset(wait for each in found for wait in each.waits)
-        left = [
-            each for each in missing if snapshot is not None and each.lasts_in(snapshot) and told.isdisjoint(each.waits)
-        ]
-        ended = [each for each in missing if not any(each is still for still in left)]
-        self.closed += [replace(each, over=True) for each in ended if not each.suspected]
+        left = []
+        for each in self.open:
+            if each.suspected or any(each is was for was in before):
+                continue
+            if lasts(each) and told.isdisjoint(each.waits):
+                left.append(replace(each, permanent=False))
+            else:
+                self.closed.append(replace(each, over=True))
         self.open = [*left, *(_first_seen(was, now) for was, now in zip(before, found, strict=True))]
         return news
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.control import Probe, ProbeReply
@@ -13,7 +14,7 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitInBrief
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import confirm, diagnose
-from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, lasts, time_is_up
 from netdfl.diagnosis.finding import Finding
 from netdfl.diagnosis.snapshot import Snapshot, State, What
 from netdfl.diagnosis.watch import LEAST_NS
@@ -144,7 +145,7 @@ class ProbingWatch(StallWatch):
         first = await self._snapshot()
         found = diagnose(first, patience_ns=self.pace.patience_ns, window=self.window.before(first, self.pace))
         if not found and not is_over(found, first, self.fleet.running):
-            self.watch.take((), first)
+            self.watch.take((), partial(lasts, first))
             return ()
         await asyncio.sleep(BETWEEN_S)
         second = await self._snapshot()

@@ -19,7 +19,7 @@ from netdfl.core.types import NodeId
 from netdfl.diagnosis.account import Account, WaitInBrief
 from netdfl.diagnosis.assemble import Down, assemble
 from netdfl.diagnosis.diagnose import diagnose
-from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, time_is_up, unfinished
+from netdfl.diagnosis.ending import AFTER_SERVER_NS, is_over, lasts, time_is_up, unfinished
 from netdfl.diagnosis.finding import Cause, Finding, keep_stall
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.remedies import RESEND, SKIP, Allows, Recovery
@@ -163,7 +163,7 @@ class StallWatch:
 
     def _tell(self, found: Sequence[Finding], snapshot: Snapshot) -> None:
         told: Counter[Cause] = Counter()
-        for finding in self.watch.take(found, snapshot):
+        for finding in self.watch.take(found, partial(lasts, snapshot)):
             self._record("stall", finding, snapshot, suspected=finding.suspected)
             keep_stall(self.fleet.directory, finding, self._shown(finding, snapshot))
             if finding.cause in NO_PACE:

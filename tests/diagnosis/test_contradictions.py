@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from stall_terms import BASE, SKIP, gossip, server
 from wait_graphs import fleet, is_, lost, waits
 
 from netdfl.diagnosis.diagnose import diagnose
+from netdfl.diagnosis.ending import lasts
 from netdfl.diagnosis.finding import Cause
 from netdfl.diagnosis.outages import Outages
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, State
@@ -83,7 +85,7 @@ def test_a_stall_for_good_stays_one_when_its_reason_becomes_another() -> None:
         fleet(waits(0, {1: lost(1, 0), 2: Awaited()}), is_(1, State.RUNNING), is_(2, State.RUNNING)),
         fleet(waits(0, {1: lost(1, 0, "failed:gone"), 2: Awaited()}), gone, is_(2, State.CRASHED), at_ns=2 * SECOND),
     ):
-        watch.take(diagnose(snapshot, patience_ns=SECOND), snapshot)
+        watch.take(diagnose(snapshot, patience_ns=SECOND), partial(lasts, snapshot))
     assert watch.closed == []
     assert [(each.cause, each.found_ns, each.seen_ns) for each in watch.open] == [
         (Cause.UNREACHABLE, SECOND, 2 * SECOND)
@@ -93,11 +95,44 @@ def test_a_stall_for_good_stays_one_when_its_reason_becomes_another() -> None:
 def test_a_longer_patience_ends_no_stall() -> None:
     watch, now = Watch(), fleet(waits(0, [1]), is_(1, State.RUNNING), at_ns=4 * SECOND)
     for patience_ns in (SECOND, 9 * SECOND, SECOND):
-        watch.take(diagnose(now, patience_ns=patience_ns), now)
+        watch.take(diagnose(now, patience_ns=patience_ns), partial(lasts, now))
     assert (len(watch.open), watch.closed) == (1, [])
     gone_on = fleet(is_(0, State.RUNNING, round=1), is_(1, State.RUNNING), at_ns=5 * SECOND)
-    watch.take([], gone_on)
+    watch.take([], partial(lasts, gone_on))
     assert ([each.over for each in watch.closed], watch.open) == ([True], [])
+
+
+def test_a_stall_for_good_that_may_end_after_all_stays_one_stall() -> None:
+    """A detector may yet call the sender gone for a while, and then may not: one listing, whose wait lasts."""
+    watch = Watch()
+    stuck, may_end = (
+        fleet(waits(0, {1: lost(1, 0)}, undecided=undecided), is_(1, State.RUNNING), detector="heartbeat")
+        for undecided in ((), (1,))
+    )
+    told = []
+    for snapshot in (stuck, may_end, stuck):
+        watch.take(diagnose(snapshot, patience_ns=9 * SECOND), partial(lasts, snapshot))
+        told.append([each.permanent for each in watch.open])
+    assert (told, watch.closed) == ([[True], [False], [True]], [])
+
+
+def test_a_suspicion_that_no_look_confirms_is_dropped() -> None:
+    watch, now = Watch(), fleet(waits(0, {1: lost(1, 0)}), is_(1, State.RUNNING))
+    watch.take([replace(each, suspected=True) for each in diagnose(now, patience_ns=SECOND)])
+    assert watch.open
+    watch.take([], partial(lasts, now))
+    assert (watch.open, watch.closed) == ([], [])
+
+
+def test_a_client_with_nothing_left_to_do_is_in_no_stall_any_more() -> None:
+    watch, waiting = Watch(), waits(0, [1], essential=True)
+    cut = {(1, 0): EdgeNow(up=False, heals_ns=9 * SECOND)}
+    working = fleet(waiting, is_(1, State.RUNNING), edges=cut, at_ns=4 * SECOND)
+    watch.take(diagnose(working, patience_ns=SECOND), partial(lasts, working))
+    assert [each.cause for each in watch.open] == [Cause.UNREACHABLE]
+    idle = fleet(waiting, is_(1, State.FINISHED, round=5), edges=cut, at_ns=5 * SECOND)
+    watch.take([], partial(lasts, idle))
+    assert (watch.open, [each.over for each in watch.closed]) == ([], [True])
 
 
 def test_a_node_that_fetches_a_model_is_not_at_work(tmp_path: Path) -> None:
