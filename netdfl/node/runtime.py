@@ -148,9 +148,9 @@ class Node:
 
         A node that is to catch up makes the first anew, in which it crashed, for its messages may have left and what
         was in them is its own no more; it waits for nobody there, since all are past it. Then it goes on where others
-        are.
+        are; or ends, where all others have.
         """
-        self.catch_up = self.catch_up if self.catch_up > first + 1 else 0
+        self.catch_up = self.catch_up if self.catch_up > first + 1 or self.catch_up == self.num_rounds else 0
         for round in (round for round in range(first, self.num_rounds) if round == first or round >= self.catch_up):
             self.round, self.waits.step, self._next = round, 0, (round, 0)
             await self.hooks.begin_round(round)
@@ -338,8 +338,9 @@ class Node:
         """Record the round's figures, then let the world take what it needs."""
         now = self.clock.now_ns()
         if self._is_behind:
-            state = state._replace(round=self.catch_up)
-            self.recorder.event(now, self.id, view.round, "catch_up", missed=self.catch_up - view.round - 1)
+            state, missed = state._replace(round=self.catch_up), self.catch_up - view.round - 1
+            if missed:
+                self.recorder.event(now, self.id, view.round, "catch_up", missed=missed)
         weight = self.weight_of(state)
         self.latest, self._held = state, weight
         figures = {

@@ -86,6 +86,13 @@ def test_a_client_that_is_due_to_return_has_its_time_after_its_servers_end(
     assert finished.result["unfinished"] == []
 
 
+def test_who_crashed_in_the_last_round_ends_it_alone_where_all_others_are_done(tmp_path: Path) -> None:
+    """What it waits for was lost while it was down, and nobody sends it again."""
+    finished = fleet(tmp_path / "run", STAR, "events.0.at_round=7", "delivery=plain")
+    assert rounds_played(finished.run, 0) == list(range(8))
+    assert finished.result["verdict"] == "done", finished.result["reasons"]
+
+
 def test_so_has_one_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "MOST_AFTER_SERVER_NS", 10**9)
     finished = fleet(tmp_path / "run", STAR, "world={kind: processes}", "events.0.restart_after=3s")
