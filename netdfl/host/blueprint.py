@@ -108,14 +108,10 @@ class Blueprint:
             raise InputError(str(error)) from error
         algorithm = make_algorithm(scenario)
         plain = is_plain(scenario, algorithm)
-        return cls(
-            scenario,
-            streams,
-            network,
-            algorithm,
-            make_problem(scenario, streams, plain=plain),
-            plain,
-        )
+        problem = make_problem(scenario, streams, plain=plain)
+        if fit_ways := getattr(problem, "fit_ways", None):
+            fit_ways(algorithm.local)
+        return cls(scenario, streams, network, algorithm, problem, plain)
 
     @cached_property
     def links(self) -> LinksSpec:

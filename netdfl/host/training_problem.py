@@ -26,6 +26,7 @@ from netdfl.training.data.sharing import share_out
 from netdfl.training.drawing import seeded
 from netdfl.training.models.copying import copied
 from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
+from netdfl.training.trial import EXAMPLES, fit_ways
 
 SETTLING = 1024
 """Training examples from which running statistics are taken anew, at most."""
@@ -63,6 +64,11 @@ class TrainingProblem:
     def _loss_of(self, examples: Samples) -> float:
         """The first model's loss on some examples."""
         return outcome(self.model, self.model.flat(), examples, len(examples)).loss
+
+    def fit_ways(self, local: object) -> None:
+        """Let no way of computing lead elsewhere than plain PyTorch, by a trial of the algorithm's local solver."""
+        x, y = self.shared.train.take(torch.arange(min(EXAMPLES, len(self.shared.train))))
+        fit_ways(self.model, local, x, y, self.spec.batch_size, rows=self.spec.batching == "auto")
 
     def _check_batches(self) -> None:
         """The model can be trained on a minibatch of one example, where there is one. Raises ValueError."""

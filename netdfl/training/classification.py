@@ -94,7 +94,7 @@ class Classification:
     def in_rows(self) -> bool:
         """Whether its steps can be computed beside other nodes', as rows: examples in memory, one tensor each."""
         plain = isinstance(self.samples, Samples) and isinstance(self.samples.x, Tensor)
-        return plain and self.model.stackable and not self.drop_last
+        return plain and self.model.stackable and self.model.in_rows and not self.drop_last
 
     def first(self) -> tuple[Tree, Tree]:
         """A minibatch to try things on."""

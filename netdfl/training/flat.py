@@ -82,6 +82,7 @@ class FlatModel:
         self._loss = loss
         self.perceptron = Perceptron.of(module) if self.stackable else None
         self.sources: frozenset[Source] | None = None if self.perceptron is None else frozenset()
+        self.in_rows = True
         self._bound: dict[int, BoundModule] = {}
 
     @property

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from netdfl.compression.base import Compressor
     from netdfl.training.data.own import SharedData
+    from netdfl.training.flat import FlatModel
 
 T = TypeVar("T")
 WithData: TypeAlias = "tuple[Scenario, SharedData]"
@@ -240,6 +241,8 @@ def _model(part: Part, context: WithData) -> Finding | None:
     except ValueError as exc:
         place = f" ({where})" if (where := written_at(inspect.unwrap(_function(part)))) else ""
         raise OwnPartError(f"{part.own} {part.kind!r}: {exc}{place}") from exc
+    if part.own in ("model", "task") and (notes := _tried_steps(scenario, data, model)):
+        return Finding((), f"{part.own} {part.kind!r}: {notes[0]}", notice=True)
     if part.own not in _JUDGES and (part.own != "model" or not model.uses_cross_entropy):
         return None
     found = outcome(model, model.flat(), Samples(*data.first()))
@@ -251,6 +254,22 @@ def _model(part: Part, context: WithData) -> Finding | None:
             names = {name: float(value) for name, value in figures.items()}
             _require(all(map(str.isidentifier, names)), part, f"named figures {', '.join(names)}", "use plain words")
     return None
+
+
+def _tried_steps(scenario: Scenario, data: SharedData, model: FlatModel) -> list[str]:
+    """What a trial of local steps notices. Nothing where the algorithm can't be built, of which others tell."""
+    import torch
+
+    from netdfl.training.trial import EXAMPLES, fit_ways
+
+    assert isinstance(scenario.task, Training)
+    exchange = Exchange(common_start=True, num_rounds=scenario.rounds, streams=Streams(scenario.seed))
+    try:
+        local = scenario.algorithm.build(exchange).local
+    except (OwnPartError, ValueError, TypeError):
+        return []
+    x, y = data.train.take(torch.arange(min(EXAMPLES, len(data.train))))
+    return fit_ways(model, local, x, y, scenario.task.batch_size, rows=scenario.task.batching == "auto")
 
 
 def _gives_probabilities(part: Part, said: Tensor) -> Finding | None:

@@ -1,0 +1,146 @@
+"""What trials of models found, remembered between runs: a small file for each, by a hash of all that a trial is of.
+
+Files lie in `netdfl/trials` of the user's cache (`XDG_CACHE_HOME`, else `~/.cache`). A process that can't write there
+remembers for itself, a file that is damaged is as none, and two that write the same one write the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import marshal
+import os
+import select
+import signal
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+MOST = 1000
+"""Trials that are kept; beyond it the oldest half is forgotten."""
+LONGEST_S = 60
+"""How long a trial may take in a process of its own."""
+_PACKAGE = Path(__file__).resolve().parents[1]
+_HERE: dict[str, list[str]] = {}
+
+
+def folder() -> Path:
+    """Where trials are remembered."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "netdfl" / "trials"
+
+
+def known(key: str) -> list[str] | None:
+    """What the trial `key` found; None where nobody remembers."""
+    if key not in _HERE:
+        with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
+            found = json.loads((folder() / key).read_text(encoding="utf-8"))["differs"]
+            if isinstance(found, list) and all(isinstance(each, str) for each in found):
+                _HERE[key] = found
+    return _HERE.get(key)
+
+
+def remember(key: str, differs: list[str]) -> None:
+    """Keep what the trial `key` found: for this process, and where it can be written, for all."""
+    _HERE[key] = differs
+    with suppress(OSError, RuntimeError):
+        place = folder()
+        place.mkdir(parents=True, exist_ok=True)
+        _forget_old(place)
+        number, temporary = tempfile.mkstemp(dir=place, prefix=".")
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            json.dump({"differs": differs}, file)
+        Path(temporary).replace(place / key)
+
+
+def _forget_old(place: Path) -> None:
+    files = [(entry.stat().st_mtime, entry.path) for entry in os.scandir(place)]
+    if len(files) > MOST:
+        for _, path in sorted(files)[: len(files) // 2]:
+            Path(path).unlink(missing_ok=True)
+
+
+def apart(function: Callable[[], list[str]]) -> list[str]:
+    """What `function` gives in a process of its own, and nothing if that dies or takes a minute.
+
+    Where there are GPUs a process that has computed a gradient must not fork, and nodes are forked.
+    """
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            torch.set_num_threads(1)  # threads of the parent's are not here
+            os.write(theirs, json.dumps(function()).encode())
+        os._exit(0)
+    os.close(theirs)
+    with open(ours, "rb") as pipe:
+        ready, _, _ = select.select([pipe], [], [], LONGEST_S)
+        said = pipe.read() if ready else b""
+    if not said:
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return list(json.loads(said)) if said else []
+
+
+def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
+    """A hash of a module's structure and code, of other functions and classes, of versions, and of `more`.
+
+    The values of parameters do not count, numbers and texts that a part keeps do. A user's code counts by its files.
+    """
+    found = hashlib.sha256(f"{_versions()}{module!r}{more}".encode())
+    numbers: dict[int, int] = {}
+    for name, tensor in (*module.named_parameters(remove_duplicate=False), *module.named_buffers()):
+        which = numbers.setdefault(id(tensor), len(numbers))
+        found.update(f"{name}{which}{tuple(tensor.shape)}{tensor.dtype}{tensor.requires_grad}".encode())
+    for part in module.modules():
+        plain = {key: value for key, value in vars(part).items() if isinstance(value, bool | int | float | str)}
+        found.update(repr(sorted(plain.items())).encode())
+        own = [value for value in vars(part).values() if isinstance(value, FunctionType)]
+        for owner in (*type(part).__mro__, *own):
+            found.update(_code(owner))
+    for owner in code:
+        found.update(_code(owner))
+    for file in _own_files():
+        with suppress(OSError):
+            found.update(Path(file).read_bytes())
+    return found.hexdigest()
+
+
+@cache
+def _versions() -> str:
+    """Of what computes; of netdfl by its files, so that those who change it are not told of what it was."""
+    files = (
+        (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in (_PACKAGE / "training").rglob("*.py")
+    )
+    return f"{torch.__version__}{torch.cuda.is_available()}{sys.version}{sorted(files)}"
+
+
+def _own_files() -> list[str]:
+    """Files of modules that are neither Python's, nor installed, nor netdfl's."""
+    paths = (str(_PACKAGE), *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")))
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return sorted({file for file in files if isinstance(file, str) and not file.startswith(paths)})
+
+
+def _code(owner: Any) -> bytes:
+    """The code of a class's own functions, or of a function, where that is not Python's, torch's or netdfl's."""
+    name = getattr(owner, "__module__", "") or ""
+    if name.partition(".")[0] in ("builtins", "torch", "netdfl"):
+        return b""
+    inside = list(vars(owner).values()) if isinstance(owner, type) else [owner]
+    return b"".join(marshal.dumps(code) for code in _codes(inside))
+
+
+def _codes(values: list[Any]) -> Iterator[CodeType]:
+    for value in values:
+        code = getattr(getattr(value, "__func__", value), "__code__", None)
+        if isinstance(code, CodeType):
+            yield code

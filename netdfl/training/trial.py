@@ -1,0 +1,197 @@
+"""Two real local steps on a few examples by every way that a run may take, compared with plain PyTorch, once.
+
+    autograd    the module on the flat vector: `netdfl.training.flat`
+    formula     a perceptron's gradient by its formula: `netdfl.training.perceptron`
+    rows        many nodes as one computation: `netdfl.training.stacked`
+
+Plain is a copy of the module with parameters of its own, and `backward`. All ways take the solver's own steps from the
+same start on the same minibatches. A formula or rows that lead elsewhere are not taken, and autograd on the flat vector
+is; where that does, a note says so. Nothing is said of a model that leads elsewhere each time, or can't be copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from netdfl.core.rng import Streams
+from netdfl.core.types import View
+from netdfl.training.classification import Classification
+from netdfl.training.data.examples import Samples, Tree, form, leaves
+from netdfl.training.flat import FlatModel
+from netdfl.training.models.buffers import applied
+from netdfl.training.models.copying import copied
+from netdfl.training.remembering import apart, fingerprint, known, remember
+from netdfl.training.sgd import LocalSgd, LocalSteps
+from netdfl.training.stepping import CONSTANT
+
+Way: TypeAlias = Literal["autograd", "formula", "rows"]
+EXAMPLES = 8
+"""How many examples a trial takes, at most: two minibatches."""
+NEAR = 1e-3
+"""How far ways may end from each other, as a share of the way that plain PyTorch went; rounding is far below it."""
+_VIEW = View(0, 0, 1, (), (), 1.0, {}, {})
+
+
+class Tried(NamedTuple):
+    """What a trial is of."""
+
+    model: FlatModel
+    local: object
+    x: Tree
+    y: Tree
+    batch_size: int
+    ways: tuple[Way, ...]
+
+
+def fit_ways(model: FlatModel, local: object, x: Tree, y: Tree, batch_size: int, *, rows: bool) -> list[str]:
+    """Let `model` take no way that leads elsewhere than plain PyTorch on `x` and `y`; say which it would have taken.
+
+    `local` is the algorithm's local solver; `rows`: nodes may be computed together.
+    """
+    formula = model.perceptron is not None
+    ways: tuple[Way, ...] = ("formula", "rows") if formula and rows else ("formula",) if formula else ("autograd",)
+    trial = Tried(model, local, x, y, batch_size, ways)
+    key = _key(trial)
+    wrong = known(key)
+    if wrong is None:
+        wrong = apart(partial(differing, trial)) if torch.cuda.is_available() else differing(trial)
+        remember(key, wrong)
+    if "formula" in wrong:
+        model.perceptron, model.sources = None, None
+    if wrong:
+        model.in_rows = False
+    return [_NOTES[way] for way in wrong if way in _NOTES]
+
+
+_NOTES = {
+    "formula": "the formula of perceptrons leads elsewhere with it than plain PyTorch: it is trained by autograd",
+    "rows": "computing nodes together leads elsewhere than plain PyTorch: they are computed one by one",
+    "autograd": "its local steps end elsewhere than in plain PyTorch: see whether its forward uses "
+    "tensors that are neither its inputs, nor its parameters, nor buffers",
+}
+
+
+def differing(trial: Tried) -> list[str]:
+    """The ways that end elsewhere than plain PyTorch; autograd's, too, where it would be taken in their place."""
+    try:
+        start = trial.model.flat()
+        plain = _ended(trial, _Plain)
+        if not plain.isfinite().all() or not _near(_ended(trial, _Plain), plain, start):
+            return []
+    except Exception:
+        return []  # where plain PyTorch can't, netdfl says so elsewhere
+    wrong: list[str] = [way for way in trial.ways if not _leads_there(way, trial, plain, start)]
+    if wrong and "autograd" not in trial.ways and not _leads_there("autograd", trial, plain, start):
+        wrong.append("autograd")
+    return wrong
+
+
+def _leads_there(way: Way, trial: Tried, plain: Tensor, start: Tensor) -> bool:
+    try:
+        ended = _in_rows(trial) if way == "rows" else _ended(trial, _By[way])
+    except Exception:
+        return False
+    return ended is None or _near(ended, plain, start)
+
+
+def _near(ended: Tensor, plain: Tensor, start: Tensor) -> bool:
+    return float((ended - plain).norm()) <= NEAR * float((plain - start).norm())
+
+
+class _Plain(FlatModel):
+    """Gradients as everybody has them in PyTorch: parameters in memory of their own, and `backward`."""
+
+    def slope(self, at: Tensor, x: Tree, y: Tree, out: Tensor) -> Tensor:
+        first = 0
+        for parameter in self.parameters:
+            piece = at[first : first + parameter.numel()]
+            parameter.data, parameter.grad = piece.to(parameter.dtype, copy=True).view(parameter.shape), None
+            first += parameter.numel()
+        begun = [parameter.data.clone() for parameter in self.parameters]
+        loss = self.loss(applied(self.module.train(), x), y)
+        loss.backward()
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad.to_dense() for p in self.parameters]
+        self._keep_written(at, begun)
+        out.zero_()[:first] = torch.cat([grad.reshape(-1).to(self.dtype) for grad in grads])
+        return loss.detach()
+
+    def _keep_written(self, at: Tensor, begun: list[Tensor]) -> None:
+        """What forward wrote to a parameter, as `Embedding(max_norm=...)` does, stays there."""
+        first = 0
+        for parameter, before in zip(self.parameters, begun, strict=True):
+            if not torch.equal(parameter.data, before):
+                at[first : first + parameter.numel()] = parameter.data.reshape(-1)
+            first += parameter.numel()
+
+
+class _Autograd(FlatModel):
+    """Gradients on the flat vector, without a formula."""
+
+    @property
+    def stackable(self) -> bool:
+        return False
+
+
+_By: dict[Way, type[FlatModel]] = {"autograd": _Autograd, "formula": FlatModel}
+
+
+def _ended(trial: Tried, kind: type[FlatModel]) -> Tensor:
+    """Where two local steps of a model of this kind end."""
+    ended, _ = _steps(trial, kind)()
+    return ended
+
+
+def _in_rows(trial: Tried) -> Tensor | None:
+    """Where a node's two local steps end beside those of another; None where they are not computed so."""
+    from netdfl.training.stacked import likeness, run_stacked
+    from netdfl.training.stacked_model import StackedModel
+
+    asked = [_steps(trial, FlatModel)]
+    asked.append(replace(asked[0], data=asked[0].data.task.data(0)))  # type: ignore[attr-defined]
+    task = asked[0].data.task  # type: ignore[attr-defined]
+    model = StackedModel(task.model)
+    if likeness(asked[0]) is None or not model.agrees(task.initial(), *task.first()):
+        return None
+    found = run_stacked(asked, model)[1]
+    if isinstance(found, Exception):
+        raise found
+    return found[0]
+
+
+def _steps(trial: Tried, kind: type[FlatModel]) -> LocalSteps:
+    """The solver's first two local steps on a copy of the model."""
+    given = trial.model
+    module = copied(given.module)
+    for parameter, ours in zip(module.parameters(), given.module.parameters(), strict=True):
+        parameter.data = ours.data.clone()
+    model = kind(module, given._loss, buffers=given.buffers.names, policy=given.policy)
+    num = len(next(leaves(trial.y)))
+    size = max(1, min(trial.batch_size, -(-num // 2)))
+    labels = int(next(leaves(trial.y)).max()) + 1 if given.uses_cross_entropy else 0
+    examples = Samples(trial.x, trial.y)
+    task = Classification(model, given.flat(), examples, node=0, streams=Streams(0), batch_size=size, num_labels=labels)
+    return _sgd(trial.local).steps_from(task.initial(), 1.0, task.data(0), _VIEW)
+
+
+def _sgd(local: object) -> LocalSgd:
+    """The SGD in a solver, for two steps; one of torch's optimizers stands for plain SGD, whose gradients it takes."""
+    found = local if isinstance(local, LocalSgd) else getattr(local, "sgd", None)
+    if not isinstance(found, LocalSgd):
+        return LocalSgd(lr=0.1, steps=2)
+    once: dict[str, Any] = {"epochs": None, "steps": 2, "lr": 0.1, "lr_decay": 1.0, "schedule": CONSTANT}
+    if type(found).solve is LocalSgd.solve and type(found).steps_from is LocalSgd.steps_from:
+        return replace(found, **once)
+    return LocalSgd(**{field.name: getattr(found, field.name) for field in fields(LocalSgd)} | once)
+
+
+def _key(trial: Tried) -> str:
+    sgd = _sgd(trial.local)
+    default = {field.name: field.default for field in fields(LocalSgd)}
+    chosen = sorted(name for name, value in default.items() if getattr(sgd, name) != value)
+    said = (type(sgd).__qualname__, chosen, form(trial.x), form(trial.y), trial.batch_size, trial.ways)
+    return fingerprint(trial.model.module, (trial.model._loss, type(sgd)), repr(said))
