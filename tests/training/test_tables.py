@@ -213,6 +213,18 @@ def test_a_word_that_says_unknown_among_numbers_is_an_empty_cell(word: str, tmp_
         late()
 
 
+def test_a_row_that_is_too_short_has_empty_cells(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"row 1 .counted from 0. is empty in column 'y'"):
+        csv_of(tmp_path, "a,y\n1,0\n2\n3,1\n")()
+    broken = csv_of(tmp_path, 'a,note,y\n1,"two\nlines",0\n2,x,1\n3,"and\nmore",0\n')  # a line break is no end of a row
+    assert trained(broken()) == ([[1], [2], [3]], [0, 1, 0])
+
+
+def test_where_no_column_is_left_it_is_said_why(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"t\.csv has no column of numbers beside y: a .text, 'x' in row 0."):
+        csv_of(tmp_path, "a,y\nx,0\nz,1\n")()
+
+
 def test_a_word_of_another_sort_makes_a_column_text_and_is_shown(tmp_path: Path) -> None:
     read = csv_of(tmp_path, "y,a,b\n0,1,1\n1,2,unknown\n0,3,3\n")
     assert read().notes == ["t.csv: y is predicted from a; left out: b (text, 'unknown' in row 1)"]
@@ -224,6 +236,7 @@ def test_a_word_of_another_sort_makes_a_column_text_and_is_shown(tmp_path: Path)
 
 def test_decimal_commas_are_understood_and_what_may_be_thousands_is_refused(tmp_path: Path) -> None:
     assert trained(csv_of(tmp_path, "y;a\n0;1,5\n1;-,25\n0;3\n")())[0] == [[1.5], [-0.25], [3]]
+    assert trained(csv_of(tmp_path, "y;a\n0;1.234,5\n1;2,5\n")())[0] == [[1234.5], [2.5]]
     # one column shows it for the file
     assert trained(csv_of(tmp_path, "y;a;b\n0;1,5;1,234\n1;2,5;2,345\n")())[0] == [
         [1.5, np.float32(1.234)],

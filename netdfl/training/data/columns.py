@@ -16,7 +16,7 @@ NOTHING = frozenset(("", "?", "-", "--", "na", "n/a", "#n/a", "nan", "null", "no
 """What a cell of text says, in lower case, where a number was to stand and is not known."""
 _WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
 _POINT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE)
-_COMMA = re.compile(r"\s*[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?\s*")
+_COMMA = re.compile(r"\s*[+-]?(\d+(,\d*)?|,\d+|\d{1,3}(\.\d{3})+,\d+)([eE][+-]?\d+)?\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*")
 _NUMBERS = (Real, Decimal, np.bool_)
 
@@ -182,7 +182,8 @@ def _read_text(column: Column, by_comma: bool) -> Column:
         unsure += ": write numbers with a decimal point, and thousands without a mark"
     empty = column.empty | np.array([_says_nothing(str(cell)) for cell in column.values], bool)
     number = int if all(_WHOLE.fullmatch(word) for word in words) else float
-    present = np.array([number(str(cell).replace(",", ".")) for cell in column.values[~empty]])
+    plain = [str(cell) if pointed else str(cell).replace(".", "").replace(",", ".") for cell in column.values[~empty]]
+    present = np.array([number(cell) for cell in plain])
     return Column(_spread(present, empty), empty, unsure=unsure)
 
 

@@ -114,7 +114,7 @@ def table(
             relation = _read_csv(plain, target) if is_text else duckdb.read_parquet(file)
             columns = Columns(relation.fetchnumpy(), Path(file).name, as_text=is_text)
     except duckdb.Error as error:
-        raise DatasetError(f"{file} can't be read as a table: {str(error).splitlines()[0]}") from error
+        raise DatasetError(f"{file} can't be read as a table: {' '.join(str(error).split())[:400]}") from error
     return Given(train=columns, target=target, inputs=inputs or None, missing=missing)
 
 
@@ -128,7 +128,8 @@ def _read_csv(file: str, target: str) -> Any:
     mark = max(_MARKS, key=re.sub(r'"[^"]*"', "", first).count)
     known = {"delimiter": mark} if mark in first else {}
     header = {"header": True} if target in next(csv.reader([first], delimiter=mark), ()) else {}
-    return duckdb.read_csv(file, sample_size=-1, **known, **header)
+    # short rows have empty cells; beside line breaks in quotes DuckDB pads them only where it does not read in parallel
+    return duckdb.read_csv(file, sample_size=-1, null_padding=True, parallel=False, **known, **header)
 
 
 @contextmanager

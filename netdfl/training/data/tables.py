@@ -51,6 +51,8 @@ def from_table(columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
     names = list(columns)
     target = target_of(asked, names, what)
     usual = [name for name in names if name != target and not columns[name].unlike]
+    if not usual and asked.inputs is None:
+        raise DatasetError(f"{what} has no column of numbers beside {target}: {_some(_left_out(columns, target, []))}")
     inputs = inputs_of(asked, usual, names, what)
     for name in (target, *inputs):
         if columns[name].unsure:
@@ -134,8 +136,12 @@ def _filled(column: Column) -> NDArray[Any]:
 
 
 def _said(columns: Mapping[str, Column], target: str, inputs: Sequence[str], what: str) -> str:
-    out = [f"{name} ({columns[name].unlike})" for name in columns if name != target and name not in inputs]
+    out = _left_out(columns, target, inputs)
     return f"{what}: {target} is predicted from {_some(inputs)}" + (f"; left out: {_some(out)}" if out else "")
+
+
+def _left_out(columns: Mapping[str, Column], target: str, inputs: Sequence[str]) -> list[str]:
+    return [f"{name} ({columns[name].unlike})" for name in columns if name != target and name not in inputs]
 
 
 def _some(names: Sequence[str]) -> str:
