@@ -127,6 +127,8 @@ class Recovery:
     def _resends(self, finding: Finding, snapshot: Snapshot) -> list[tuple[NodeId, Recover]]:
         if finding.cause is not Cause.LOST_MESSAGE:
             return []
+        if any(awaited_of(snapshot, pair).in_vain for pair in finding.witness):
+            return []
         lost = [_lost(snapshot, root, culprit) for root, culprit in finding.witness]
         if any(self.resent[each] >= MOST_RESENDS or not self.can_send_again(*each) for each in lost):
             return []

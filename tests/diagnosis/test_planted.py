@@ -223,7 +223,6 @@ CASES = (
     ),
     gossip(
         "resend in vain",
-        *(lost(3, 2, over=True) for _ in range(3)),
         lost(3, 2),
         wait={"deadline": "none", "on_stall": "resend"},
         events=[lose(2, 3, 5)],
