@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, c
 
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.compression.vector import finite
-from netdfl.core.errors import NotFiniteError
+from netdfl.core.errors import NotFiniteError, OwnPartError
 from netdfl.core.types import Inbox, Message, NodeId, Outbox, Payload, View
+from netdfl.core.whose import defined_at
 from netdfl.mixing.base import has_mass
 from netdfl.training.base import StepRequests, Update, alone, requested
 
@@ -86,7 +87,8 @@ class NodeState(NamedTuple):
         statistics = cast("KeepsStatistics", data) if _keeps_statistics(type(data)) else None
         if statistics is not None:
             statistics.begin(y if weight == 1.0 else y / weight, self.statistics)
-        local, update = yield from requested(alg.local, self.local, y, self.received, weight, data, view)
+        trained_by = requested(alg.local, self.local, y, self.received, weight, data, view)
+        local, update = _checked(alg.local, (yield from trained_by), y)
         if not finite(update.x):
             raise NotFiniteError("a parameter became infinite or NaN", -1)
         kept = None
@@ -150,6 +152,27 @@ def _keeps_statistics(kind: type) -> bool:
 def _is_own(kind: type) -> bool:
     """Whether a part is a user's, not netdfl's; asked once for each type."""
     return kind.__module__.partition(".")[0] != "netdfl"
+
+
+def _checked(solver: LocalSolver, found: object, y: Tensor) -> tuple[Any, Update]:
+    """What the solver has returned. Raises OwnPartError where a user's own returned something else."""
+    if not _is_own(type(solver)):
+        return cast("tuple[Any, Update]", found)
+    wrong = ""
+    if not isinstance(found, tuple) or len(found) != 2:
+        wrong = f"returned {type(found).__name__}"
+    elif not isinstance(found[1], Update):
+        wrong = f"returned (state, {type(found[1]).__name__})"
+    elif getattr(found[1].x, "shape", None) != y.shape:
+        wrong = (
+            f"returned an update to a vector of {tuple(getattr(found[1].x, 'shape', ()))} from one of {tuple(y.shape)}"
+        )
+    if wrong:
+        kind = type(solver)
+        place = defined_at(getattr(kind, "solve" if hasattr(kind, "solve") else "train", kind)) or defined_at(kind)
+        told = f"the local solver {kind.__name__} {wrong}" + (f" ({place})" if place else "")
+        raise OwnPartError(told, "return (state, Update(before, x)) from train")
+    return cast("tuple[Any, Update]", found)
 
 
 @dataclass(eq=False, slots=True)

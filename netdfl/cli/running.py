@@ -98,7 +98,10 @@ def _may_be_simulated(scenario: Path, sets: list[str], on: str | None) -> bool:
 def _resume(path: Path, page: bool, alone: bool) -> int:
     """Go on with the run at `path`, as it was. Raises InputError where something would be changed."""
     if not alone:
-        raise InputError("--resume goes on with a run as it was: give no scenario, --set, --on or --out with it")
+        raise InputError(
+            "--resume goes on with a run as it was: give no scenario, --set, --on or --out with it; a run "
+            "that has ended is trained on by task.model.initial"
+        )
     from netdfl.report.live import open_view
     from netdfl.running.run import resume
 

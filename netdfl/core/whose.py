@@ -5,6 +5,7 @@ A user's is what is neither netdfl's, nor Python's, nor of an installed package,
 
 from __future__ import annotations
 
+import inspect
 import re
 import site
 import sys
@@ -77,6 +78,15 @@ def own_place(error: BaseException) -> str:
 def own_place_here() -> str:
     """`file:line` of a user's own line that this was called from; nothing where none is under way."""
     return _last_own(reversed(list(traceback.walk_stack(None))))
+
+
+def defined_at(thing: object) -> str:
+    """`file:line` of a function or class; nothing where that is not known."""
+    try:
+        plain = inspect.unwrap(thing)  # type: ignore[arg-type]
+        return f"{inspect.getsourcefile(plain)}:{inspect.getsourcelines(plain)[1]}"
+    except (TypeError, OSError, ValueError):
+        return ""
 
 
 def _last_own(frames: Iterable[tuple[FrameType, int]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
@@ -21,10 +21,11 @@ from netdfl.training.classification import Classification, CrossEntropy, answers
 from netdfl.training.data.augmentations import none as no_augmentation
 from netdfl.training.data.examples import Examples, Samples, in_batches, in_memory, leaves, shape_of
 from netdfl.training.data.finite import refuse_spoiled
+from netdfl.training.data.own import Datasets
 from netdfl.training.data.partitions import label_counts
 from netdfl.training.data.sharing import share_out
 from netdfl.training.drawing import seeded
-from netdfl.training.models.copying import copied
+from netdfl.training.models.copying import copied, uncompiled
 from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
 from netdfl.training.trial import EXAMPLES, fit_ways
 
@@ -54,6 +55,7 @@ class TrainingProblem:
             self.model, self.metrics = made(recipe, self.shared, spec.settings, streams.integer("model"))
             refuse_spoiled(self.shared.spoiled, self._loss_of)
             self._check_batches()
+            self.notes += self._not_used()
         except ValueError as error:
             raise InputError(str(error)) from error
         if self.model.still and scenario.algorithm.traits.extrapolates:
@@ -81,6 +83,18 @@ class TrainingProblem:
                 what = f"client {client} has {len(part)} examples, so with batch_size {size} a minibatch has one"
                 remedy = "a larger batch_size" if size == 1 else "drop_last: true" if len(part) > 1 else "fewer clients"
                 raise ValueError(f"{what}, on which the model can't be trained ({why}): set {remedy}")
+
+    def _not_used(self) -> Iterator[str]:
+        """What is written and does nothing with these data, a sentence each."""
+        size, most = self.spec.batch_size, max(map(len, self.parts), default=0)
+        if size > most and size > type(self.spec).model_fields["batch_size"].get_default():
+            yield f"task.batch_size {size} is more than any client's {most} examples: every minibatch is all of them"
+        split, data = self.split, self.data
+        bring_test = not isinstance(data, Datasets) or data.test is not None or data.client_tests is not None
+        if bring_test and split.test != type(split).model_fields["test"].get_default():
+            yield f"test: {split.test:g} is not used: the data bring a test set"
+        if self.shared.parts is not None and split.partition.kind != "iid":
+            yield f"partition {split.partition.kind} is not used: the data are given by client"
 
     def _share_out(self) -> tuple[list[NDArray[np.int64]], Sequence[Examples] | None]:
         """Which client has which training examples, and what its model is judged by alone. Raises ValueError."""
@@ -209,7 +223,7 @@ class TrainingProblem:
     def module(self, x: Tensor, node: NodeId | None = None) -> nn.Module:
         """A module of its own, as `x` was judged, in evaluation mode: the model of `node`, or of all."""
         at = self._settled(x, self._examples_of(node))
-        found = copied(self.model.bind(at, training=False))
+        found = uncompiled(copied(self.model.bind(at, training=False)))
         for parameter in found.parameters():
             parameter.data = parameter.data.clone()
         return found.eval()

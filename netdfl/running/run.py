@@ -167,7 +167,11 @@ def resume(path: str | Path, *, page: bool = True, view: AbstractContextManager[
 def _resume(found: Run, directory: RunDirectory, view: AbstractContextManager[Display] | None) -> Finished:
     verdict = found.result.get("verdict") if found.finished else "unknown"
     if verdict != "unknown":
-        raise InputError(f"{found.path} has ended with verdict {verdict}; run its scenario.yaml anew instead")
+        raise InputError(
+            f"{found.path} has ended with verdict {verdict}; to train on from its average model, `netdfl export "
+            f"{found.path} model --out DIR` and run its scenario.yaml with --set "
+            "task.model.initial=DIR/model.safetensors; to have more rounds from the start, with --set rounds=N"
+        )
     scenario = load(found.path / "scenario.yaml")
     if not entry_of(scenario).resumable:
         can = ", ".join(kind for kind, entry in WORLDS.items() if entry.resumable)

@@ -53,6 +53,16 @@ def nodes_exist(scenario: Scenario) -> Iterator[Finding]:
             yield Finding(path, what, "correct the numbers, or raise `nodes`", nodes_are)
 
 
+def one_length(scenario: Scenario) -> Iterator[Finding]:
+    """Of `local_epochs` and `local_steps` one says how long a local round is; a resolved scenario has defaults too."""
+    part = scenario.algorithm
+    given = {key: getattr(part, key) for key in ("local_epochs", "local_steps") if key in part.model_fields_set}
+    epochs, steps = given.get("local_epochs"), given.get("local_steps")
+    if None not in (epochs, steps) and epochs != type(part).model_fields["local_epochs"].get_default():
+        what = f"local_epochs {epochs} and local_steps {steps} both say how long a local round is"
+        yield Finding(("algorithm", "local_epochs"), what, "leave one of them out", key=True)
+
+
 def groups_are_apart(scenario: Scenario) -> Iterator[Finding]:
     """Every group has nodes and a name that can be used, and no node is in two."""
     home: dict[int, str] = {}
@@ -137,6 +147,7 @@ CHECKS: tuple[tuple[Check, str], ...] = (
     (graph_fits, f"{_GRAPH} rounds"),
     (compression_fits, f"{_GRAPH} rounds task compression wait"),
     (waits_can_end, f"{_GRAPH} rounds wait"),
+    (one_length, "algorithm"),
     (survives, f"{_GRAPH} compression wait delivery events"),
     (rejoins, "algorithm events"),
     (missing_is_treated, f"{_GRAPH} compression wait"),

@@ -14,14 +14,14 @@ from netdfl.algorithms.exchange import Exchange
 from netdfl.core.errors import DatasetError, NotFetchedError, OwnPartError
 from netdfl.core.rng import Streams, kept_streams
 from netdfl.core.types import Kind, Message
+from netdfl.core.whose import defined_at
 from netdfl.links.rules.base import Transit
-from netdfl.scenario.build import build_topology
+from netdfl.scenario.build import build_network, build_topology
 from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.checks.graph import data_are_pictures
 from netdfl.scenario.model.contracts import broken, misfit
 from netdfl.scenario.model.fields import Function
 from netdfl.scenario.model.parts import Part
-from netdfl.scenario.model.plugins import written_at
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Train, Training
 from netdfl.scenario.model_size import load_data
@@ -29,6 +29,7 @@ from netdfl.scenario.model_size import load_data
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from netdfl.algorithms.base import Algorithm
     from netdfl.compression.base import Compressor
     from netdfl.training.data.own import SharedData
     from netdfl.training.flat import FlatModel
@@ -158,6 +159,22 @@ def _algorithm(part: Part, scenario: Scenario) -> None:
     family = scenario.algorithm.traits.family
     did = f"made an algorithm of the family {algorithm.family!r}, and is listed under {family!r}"
     _require(algorithm.family == family, part, did, f"name an Entry with family={algorithm.family!r}")
+    _trains(algorithm, scenario)
+
+
+def _trains(algorithm: Algorithm, scenario: Scenario) -> None:
+    """One local round on a toy problem returns what it has to; one that needs another problem is not judged by it."""
+    from netdfl.algorithms.families import first_state
+    from netdfl.training.catalog import TOYS
+
+    try:
+        task, view = TOYS["quadratic"](0, Streams(0), dim=_DIM), build_network(scenario).view(0, 0)
+        state = first_state(task.initial(), algorithm, view)
+        state.train(algorithm, task.data(0), view)
+    except OwnPartError:
+        raise
+    except Exception:
+        return
 
 
 def _compression(part: Part, scenario: Scenario) -> None:
@@ -239,7 +256,7 @@ def _model(part: Part, context: WithData) -> Finding | None:
     except OwnPartError:
         raise
     except ValueError as exc:
-        place = f" ({where})" if (where := written_at(inspect.unwrap(_function(part)))) else ""
+        place = f" ({where})" if (where := defined_at(inspect.unwrap(_function(part)))) else ""
         raise OwnPartError(f"{part.own} {part.kind!r}: {exc}{place}") from exc
     if part.own in ("model", "task") and (notes := _tried_steps(scenario, data, model)):
         return Finding((), f"{part.own} {part.kind!r}: {notes[0]}", notice=True)

@@ -55,7 +55,8 @@ def apply(document: Document, overrides: list[Override], directory: str) -> list
     """Write `overrides` into the normal `document`; return a notice for each key that was dropped.
 
     Where an override names another part (`algorithm.name`, any `kind`), keys of the file beside it
-    that the new part lacks are dropped; keys that an override gives stay, and are checked.
+    that the new part lacks are dropped; so is `local_epochs` where an override gives `local_steps`, and the other way
+    round. Keys that an override gives stay, and are checked.
     """
     overrides = list(overrides)
     for index, override in enumerate(overrides):
@@ -64,6 +65,7 @@ def apply(document: Document, overrides: list[Override], directory: str) -> list
         normalize(document, directory)
     given = {override.path for override in overrides}
     notices = [notice for override in overrides for notice in _drop_foreign(document, override, given, directory)]
+    notices += [notice for override in overrides for notice in _drop_replaced(document, override, given)]
     normalize(document, directory)
     return notices
 
@@ -127,3 +129,20 @@ def _drop_foreign(document: Document, override: Override, given: set[Path], dire
         del siblings[key]
     where = "".join(f"{each}." for each in parent)
     return [f"{where}{key} is dropped: {override.value} has no such key" for key in dropped]
+
+
+_LENGTHS = {"local_epochs": "local_steps", "local_steps": "local_epochs"}
+"""Each says how long a local round is."""
+
+
+def _drop_replaced(document: Document, override: Override, given: set[Path]) -> list[str]:
+    """What the file says of the same by another key."""
+    parent, key = override.path[:-1], str(override.path[-1])
+    siblings = item(document.data, "algorithm")
+    other = _LENGTHS.get(key, "")
+    if parent != ("algorithm",) or override.value is None or not isinstance(siblings, dict):
+        return []
+    if siblings.get(other) is None or (*parent, other) in given:
+        return []
+    del siblings[other]
+    return [f"algorithm.{other} is dropped: {key} says how long a local round is"]

@@ -9,9 +9,8 @@ from functools import cache, wraps
 from pkgutil import resolve_name
 
 from netdfl.core.errors import InputError, OwnPartError
-from netdfl.core.whose import named_error, own_place
+from netdfl.core.whose import defined_at, named_error, own_place
 from netdfl.scenario.model.fields import Function
-from netdfl.scenario.model.plugins import written_at
 from netdfl.scenario.model.signatures import plain_signature
 
 
@@ -158,13 +157,13 @@ def guarded(function: Function, path: str, what: str) -> Function:
 
 def misfit(what: str, path: str, did: str, function: Function, remedy: str = "") -> OwnPartError:
     """The error of an own part that `did` what it must not; the remedy is its signature, where nothing else is said."""
-    place = f" ({where})" if (where := written_at(function)) else ""
+    place = f" ({where})" if (where := defined_at(function)) else ""
     return OwnPartError(f"the {what} {path!r} {did}{place}", remedy or _remedy(what, path))
 
 
 def broken(what: str, path: str, exc: Exception, function: Function, doing: str = "") -> OwnPartError:
     """The error of an own part that raised `exc`, perhaps while `doing` something with what it had returned."""
-    inside, where = own_place(exc), written_at(function)
+    inside, where = own_place(exc), defined_at(function)
     text = f"the {what} {path!r} raised {named_error(exc, doing)}"
     text += f" ({inside or where})" if inside or where else ""
     if inside:  # it was called rightly: what is wrong is in it, or in the parameters that it refuses

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -160,12 +159,3 @@ def _importer(home: str) -> Callable[..., ModuleType]:
         return sys.modules[f"{home}.{name.partition('.')[0]}"]
 
     return importing
-
-
-def written_at(function: object) -> str:
-    """`file:line` of a function or class; nothing where that is not known."""
-    try:
-        plain = inspect.unwrap(function)  # type: ignore[arg-type]
-        return f"{inspect.getsourcefile(plain)}:{inspect.getsourcelines(plain)[1]}"
-    except (TypeError, OSError, ValueError):
-        return ""

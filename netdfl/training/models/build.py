@@ -12,7 +12,7 @@ from netdfl.core.whose import named_error, own_place
 from netdfl.training.data.examples import Tree, form
 from netdfl.training.drawing import seeded
 from netdfl.training.models.buffers import applied
-from netdfl.training.models.copying import check_memory
+from netdfl.training.models.copying import check_memory, plain_name
 
 
 def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -78,6 +78,8 @@ def load_initial(module: nn.Module, path: str | Path) -> None:
         what = f"{path} holds no weights ({type(error).__name__}: {said})"
         remedy = "give a .safetensors file, or what torch.save(model.state_dict(), file) wrote"
         raise ValueError(f"{what}: {remedy}") from error
+    compiled = {plain_name(name): name for name in module.state_dict()}
+    found = {compiled.get(plain_name(name), name): value for name, value in found.items()}
     tied = {name for group in _tied(module) for name in group if name not in found and group & set(found)}
     own = module.state_dict()
     missing = [name for name in own if name not in found and name not in tied]

@@ -33,6 +33,22 @@ def copied(module: nn.Module) -> nn.Module:
     return found
 
 
+def uncompiled(module: nn.Module) -> nn.Module:
+    """`module` with its parts in place of what `torch.compile` made around them, and so with its author's names."""
+    for part in list(module.modules()):
+        for name, child in list(part.named_children()):
+            if (inner := getattr(child, "_orig_mod", None)) is not None and name != "_orig_mod":
+                setattr(part, name, inner)
+    inner = getattr(module, "_orig_mod", module)
+    assert isinstance(inner, nn.Module)
+    return inner
+
+
+def plain_name(name: str) -> str:
+    """The name that a parameter has where nothing is compiled."""
+    return name.replace("_orig_mod.", "")
+
+
 def _move_values(place: dict[Any, Any], known: dict[int, Any]) -> None:
     for name, value in list(place.items()):
         if (moved := _moved(value, known)) is not value:

@@ -1,0 +1,180 @@
+"""What contradicts itself, or does nothing, is refused or said: no run trains otherwise than its scenario reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import netdfl
+from netdfl.core.errors import InputError, ScenarioError
+from netdfl.core.rng import Streams
+from netdfl.host.training_problem import TrainingProblem
+from netdfl.scenario.load import load, loads
+from netdfl.scenario.loading.resolved import to_yaml
+
+BASE = """schema: netdfl/1
+name: plain
+nodes: 4
+rounds: 2
+world: simulated
+topology: ring
+"""
+TRAINED = BASE + "algorithm: {name: dfedavg, lr: 0.1"
+
+
+def test_two_lengths_of_a_local_round_are_refused() -> None:
+    with pytest.raises(ScenarioError, match="local_epochs 3 and local_steps 7 both say how long") as caught:
+        loads(TRAINED + ", local_epochs: 3, local_steps: 7}\n")
+    assert caught.value.problems[0].line == 7
+
+
+@pytest.mark.parametrize("one", ["local_epochs: 3", "local_steps: 7"])
+def test_one_length_is_taken_however_it_was_written(one: str) -> None:
+    scenario = loads(TRAINED + f", {one}}}\n")
+    assert loads(to_yaml(scenario)).algorithm.params == scenario.algorithm.params
+
+
+def test_an_override_of_one_length_drops_the_other_with_a_word() -> None:
+    scenario = loads(TRAINED + ", local_epochs: 3}\n", ["algorithm.local_steps=7"])
+    assert scenario.algorithm.params["local_steps"] == 7
+    assert "algorithm.local_epochs is dropped: local_steps says how long a local round is" in scenario.notices
+    with pytest.raises(ScenarioError, match="both say how long"):
+        loads(TRAINED + "}\n", ["algorithm.local_steps=7", "algorithm.local_epochs=3"])
+
+
+DATA = """
+import numpy as np
+import netdfl
+
+X, Y = np.zeros((40, 4), np.float32), np.arange(40) % 2
+
+
+def whole():
+    return netdfl.Datasets(train=(X, Y), test=(X[:8], Y[:8]))
+
+
+def by_client():
+    return netdfl.Datasets(clients=[(X[:10], Y[:10])] * 4, test=(X[:8], Y[:8]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("batch_size: 1000", "task.batch_size 1000 is more than any client's 10 examples"),
+        ("dataset: {name: 'own:whole', test: 0.5}", "test: 0.5 is not used: the data bring a test set"),
+        ("dataset: {name: digits, test: 0.5}, batch_size: 8", "test: 0.5 is not used: the data bring a test set"),
+        ("dataset: {name: 'own:by_client', partition: {kind: shards}}", "partition shards is not used"),
+    ],
+)
+def test_what_the_data_make_idle_is_noted(task: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(DATA)
+    if "dataset" not in task:
+        task += ", dataset: {name: 'own:whole'}"
+    (tmp_path / "s.yaml").write_text(TRAINED + f"}}\ntask: {{{task}}}\n")
+    problem = TrainingProblem(load(tmp_path / "s.yaml"), Streams(0), 4)
+    assert [note for note in problem.notes if said in note]
+
+
+SOLVER = """
+from dataclasses import replace
+from netdfl.algorithms.catalog import ALGORITHMS
+from netdfl.training.base import Update
+from netdfl.training.sgd import Memoryless
+
+
+class Own(Memoryless):
+    def train(self, state, y, received, weight, data, view):
+        return {}
+
+
+def mine(exchange, /):
+    return replace(ALGORITHMS["dfedavg"].build(exchange), local=Own())
+"""
+
+
+@pytest.mark.parametrize(
+    ("returns", "said"),
+    [
+        ("y", "returned Tensor"),
+        ("None", "returned NoneType"),
+        ("(state, y)", "returned (state, Tensor)"),
+        ("(state, Update(y, y[:3]))", "returned an update to a vector of (3,) from one of (64,)"),
+        ("(state, Update(y, 7))", "returned an update to a vector of () from one of (64,)"),
+    ],
+)
+def test_a_solver_that_returns_something_else_is_refused_with_its_place(
+    returns: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(SOLVER.replace("{}", returns))
+    (tmp_path / "s.yaml").write_text(BASE + "task: consensus\nalgorithm: 'own:mine'\n")
+    with pytest.raises(ScenarioError) as caught:
+        load(tmp_path / "s.yaml")
+    assert f"the local solver Own {said} ({tmp_path / 'own.py'}:9)" in str(caught.value)
+
+
+def test_a_solver_that_needs_another_problem_is_not_judged_by_the_toy(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(SOLVER.replace("{}", "data.nothing"))
+    (tmp_path / "s.yaml").write_text(BASE + "task: consensus\nalgorithm: 'own:mine'\n")
+    assert load(tmp_path / "s.yaml").algorithm.kind == "own:mine"
+
+
+COMPILED = """
+import torch
+from torch import nn
+
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5), torch.compile(nn.Linear(5, 2), backend="eager")
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+def plain():
+    net = Inner()
+    net.last = net.last._orig_mod
+    return net
+
+
+def within():
+    return Inner()
+
+
+def outside():
+    return torch.compile(plain(), backend="eager")
+"""
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch.compile's own, of an input inside the model
+def test_compiled_models_come_out_and_go_in_by_their_authors_names(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(COMPILED + DATA)
+    found = {}
+    for name in ("plain", "within", "outside"):
+        text = TRAINED + f"}}\ntask: {{model: {{name: 'own:{name}'}}, dataset: {{name: 'own:whole'}}}}\n"
+        (tmp_path / "s.yaml").write_text(text)
+        done = netdfl.run(tmp_path / "s.yaml", out=tmp_path / name, page=False)
+        assert done.result["reasons"] == []
+        found[name] = {key: value.numpy() for key, value in done.model().state_dict().items()}
+    for name in ("within", "outside"):
+        assert list(found[name]) == ["first.weight", "first.bias", "last.weight", "last.bias"]
+        assert all(np.array_equal(found[name][key], value) for key, value in found["plain"].items())
+    from netdfl.running.models import export_model, open_run
+
+    export_model(open_run(tmp_path / "plain"), tmp_path / "kept")
+    on = load(tmp_path / "s.yaml", [f"task.model.initial={tmp_path / 'kept' / 'model.safetensors'}"])
+    start = TrainingProblem(on, Streams(0), 4).start
+    assert np.array_equal(start.numpy(), np.concatenate([each.ravel() for each in found["plain"].values()]))
+
+
+def test_a_finished_run_says_how_to_train_on(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(BASE + "task: consensus\nalgorithm: dpsgd\n")
+    netdfl.run(tmp_path / "s.yaml", out=tmp_path / "run", page=False)
+    from netdfl.running.run import resume
+
+    with pytest.raises(InputError, match=r"has ended with verdict done; to train on .*task\.model\.initial="):
+        resume(tmp_path / "run")
