@@ -72,7 +72,8 @@ class Drawn(Dataset[tuple[Tensor, Tensor]]):
 class Row:
     """`make` gives the module; `loss` is cross-entropy where none is given; figures differ by `bound`, for `why`.
 
-    `read` names the generator by which noise is added to an example that is read.
+    `read` names the generator by which noise is added to an example that is read. A row of another type than float32,
+    whose inputs take the type of the whole, or that would differ there is not put `beside` the others.
     """
 
     make: Callable[[], nn.Module]
@@ -81,6 +82,7 @@ class Row:
     bound: float = 0.0
     why: str = ""
     read: str = ""
+    beside: bool = True
 
 
 def head(*layers: nn.Module, width: int = 8) -> nn.Sequential:
@@ -207,6 +209,53 @@ def parametrized() -> nn.Module:
     return net
 
 
+def twice_in_a_sequence() -> nn.Module:
+    """A perceptron but for its hidden layer, which it uses twice."""
+    hidden = nn.Linear(8, 8)
+    return head(nn.ReLU(), hidden, nn.ReLU(), hidden, nn.ReLU())
+
+
+def tied_in_a_sequence() -> nn.Module:
+    """A perceptron but for two hidden layers that have one weight."""
+    one, other = nn.Linear(8, 8), nn.Linear(8, 8)
+    other.weight = one.weight
+    return head(nn.ReLU(), one, nn.ReLU(), other, nn.ReLU())
+
+
+class Sparse(nn.Module):
+    """An embedding whose gradients are sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.last = nn.Embedding(11, 6, sparse=True), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.embed(x).mean(1))
+
+
+@dataclass
+class Said:
+    """Outputs as an object, with what is left empty."""
+
+    scores: Tensor
+    hidden: Tensor | None = None
+
+
+class Saying(nn.Module):
+    """Its outputs are an object."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = head(nn.ReLU())
+
+    def forward(self, x: Tensor) -> Said:
+        return Said(self.net(x))
+
+
+def of_said(outputs: Any, y: Tensor) -> Tensor:
+    return cross_entropy(outputs.scores, y)
+
+
 class Named(nn.Module):
     """Its outputs are a dictionary."""
 
@@ -224,6 +273,8 @@ def of_named(outputs: Any, y: Tensor) -> Tensor:
 
 
 FORMULA = "a perceptron's gradient is computed by its formula, equal up to rounding"
+SUMMED = "plain PyTorch adds the gradients of a row that comes several times to it one by one"
+KEPT = "between steps the numbers of such a model are kept in float32, where plain PyTorch rounds them to its type"
 ROWS: dict[str, Row] = {
     "a perceptron": Row(lambda: head(nn.ReLU()), bound=1e-6, why=FORMULA),
     "tied weights": Row(Tied, tokens),
@@ -245,7 +296,14 @@ ROWS: dict[str, Row] = {
     "noise of numpy's in forward": Row(lambda: Noisy("numpy")),
     "noise of Python's in forward": Row(lambda: Noisy("python")),
     "a parametrization": Row(parametrized),
+    "a layer used twice in a sequence": Row(twice_in_a_sequence),
+    "tied weights in a sequence": Row(tied_in_a_sequence),
+    "a sparse embedding": Row(Sparse, tokens, bound=5e-6, why=SUMMED, beside=False),
+    "a model in double": Row(lambda: head(nn.Tanh()).double(), beside=False),
+    "a perceptron in double": Row(lambda: head(nn.ReLU()).double(), bound=1e-14, why=FORMULA, beside=False),
+    "a model in bfloat16": Row(lambda: head(nn.Tanh()).bfloat16(), bound=0.02, why=KEPT, beside=False),
     "outputs by name": Row(Named, loss=of_named),
+    "outputs as an object": Row(Saying, loss=of_said),
 }
 
 
@@ -254,27 +312,29 @@ NOISY = {f"noise of {source} in examples": Row(lambda: head(nn.Tanh()), read=sou
 
 # all of them at once, for worlds whose fleets take long to start
 
+BESIDE = {name: row for name, row in ROWS.items() if row.beside}
+
 
 class Together(nn.Module):
     """The modules of all rows side by side, each with inputs, outputs and a loss of its own."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.each = nn.ModuleList([row.make() for row in ROWS.values()])
+        self.each = nn.ModuleList([row.make() for row in BESIDE.values()])
 
     def forward(self, **x: Any) -> dict[str, Any]:
-        return {name: part(x[row.data.__name__]) for part, (name, row) in zip(self.each, ROWS.items(), strict=True)}
+        return {name: part(x[row.data.__name__]) for part, (name, row) in zip(self.each, BESIDE.items(), strict=True)}
 
 
 def of_all(num: int, part: str) -> Data:
     """The data of all rows by the names of their kinds."""
-    found = {kind.__name__: kind(num, part) for kind in dict.fromkeys(row.data for row in ROWS.values())}
+    found = {kind.__name__: kind(num, part) for kind in dict.fromkeys(row.data for row in BESIDE.values())}
     return {name: x for name, (x, _) in found.items()}, {name: y for name, (_, y) in found.items()}
 
 
 def sum_of_all(outputs: Any, y: Any) -> Tensor:
     """No module's gradient sees another's loss."""
-    losses = [(row.loss or cross_entropy)(outputs[name], y[row.data.__name__]) for name, row in ROWS.items()]
+    losses = [(row.loss or cross_entropy)(outputs[name], y[row.data.__name__]) for name, row in BESIDE.items()]
     return torch.stack([loss.double() for loss in losses]).sum()
 
 
@@ -308,4 +368,5 @@ def size(outputs: Any, targets: Any, /) -> float:
     """A figure of any outputs."""
     if isinstance(outputs, dict):
         return sum(size(part, targets) for part in outputs.values())
+    outputs = getattr(outputs, "scores", outputs)
     return float(outputs.double().abs().mean())

@@ -43,7 +43,10 @@ def of(tree: Any, chosen: Any) -> Any:
 
 def given(module: nn.Module, x: Any) -> Any:
     """What the module makes of `x`."""
-    return module(**x) if isinstance(x, dict) else module(x)
+    if isinstance(x, dict):
+        return module(**x)
+    dtype = next(p.dtype for p in module.parameters() if p.dtype.is_floating_point)
+    return module(x.to(dtype) if x.is_floating_point() else x)
 
 
 def read(row: Row, x: Tensor, y: Tensor, chosen: Tensor) -> Tensor:

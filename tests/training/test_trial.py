@@ -21,6 +21,7 @@ from netdfl.host.training_problem import TrainingProblem
 from netdfl.scenario.load import load
 from netdfl.training import remembering, trial
 from netdfl.training.flat import FlatModel
+from netdfl.training.models.buffers import applied
 from netdfl.training.models.build import seeded_module
 from netdfl.training.perceptron import Perceptron
 from netdfl.training.sgd import LocalSgd
@@ -71,7 +72,7 @@ def test_of_what_trains_as_in_plain_pytorch_nothing_is_said(name: str) -> None:
     x, y = row.data(8, "x")
     module = seeded_module(row.make, 3)
     with torch.no_grad():
-        module.eval()(x)  # lazy layers
+        applied(module.eval(), x)  # lazy layers
     sgd = LocalSgd(lr=0.1, rho=0.05, momentum=0.9, clip_norm=1.0)
     assert trial.fit_ways(FlatModel(module, row.loss), sgd, x, y, 32, rows=True) == []
 
