@@ -110,7 +110,8 @@ REPLACES = {"local_epochs": "local_steps"}
 class Sgd:
     """Local SGD as every method has it.
 
-    Its length is that of the parameter given, `local_epochs` or `local_steps`; of both, `local_steps` counts.
+    Its length is that of the parameter given, `local_epochs` or `local_steps`; of both, `local_steps` counts
+    (a scenario gives one of them).
     """
 
     lr: PositiveFloat = 0.1

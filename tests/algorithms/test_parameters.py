@@ -49,7 +49,6 @@ def test_what_is_not_given_is_as_the_functions_own_record_says(written: dict[str
         ({}, None, 1),
         ({"local_epochs": 3}, 3, None),
         ({"local_steps": 2}, None, 2),
-        ({"local_epochs": 3, "local_steps": 2}, None, 2),
     ],
 )
 def test_a_method_of_one_step_trains_for_the_epochs_that_are_asked_for(written, epochs, steps) -> None:

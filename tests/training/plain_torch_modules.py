@@ -307,6 +307,7 @@ ROWS: dict[str, Row] = {
 }
 
 
+COMPILED = {"a compiled module": Row(lambda: torch.compile(head(nn.Tanh()), backend="eager"))}  # type: ignore[return-value]
 NOISY = {f"noise of {source} in examples": Row(lambda: head(nn.Tanh()), read=source) for source in DRAWS}
 
 
@@ -339,7 +340,7 @@ def sum_of_all(outputs: Any, y: Any) -> Tensor:
 
 
 TOGETHER = "all rows together"
-ALL = ROWS | NOISY | {TOGETHER: Row(Together, of_all, sum_of_all)}
+ALL = ROWS | NOISY | COMPILED | {TOGETHER: Row(Together, of_all, sum_of_all)}
 
 
 # what a scenario names

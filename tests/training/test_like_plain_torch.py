@@ -23,8 +23,9 @@ from torch.nn.functional import cross_entropy
 import netdfl
 from netdfl.core.rng import Streams, kept_streams
 from netdfl.running.judged import Finished
+from netdfl.training.models.copying import plain_name
 from tests.training import plain_torch_modules
-from tests.training.plain_torch_modules import ALL, NOISY, ROWS, TEST, TOGETHER, TRAIN, Drawn, Row
+from tests.training.plain_torch_modules import ALL, COMPILED, NOISY, ROWS, TEST, TOGETHER, TRAIN, Drawn, Row
 
 SEED, ROUNDS, EPOCHS, BATCH, LR = 3, 2, 2, 8, 0.1
 
@@ -82,7 +83,7 @@ def in_a_plain_loop(row: Row) -> Trained:
                     optimizer.step()
                     step += 1
             figures.append(_judged(original, module, row))
-    return Trained({name: value.detach().clone() for name, value in module.state_dict().items()}, figures)
+    return Trained({plain_name(name): value.detach().clone() for name, value in module.state_dict().items()}, figures)
 
 
 def _begun(row: Row, seed: int, x: Any) -> nn.Module:
@@ -163,7 +164,7 @@ def assert_equal(found: Trained, expected: Trained, row: Row) -> None:
         assert all(abs(ours[key] - theirs[key]) <= row.bound for key in theirs), f"{ours} for {theirs}"
 
 
-@pytest.mark.parametrize("name", [*ROWS, *NOISY])
+@pytest.mark.parametrize("name", [*ROWS, *NOISY, *COMPILED])
 def test_a_node_alone_trains_as_a_plain_loop(name: str, folder: Path) -> None:
     row = ALL[name]
     assert_equal(alone(folder, name, "simulated"), in_a_plain_loop(row), row)
