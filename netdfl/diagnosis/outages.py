@@ -148,7 +148,7 @@ def _is_certain(loss: object, message: Transit) -> bool:
 
 
 def divides(snapshot: Snapshot, edges: Sequence[Edge]) -> Divide | None:
-    """What `edges` divide, all of them down; None where that is nothing."""
+    """The sides that `edges` divide, all of them down; None where they divide nothing."""
     one_way, sides = _one_way(snapshot, edges), _sides(snapshot, edges)
     if one_way:
         return Divide(tuple(edges), (tuple(sorted(one_way[0])), tuple(sorted(one_way[1]))), one_way=True)

@@ -151,7 +151,7 @@ def grounds_of(snapshot: Snapshot, reasons: Sequence[Reason]) -> Grounds:
 
 
 def _divides(snapshot: Snapshot, reasons: Sequence[Reason]) -> Iterator[Divide]:
-    """What is divided by the links of a clause that are down, or were when messages were lost on them."""
+    """The sides between which the links of a clause are down, or were when messages were lost on them."""
     for group in clauses(reasons):
         cut = group[0].why is Why.CUT or (group[0].why in NOT_COME and all(each.event is not None for each in group))
         edges = [each.edge for each in group]

@@ -74,7 +74,7 @@ def _no_room(grounds: Grounds) -> str:
 
 
 def _for_now(grounds: Grounds) -> str:
-    """What ends by itself."""
+    """A stall that ends by itself."""
     first = min(grounds.reasons, key=lambda each: each.source)
     roots, culprit = _waiters(grounds.reasons), first.source
     who = f"{words.nodes(roots)} {'waits' if len(roots) == 1 else 'wait'} in {_where(grounds.reasons)}"
@@ -211,7 +211,7 @@ def _cut(grounds: Grounds, group: Sequence[Reason]) -> str:
 
 
 def _divide(grounds: Grounds, group: Sequence[Reason]) -> Divide | None:
-    """What is divided by these links."""
+    """The sides that these links divide."""
     return next((each for each in grounds.divides if each.edges == tuple(_edges(group))), None)
 
 

@@ -1,4 +1,4 @@
-"""What a finding goes by, as typed values: why each awaited node gives nothing, and what else its sentence needs.
+"""The grounds of a finding, as typed values: why each awaited node gives nothing, and what else its sentence needs.
 
 Nothing here is a word for people: `netdfl.diagnosis.sentences` makes the sentence, once, where a finding is told.
 """
@@ -49,7 +49,7 @@ class Why(StrEnum):
 
 
 NOT_COME = frozenset({Why.LOST, Why.RECEIVER_DOWN, Why.RECEIVER_RESTARTED})
-"""What was sent, and does not come."""
+"""The message was sent, and does not come."""
 IS_DOWN = frozenset({Why.CRASHED, Why.PAUSED, Why.STANDING, Why.STOPPED})
 NEVER_SENT = frozenset({Why.PAST, Why.FINISHED, Why.TAKEN_FOR_GONE, Why.UNKNOWN_SENDERS})
 
@@ -84,7 +84,7 @@ class Reason:
         return self.edge[0] == self.waiter
 
     def to_json(self) -> Json:
-        """What `result.json` holds of it: what says nothing is left out."""
+        """Plain data for `result.json`, without what says nothing."""
         said = {"loss": self.loss, "event": self.event, "notice": self.notice, "resent": self.resent}
         known = {key: value for key, value in said.items() if value not in (None, "", False)}
         return {"waiter": self.waiter, "source": self.source, "why": self.why.value, "edge": list(self.edge), **known}
@@ -92,7 +92,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a node of a knot still lacks: `short` of those it awaits, or `room` at them. `awaited` none: not said."""
+    """The need of a node of a knot: `short` of those it awaits, or `room` at them. `awaited` none: not said."""
 
     node: NodeId
     round: int
@@ -107,7 +107,7 @@ FEW_LINKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Divide:
-    """What links that are down divide: two or more sides, or `one_way` from the first side to the second."""
+    """The sides that links divide which are down: two or more, or `one_way` from the first side to the second."""
 
     edges: tuple[Edge, ...]
     sides: tuple[tuple[NodeId, ...], ...]
@@ -148,7 +148,7 @@ _PLACES = (
 
 
 def clause_of(reason: Reason) -> tuple[int, Hashable]:
-    """What makes reasons one clause: one kind of outage, with one end; before it, its place in the sentence."""
+    """The key by which reasons make one clause: its place in a sentence, and one kind of outage with one end."""
     place = next((number for number, whys in enumerate(_PLACES) if reason.why in whys), len(_PLACES))
     end = (reason.until_ns is None, reason.until_ns or 0)
     match place:

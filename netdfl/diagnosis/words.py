@@ -49,7 +49,7 @@ def for_whom(wait: WaitNow) -> str:
 
 
 def lacking(sources: Sequence[NodeId], short: int, *, room: bool) -> str:
-    """What is lacking where `short` of `sources` have to give it, or there is to be `room` at them."""
+    """The lack of a node to which `short` of `sources` have to give something, or `room`."""
     if room:
         return f"room at {listed(sources)}"
     if short >= len(sources):

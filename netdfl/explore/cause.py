@@ -68,7 +68,7 @@ def _broken(error: BaseException) -> Cause:
 
 
 STALL = "stall "
-"""What the keys of stalls begin with."""
+"""The keys of stalls begin so."""
 _KINDS: Mapping[Why, str] = {
     **dict.fromkeys(NEVER_SENT, "never_sent"),
     Why.UNKNOWN_SENDERS: "unknown_senders",
@@ -138,7 +138,7 @@ def _in_words(part: str) -> str:
 
 OF_VERDICT = "verdict "
 DIED = f"{OF_VERDICT}died "
-"""What the keys begin with of what the verdict says, and of a node's death."""
+"""The keys of what the verdict says begin so, and those of a node's death."""
 
 
 def is_of_words(key: str) -> bool:

@@ -29,7 +29,7 @@ MOST_LISTED = 5
 
 
 class _Kept(TypedDict):
-    """What a finding was shrunk to, by the trial that showed it; and what ended which of its trials."""
+    """The scenario to which a finding was shrunk, by the trial that showed it; and what ended which of its trials."""
 
     trial: int
     scenario: Plain
@@ -81,7 +81,7 @@ class Findings:
         return tell_of(found, self._explored, self._ends.get(found.cause.key))
 
     def ends(self, found: Found) -> Ends | None:
-        """What would end all runs of its kind: tried once, and kept; None of what is no stall."""
+        """The settings that end all runs of its kind: tried once, and kept; None of what is no stall."""
         if not is_stall(found.cause.key):
             return None
         key, trials = found.cause.key, tuple(trial.number for trial in tried_in(found))

@@ -97,7 +97,7 @@ class Findings:
 
 
 class Unmet(NamedTuple):
-    """What does not hold: the entry of `expect` that it is about, or what else; and a sentence."""
+    """A claim that does not hold: the entry of `expect` that it is about, or what else; and a sentence."""
 
     entry: str
     text: str
