@@ -40,8 +40,8 @@ _STATES = {
     State.STANDING: Why.STANDING,
     State.STOPPED: Why.SILENT,
     State.BLOCKED: Why.SILENT,
-    State.FETCHING: Why.FETCHING,
 }
+_BUSY = {State.RUNNING: Why.AT_WORK, State.FETCHING: Why.FETCHING}
 _LOST = {LOST_BY_GONE: Why.RECEIVER_DOWN, LOST_BY_RESTART: Why.RECEIVER_RESTARTED}
 
 
@@ -100,7 +100,7 @@ def why_of(snapshot: Snapshot, waiter: NodeId, source: NodeId) -> Why:
         return known[awaited.fate]
     if giver.state is State.FINISHED:
         return _never(snapshot, wait, awaited, giver.state)
-    return (_STATES | {State.RUNNING: Why.AT_WORK}).get(giver.state, Why.WAITING)
+    return (_STATES | _BUSY).get(giver.state, Why.WAITING)
 
 
 def _never(snapshot: Snapshot, wait: WaitNow, awaited: Awaited, state: State) -> Why:

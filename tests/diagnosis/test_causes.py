@@ -12,8 +12,10 @@ from netdfl.core.types import Edge
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.finding import Cause, Finding, by_verdict
+from netdfl.diagnosis.reasons import CAUSES
 from netdfl.diagnosis.reduce import Supply, reduce, supply
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
+from netdfl.diagnosis.why import Why
 
 SECOND = 10**9
 
@@ -227,6 +229,20 @@ def test_behind_a_root_are_those_whom_its_going_on_would_reach(snapshot: Snapsho
         }:
             reached |= more
         assert finding.behind == tuple(sorted(reached - set(finding.roots)))
+
+
+def test_each_reason_is_of_one_cause() -> None:
+    assert set(CAUSES) == set(Why)
+
+
+@given(fleets())
+def test_the_reasons_of_a_finding_are_its_waits(snapshot: Snapshot) -> None:
+    for finding in find_stuck(snapshot):
+        reasons = finding.grounds.reasons
+        assert reasons
+        assert {(reason.waiter, reason.source) for reason in reasons} <= set(finding.witness)
+        assert finding.cause in {CAUSES[reason.why] for reason in reasons}
+        assert [each["why"] for each in finding.to_json()["reasons"]] == [reason.why.value for reason in reasons]
 
 
 @given(fleets())
