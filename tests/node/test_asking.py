@@ -12,7 +12,7 @@ from test_waits import MS, HandClock, came, settle
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
-from netdfl.node.asking import FIRST_NS, LATEST_FIRST_NS, LATEST_NS, SILENT_NS, TRIES, AnswerTime, Asking
+from netdfl.node.asking import FIRST_NS, LATEST_FIRST_NS, LATEST_NS, MOST_OPEN, SILENT_NS, TRIES, AnswerTime, Asking
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.record.base import Ended
@@ -178,6 +178,17 @@ async def test_an_answer_that_nobody_asked_for_changes_nothing() -> None:
     assert desk.say(Message(9, 1, Kind.QUERY, 0, 0, 0, 7, Payload()), True) is Fate.DUPLICATE
     await settle()
     assert not task.done()
+    task.cancel()
+
+
+async def test_of_very_many_questions_the_latest_are_remembered() -> None:
+    desk = Desk()
+    task = desk.start(*range(10, 10 + MOST_OPEN + 3))
+    await settle()
+    desk.move_on(FIRST_NS)
+    asked = list(desk.questions())
+    assert len(asked) == MOST_OPEN + 3
+    assert [desk.say(query, False) for query in asked] == [Fate.DUPLICATE] * 3 + [Fate.DELIVERED] * MOST_OPEN
     task.cancel()
 
 

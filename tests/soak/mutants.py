@@ -96,16 +96,18 @@ def drawn(place: Place, part: str, count: int, seed: int) -> list[Mutation]:
     return sorted(every, key=lambda each: sha256(f"{seed} {each.key}".encode()).digest())[:count]
 
 
-def record(place: Place, folders: Sequence[str], jobs: int) -> Nearest:
-    """What each test enters, of each file as it is now."""
+def record(place: Place, folders: Sequence[str], jobs: int, *, as_recorded: bool = False) -> Nearest:
+    """What each test enters, of each file as it is now, or as it was when it was recorded last."""
     files = [
         file
         for folder in folders
         for file in sorted((place.root / "tests" / folder).glob("test_*.py"))
         if not any(word in file.stem for word in NOT_HERE)
     ]
-    kept = {file: place.kept / "records" / f"{file.parent.name}-{file.stem}-{state_of(file)}.json" for file in files}
     (place.kept / "records").mkdir(parents=True, exist_ok=True)
+    kept = {file: place.kept / "records" / f"{file.parent.name}-{file.stem}-{state_of(file)}.json" for file in files}
+    if as_recorded:
+        kept = {file: _last(now) for file, now in kept.items()}
     missing = [
         Job(file, partial(_record, place, file, kept[file]), place.output(str(file)), 600.0, 1200.0)
         for file in files
@@ -114,6 +116,11 @@ def record(place: Place, folders: Sequence[str], jobs: int) -> Nearest:
     for file, ended in forked(missing, jobs):
         print(f"{file.relative_to(place.root)}: exit code {ended.code}, {ended.cpu_s:.1f} s", flush=True)
     return Nearest([read(each) for each in kept.values() if each.exists()])
+
+
+def _last(now: Path) -> Path:
+    earlier = now.parent.glob(f"{now.stem.rpartition('-')[0]}-*.json")
+    return now if now.exists() else max(earlier, key=lambda file: file.stat().st_mtime, default=now)
 
 
 def _record(place: Place, file: Path, into: Path) -> int:
@@ -281,9 +288,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--packages", default=",".join(PACKAGES))
+    parser.add_argument("--as-recorded", action="store_true", help="do not look anew at tests that changed")
     args = parser.parse_args()
     import_once(IMPORTS)
-    nearest = record(HERE, PACKAGES + ALSO, args.jobs)
+    nearest = record(HERE, PACKAGES + ALSO, args.jobs, as_recorded=args.as_recorded)
     scores = {}
     for part in args.packages.split(","):
         chosen = drawn(HERE, part, args.count, args.seed)

@@ -1,0 +1,180 @@
+"""One node's acknowledged delivery by hand: when a message is sent again, what ends that, what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hand import HandClock, settle
+
+from netdfl.core.types import Kind, Message, Payload
+from netdfl.node.delivery import DOUBLINGS, FIRST_NS, LEAST_NS, Acknowledged, Resending
+from netdfl.transport.base import Fate, Sink
+
+MS = 1_000_000
+
+
+class Inner:
+    """Keeps what is sent and when; `fate` is what the node's sink makes of what comes."""
+
+    def __init__(self, clock: HandClock) -> None:
+        self.clock, self.sent, self.closed = clock, list[tuple[int, Message]](), False
+        self.fate: Fate | None = Fate.DELIVERED
+        self.waiting: list[Callable[[], None]] = []
+
+    def attach(self, sink: Sink) -> None: ...
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        self.sent += [(self.clock.ns, message) for message in messages]
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+    # as a sink
+
+    def deliver(self, message: Message) -> Fate | None:
+        return self.fate
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        self.waiting.append(callback)
+
+
+class Node:
+    """Node 0, which sends to node 1, with a hand on the clock and on what comes back."""
+
+    def __init__(self, **how: Any) -> None:
+        self.clock = HandClock()
+        self.inner = Inner(self.clock)
+        self.delivery = Acknowledged(0, 2, self.inner, self.clock, Resending(**how))
+        self.delivery.attach(self.inner)
+        self.gave_up: list[Message] = []
+        self.delivery.gave_up = self.gave_up.append
+
+    async def send(self, round: int = 0, kind: Kind = Kind.DATA) -> None:
+        await self.delivery.send([Message(0, 1, kind, 2, round, 0, 0, Payload())])
+
+    async def until(self, ns: int, step: int = MS) -> None:
+        while self.clock.ns < ns:
+            self.clock.move_to(self.clock.ns + step)
+            await settle()
+
+    def sent(self) -> list[tuple[int, int]]:
+        """When what was sent, by its attempt."""
+        return [(at_ns // MS, message.attempt) for at_ns, message in self.inner.sent]
+
+    def say(self, attempt: int = 0, round: int = 0, kind: Kind = Kind.ACK, **meta: object) -> Fate | None:
+        said = Payload(meta={"taken": True, "epoch": 2} | meta)
+        return self.delivery.deliver(Message(1, 0, kind, 0, round, 0, attempt, said))
+
+
+async def test_a_message_is_sent_again_after_twice_as_long_each_time_up_to_a_bound_and_then_given_up() -> None:
+    node = Node(timeout_ns=2 * MS, attempts=DOUBLINGS + 2)
+    await node.send()
+    await node.until(1000 * MS)
+    waits = [2 * 2 ** min(attempt, DOUBLINGS) for attempt in range(DOUBLINGS + 2)]
+    assert node.sent() == [(sum(waits[:attempt]), attempt) for attempt in range(DOUBLINGS + 3)]
+    assert [message.attempt for message in node.gave_up] == [DOUBLINGS + 2]
+    assert node.delivery.due_again == ()
+    assert node.delivery.left == ((1, 0, 0),)
+
+
+@pytest.mark.parametrize(("kind", "ends"), [(Kind.DATA, Kind.ACK), (Kind.REQUEST, Kind.REPLY)])
+async def test_an_answer_ends_it_once(kind: Kind, ends: Kind) -> None:
+    node = Node(timeout_ns=2 * MS)
+    await node.send(kind=kind)
+    assert node.delivery.due_again == ((1, 0, 0),)
+    assert node.delivery.asks(1) == (kind is Kind.REQUEST)
+    node.delivery.deliver(
+        Message(1, 0, ends, 0, 5, 0, 0, Payload(meta={"taken": True, "epoch": 2}))
+    )  # of another round
+    await node.until(3 * MS)
+    assert node.sent() == [(0, 0), (2, 1)]
+    node.say(kind=ends)
+    await node.until(100 * MS)
+    assert node.sent() == [(0, 0), (2, 1)]
+    assert node.delivery.unacknowledged() == []
+    assert len(node.delivery.take_acknowledged()) == (kind is Kind.DATA)
+    if kind is Kind.DATA:
+        assert node.say(kind=ends) is Fate.DUPLICATE
+
+
+@pytest.mark.parametrize("wrong", [{"taken": 1}, {"taken": None}, {"epoch": "2"}, {"epoch": True}, {"epoch": None}])
+async def test_a_malformed_answer_is_refused_and_ends_nothing(wrong: dict[str, object]) -> None:
+    node = Node(timeout_ns=2 * MS)
+    await node.send()
+    assert node.say(**wrong) is Fate.REFUSED
+    await node.until(3 * MS)
+    assert node.sent() == [(0, 0), (2, 1)]
+    assert node.say(epoch=1) is Fate.DUPLICATE, "of an earlier life"
+    assert node.say() is Fate.DELIVERED
+
+
+async def test_a_paused_node_sends_nothing_again_until_it_goes_on() -> None:
+    node = Node(timeout_ns=2 * MS)
+    node.delivery.still = lambda: node.clock.ns < 9 * MS
+    await node.send()
+    await node.until(11 * MS)
+    assert node.sent() == [(0, 0), (10, 1)]
+
+
+async def test_by_itself_it_waits_three_times_as_long_as_answers_take_by_their_median() -> None:
+    node = Node()
+    for round, took_ms in enumerate((40, 10, 90, 30)):  # each answered before its time is over
+        began = node.clock.ns
+        await node.send(round=round)
+        expected = [FIRST_NS, 120 * MS, 75 * MS, 120 * MS][round]
+        assert [t.at_ns - began for t in node.clock.timers if t.live] == [expected]
+        if round != 2:
+            await node.until(began + took_ms * MS)
+            assert node.say(round=round) is Fate.DELIVERED
+        else:  # the answer to the second attempt
+            await node.until(began + 75 * MS)
+            node.clock.ns = began + 75 * MS + 90 * MS
+            assert node.say(round=round, attempt=1) is Fate.DELIVERED
+    await node.send(round=9)
+    assert [t.at_ns - node.clock.ns for t in node.clock.timers if t.live] == [3 * 35 * MS]
+
+
+async def test_it_waits_a_while_however_fast_answers_are() -> None:
+    node = Node()
+    await node.send()
+    assert node.say() is Fate.DELIVERED
+    await node.send(round=1)
+    assert [t.at_ns - node.clock.ns for t in node.clock.timers if t.live] == [LEAST_NS]
+
+
+@pytest.mark.parametrize("fate", [Fate.DELIVERED, Fate.DUPLICATE, Fate.LATE, Fate.REFUSED])
+async def test_data_is_answered_with_what_became_of_it_whatever_its_copy_meets(fate: Fate) -> None:
+    node = Node()
+    for attempt, node.inner.fate in enumerate((fate, Fate.DUPLICATE)):
+        came = node.delivery.deliver(Message(1, 0, Kind.DATA, 7, 3, 1, attempt, Payload()))
+        assert came is node.inner.fate
+        await settle()
+    heads = [message[:7] for _, message in node.inner.sent]
+    assert heads == [(0, 1, Kind.ACK, 2, 3, 1, attempt) for attempt in range(2)]
+    taken = fate not in (Fate.LATE, Fate.REFUSED)
+    assert [m.payload.meta for _, m in node.inner.sent] == [{"taken": taken, "epoch": 7}] * 2
+
+
+@pytest.mark.parametrize(("kind", "fate"), [(Kind.DATA, None), (Kind.NOTICE, Fate.DELIVERED)])
+async def test_what_has_no_room_and_what_is_no_data_is_not_answered(kind: Kind, fate: Fate | None) -> None:
+    node = Node()
+    node.inner.fate = fate
+    assert node.delivery.deliver(Message(1, 0, kind, 0, 0, 0, 0, Payload())) is fate
+    await settle()
+    assert node.inner.sent == []
+    node.delivery.when_room(lambda: None)
+    assert len(node.inner.waiting) == 1
+
+
+async def test_what_is_closed_sends_nothing_more() -> None:
+    node = Node(timeout_ns=2 * MS)
+    await node.send()
+    await node.delivery.aclose()
+    assert node.inner.closed
+    node.delivery.deliver(Message(1, 0, Kind.DATA, 0, 0, 0, 0, Payload()))
+    await node.until(50 * MS)
+    assert node.sent() == [(0, 0)]
+    assert not any(timer.live for timer in node.clock.timers)
+    assert node.delivery.due_again == ()
