@@ -12,7 +12,18 @@ from test_waits import MS, HandClock, came, settle
 from netdfl.algorithms.exchange import WaitPolicy
 from netdfl.core.clock import NS_PER_S
 from netdfl.core.types import Inbox, Kind, Message, NodeId, Payload
-from netdfl.node.asking import FIRST_NS, LATEST_FIRST_NS, LATEST_NS, MOST_OPEN, SILENT_NS, TRIES, AnswerTime, Asking
+from netdfl.node.asking import (
+    FIRST_NS,
+    LATEST_FIRST_NS,
+    LATEST_NS,
+    MOST_OPEN,
+    SILENT_NS,
+    TRIES,
+    AnswerTime,
+    Asked,
+    Asking,
+    Missing,
+)
 from netdfl.node.mailbox import Mailbox
 from netdfl.node.waits import OpenWait, Waits
 from netdfl.record.base import Ended
@@ -179,6 +190,26 @@ async def test_an_answer_that_nobody_asked_for_changes_nothing() -> None:
     await settle()
     assert not task.done()
     task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("now", "due_ns", "tries", "answer_ns", "silent"),
+    [
+        (SILENT_NS, 0, TRIES, 0, True),
+        (SILENT_NS - 1, 0, TRIES, 0, False),
+        (SILENT_NS, SILENT_NS, TRIES, 0, True),
+        (SILENT_NS, SILENT_NS + 1, TRIES, 0, False),
+        (SILENT_NS, 0, TRIES - 1, 0, False),
+        (4 * NS_PER_S, 0, TRIES, NS_PER_S, True),
+        (4 * NS_PER_S - 1, 0, TRIES, NS_PER_S, False),
+    ],
+)
+def test_who_is_silent_has_let_pass_its_questions_its_time_and_what_answers_take(
+    now: int, due_ns: int, tries: int, answer_ns: int, silent: bool
+) -> None:
+    missing = Missing((0, 0), 0, 1, SILENT_NS, lambda: [1], {})
+    assert missing.is_silent(Asked(heard_ns=0, due_ns=due_ns, tries=tries), now, answer_ns) == silent
+    assert not missing.is_silent(None, now, answer_ns)
 
 
 async def test_of_very_many_questions_the_latest_are_remembered() -> None:
