@@ -68,6 +68,22 @@ def test_the_threshold_keeps_all_above_it_and_about_as_many(fraction: float) -> 
     assert numbers.tobytes() == x[indices].tobytes()
 
 
+@pytest.mark.parametrize("fraction", [0.01, 0.5])
+def test_the_threshold_serves_from_the_first_bound_to_the_last(fraction: float) -> None:
+    x = np.random.default_rng(0).standard_normal(50_000).astype(np.float32)
+    count = round(fraction * len(x))
+
+    def found(low: int, high: int) -> int | None:
+        kept = above(x, count, (low, high), np.random.default_rng(1))
+        return None if kept is None else len(kept[0])
+
+    num = found(0, len(x))
+    assert num is not None
+    bounds = [(num, num), (num + 1, len(x)), (0, num - 1), (num - 1, num + 1)]
+    assert [found(*each) for each in bounds] == [num, None, None, num]
+    assert above(x, 0, (0, 0), np.random.default_rng(1)) is None
+
+
 def test_the_threshold_falls_back_to_the_exact_count_among_equals() -> None:
     encoded = TopK(0.1, 0, estimate=True).compress(torch.ones(5000), np.random.default_rng(0))
     assert encoded.meta["count"] == 500

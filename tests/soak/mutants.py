@@ -33,7 +33,7 @@ from tests.soak.tally import ROOT, Count, append
 PACKAGES = ("algorithms", "mixing", "compression", "links", "topology", "diagnosis", "node", "training")
 ALSO = ("simulated", "transport", "record", "scenario", "replaying")
 """Folders of tests that may be nearest, beside the packages' own."""
-NOT_HERE = ("processes", "containers", "grpc", "tls", "cli")
+NOT_HERE = ("processes", "containers", "grpc", "tls")
 """Words in the names of test files that start processes, in which nothing would be planted."""
 PLUGINS = ("pytest_asyncio", "pytest_timeout", "anyio.pytest_plugin", "xdist.plugin", "_hypothesis_pytestplugin")
 IMPORTS = (
@@ -47,6 +47,8 @@ IMPORTS = (
     "ruamel.yaml",
     "xxhash",
 )
+DEFINED = ("tests/scenario/test_cli.py::test_the_json_schema_is_up_to_date",)
+"""Asked about what is said outside of functions, as defaults and bounds are, too: no test enters that."""
 COUNT = 60
 LIMIT_S = 120.0
 """A mutant whose tests take longer is noticed."""
@@ -137,7 +139,8 @@ def asked(place: Place, mutation: Mutation, nearest: Nearest) -> list[str]:
     """The tests that are asked about a mutation."""
     file = place.root / mutation.file
     block = Blocks(place.name(file), file.read_bytes()).lines.get(mutation.line, "")
-    return nearest.to(place.name(file), block, mutation.function, f"tests/{Path(mutation.file).parts[1]}/")
+    found = nearest.to(place.name(file), block, mutation.function, f"tests/{Path(mutation.file).parts[1]}/")
+    return found if block else [*(test for test in DEFINED if nearest.knows(test) and test not in found), *found]
 
 
 class Chosen:

@@ -231,6 +231,11 @@ class Nearest:
                     chosen.append(test)
         return chosen
 
+    def knows(self, test: str) -> bool:
+        """Whether it is recorded."""
+        record = self.records.get(test.partition("::")[0])
+        return record is not None and test in record.tests
+
     def seconds(self, tests: Sequence[str]) -> float:
         """How long they take."""
         return sum(self.records[test.partition("::")[0]].tests[test][0] for test in tests)
