@@ -29,7 +29,8 @@ _ALL = 2**31
 class OpenWait:
     """What a node waits for now: messages of `kind`.
 
-    `have` has come, the last of it at `last_ns` from `last_src`; `silent` is not waited for, though it may still come.
+    `have` has come, the last of it at `last_ns` from `last_src`; `silent` is not waited for, though it may still come,
+    and of that `given_up` was not from the beginning: it had said nothing for too long.
     `asks`: those that are missing are asked; `unanswered`: one of them says nothing. `ended` says how it ended.
     """
 
@@ -41,6 +42,7 @@ class OpenWait:
     deadline_ns: int | None
     have: set[NodeId]
     silent: frozenset[NodeId] = frozenset()
+    given_up: frozenset[NodeId] = frozenset()
     kind: Kind = Kind.DATA
     last_ns: int | None = None
     asks: bool = False
@@ -124,7 +126,7 @@ class Waits:
         silent = self.silence.nodes() if quick else frozenset()
         deadline_ns = None if limit is None else now + limit
         self.policy, self.step = policy, step
-        self.current = OpenWait(round, step, sources, need, now, deadline_ns, set(), silent, kind, asks=asks)
+        self.current = OpenWait(round, step, sources, need, now, deadline_ns, set(), silent, silent, kind, asks=asks)
         return self.current
 
     def _limit_ns(self, policy: WaitPolicy, *, asks: bool) -> int | None:
@@ -285,7 +287,12 @@ class Waits:
             return Ended.DEADLINE
         if len(wait.have) >= wait.need or wait.sources is None:
             return Ended.CAME
-        return Ended.GONE if wait.sources - wait.have <= self.gone else Ended.LOST
+        missing = wait.sources - wait.have
+        if missing <= self.gone:
+            return Ended.GONE
+        if missing <= self.gone | wait.given_up:  # of whom nothing was lost: the wait was for the others
+            return Ended.GONE if wait.last_src is None else Ended.CAME
+        return Ended.LOST
 
     def skip(self, nodes: frozenset[NodeId]) -> None:
         """Do not wait for `nodes` any more this time; they are missing where they do not come before the end."""

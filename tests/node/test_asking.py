@@ -135,6 +135,28 @@ async def test_who_does_not_answer_is_given_up_and_not_waited_for_again_until_it
     assert desk.waits.silence.nodes() == frozenset()
 
 
+async def test_a_wait_without_one_that_was_given_up_ends_as_the_others_come_and_tells_of_no_loss() -> None:
+    desk = Desk()
+    task = desk.start(1, 2)
+    desk.arrive(1)
+    await settle()
+    desk.move_on(60 * NS_PER_S)
+    assert (await task)[1].ended is Ended.DEADLINE
+    task = desk.start(1, 2, round=1)
+    await settle()
+    desk.arrive(1, round=1)
+    assert (await task)[1].ended is Ended.CAME
+    assert (await desk.start(2, round=2))[1].ended is Ended.GONE
+    task = desk.start(1, 2, 3, round=3)
+    desk.arrive(1, round=3)
+    await settle()
+    desk.move_on(NS_PER_S)
+    for query in desk.questions():
+        if query.dst == 3 and query.round == 3:
+            desk.say(query, True)
+    assert (await task)[1].ended is Ended.LOST
+
+
 async def test_where_links_keep_no_order_one_word_is_not_enough() -> None:
     desk = Desk()
     task = desk.start(1, ordered=False)
