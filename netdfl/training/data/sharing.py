@@ -51,7 +51,7 @@ def _by_column(
         refuse_empty(given, column, "partition", "fill it, or set missing: drop, and such rows are nobody's")
     there = np.flatnonzero(~empty)
     parts = partition.build(np.ma.getdata(values)[there], num, streams)
-    notes = [f"partition: {int(empty.sum())} examples whose {column} is empty are nobody's"] if empty.any() else []
+    notes = [f"partition: examples whose {column} is empty are nobody's ({int(empty.sum())})"] if empty.any() else []
     return [there[part] for part in parts], notes
 
 
@@ -65,7 +65,7 @@ def _as_given(data: SharedData, partition: Any, num: int, streams: Streams) -> t
     parts = [places[places >= 0] for places in (place[part] for part in named)]
     gone = [len(part) - len(left) for part, left in zip(named, parts, strict=True)]
     if empty := [client for client, part in enumerate(parts) if not len(part)]:
-        what = f"all {len(named[empty[0]])} examples of client {empty[0]} are held out as the test set, or left out"
+        what = f"all examples of client {empty[0]} ({len(named[empty[0]])}) are held out as the test set, or left out"
         raise ValueError(f"{what}: give a test set of your own, or hold a smaller share out (test)")
     counts = ", ".join(f"client {client}: {count}" for client, count in enumerate(gone[:_MOST_NAMED]) if count)
     file = Path(str(partition.params.get("file", ""))).name

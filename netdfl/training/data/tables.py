@@ -69,7 +69,8 @@ def from_table(columns: Mapping[str, Column], asked: Asked, what: str) -> Read:
     whole = len(rows) == len(columns[target].values)
     unknown = [f"{word!r}" for word in asked.classes if word.strip().lower() in NOTHING]
     notes = [] if asked.inputs is not None else [_said(columns, target, inputs, what)]
-    notes += [] if whole else [f"{what}: {len(columns[target].values) - len(rows)} rows with empty cells are left out"]
+    gone = len(columns[target].values) - len(rows)
+    notes += [] if whole else [f"{what}: {gone} row{'s' * (gone > 1)} with empty cells left out"]
     if unknown:
         notes.append(
             f"{what}: {target} has the class {_some(unknown)}: where that says that nothing is known, leave it empty"
