@@ -68,11 +68,16 @@ def _forget_old(place: Path) -> None:
             Path(path).unlink(missing_ok=True)
 
 
-def apart(function: Callable[[], list[str]]) -> list[str]:
-    """What `function` gives in a process of its own, and nothing if that dies or takes a minute.
+def must_be_apart() -> bool:
+    """Whether a trial needs a process of its own: a torch for GPUs that has computed a gradient must not fork any more.
 
-    Where there are GPUs a process that has computed a gradient must not fork, and nodes are forked.
+    Nodes are forked. To ask torch whether there is a GPU would forbid that, too; a process with gRPC never forks.
     """
+    return (torch.version.cuda or torch.version.hip) is not None and "grpc" not in sys.modules
+
+
+def apart(function: Callable[[], list[str]]) -> list[str] | None:
+    """What `function` gives in a process of its own; None if that dies or takes a minute."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -87,7 +92,7 @@ def apart(function: Callable[[], list[str]]) -> list[str]:
     if not said:
         os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return list(json.loads(said)) if said else []
+    return list(json.loads(said)) if said else None
 
 
 def fingerprint(module: nn.Module, code: tuple[object, ...], more: str) -> str:
@@ -120,7 +125,7 @@ def _versions() -> str:
     files = (
         (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in (_PACKAGE / "training").rglob("*.py")
     )
-    return f"{torch.__version__}{torch.cuda.is_available()}{sys.version}{sorted(files)}"
+    return f"{torch.__version__}{sys.version}{sorted(files)}"
 
 
 def _own_files() -> list[str]:

@@ -21,17 +21,19 @@ from torch import Tensor
 from netdfl.core.rng import Streams
 from netdfl.core.types import View
 from netdfl.training.classification import Classification
-from netdfl.training.data.examples import Samples, Tree, form, leaves
+from netdfl.training.data.examples import Samples, Tree, form, leaves, mapped
 from netdfl.training.flat import FlatModel
 from netdfl.training.models.buffers import applied
 from netdfl.training.models.copying import copied
-from netdfl.training.remembering import apart, fingerprint, known, remember
+from netdfl.training.remembering import apart, fingerprint, known, must_be_apart, remember
 from netdfl.training.sgd import LocalSgd, LocalSteps
 from netdfl.training.stepping import CONSTANT
 
 Way: TypeAlias = Literal["autograd", "formula", "rows"]
 EXAMPLES = 8
 """How many examples a trial takes, at most: two minibatches."""
+LARGE = 5_000_000
+"""Parameters above which it takes half as many: a gradient of such a model takes a tenth of a second."""
 NEAR = 1e-3
 """How far ways may end from each other, as a share of the way that plain PyTorch went; rounding is far below it."""
 _VIEW = View(0, 0, 1, (), (), 1.0, {}, {})
@@ -53,13 +55,17 @@ def fit_ways(model: FlatModel, local: object, x: Tree, y: Tree, batch_size: int,
 
     `local` is the algorithm's local solver; `rows`: nodes may be computed together.
     """
+    if model.dim > LARGE:
+        x, y = (mapped(tree, lambda tensor: tensor[: EXAMPLES // 2]) for tree in (x, y))
     formula = model.perceptron is not None
     ways: tuple[Way, ...] = ("formula", "rows") if formula and rows else ("formula",) if formula else ("autograd",)
     trial = Tried(model, local, x, y, batch_size, ways)
     key = _key(trial)
     wrong = known(key)
     if wrong is None:
-        wrong = apart(partial(differing, trial)) if torch.cuda.is_available() else differing(trial)
+        wrong = apart(partial(differing, trial)) if must_be_apart() else differing(trial)
+        if wrong is None:  # it died, or took too long
+            return []
         remember(key, wrong)
     if "formula" in wrong:
         model.perceptron, model.sources = None, None
@@ -78,15 +84,17 @@ _NOTES = {
 
 def differing(trial: Tried) -> list[str]:
     """The ways that end elsewhere than plain PyTorch; autograd's, too, where it would be taken in their place."""
+    wrong: list[str]
     try:
-        start = trial.model.flat()
-        plain = _ended(trial, _Plain)
-        if not plain.isfinite().all() or not _near(_ended(trial, _Plain), plain, start):
+        start, plain = trial.model.flat(), _ended(trial, _Plain)
+        if not plain.isfinite().all():
+            return []
+        wrong = [way for way in trial.ways if not _leads_there(way, trial, plain, start)]
+        if not wrong or not _near(_ended(trial, _Plain), plain, start):  # it leads elsewhere each time
             return []
     except Exception:
         return []  # where plain PyTorch can't, netdfl says so elsewhere
-    wrong: list[str] = [way for way in trial.ways if not _leads_there(way, trial, plain, start)]
-    if wrong and "autograd" not in trial.ways and not _leads_there("autograd", trial, plain, start):
+    if "autograd" not in trial.ways and not _leads_there("autograd", trial, plain, start):
         wrong.append("autograd")
     return wrong
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +26,6 @@ from netdfl.training.models.buffers import applied
 from netdfl.training.models.build import seeded_module
 from netdfl.training.perceptron import Perceptron
 from netdfl.training.sgd import LocalSgd
-from netdfl.training.stacked_model import StackedModel
 from tests.training.plain_torch_modules import ROWS
 
 X, Y = torch.randn(8, 6, generator=torch.Generator().manual_seed(1)), torch.arange(8) % 3
@@ -126,6 +126,15 @@ def test_of_a_model_that_does_not_repeat_or_be_copied_nothing_is_said() -> None:
     module.lock.close()  # type: ignore[operator, union-attr]
 
 
+def test_a_large_model_is_tried_on_half_as_many_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[int]()
+    monkeypatch.setattr(trial, "differing", lambda found: seen.append(len(found.y)) or [])
+    fit(perceptron())
+    monkeypatch.setattr(trial, "LARGE", 10)
+    fit(perceptron())
+    assert seen == [8, 4]
+
+
 def test_the_model_is_as_it_was() -> None:
     model = perceptron()
     before, mode = model.flat(), model.module.training
@@ -190,7 +199,27 @@ def test_the_oldest_half_is_forgotten(nothing_remembered: Path, monkeypatch: pyt
 
 def test_a_trial_in_a_process_of_its_own_gives_the_same() -> None:
     assert remembering.apart(lambda: ["formula"]) == ["formula"]
-    assert remembering.apart(lambda: os._exit(3)) == []
+    assert remembering.apart(lambda: os._exit(3)) is None
+
+
+@pytest.mark.parametrize("died", [False, True])
+def test_with_a_torch_for_gpus_a_trial_is_made_apart(
+    died: bool, nothing_remembered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    monkeypatch.delitem(sys.modules, "grpc")
+    here = os.getpid()
+
+    def differing(_: object) -> list[str]:
+        assert os.getpid() != here
+        return ["formula"] if not died else os._exit(3)
+
+    monkeypatch.setattr(trial, "differing", differing)
+    model = perceptron()
+    assert len(fit(model)) == (0 if died else 1)
+    assert (model.perceptron is None) != died
+    assert nothing_remembered.exists() != died  # what died is tried again
 
 
 MODEL = """
@@ -215,7 +244,3 @@ def test_a_scenario_is_told_and_its_fleet_trains_by_autograd(tmp_path: Path, mon
     monkeypatch.setattr(trial, "differing", lambda _: pytest.fail("it was remembered"))
     monkeypatch.setattr(remembering, "_HERE", {})
     assert netdfl.run(scenario, out=tmp_path / "run", page=False).result["verdict"] == "done"
-
-
-def test_stacked_rows_of_other_models_are_compared_too() -> None:
-    assert StackedModel(perceptron()).agrees(perceptron().flat(), X, Y)
