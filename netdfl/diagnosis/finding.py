@@ -86,7 +86,9 @@ class Finding:
             return f"{again}{without}."
         if self.permanent or self.suspected:
             return f"{settings} would go on." if settings else "No setting of the scenario would end it."
-        ends = "It ends by itself" if self.until_ns is None else f"It ends at {words.seconds(self.until_ns)}"
+        ends = (
+            "It ends by itself" if self.until_ns is None else f"It ends at {words.seconds(self.until_ns)} at the latest"
+        )
         return f"{ends}; {settings} would not wait for it." if settings else f"{ends}."
 
     def is_same(self, other: Finding) -> bool:

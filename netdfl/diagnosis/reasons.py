@@ -22,7 +22,15 @@ from netdfl.diagnosis.snapshot import (
 )
 from netdfl.diagnosis.why import FEW_LINKS, IS_DOWN, NEVER_SENT, NOT_COME, Divide, Grounds, Reason, Why, clauses
 
-FIRST = (Cause.UNREACHABLE, Cause.LOST_MESSAGE, Cause.BLOCKED_LOOP, Cause.FLOW_CONTROL, Cause.DEADLOCK)
+FIRST = (
+    Cause.UNREACHABLE,
+    Cause.LOST_MESSAGE,
+    Cause.BLOCKED_LOOP,
+    Cause.FLOW_CONTROL,
+    Cause.DEADLOCK,
+    Cause.STRAGGLER,
+    Cause.LIVELOCK,
+)
 """Which cause names a stall that has several."""
 CAUSES: Mapping[Why, Cause] = {
     **dict.fromkeys((*IS_DOWN, Why.CUT, Why.RETURNED_PAST), Cause.UNREACHABLE),

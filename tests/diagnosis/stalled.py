@@ -332,7 +332,9 @@ STALLED = (
     ),
     gossip(
         "a loss that a deadline ends",
-        Stall(Cause.LOST_MESSAGE, [3], [2], at(5), ["lost on 2->3", "It ends at 20.07 s."], (), over=True),
+        Stall(
+            Cause.LOST_MESSAGE, [3], [2], at(5), ["lost on 2->3", "It ends at 20.07 s at the latest."], (), over=True
+        ),
         wait={"for": "all", "deadline": "20s"},
         events=[lose(2, 3, 5)],
     ),

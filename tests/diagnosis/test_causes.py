@@ -12,7 +12,7 @@ from netdfl.core.types import Edge
 from netdfl.diagnosis.causes import find_stuck
 from netdfl.diagnosis.diagnose import confirm, diagnose
 from netdfl.diagnosis.finding import Cause, Finding, by_verdict
-from netdfl.diagnosis.reasons import CAUSES
+from netdfl.diagnosis.reasons import CAUSES, FIRST
 from netdfl.diagnosis.reduce import Supply, reduce, supply
 from netdfl.diagnosis.snapshot import Awaited, AwaitedFate, EdgeNow, NodeNow, Snapshot, State, What
 from netdfl.diagnosis.why import Why
@@ -48,7 +48,7 @@ def test_a_request_that_was_lost_is_not_blamed_on_who_was_asked() -> None:
     found = only(fleet(waits(1, {2: lost(1, 2)}, round=3, what=What.REPLY), is_(2, State.RUNNING, round=9)))
     assert found.what == "node 1 waits in round 3 for node 2, which its request never reached: it was lost on 1->2"
     slow = only(fleet(waits(1, {2: lost(1, 2)}, round=3, what=What.REPLY, deadline_ns=SECOND), is_(2, State.RUNNING)))
-    assert slow.text.endswith("never reached: it was lost on 1->2. Since 0 s. It ends at 1 s.")
+    assert slow.text.endswith("never reached: it was lost on 1->2. Since 0 s. It ends at 1 s at the latest.")
 
 
 def test_a_request_on_its_way_is_told_apart_from_a_message_on_its_way() -> None:
@@ -243,6 +243,10 @@ def test_the_reasons_of_a_finding_are_its_waits(snapshot: Snapshot) -> None:
         assert {(reason.waiter, reason.source) for reason in reasons} <= set(finding.witness)
         assert finding.cause in {CAUSES[reason.why] for reason in reasons}
         assert [each["why"] for each in finding.to_json()["reasons"]] == [reason.why.value for reason in reasons]
+
+
+def test_every_cause_has_its_place_among_those_of_one_stall() -> None:
+    assert sorted(FIRST) == sorted(Cause)
 
 
 @given(fleets())

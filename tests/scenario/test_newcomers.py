@@ -71,7 +71,7 @@ MISTAKES = [
     ("rounds:", 5, "rounds is empty, expected a whole number"),
     ("rounds: 0", 4, "rounds is 0, expected at least 1"),
     ("nodes: 4.0", 3, "nodes is 4.0, expected a whole number"),
-    ("name: my run", 2, "expected letters, digits"),
+    ("name: my run", 2, "expected at most 200 letters, digits"),
     ("seed: -1", 9, "seed is -1, expected at least 0"),
     ("algorithm: {name: dfedavg, lr: '0.1'}", 7, "expected a number, remove the quotes"),
     ("algorithm: {name: dfedavg, lr: -1}", 7, "algorithm.lr is -1, expected above 0"),
