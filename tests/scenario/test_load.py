@@ -137,9 +137,9 @@ def test_a_key_that_would_repeat_an_alias_for_ever_is_refused() -> None:
 
 
 def test_aliases_that_multiply_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("netdfl.scenario.loading.document._MOST_VALUES", 1000)
+    monkeypatch.setattr("netdfl.scenario.loading.document.MOST_VALUES", 1000)
     levels = [f"x{level + 1}: &x{level + 1} [{', '.join([f'*x{level}'] * 9)}]" for level in range(9)]
-    assert "more than 1000 values" in mistakes(BASE + "x0: &x0 [1]\n" + "\n".join(levels))[0]
+    assert "more than 1,000 " in mistakes(BASE + "x0: &x0 [1]\n" + "\n".join(levels))[0]
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "just words", "null"])
