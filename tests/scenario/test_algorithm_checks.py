@@ -81,6 +81,14 @@ def test_it_suffices_that_nodes_can_choose_in_some_round(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("algorithm", "topology", "rounds", "said"),
     [
+        ("{name: scaffold, schedule: {kind: cosine, rounds: 5}}", "star", 8, "from round 5 on the rate is 0"),
+        ("{name: scaffold, schedule: {kind: cosine, rounds: 5}}", "star", 8, "in the last 3 of 8 rounds"),
+        ("{name: scaffold, schedule: {kind: cosine, rounds: 5}}", "star", 5, ""),
+        ("{name: scaffold, schedule: {kind: cosine, rounds: 5, floor: 0.01}}", "star", 8, ""),
+        ("{name: scaffold, schedule: {kind: cosine}}", "star", 8, ""),
+        ("{name: dpsgd, lr: 1, lr_decay: 1.0e-9}", "ring", 9, "from round 5 on the rate is 0, or less than float32"),
+        ("{name: dpsgd, lr: 1, lr_decay: 1.0e-9}", "ring", 5, ""),
+        ("{name: dpsgd, schedule: {warmup: 3}}", "ring", 2, ""),
         ("{name: slowmo, every: 3}", "full", 4, "the last round comes after the last exact average"),
         ("{name: slowmo, every: 3}", "full", 8, "the last 2 rounds come after"),
         ("{name: slowmo, every: 3}", "full", 9, ""),

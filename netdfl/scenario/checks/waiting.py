@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 
 from netdfl.scenario.build import (
     build_network,
@@ -17,8 +18,10 @@ from netdfl.scenario.build import (
 from netdfl.scenario.checks.finding import Finding
 from netdfl.scenario.model.schema import Scenario
 from netdfl.topology.network import Network
+from netdfl.training.stepping import Schedule
 
 _ROUNDS = 8
+_LEAST_RATE = 2.0**-149
 
 
 def stale_acts(scenario: Scenario) -> Iterator[Finding]:
@@ -156,6 +159,25 @@ def hardly_meant(scenario: Scenario) -> Iterator[str]:
         )
     if traits.warns is not None:
         yield from traits.warns(scenario.algorithm.params, scenario.rounds)
+    yield from _rate_ends(scenario.algorithm.params, scenario.rounds)
+
+
+def _rate_ends(params: Mapping[str, object], num_rounds: int) -> Iterator[str]:
+    """From which round on the rate is too small to train anything, if that comes before the run ends."""
+    lr, decay, schedule = (params.get(name) for name in ("lr", "lr_decay", "schedule"))
+    if not isinstance(lr, float | int) or not isinstance(decay, float | int) or not isinstance(schedule, Schedule):
+        return
+
+    def ended(round: int) -> bool:
+        return lr * decay**round * schedule.factor(round) < _LEAST_RATE
+
+    if not ended(num_rounds - 1):
+        return
+    first = bisect_left(range(num_rounds), True, key=ended)
+    yield (
+        f"algorithm: from round {first} on the rate is 0, or less than float32 has, so nothing is trained in the last "
+        f"{num_rounds - first} of {num_rounds} rounds; give schedule a floor or as many rounds, or a slower decay"
+    )
 
 
 def weights_stay_one(scenario: Scenario) -> Iterator[str]:
