@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from netdfl.algorithms.fitness import Fits, Warns
     from netdfl.mixing.base import Refinement
-    from netdfl.training.base import LocalData, LocalSolver, Objective, Received, RoundStart
+    from netdfl.training.base import Kept, LocalData, LocalSolver, Objective, Received, RoundStart
 
 T = TypeVar("T")
 FamilyName = Literal["gossip", "server", "bilateral", "overlap"]
@@ -54,8 +54,7 @@ class NodeState(NamedTuple):
     `round` is the next one to begin. `x` has shape (d,). `received` is what the last exchange handed
     to the local solver. `z`, shape (d,), is the model of a node without mass, whose push-sum weight is below
     `LEAST_WEIGHT`, until a share comes: one that lost its state and rejoined with weight 0, or that gave all away and
-    heard nothing. `statistics`, shape (b,), are the running statistics
-    of a model whose nodes keep their own.
+    heard nothing. `statistics` are the buffers that the node's model keeps for itself, by name.
     """
 
     round: int
@@ -65,7 +64,7 @@ class NodeState(NamedTuple):
     mixing: object
     received: Received
     z: Tensor | None = None
-    statistics: Tensor | None = None
+    statistics: Kept | None = None
 
     def model(self, alg: Algorithm) -> Tensor:
         """z = x / w for push-sum, `z` without mass, x for every other method; shape (d,)."""
@@ -133,13 +132,13 @@ class NodeState(NamedTuple):
 
 @runtime_checkable
 class KeepsStatistics(Protocol):
-    """A node's data whose model has running statistics, which local steps change by themselves."""
+    """A node's data whose model has running statistics and other buffers, which local steps change by themselves."""
 
-    def begin(self, z: Tensor, kept: Tensor | None) -> None:
-        """Local steps begin at the model `z`; `kept` are the statistics that the node keeps for itself."""
+    def begin(self, z: Tensor, kept: Kept | None) -> None:
+        """Local steps begin at the model `z`; `kept` are the buffers that the node keeps for itself, by name."""
 
-    def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Tensor | None]:
-        """`x`, where they led, with the statistics that they left; and those that the node keeps for itself."""
+    def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Kept | None]:
+        """`x`, where they led, with the statistics that they left; and what the node keeps for itself."""
 
 
 @cache

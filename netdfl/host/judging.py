@@ -20,6 +20,7 @@ from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.models import Snapshot, read_snapshot
 from netdfl.mixing.base import has_mass
+from netdfl.training.base import NOTHING, Kept
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,8 +46,31 @@ def judge(blueprint: Blueprint, models: Mapping[NodeId, Read]) -> dict[str, floa
     """Figures of the average of `models`, each of which is read twice, as the scenario wants them."""
     wanted, problem = blueprint.scenario.evaluation.local, blueprint.problem
     local = wanted if isinstance(wanted, int) else sys.maxsize if wanted == "all" else 0
-    ordered = dict(sorted(models.items()))
-    return judge_average(ordered, problem.evaluate, problem.evaluate_local, local, push=blueprint.push)
+    alone = len(models) == 1 and not blueprint.scenario.has_server
+    kept = _Remembered()
+    ordered = {node: partial(kept.remember, take) for node, take in sorted(models.items())}
+    return judge_average(
+        ordered,
+        lambda x: problem.evaluate(x, kept.first, alone=alone),
+        lambda node, x: problem.evaluate_local(node, x, kept.last, alone=alone),
+        local,
+        push=blueprint.push,
+    )
+
+
+class _Remembered:
+    """The buffers that the first model with mass kept for itself, and those of the one that was read last."""
+
+    first: Kept = NOTHING
+    last: Kept = NOTHING
+
+    def remember(self, take: Read) -> Snapshot:
+        """The model that `take` reads."""
+        snapshot = take()
+        self.last = snapshot.kept
+        if has_mass(snapshot.weight) and self.first is NOTHING:
+            self.first = snapshot.kept
+        return snapshot
 
 
 def judge_average(

@@ -14,26 +14,31 @@ from netdfl.core.control import ModelSaved, Report
 from netdfl.core.errors import InputError, RunError
 from netdfl.core.files import write_whole, writing
 from netdfl.core.types import NodeId
+from netdfl.training.base import NOTHING, Kept
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+_KEPT = "kept:"
+
+
 class Snapshot(NamedTuple):
-    """A node's vector (the numerator, for push-sum) and its push-sum weight."""
+    """A node's vector (the numerator, for push-sum), its push-sum weight, and what its module keeps for itself."""
 
     x: Tensor
     weight: float
+    kept: Kept = NOTHING
 
 
 class Models(Protocol):
     """Where one node's models go: those to be judged, and the last where the scenario keeps it."""
 
-    async def judge(self, round: int, x: Tensor, weight: float) -> None:
+    async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
         """Have the model of `round` judged, beside the next round."""
         ...
 
-    async def keep(self, x: Tensor, weight: float) -> None:
+    async def keep(self, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
         """Keep the last model in the run directory. Raises RunError where the disk refuses it."""
         ...
 
@@ -55,14 +60,16 @@ class InOneProcess:
         """Put the models of `node` into `found`; keep its last below `directory`."""
         self._directory, self._node, self._found, self._report = directory, node, found, report
 
-    async def judge(self, round: int, x: Tensor, weight: float) -> None:
+    async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
         """See `Models`."""
-        self._found[round, self._node] = Snapshot(x.detach().cpu(), weight)
+        self._found[round, self._node] = Snapshot(
+            x.detach().cpu(), weight, {name: value.cpu() for name, value in kept.items()}
+        )
         self._report(ModelSaved(round))
 
-    async def keep(self, x: Tensor, weight: float) -> None:
+    async def keep(self, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
         """See `Models`."""
-        keep_model(self._directory, self._node, x, weight)
+        keep_model(self._directory, self._node, Snapshot(x, weight, kept))
 
     async def delivered(self) -> None:
         """They always are."""
@@ -80,15 +87,15 @@ class OnDisk:
     ) -> None:
         """Write below `directory`; `write` does, until it is cancelled. `ship` takes files to the supervisor."""
         self._directory, self._node, self._report, self._ship = directory, node, report, ship
-        self._due: asyncio.Queue[tuple[int, Tensor, float]] = asyncio.Queue(maxsize=2)
+        self._due: asyncio.Queue[tuple[int, Snapshot]] = asyncio.Queue(maxsize=2)
 
-    async def judge(self, round: int, x: Tensor, weight: float) -> None:
+    async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
         """See `Models`; waits while two are still to be written."""
-        await self._due.put((round, x, weight))
+        await self._due.put((round, Snapshot(x, weight, kept)))
 
-    async def keep(self, x: Tensor, weight: float) -> None:
+    async def keep(self, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
         """See `Models`."""
-        await asyncio.to_thread(keep_model, self._directory, self._node, x, weight)
+        await asyncio.to_thread(keep_model, self._directory, self._node, Snapshot(x, weight, kept))
         if self._ship is not None:
             await self._ship(model_path(self._directory, self._node))
 
@@ -99,10 +106,10 @@ class OnDisk:
     async def write(self) -> None:
         """Write what is due, and report it. Raises RunError where the disk refuses it."""
         while True:
-            round, x, weight = await self._due.get()
+            round, snapshot = await self._due.get()
             path = snapshot_path(self._directory, round, self._node)
             with writing(path, RunError):
-                await asyncio.to_thread(write_snapshot, path, x, weight)
+                await asyncio.to_thread(write_snapshot, path, *snapshot)
             if self._ship is not None:
                 await self._ship(path)
                 path.unlink(missing_ok=True)
@@ -120,9 +127,10 @@ def model_path(directory: Path, node: NodeId) -> Path:
     return directory / "models" / f"{node:03d}.safetensors"
 
 
-def write_snapshot(path: Path, x: Tensor, weight: float) -> None:
+def write_snapshot(path: Path, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
     """Write a snapshot; it appears whole or not at all."""
-    write_whole(path, as_bytes({"x": x}, {"weight": repr(weight)}))
+    tensors = {"x": x} | {_KEPT + name: value for name, value in kept.items()}
+    write_whole(path, as_bytes(tensors, {"weight": repr(weight)}))
 
 
 def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> Snapshot:
@@ -132,7 +140,8 @@ def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> 
     """
     try:
         tensors, metadata = read(path, torch=torch)
-        found = Snapshot(tensors["x"], float(metadata["weight"]))
+        kept = {name.removeprefix(_KEPT): value for name, value in tensors.items() if name.startswith(_KEPT)}
+        found = Snapshot(tensors["x"], float(metadata["weight"]), kept)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"{path} is no model that a node wrote: {error!r}; delete it to go on without it") from error
     if found.x.ndim != 1 or not found.x.is_floating_point():
@@ -143,9 +152,9 @@ def read_snapshot(path: Path, dim: int | None = None, *, torch: bool = True) -> 
     return found
 
 
-def keep_model(directory: Path, node: NodeId, x: Tensor, weight: float) -> None:
+def keep_model(directory: Path, node: NodeId, last: Snapshot) -> None:
     """Keep a node's final model in the run `directory`. Raises RunError where the disk refuses it."""
     path = model_path(directory, node)
     with writing(path, RunError):
         path.parent.mkdir(exist_ok=True)
-        write_snapshot(path, x, weight)
+        write_snapshot(path, *last)

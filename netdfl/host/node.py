@@ -51,6 +51,7 @@ from netdfl.node.ledger import NodeLedger
 from netdfl.node.pause import Gate
 from netdfl.node.remembered import Remembered, recall
 from netdfl.record.base import Recorder
+from netdfl.training.base import NOTHING
 
 EXIT_TRAINING, EXIT_DISK = 5, 4
 
@@ -217,12 +218,12 @@ class NodeHost:
         if cpu_s is not None and self.parts.device == "cpu":
             self.parts.recorder.metrics(self.clock.now_ns(), self.id, view.round, {"train_cpu_s": cpu_s})
         await self.parts.kept.save(self.node, state)
-        whole = getattr(self.node.task, "whole", None)  # of a model with running statistics
-        x = state.x if whole is None else whole(state.x, state.statistics, weight)
+        whole = getattr(self.node.task, "whole", None)  # of a model with buffers
+        x, kept = (state.x, NOTHING) if whole is None else whole(state.x, state.statistics, weight)
         if self.blueprint.evaluates(view.round) and self.id in self.blueprint.evaluated:
-            await self.parts.models.judge(view.round, x, weight)
+            await self.parts.models.judge(view.round, x, weight, kept)
         if self.blueprint.keeps_models(view.round):
-            await self.parts.models.keep(x, weight)
+            await self.parts.models.keep(x, weight, kept)
 
     # orders
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netdfl.core.types import Json, NodeId
-from netdfl.training.base import Objective, Task
+from netdfl.training.base import Kept, Objective, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,12 +40,15 @@ class Problem(Protocol):
         """The task of a node that holds no data: the server's."""
         ...
 
-    def evaluate(self, x: Tensor) -> Figures:
-        """Figures of one model on the test set, by the names of the record's metrics."""
+    def evaluate(self, x: Tensor, kept: Kept, *, alone: bool) -> Figures:
+        """Figures of one model on the test set, by the names of the record's metrics.
+
+        `kept` are buffers that a node keeps for itself; `alone`: the model is that node's own, not an average.
+        """
         ...
 
-    def evaluate_local(self, node: NodeId, x: Tensor) -> Figures:
-        """Figures of the model of one node, by itself."""
+    def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept, *, alone: bool) -> Figures:
+        """Figures of the model of one node, by itself; `alone`: no other node's was averaged with it."""
         ...
 
     def partition(self) -> Json | None:

@@ -14,6 +14,7 @@ from netdfl.core.types import NodeId
 from netdfl.host.problem import Figures, Idle, Problem
 from netdfl.scenario.model.schema import Scenario
 from netdfl.scenario.model.task import Training
+from netdfl.training.base import NOTHING, Kept
 from netdfl.training.catalog import TRAINING_FREE, without_torch
 from netdfl.training.toy import Quadratic, optimum
 
@@ -55,11 +56,11 @@ class ToyProblem:
         apart = torch.stack([task.curvature - first.curvature for task in self.tasks]).mean(0)
         return Idle(first.start, replace(first.objective, curvature=first.curvature + apart))
 
-    def evaluate(self, x: Tensor) -> Figures:
+    def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
         """`error`: the root mean square distance to the answer, per coordinate."""
         return {"error": float((x - self.answer).square().mean().sqrt())}
 
-    def evaluate_local(self, node: NodeId, x: Tensor) -> Figures:
+    def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
         """None: a local model's distance to the answer says nothing that the average's and the consensus's do not."""
         return {}
 

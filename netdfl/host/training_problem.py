@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -17,15 +17,15 @@ from netdfl.core.rng import Key, Streams
 from netdfl.core.types import Json, NodeId
 from netdfl.host.problem import Figures, Idle
 from netdfl.scenario.model.schema import Scenario
+from netdfl.training.base import NOTHING, Kept
 from netdfl.training.classification import Classification, CrossEntropy, answers, outcome
 from netdfl.training.data.augmentations import none as no_augmentation
-from netdfl.training.data.examples import Examples, Samples, in_batches, in_memory, leaves, shape_of
+from netdfl.training.data.examples import Examples, Samples, Tree, in_batches, in_memory, leaves, shape_of
 from netdfl.training.data.finite import refuse_spoiled
 from netdfl.training.data.own import Datasets
 from netdfl.training.data.partitions import label_counts
 from netdfl.training.data.sharing import share_out
 from netdfl.training.drawing import seeded
-from netdfl.training.models.copying import copied, uncompiled
 from netdfl.training.tasks.recipe import made, one_form, recipe_of, refusal
 from netdfl.training.trial import EXAMPLES, fit_ways
 
@@ -146,7 +146,7 @@ class TrainingProblem:
 
     def task(self, node: NodeId, device: str) -> Classification:
         """The client's part of the training set, standardised, on its device."""
-        self.model.module.to(device)
+        self.model.to(device)
         augment = getattr(self.split, "augment", None)
         chosen = None if augment is None or augment.kind == no_augmentation.__name__ else augment
         return Classification(
@@ -176,31 +176,26 @@ class TrainingProblem:
         """What a user's code draws at random when models are judged is the same each time."""
         return seeded(self.streams.integer("judging", *key), self.start.device)
 
-    def evaluate(self, x: Tensor) -> Figures:
+    def evaluate(self, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
         """Loss and figures on the whole test set."""
-        with self._drawing():
-            return self._evaluated(x)
+        with self._drawing(), self._judging(x, kept, self.shared.train, alone=alone) as at:
+            assert self.shared.test is not None
+            if self.metrics is None:
+                found = answers(self.model, at, self.test, self.spec.eval_batch)
+                return {"test_accuracy": found.accuracy, "test_loss": found.loss}
+            return self._judged(at, self.shared.test, "test")
 
-    def _evaluated(self, x: Tensor) -> Figures:
-        at = self._settled(x, self.shared.train)
-        assert self.shared.test is not None
-        if self.metrics is None:
-            found = answers(self.model, at, self.test, self.spec.eval_batch)
-            return {"test_accuracy": found.accuracy, "test_loss": found.loss}
-        return self._judged(at, self.shared.test, "test")
-
-    def evaluate_local(self, node: NodeId, x: Tensor) -> Figures:
+    def evaluate_local(self, node: NodeId, x: Tensor, kept: Kept = NOTHING, *, alone: bool = False) -> Figures:
         """Figures on the whole test set, and `personal_...` on what stands for the client's own data.
 
         That is the client's own test set where there is one, else the test set with labels as the client's data has
         them.
         """
-        with self._drawing(node):
-            return self._evaluated_local(node, x)
+        with self._drawing(node), self._judging(x, kept, self._examples_of(node), alone=alone) as at:
+            return self._figures_of(node, at)
 
-    def _evaluated_local(self, node: NodeId, x: Tensor) -> Figures:
+    def _figures_of(self, node: NodeId, at: Tensor) -> Figures:
         is_client = node < self.num_clients
-        at = self._settled(x, self._examples_of(node))
         own = self.client_tests[node] if self.client_tests is not None and is_client else None
         personal = {} if own is None else self._judged(at, own, "personal")
         if self.metrics is not None:
@@ -220,13 +215,22 @@ class TrainingProblem:
         figures = {f"{where}_{name}": float(n) for name, n in self.metrics(judged.outputs, judged.targets).items()}
         return figures | {f"{where}_loss": judged.loss}
 
-    def module(self, x: Tensor, node: NodeId | None = None) -> nn.Module:
+    def module(self, x: Tensor, node: NodeId | None = None, kept: Kept = NOTHING, *, alone: bool = False) -> nn.Module:
         """A module of its own, as `x` was judged, in evaluation mode: the model of `node`, or of all."""
-        at = self._settled(x, self._examples_of(node))
-        found = uncompiled(copied(self.model.bind(at, training=False)))
-        for parameter in found.parameters():
-            parameter.data = parameter.data.clone()
-        return found.eval()
+        with self._judging(x, kept, self._examples_of(node), alone=alone) as at:
+            return self.model.made(at)
+
+    @contextmanager
+    def _judging(self, x: Tensor, kept: Kept, examples: Examples, *, alone: bool) -> Iterator[Tensor]:
+        """The model `x` with its running statistics, within which the module has the other buffers that belong to it.
+
+        A node that is `alone` has them. Where models were averaged nobody has: those that one node `kept` are renewed
+        by passes over training examples in training mode.
+        """
+        if not alone and (kept or self.model.keeps_buffers):
+            kept = self.model.renewed(x, kept, self._batches(examples))
+        with self.model.used_by(None, kept):
+            yield self._settled(x, examples)
 
     def _examples_of(self, node: NodeId | None) -> Examples:
         """The training examples of a client; of nobody, or of a server, all."""
@@ -238,9 +242,13 @@ class TrainingProblem:
         """A model with its running statistics; those that it comes without are taken from training examples."""
         if not self.model.buffers.size or len(x) > self.model.num_trained:
             return x
+        return self.model.settled(x, self._batches(examples))
+
+    def _batches(self, examples: Examples) -> Iterator[Tree]:
+        """Inputs of training examples, by which buffers are renewed."""
         chosen = np.linspace(0, len(examples) - 1, min(SETTLING, len(examples))).astype(np.int64)
         batches = (inputs for inputs, _ in in_batches(examples.only(chosen), max(2, self.spec.batch_size)))
-        return self.model.settled(x, (inputs for inputs in batches if len(next(leaves(inputs))) > 1))
+        return (inputs for inputs in batches if len(next(leaves(inputs))) > 1)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:

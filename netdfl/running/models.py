@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,8 +40,19 @@ class TrainedRun(Run):
             last = self._last(node)
             if not last.weight:
                 raise InputError(f"node {node} has no model: its push-sum weight is 0")
-            return problem.module(last.x / last.weight if last.weight != 1 else last.x, node)
-        return problem.module(self._average())
+            z = last.x / last.weight if last.weight != 1 else last.x
+            return problem.module(z, node, last.kept, alone=self._alone)
+        average, kept = self._average()
+        return problem.module(average, None, kept, alone=self._alone)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether one node's model is all that there is to average."""
+        return len(self._with_a_model) == 1 and not self._blueprint.scenario.has_server
+
+    @property
+    def _with_a_model(self) -> list[int]:
+        return [node for node in self._blueprint.evaluated if self._path(node).is_file()]
 
     @cached_property
     def _blueprint(self) -> Blueprint:
@@ -52,16 +64,18 @@ class TrainedRun(Run):
         except InputError as error:
             raise InputError(f"the model of {self.path} can't be built: {error}") from error
 
-    def _average(self) -> Tensor:
+    def _average(self) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The average, and buffers that the first node keeps for itself."""
         from netdfl.host.judging import averaged
 
-        nodes = [node for node in self._blueprint.evaluated if self._path(node).is_file()]
+        nodes = self._with_a_model
         if not nodes:
             self._last(self._blueprint.evaluated[0])
         average, _ = averaged([lambda node=node: self._last(node) for node in nodes])  # type: ignore[misc]
         if average is None:
             raise InputError(f"{self.path} has no average model: no node has push-sum weight")
-        return average
+        first = next(last for last in map(self._last, nodes) if last.weight)
+        return average, first.kept
 
     def _path(self, node: int) -> Path:
         from netdfl.host.models import model_path

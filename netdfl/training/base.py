@@ -26,6 +26,9 @@ S = TypeVar("S", default=Any)
 """The state of a part: a NamedTuple of its own."""
 Extras: TypeAlias = "Mapping[str, Tensor]"
 NO_EXTRAS: Extras = MappingProxyType({})
+Kept: TypeAlias = "Mapping[str, Tensor]"
+"""What a node's module keeps for itself: buffers, and parameters that are not trained, by their names."""
+NOTHING: Kept = MappingProxyType({})
 
 
 class Update(NamedTuple):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from netdfl.core.errors import NotFiniteError, TrainingError
 from netdfl.core.rng import Key, Streams
 from netdfl.core.types import NodeId
-from netdfl.training.base import Gradient, LocalData
+from netdfl.training.base import NOTHING, Gradient, Kept, LocalData
 from netdfl.training.data.examples import Examples, Samples, Tree, in_batches, joined, leaves, mapped, shape_of
 from netdfl.training.drawing import is_beside_others, seeded
 from netdfl.training.flat import FlatModel
@@ -80,9 +81,10 @@ class Classification:
         shown = num_labels or (int(y.max()) + 1 if isinstance(y, Tensor) and len(samples) else 0)
         shape = shape_of(samples.take(torch.arange(1))[0]) if len(samples) else ()
         self.objective = CrossEntropy(model, shape, shown, streams)
-        self.kept: Tensor | None = None
+        self.kept: Kept | None = None
         self._start = start
         self._grad = torch.empty_like(start)
+        model.forget(node)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -104,11 +106,13 @@ class Classification:
         """The common start itself, which every node of this process holds until it has one of its own."""
         return self._start
 
-    def whole(self, x: Tensor, kept: Tensor | None, weight: float) -> Tensor:
-        """`x`, and the statistics that the node keeps for itself, as numerators: what it is judged by."""
-        if self.model.policy != "local" or not self.model.buffers.size:
-            return x
-        return torch.cat([x, (self.model.buffers.start if kept is None else kept).to(x) * weight])
+    def whole(self, x: Tensor, kept: Kept | None, weight: float) -> tuple[Tensor, Kept]:
+        """What the node is judged by: `x`, with its own running statistics as numerators, and what else it kept."""
+        kept, buffers = kept or NOTHING, self.model.buffers
+        others = {name: value for name, value in kept.items() if name not in buffers.names}
+        if self.model.policy != "local" or not buffers.size:
+            return x, others
+        return torch.cat([x, buffers.joined(kept).to(x) * weight]), others
 
     def data(self, round: int) -> LocalData:
         """The client's data, shuffled by the stream of (node, round)."""
@@ -124,6 +128,27 @@ class DrawnBatches(NamedTuple):
     sizes: NDArray[np.int64]
 
 
+class Minibatch:
+    """Inputs and targets, the same at every call, whatever is done to those that were given."""
+
+    def __init__(self, model: FlatModel, x: Tree, y: Tree, again: Callable[[], tuple[Tree, Tree]] | None) -> None:
+        """Give `x` and `y`; `again` gets them anew, where that is possible: else a copy is kept."""
+        self._model, self._given, self._versions = model, (x, y), -1
+        if again is None and model.perceptron is None:
+            again = partial(mapped, mapped((x, y), Tensor.clone), Tensor.clone)
+        self._again = again
+
+    def __call__(self) -> tuple[Tree, Tree]:
+        """As they were."""
+        versions = sum(tensor._version for tensor in leaves(self._given))
+        if self._versions == -1:
+            self._versions = versions
+        elif self._again is not None and (versions != self._versions or self._model.writes_examples):
+            self._given = self._again()
+            self._versions = sum(tensor._version for tensor in leaves(self._given))
+        return self._given
+
+
 class RoundPass:
     """One round's pass over a client's data; leaves the mean loss in the task's `last_loss`."""
 
@@ -134,6 +159,9 @@ class RoundPass:
         self.shapes = task.model.shapes
         self.still = task.model.still
         self.statistics: Tensor | None = None
+        self.kept: Kept = NOTHING
+        self.written: Tensor | None = None
+        self._begun: Tensor | None = None
         self.round = round
         self.rng = task.streams.rng("batches", task.node, round)
 
@@ -149,14 +177,22 @@ class RoundPass:
         """One gradient per minibatch; the last batch of an epoch may be short. No samples: no steps."""
         losses: list[Tensor] = []
         model = self.task.model
-        if model.buffers.size:
-            begun = model.buffers.start if self.statistics is None else self.statistics
-            model.buffers.write(model.bind(self.task._start, training=True), begun)
-        for step, (x, y) in enumerate(self._batches(epochs, steps)):
-            yield self._gradient(step, x, y, losses)
-        if model.buffers.size:
-            self.statistics = model.buffers.read(model.bind(self.task._start, training=True)).to(self.task._start)
+        with model.used_by(self.task.node, self.kept):
+            if model.buffers.size:
+                begun = model.buffers.start if self.statistics is None else self.statistics
+                model.buffers.write(model.bind(self.task._start, training=True), begun)
+            for step, batch in enumerate(self._batches(epochs, steps)):
+                yield self._gradient(step, batch, losses)
+            if model.buffers.size:
+                read = model.buffers.read(model.bind(self.task._start, training=True))
+                self.statistics = read.to(self.task._start)
+            self.kept = model.kept()
         self.finish(torch.stack(losses) if losses else None)
+
+    @property
+    def writes(self) -> bool:
+        """Whether gradients may write to the vector that they are taken at, as `written` then has it."""
+        return self.task.model.writes
 
     def num_steps(self, *, epochs: int | None = None, steps: int | None = None) -> int:
         """How many gradients `steps` gives."""
@@ -171,7 +207,7 @@ class RoundPass:
         samples, size = task.samples, task.batch_size
         assert isinstance(samples, Samples), "what is read when it is asked for is not laid out in rows"
         if task.augment is not None:
-            x, y = zip(*self._batches(epochs, steps), strict=True)
+            x, y = zip(*(batch() for batch in self._batches(epochs, steps)), strict=True)
             counts = np.array([len(labels) for labels in y])
             starts = np.cumsum(counts) - counts
             index = starts[:, None] + np.minimum(np.arange(size), counts[:, None] - 1)
@@ -184,7 +220,7 @@ class RoundPass:
         counts[-1] = len(samples) - (per_pass - 1) * size
         return DrawnBatches(samples.x, samples.y, index.reshape(-1, size)[:num], np.tile(counts, len(index))[:num])
 
-    def _batches(self, epochs: int | None, steps: int | None) -> Iterator[tuple[Tree, Tree]]:
+    def _batches(self, epochs: int | None, steps: int | None) -> Iterator[Minibatch]:
         task, samples = self.task, self.task.samples
         left = self.num_steps(epochs=epochs, steps=steps)
         drawn, taken = isinstance(samples, Samples), 0
@@ -194,7 +230,10 @@ class RoundPass:
                 order = order.to(task.device)
             for indices in order.split(task.batch_size)[: min(left, task.steps_per_epoch)]:
                 x, y = samples.take(indices) if drawn else self._read(indices, taken)
-                yield (x if task.augment is None else self._augmented(x, taken)), y
+                if task.augment is not None:
+                    x = self._augmented(x, taken)
+                again = partial(samples.take, indices) if drawn and task.augment is None else None
+                yield Minibatch(task.model, x, y, again)
                 left, taken = left - 1, taken + 1
 
     def _read(self, indices: Tensor, step: int) -> tuple[Tree, Tree]:
@@ -209,15 +248,18 @@ class RoundPass:
         with seeded(task.streams.integer("augmenting", task.node, self.round, step), torch.device("cpu")):
             return task.augment(x, self.rng)
 
-    def _gradient(self, step: int, x: Tree, y: Tree, losses: list[Tensor]) -> Gradient:
-        task, first = self.task, True
+    def _gradient(self, step: int, batch: Minibatch, losses: list[Tensor]) -> Gradient:
+        task, model, first = self.task, self.task.model, True
         masks = task.node, self.round, step
 
         def gradient(at: Tensor) -> Tensor:
             nonlocal first
-            with task.objective.drawing(*masks), nullcontext() if first else task.model.statistics():
-                loss = task.model.slope(at, x, y, task._grad)
+            if at is self._begun and model.perceptron is None:
+                at = at.clone()  # the node's own vector, which nothing may write to
+            with task.objective.drawing(*masks), nullcontext() if first else model.statistics():
+                loss = model.slope(at, *batch(), task._grad)
             if first:
+                self.written = model.written(at)
                 losses.append(loss)
                 first = False
             return task._grad
@@ -237,40 +279,40 @@ class RoundPass:
 
     def loss(self, at: Tensor) -> float:
         """Mean loss over the client's whole training set at `at`, in evaluation mode."""
-        task = self.task
-        with seeded(task.streams.integer("loss", task.node, self.round), task.device):
+        task, model, kept = self.task, self.task.model, NOTHING
+        if len(at) == model.dim:
+            at, kept = task.whole(at, task.kept, 1.0)
+        with seeded(task.streams.integer("loss", task.node, self.round), task.device), model.used_by(None, kept):
             return self._loss(at)
 
     def _loss(self, at: Tensor) -> float:
-        task, model = self.task, self.task.model
+        model, samples = self.task.model, self.task.samples
         if model.buffers.size and len(at) == model.num_trained:
-            if model.policy == "local":
-                at = task.whole(at, task.kept, 1.0)
-            else:
-                at = model.settled(at, (x for x, _ in in_batches(task.samples, 256)))
-        samples = task.samples
-        if isinstance(samples, Samples) and task.in_rows:
+            at = model.settled(at, (x for x, _ in in_batches(samples, 256)))
+        if isinstance(samples, Samples) and self.task.in_rows:
             return answers(model, at, samples).loss
         return outcome(model, at, samples).loss
 
     # running statistics
 
-    def begin(self, z: Tensor, kept: Tensor | None) -> None:
-        """Local steps begin at the model `z`, shape (d,), with its running statistics, or with those `kept`."""
-        model = self.task.model
+    def begin(self, z: Tensor, kept: Kept | None) -> None:
+        """Local steps begin at the model `z`, shape (d,), with its statistics; `kept` is what the node keeps."""
+        model, self._begun = self.task.model, z
+        _, self.kept = self.task.whole(z, kept, 1.0)
+        self.task.kept = kept
         if model.buffers.size and model.policy != "reset":
-            self.statistics = z[model.num_trained :].clone() if model.still else kept
-            self.task.kept = kept
+            self.statistics = z[model.num_trained :].clone() if model.still else model.buffers.joined(kept or NOTHING)
 
-    def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Tensor | None]:
-        """`x`, where the local steps have led, with the statistics of x / w; or these, where the node keeps them."""
-        model = self.task.model
-        if not model.buffers.size or self.statistics is None or model.policy == "reset":
-            return x, None
-        if model.policy == "local":
-            self.task.kept = self.statistics
-            return x, self.statistics
-        return torch.cat([x[: model.num_trained], self.statistics * weight]), None
+    def ended(self, x: Tensor, weight: float) -> tuple[Tensor, Kept | None]:
+        """`x`, where the local steps have led, with the statistics of x / w; and what the node keeps for itself."""
+        model, kept = self.task.model, self.kept
+        if model.buffers.size and self.statistics is not None:
+            if model.still:
+                x = torch.cat([x[: model.num_trained], self.statistics * weight])
+            elif model.policy == "local":
+                kept = {**kept, **model.buffers.named(self.statistics)}
+        self.task.kept = kept or None
+        return x, self.task.kept
 
 
 class Answers(NamedTuple):
@@ -302,12 +344,17 @@ def answers(model: FlatModel, at: Tensor, samples: Samples, batch: int = 1024) -
     """What the model at the flat vector `at` makes of `samples`, in evaluation mode."""
     if not len(samples):
         raise TrainingError("can't evaluate on an empty set")
-    module, right, loss = model.bind(at, training=False), list[Tensor](), 0.0
+    module, right, loss = model.bind(_apart(model, at), training=False), list[Tensor](), 0.0
     for x, y in zip(samples.x.split(batch), samples.y.split(batch), strict=True):
-        scores = applied(module, x)
+        scores = applied(module, _apart(model, x))
         right.append(scores.argmax(1) == y)
         loss += float(cross_entropy(scores, y, reduction="sum"))
     return Answers(torch.cat(right), loss / len(samples))
+
+
+def _apart(model: FlatModel, x: Tensor) -> Tensor:
+    """A tensor that a user's module may write to."""
+    return x if model.perceptron is not None else x.clone()
 
 
 class Outcome(NamedTuple):
@@ -323,12 +370,12 @@ def outcome(model: FlatModel, at: Tensor, examples: Examples, batch: int = 1024)
     """What the model at the flat vector `at` makes of `examples`, in evaluation mode, on the CPU."""
     if not len(examples):
         raise TrainingError("can't evaluate on an empty set")
-    module, found, loss, total = model.bind(at, training=False), list[tuple[Any, Tree]](), 0.0, 0.0
+    module = model.bind(_apart(model, at), training=False)
+    found, loss, total = list[tuple[Any, Tree]](), 0.0, 0.0
     for x, y in in_batches(examples, batch):
-        outputs = applied(module, x)
-        weight = _weight(y)
+        outputs, weight = applied(module, x), _weight(y)
+        found.append((on_cpu(outputs), mapped(y, lambda tensor: tensor.clone().cpu())))
         loss, total = loss + (float(model.loss(outputs, y)) * weight if weight else 0.0), total + weight
-        found.append((on_cpu(outputs), mapped(y, lambda tensor: tensor.cpu())))
     outputs, targets = zip(*found, strict=True)
     return Outcome(together(list(outputs)), joined(list(targets)), loss / total if total else math.nan)
 

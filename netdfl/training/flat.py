@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import reduce
 from typing import Any, TypeAlias
@@ -13,11 +13,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from netdfl.training.data.examples import Tree
+from netdfl.training.base import NOTHING, Kept
+from netdfl.training.data.examples import Tree, leaves, mapped
 from netdfl.training.drawing import EVERY, Source, seeded
 from netdfl.training.models.buffers import BufferPolicy, Buffers, applied, estimate
-from netdfl.training.models.copying import copied
+from netdfl.training.models.copying import copied, uncompiled
 from netdfl.training.models.inputs import as_taken
+from netdfl.training.models.reach import Watch
+from netdfl.training.models.state import Original
 from netdfl.training.perceptron import Perceptron
 
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
@@ -35,6 +38,23 @@ class BoundModule:
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.at: Tensor | None = None
         self.training: bool | None = None
+        self.version = -1
+        self._watches: dict[bool, Watch] = {}
+
+    def keeps(self, original: Original) -> str | None:
+        """Where the module is not as `original`, if it is not; quickly, where nothing was touched since it last was."""
+        watch = self._watches.get(self.module.training)
+        if watch is not None and watch.untouched():
+            return None
+        place = original.changed(self.module)
+        if place is None:
+            self._watches[self.module.training] = Watch(self.module, original.but)
+        return place
+
+    @property
+    def versions(self) -> int:
+        """Moves on where somebody writes to a parameter."""
+        return sum(p._version for p in self.parameters)
 
     def turn(self, *, training: bool) -> nn.Module:
         """Put the module, all of it, into training or evaluation mode."""
@@ -80,15 +100,28 @@ class FlatModel:
         self._views = all(p.dtype == self.dtype for p in self.parameters)
         self._sizes = [p.numel() for p in self.parameters]
         self._loss = loss
+        self.keeps: str | None = None
+        self.keeps_buffers = False
+        self.writes = self.writes_examples = False
         self.perceptron = Perceptron.of(module) if self.stackable else None
         self.sources: frozenset[Source] | None = None if self.perceptron is None else frozenset()
         self.in_rows = True
+        self.original = None if self.perceptron is not None else Original(module, self.buffers.names)
         self._bound: dict[int, BoundModule] = {}
+        self._own: dict[Hashable, BoundModule] = {}
+        self._use = threading.local()
+        self._unused: nn.Module | None = module
+
+    @property
+    def num_own(self) -> int:
+        """How many have a module of their own, because they keep something in it."""
+        return len(self._own)
 
     @property
     def stackable(self) -> bool:
         """Whether many nodes' gradients may be one computation: with the usual loss, and no statistics."""
-        return self._loss is None and not self.buffers.size and self._views
+        plain = not (self.writes or self.writes_examples or self.keeps)
+        return self._loss is None and not self.buffers.size and self._views and plain
 
     @property
     def uses_cross_entropy(self) -> bool:
@@ -113,6 +146,7 @@ class FlatModel:
             for parameter, piece, shape in zip(bound.parameters, pieces, self.shapes, strict=False):
                 parameter.data = piece.view(shape).to(parameter.dtype)
             bound.at = at
+        bound.version = bound.versions if training else -1
         if not training and len(at) > self.num_trained:
             self.buffers.write(bound.module, at[self.num_trained :])
         return bound.turn(training=training)
@@ -132,13 +166,87 @@ class FlatModel:
         yield module
         self.buffers.write(module, before)
 
+    @contextmanager
+    def used_by(self, owner: Hashable | None, kept: Kept = NOTHING) -> Iterator[None]:
+        """Let `owner` use the module within, with what it `kept`; nobody (None) keeps what the module then keeps.
+
+        A module that is not as it was afterwards is the owner's own from then on, and others get one as it was. Raises
+        TrainingError where that can't be.
+        """
+        if self.original is None:
+            yield
+            return
+        outer: BoundModule | None = getattr(self._use, "bound", None)
+        bound = self._own.get(owner) if owner is not None else None
+        if bound is None:
+            bound = self._of_this_thread() if outer is None else BoundModule(self.original.made())
+        if kept:
+            self.original.give(bound.module, kept)
+        self._use.bound = bound
+        try:
+            yield
+        finally:
+            self._use.bound = outer
+            if outer is None and (owner is None or owner not in self._own):
+                self._sort(bound, owner, self.original)
+
+    def _sort(self, bound: BoundModule, owner: Hashable | None, original: Original) -> None:
+        """Put a module that is not as it was out of the others' way."""
+        place = bound.keeps(original)
+        if place is None:
+            return
+        original.look_for_leaks(bound.module)
+        self.keeps = place
+        if bound.module is self.module and original.leak is None:
+            self.module = original.made()
+            self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        with _COPYING:
+            self._bound = {thread: each for thread, each in self._bound.items() if each is not bound}
+            if owner is not None:
+                self._own[owner] = bound
+
+    def renewed(self, at: Tensor, kept: Kept, batches: Iterable[Tree]) -> Kept:
+        """What the model at `at` makes of the buffers that a node `kept`, in training mode on `batches` of inputs."""
+        with self.used_by(None, kept), seeded(0, at.device), torch.no_grad():
+            module = self.bind(at.clone(), training=True)
+            for x in batches:
+                applied(module, x)
+            return self.kept()
+
+    def forget(self, owner: Hashable) -> None:
+        """`owner` begins anew."""
+        self._own.pop(owner, None)
+
+    def kept(self) -> Kept:
+        """Buffers and frozen parameters of the module in use, but for means, that are not as they were."""
+        if self.original is None or self._of_this_thread().keeps(self.original) is None:
+            return NOTHING
+        return self.original.kept(self._of_this_thread().module)
+
+    def to(self, device: str) -> None:
+        """Move it."""
+        self.module.to(device)
+        if self.original is not None:
+            self.original.to(device)
+
+    def made(self, at: Tensor) -> nn.Module:
+        """A module of its own, in evaluation mode, as the one in use is at `at`; shape as in `bind`."""
+        found = uncompiled(copied(self.bind(at, training=False)))
+        for parameter in found.parameters():
+            parameter.data = parameter.data.clone()
+        return found.eval()
+
     def _of_this_thread(self) -> BoundModule:
-        bound = self._bound.get(threading.get_ident())
+        used: BoundModule | None = getattr(self._use, "bound", None)
+        bound = self._bound.get(threading.get_ident()) if used is None else used
         if bound is None:
             with _COPYING:
-                bound = BoundModule(copied(self.module) if self._bound else self.module)
-                self._bound[threading.get_ident()] = bound
+                module, self._unused = self._unused or self._another(), None
+                bound = self._bound[threading.get_ident()] = BoundModule(module)
         return bound
+
+    def _another(self) -> nn.Module:
+        return copied(self.module, light=True) if self.original is None else self.original.made()
 
     def scores(self, at: Tensor, x: Tree) -> Tensor:
         """What the module gives in training for inputs `x` at `at`; differentiable by both, any number of times."""
@@ -174,6 +282,31 @@ class FlatModel:
         self.gradient(loss, out)
         return loss.detach()
 
+    def written(self, at: Tensor) -> Tensor | None:
+        """`at`, which was bound last in training, with what the module has written there; None where it has not."""
+        bound = self._of_this_thread()
+        if self.perceptron is not None or bound.version == bound.versions:
+            return None
+        self.writes = True
+        if not self._views:
+            at[: self.num_trained] = torch.cat([p.detach().reshape(-1).to(at) for p in bound.parameters])
+        return at
+
+    def try_on(self, x: Tree, y: Tree) -> None:
+        """See by one pass in training what the module does to inputs, targets and parameters, draws and keeps."""
+        if self.perceptron is not None:
+            return
+        begun, given = self.flat(), mapped((x, y), Tensor.clone)
+        at = begun.clone()
+        with seeded(0, at.device) as drawn, self.used_by(None):
+            with suppress(Exception):  # what does not run says so when it is run
+                self.loss(applied(self.bind(at, training=True), given[0]), given[1])
+                self.sources = drawn()
+            self.writes = self.written(at) is not None or not torch.equal(at, begun)
+            self.keeps_buffers = bool(self.kept())
+            self.buffers.write(self.bind(begun, training=False), self.buffers.start)
+        self.writes_examples = not all(map(torch.equal, leaves((x, y)), leaves(given)))
+
     @contextmanager
     def drawing(self, seed: int) -> Iterator[None]:
         """Let the module draw as `seed` says, where it draws at random: equal masks for every call within."""
@@ -190,14 +323,6 @@ class FlatModel:
             with self.drawing(0), torch.no_grad():
                 applied(self.bind(at, training=True), x)
         return bool(self.sources)
-
-    def try_drawing(self, x: Tree, y: Tree) -> None:
-        """Find out from which generators a step draws, by one on a copy; where that fails, the first step tells."""
-        if self.sources is not None:
-            return
-        with suppress(Exception), seeded(0, self.parameters[0].device) as drawn, torch.no_grad():
-            self.loss(applied(copied(self.module).train(), x), y)
-            self.sources = drawn()
 
 
 def _places(module: nn.Module, parameters: list[nn.Parameter]) -> Iterator[tuple[str, int]]:

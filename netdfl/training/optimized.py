@@ -19,7 +19,7 @@ from torch import Tensor, optim
 
 from netdfl.core.types import View
 from netdfl.training.base import LocalData, Received, StepRequests, StepResult, Update
-from netdfl.training.sgd import LocalSgd
+from netdfl.training.sgd import LocalSgd, carried
 from netdfl.training.stepping import OptimizerChoice
 
 _KINDS = (optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.Adamax, optim.Adagrad, optim.Adadelta, optim.RMSprop)
@@ -82,6 +82,7 @@ class _OptimizedSteps:
         for gradient in self.data.steps(epochs=self.sgd.epochs, steps=self.sgd.steps):
             z.copy_(y if self.weight == 1.0 else y / self.weight)
             z.grad = self.sgd.descent(gradient, z)
+            y = carried(self.data, y, self.weight)
             before = z.clone()
             optimizer.step()
             y = z.clone() if self.weight == 1.0 else y.add_(z - before)

@@ -185,13 +185,15 @@ class LocalSteps:
 
     def __call__(self) -> StepResult:
         """The vector after the steps, and how many there were; `y` itself where nothing moves it."""
-        sgd, y, velocity, count = self.sgd, self.y, self.velocity, 0
+        sgd, velocity, count = self.sgd, self.velocity, 0
+        y = self.y.clone() if getattr(self.data, "writes", False) else self.y
         if self._adds_nothing and (rests := getattr(self.data, "rests", None)) is not None and rests(y):
             return y, 0
         still = getattr(self.data, "still", 0)  # coordinates at the end that steps leave alone: running statistics
         for gradient in self.data.steps(epochs=sgd.epochs, steps=sgd.steps):
             z = y if self.weight == 1.0 else y / self.weight
             step = sgd.descent(gradient, z, self.scale, self.correction)
+            y = carried(self.data, y, self.weight)
             if still:
                 step[-still:] = 0
             if sgd.momentum:
@@ -200,6 +202,12 @@ class LocalSteps:
             y = y.add(step, alpha=-self.lr) if y is self.y else y.add_(step, alpha=-self.lr)
             count += 1
         return y, count
+
+
+def carried(data: LocalData, y: Tensor, weight: float) -> Tensor:
+    """`y`, a push-sum numerator, with what the model itself has written at y / w where the last gradient was taken."""
+    written: Tensor | None = getattr(data, "written", None)
+    return y if written is None else written if weight == 1.0 else written * weight
 
 
 class PlainStart(Stateless):
@@ -224,7 +232,8 @@ class FixedPoint(Memoryless):
         self, state: NoState, y: Tensor, received: Received, weight: float, data: LocalData, view: View
     ) -> tuple[NoState, Update]:
         """One step by the sum of the round's gradients."""
-        z, total = y if weight == 1.0 else y / weight, y.new_zeros(y.shape)
+        z, total, x = y / weight, y.new_zeros(y.shape), y
         for gradient in data.steps(epochs=self.sgd.epochs, steps=self.sgd.steps):
             total.add_(self.sgd.descent(gradient, z))
-        return state, Update(y, y.add(total, alpha=-self.sgd.rate(view)))
+            x = carried(data, x, weight)
+        return state, Update(y, x.add(total, alpha=-self.sgd.rate(view)))

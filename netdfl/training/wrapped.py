@@ -62,6 +62,16 @@ class Wrapped:
         self.objective, self.num_samples, self.shapes = data.objective, data.num_samples, data.shapes
         self.still = int(getattr(data, "still", 0))
 
+    @property
+    def writes(self) -> bool:
+        """As the data's."""
+        return bool(getattr(self.data, "writes", False))
+
+    @property
+    def written(self) -> Tensor | None:
+        """As the data's."""
+        return getattr(self.data, "written", None)
+
     def steps(self, *, epochs: int | None = None, steps: int | None = None) -> Iterator[Gradient]:
         """The data's steps, wrapped."""
         return map(self.wrap, self.data.steps(epochs=epochs, steps=steps))

@@ -110,9 +110,9 @@ CRASH = CompiledEvent("crash", 0, at_ns=0, nodes=(1,))
 async def test_a_node_that_crashes_hands_over_the_models_of_rounds_that_it_had_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(path: Path, x: torch.Tensor, weight: float) -> None:
+    def slow(path: Path, x: torch.Tensor, weight: float, kept: dict[str, torch.Tensor]) -> None:
         time.sleep(0.05)
-        write_snapshot(path, x, weight)
+        write_snapshot(path, x, weight, kept)
 
     monkeypatch.setattr(models, "write_snapshot", slow)
     (tmp_path / "snapshots").mkdir()

@@ -256,6 +256,114 @@ def of_said(outputs: Any, y: Tensor) -> Tensor:
     return cross_entropy(outputs.scores, y)
 
 
+class InPlace(nn.Module):
+    """It scales its inputs in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = head(nn.ReLU(inplace=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x.sub_(0.5).div_(2.0))
+
+
+class Short(nn.Module):
+    """An embedding whose rows are made no longer than 1 as they are used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.last = nn.Embedding(11, 6, padding_idx=0, max_norm=1.0), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.embed(x).mean(1))
+
+
+class Remembering(nn.Module):
+    """A recurrent layer that goes on where the last minibatch ended, by an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.last = nn.RNN(3, 6, batch_first=True), nn.Linear(6, CLASSES)
+        self.h: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        start = None if self.h is None or self.h.shape[1] != len(x) else self.h
+        found, h = self.cell(x, start)
+        self.h = h.detach()
+        return self.last(found[:, -1])
+
+
+class AtTimes(nn.Module):
+    """Scales that change at every fifth call, by a count of calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = head(nn.ReLU())
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.register_buffer("scale", torch.ones(CLASSES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.net(x)
+        if self.training:
+            self.calls += 1
+            if int(self.calls) % 5 == 0:
+                self.scale = 0.9 * self.scale + 0.1 * scores.detach().abs().mean(0)
+        return scores / self.scale
+
+
+class Averaging(nn.Module):
+    """A running mean of its own making, and a teacher that follows the layer that it teaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.teacher = nn.Linear(36, CLASSES), nn.Linear(36, CLASSES).requires_grad_(False)
+        self.register_buffer("mean", torch.zeros(36))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        if self.training:
+            with torch.no_grad():
+                self.mean.lerp_(x.mean(0), 0.1)
+                for theirs, ours in zip(self.teacher.parameters(), self.layer.parameters(), strict=True):
+                    theirs.lerp_(ours, 0.2)
+        return self.layer(x - self.mean) + 0.5 * self.teacher(x)
+
+
+class Queued(nn.Module):
+    """A queue of what it saw, with the place of its end: buffers of numbers, real and whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = head(nn.Tanh())
+        self.register_buffer("queue", torch.zeros(12, CLASSES))
+        self.register_buffer("end", torch.zeros(1, dtype=torch.long))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.net(x) - self.queue.mean(0)
+        if self.training:
+            end = int(self.end)
+            place = torch.arange(end, end + len(x)) % 12
+            self.queue[place] = scores.detach()
+            self.end[0] = (end + len(x)) % 12
+        return scores
+
+
+def closed_over() -> nn.Module:
+    """What it has seen stands in what a function closes over, that takes the place of a layer's own."""
+    net, calls, seen = head(nn.Tanh()), 0, {"mean": 0.0}
+    last, plain = net[-1], net[-1].forward
+
+    def forward(x: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if last.training:
+            seen["mean"] += 0.1 * (float(x.detach().mean()) - seen["mean"])
+        return plain(x - seen["mean"]) * (1 + 0.01 * (calls % 3) * last.training)
+
+    last.forward = forward
+    return net
+
+
 class Named(nn.Module):
     """Its outputs are a dictionary."""
 
@@ -275,6 +383,7 @@ def of_named(outputs: Any, y: Tensor) -> Tensor:
 FORMULA = "a perceptron's gradient is computed by its formula, equal up to rounding"
 SUMMED = "plain PyTorch adds the gradients of a row that comes several times to it one by one"
 KEPT = "between steps the numbers of such a model are kept in float32, where plain PyTorch rounds them to its type"
+ALIGNMENT = "a matrix times a vector is summed in an order that depends on where in memory the matrix begins"
 ROWS: dict[str, Row] = {
     "a perceptron": Row(lambda: head(nn.ReLU()), bound=1e-6, why=FORMULA),
     "tied weights": Row(Tied, tokens),
@@ -302,6 +411,16 @@ ROWS: dict[str, Row] = {
     "a model in double": Row(lambda: head(nn.Tanh()).double(), beside=False),
     "a perceptron in double": Row(lambda: head(nn.ReLU()).double(), bound=1e-14, why=FORMULA, beside=False),
     "a model in bfloat16": Row(lambda: head(nn.Tanh()).bfloat16(), bound=0.02, why=KEPT, beside=False),
+    "inputs changed in place": Row(InPlace),
+    "an embedding with a largest norm": Row(Short, tokens),
+    "spectral norm": Row(
+        lambda: head(nn.Tanh(), parametrizations.spectral_norm(nn.Linear(8, 8))), bound=1e-6, why=ALIGNMENT
+    ),
+    "a hidden state that goes on": Row(Remembering, series),
+    "buffers that change at times": Row(AtTimes),
+    "a mean and a teacher": Row(Averaging),
+    "a queue and its end": Row(Queued),
+    "a closure": Row(closed_over),
     "outputs by name": Row(Named, loss=of_named),
     "outputs as an object": Row(Saying, loss=of_said),
 }
@@ -324,7 +443,8 @@ class Together(nn.Module):
         self.each = nn.ModuleList([row.make() for row in BESIDE.values()])
 
     def forward(self, **x: Any) -> dict[str, Any]:
-        return {name: part(x[row.data.__name__]) for part, (name, row) in zip(self.each, BESIDE.items(), strict=True)}
+        inputs = [x[row.data.__name__].clone() for row in BESIDE.values()]
+        return {name: part(given) for name, part, given in zip(BESIDE, self.each, inputs, strict=True)}
 
 
 def of_all(num: int, part: str) -> Data:
@@ -340,7 +460,7 @@ def sum_of_all(outputs: Any, y: Any) -> Tensor:
 
 
 TOGETHER = "all rows together"
-ALL = ROWS | NOISY | COMPILED | {TOGETHER: Row(Together, of_all, sum_of_all)}
+ALL = ROWS | NOISY | COMPILED | {TOGETHER: Row(Together, of_all, sum_of_all, bound=1e-6, why=ALIGNMENT)}
 
 
 # what a scenario names

@@ -14,9 +14,10 @@ from torch import nn
 
 import netdfl
 from netdfl.core.errors import ScenarioError
-from netdfl.training.models.buffers import Buffers, changing
+from netdfl.training.models.buffers import Buffers, means
 from netdfl.training.models.catalog import MODELS, from_torchvision
 from tests.training.built import build
+from tests.training.plain_torch_modules import Averaging, Queued
 
 SMALL, MEDIUM, COLOR = (1, 8, 8), (1, 28, 28), (3, 32, 32)
 
@@ -73,16 +74,20 @@ def test_global_random_state_is_untouched() -> None:
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-def test_running_statistics_are_what_a_pass_in_training_changes() -> None:
+def test_running_statistics_are_the_means_that_a_pass_in_training_changes() -> None:
     x = torch.randn(4, 4, 2, 2)
-    assert changing(nn.BatchNorm2d(4), x) == ["running_mean", "running_var", "num_batches_tracked"]
+    assert means(nn.BatchNorm2d(4), x) == ["running_mean", "running_var", "num_batches_tracked"]
     kept = nn.InstanceNorm2d(4, track_running_stats=True)
     before = {name: buffer.clone() for name, buffer in kept.named_buffers()}
-    assert {"running_mean", "running_var"} <= set(changing(kept, x))
+    assert {"running_mean", "running_var"} <= set(means(kept, x))
     assert all(torch.equal(buffer, before[name]) for name, buffer in kept.named_buffers())
     plain = nn.Sequential(nn.GroupNorm(2, 4), nn.InstanceNorm2d(4), nn.BatchNorm2d(4, track_running_stats=False))
     plain.register_buffer("constant", torch.ones(3))
-    assert changing(plain, x) == []
+    assert means(plain, x) == []
+    assert means(Averaging(), torch.rand(2, 1, 6, 6)) == ["mean"]
+    assert means(Queued(), torch.rand(2, 1, 6, 6)) == []
+    assert means(nn.utils.parametrizations.spectral_norm(nn.Linear(2, 3)), x) == []
+    assert means(nn.utils.parametrizations.spectral_norm(nn.Linear(2, 1)), x) == []
 
 
 def test_statistics_are_written_as_they_were_read_and_no_variance_is_below_zero() -> None:

@@ -1,6 +1,11 @@
-"""Running statistics of a model: the buffers that a forward pass in training mode changes, as one vector.
+"""Running statistics of a model, as one vector: the buffers that are means, which forward passes in training mode move.
 
-What becomes of them is the scenario's `task.model.buffers`:
+Those of torch's normalizing layers are, and a buffer of real numbers from whose every coordinate b a forward pass makes
+c b + s, where 0 < c <= 1, and s is of the batch alone: what it makes of the mean of several values is the mean of what
+it makes of them. The directions of spectral norm are not, nor is what each pass overwrites: each node keeps its own
+(`netdfl.training.models.state`).
+
+What becomes of means is the scenario's `task.model.buffers`:
 
     average    they are coordinates of the model's vector: sent, averaged, kept and judged with it
     local      each node keeps its own (FedBN); the average model is judged with their mean
@@ -9,13 +14,15 @@ What becomes of them is the scenario's `task.model.buffers`:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from netdfl.training.data.examples import Tree
+from netdfl.training.data.examples import Tree, mapped
+from netdfl.training.drawing import aside
+from netdfl.training.models.copying import copied
 from netdfl.training.models.inputs import as_taken
 
 BufferPolicy: TypeAlias = Literal["average", "local", "reset"]
@@ -29,18 +36,45 @@ def applied(module: nn.Module, x: Tree) -> Tree:
     return module(**x) if isinstance(x, dict) else module(*x)
 
 
-def changing(module: nn.Module, x: Tree) -> list[str]:
-    """The names of the buffers that a forward pass on `x` in training mode changes; they are as before afterwards."""
-    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    module.train()
-    with torch.no_grad():
-        applied(module, x)
-    found = []
-    for name, buffer in module.named_buffers():
-        if not torch.equal(buffer, before[name]):
-            found.append(name)
-            buffer.copy_(before[name])
-    return found
+def means(module: nn.Module, x: Tree) -> list[str]:
+    """The names of the running statistics, as passes of copies of `module` over inputs `x` in training mode show."""
+    start = dict(module.named_buffers())
+    if not start:
+        return []
+    found = _moved(module, x, {})
+    changed = [name for name, value in found.items() if not torch.equal(value, start[name])]
+    normal = set(_of_normalizing(module))
+    unsure = [name for name in changed if name not in normal and start[name].is_floating_point()]
+    for kind in {name.rpartition(".")[2] for name in unsure}:  # a mean that goes by another one is one at a time
+        alike = {name: start[name] for name in unsure if name.rpartition(".")[2] == kind}
+        once, twice = (_moved(module, x, {n: value + by for n, value in alike.items()}) for by in (1.0, 2.0))
+        normal |= {name for name in alike if _is_mean(found[name], once[name], twice[name])}
+    return [name for name in changed if name in normal]
+
+
+def _of_normalizing(module: nn.Module) -> Iterator[str]:
+    for place, part in module.named_modules():
+        if isinstance(part, nn.modules.batchnorm._NormBase):
+            yield from (f"{place}.{name}".lstrip(".") for name, _ in part.named_buffers(recurse=False))
+
+
+@torch.no_grad()
+def _moved(module: nn.Module, x: Tree, begin: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The buffers after a forward pass in training mode of a copy in which some `begin` otherwise."""
+    copy = copied(module)
+    known = dict(copy.named_buffers())
+    for name, value in begin.items():
+        known[name].copy_(value)
+    with aside():
+        torch.default_generator.manual_seed(0)
+        applied(copy.train(), mapped(x, Tensor.clone))
+    return {name: buffer for name, buffer in copy.named_buffers() if name in known}
+
+
+def _is_mean(zero: Tensor, one: Tensor, two: Tensor) -> bool:
+    """Whether c of `netdfl.training.models.buffers` is the same from 0 to 1 as from 1 to 2."""
+    c, next_c = (one - zero).double(), (two - one).double()
+    return bool(torch.isfinite(zero).all() and ((c > 1e-4) & (c < 1 + 1e-4) & ((c - next_c).abs() < 1e-4)).all())
 
 
 class Buffers:
@@ -50,14 +84,27 @@ class Buffers:
         """The buffers `names`, in this order."""
         self.names = tuple(names)
         known = dict(module.named_buffers())
-        self.size = sum(known[name].numel() for name in self.names)
+        self._sizes = [known[name].numel() for name in self.names]
+        self.size = sum(self._sizes)
+        doubles = any(known[name].dtype == torch.float64 for name in self.names)
+        self._dtype = torch.float64 if doubles else torch.float32
         self.start = self.read(module)
 
     def read(self, module: nn.Module) -> Tensor:
         """A fresh vector of shape (b,)."""
         known = dict(module.named_buffers())
-        pieces = [known[name].detach().reshape(-1).float() for name in self.names]
+        pieces = [known[name].detach().reshape(-1).to(self._dtype) for name in self.names]
         return torch.cat(pieces) if pieces else torch.empty(0)
+
+    def named(self, vector: Tensor) -> dict[str, Tensor]:
+        """Parts of a vector of shape (b,), by the buffers' names."""
+        return dict(zip(self.names, vector.split(self._sizes), strict=True))
+
+    def joined(self, kept: Mapping[str, Tensor]) -> Tensor:
+        """One vector of shape (b,) of what `named` gave, or the first values."""
+        if not set(self.names) <= set(kept):
+            return self.start
+        return torch.cat([kept[name] for name in self.names])
 
     @torch.no_grad()
     def write(self, module: nn.Module, vector: Tensor) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from netdfl.core.whose import named_error, own_place
-from netdfl.training.data.examples import Tree, form
+from netdfl.training.data.examples import Tree, form, mapped
 from netdfl.training.drawing import seeded
 from netdfl.training.models.buffers import applied
-from netdfl.training.models.copying import check_memory, plain_name
+from netdfl.training.models.copying import attributes, check_memory, copied, plain_name
 
 
 def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -28,16 +29,19 @@ def seeded_module(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
-    """Run the module once on `x`, so that lazy layers take their shapes, by `seed`; return what it gives.
+    """Run the module on `x` where lazy layers are to take their shapes, else a copy, by `seed`; return what it gives.
 
     Raises ValueError where the module does not take the data, has nothing to train, or shares its parameters' memory.
     """
     if unreal := [name for name, p in module.named_parameters() if p.requires_grad and p.dtype.is_complex]:
         remedy = "keep real and imaginary part as parameters, and join them in forward (torch.view_as_complex)"
         raise ValueError(f"the model trains {unreal[0]!r}, of complex numbers: {remedy}")
+    lazy = any(map(is_lazy, (*module.parameters(), *module.buffers())))
+    run = module if lazy else copied(module)
+    before = attributes(run)
     with seeded(seed, torch.device("cpu")), torch.no_grad():
         try:
-            outputs = applied(module.eval(), x)
+            outputs = applied(run.eval(), mapped(x, Tensor.clone))
         except Exception as error:
             raise ValueError(_not_taken(error, x)) from error
     trained = [p for p in module.parameters() if p.requires_grad]
@@ -45,7 +49,7 @@ def settle(module: nn.Module, x: Tree, seed: int) -> Tree:
         raise ValueError("the model has no parameter that is trained: leave requires_grad on for one at least")
     if odd := [p.dtype for p in trained if not p.is_floating_point()]:
         raise ValueError(f"the model trains a parameter of {odd[0]}: only real numbers can be averaged")
-    check_memory(module)
+    check_memory(module, {place for place, tensor in attributes(run).items() if before.get(place) is not tensor})
     return outputs
 
 

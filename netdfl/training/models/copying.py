@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Collection, Iterator
 from copy import deepcopy
 from itertools import pairwise
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-_EMPTY = CellType()
+from netdfl.training.models.reach import ATOMS, is_filled, places
+
+_COPIED_WITH_THE_REST = (nn.Module, dict, list, tuple, set, frozenset, deque, MethodType, np.ndarray)
 
 
-def copied(module: nn.Module) -> nn.Module:
-    """A deep copy that does what `module` does, on its own parameters.
+def copied(module: nn.Module, *, light: bool = False, shared: set[str] | None = None) -> nn.Module:
+    """A deep copy that does what `module` does, on parameters and with state of its own.
 
     `deepcopy` leaves out the hooks of gradients that `torch.Tensor.register_hook` gave to parameters, and copies no
     function: a `forward` that was put onto a part, and reaches the module by its closure, would reach the original.
+    What can't be copied, as a lock, both have: its places are added to `shared`. In a `light` copy parameters that are
+    trained are others in the same memory.
     """
     known: dict[int, Any] = {}
+    functions: list[FunctionType] = []
+    if light:
+        for parameter in module.parameters():
+            if parameter.requires_grad and type(parameter) is nn.Parameter:
+                known[id(parameter)] = nn.Parameter(parameter.detach())
+    for place, value in places(module):
+        if isinstance(value, FunctionType):
+            if value.__closure__:
+                functions.append(value)
+                known[id(value)] = _with_cells_of_its_own(value)
+        elif isinstance(value, torch.Generator):
+            known[id(value)] = _at_the_same(value)
+        elif isinstance(value, Tensor):
+            if not value.is_leaf:
+                known[id(value)] = value.detach().clone()
+        elif not (type(value) in ATOMS or isinstance(value, _COPIED_WITH_THE_REST) or _can_be_copied(value, known)):
+            known[id(value)] = value
+            if shared is not None:
+                shared.add(place)
     found = deepcopy(module, known)
+    for function in functions:
+        for cell, old in zip(known[id(function)].__closure__, function.__closure__ or (), strict=True):
+            if is_filled(old):
+                cell.cell_contents = deepcopy(old.cell_contents, known)
     for ours, copy in zip(module.parameters(), found.parameters(), strict=True):
         for hook in (ours._backward_hooks or {}).values():
-            copy.register_hook(_moved(hook, known))
-    for part in found.modules():
-        hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
-        for place in (vars(part), *hooks):
-            _move_values(place, known)
+            copy.register_hook(deepcopy(hook, known))
     return found
 
 
@@ -49,47 +73,45 @@ def plain_name(name: str) -> str:
     return name.replace("_orig_mod.", "")
 
 
-def _move_values(place: dict[Any, Any], known: dict[int, Any]) -> None:
-    for name, value in list(place.items()):
-        if (moved := _moved(value, known)) is not value:
-            place[name] = moved
-
-
-def _moved(value: Any, known: dict[int, Any]) -> Any:
-    """`value` itself; but where it reaches what was copied, as `known` says, one that reaches the copies."""
-    if isinstance(value, FunctionType):
-        return _moved_function(value, known)
-    if isinstance(value, MethodType):
-        owner = known.get(id(value.__self__), value.__self__)
-        return value if owner is value.__self__ else MethodType(value.__func__, owner)
-    if type(value) in (list, tuple):
-        moved = [_moved(each, known) for each in value]
-        return value if all(map(operator.is_, moved, value)) else type(value)(moved)
-    return known.get(id(value), value) if isinstance(value, nn.Module | Tensor) else value
-
-
-def _moved_function(value: FunctionType, known: dict[int, Any]) -> Any:
-    if id(value) in known or not value.__closure__:
-        return known.get(id(value), value)
-    cells = tuple(CellType() for _ in value.__closure__)
+def _with_cells_of_its_own(value: FunctionType) -> FunctionType:
+    """The same function, whose cells are still empty."""
+    cells = tuple(CellType() for _ in value.__closure__ or ())
     copy = FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
     copy.__kwdefaults__ = value.__kwdefaults__
     copy.__dict__.update(value.__dict__)
-    known[id(value)] = copy  # before what it holds: it may hold itself
-    changed = False
-    for cell, old in zip(cells, value.__closure__, strict=True):
-        if old != _EMPTY:
-            cell.cell_contents = _moved(old.cell_contents, known)
-            changed |= cell.cell_contents is not old.cell_contents
-    if not changed:
-        known[id(value)] = value
-    return copy if changed else value
+    return copy
 
 
-def check_memory(module: nn.Module) -> None:
+def _at_the_same(generator: torch.Generator) -> torch.Generator:
+    """One that draws the same."""
+    copy = torch.Generator(generator.device)
+    copy.set_state(generator.get_state())
+    return copy
+
+
+def _can_be_copied(value: Any, known: dict[int, Any]) -> bool:
+    try:
+        deepcopy(value, dict(known))
+    except Exception:  # whatever a user's own __deepcopy__ raises
+        return False
+    return True
+
+
+def attributes(module: nn.Module) -> dict[str, Tensor]:
+    """Tensors that are plain attributes of the module's parts."""
+    return {
+        f"{place}.{key}".lstrip("."): value
+        for place, part in module.named_modules()
+        for key, value in vars(part).items()
+        if isinstance(value, Tensor)
+    }
+
+
+def check_memory(module: nn.Module, but: Collection[str] = ()) -> None:
     """Refuse parameters that only an optimizer in place, or only `backward`, would treat as their author means.
 
-    A parameter is a view of the node's vector: memory that it shares with another tensor is no longer shared.
+    A parameter is a view of the node's vector: memory that it shares with another tensor is no longer shared. But for
+    the attributes `but`, which are computed anew whenever the module runs.
 
     Raises:
         ValueError: a parameter shares memory with something else, or has a hook for accumulated gradients.
@@ -98,23 +120,20 @@ def check_memory(module: nn.Module) -> None:
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
             remedy = "let Tensor.register_hook change its gradient"
             raise ValueError(f"parameter {name!r} has a hook that runs when gradients are accumulated: {remedy}")
-    spans = sorted(_spans(module))
+    spans = sorted(_spans(module, but))
     for (_, end, first), (start, _, second) in pairwise(spans):
         if start < end:
             remedy = "make them one parameter (b.weight = a.weight), or compute one from the other in forward"
             raise ValueError(f"{first!r} and {second!r} of the model share memory and are two tensors: {remedy}")
 
 
-def _spans(module: nn.Module) -> Iterator[tuple[int, int, str]]:
+def _spans(module: nn.Module, but: Collection[str]) -> Iterator[tuple[int, int, str]]:
     """The bytes that every trained parameter takes, and each tensor that lies among those: first, past the last, name.
 
     Tensors are other parameters, buffers and plain attributes of the module's parts.
     """
     tensors = dict[str, Tensor](module.named_parameters()) | dict(module.named_buffers())
-    for place, part in module.named_modules():
-        tensors |= {
-            f"{place}.{key}".lstrip("."): value for key, value in vars(part).items() if isinstance(value, Tensor)
-        }
+    tensors |= {place: tensor for place, tensor in attributes(module).items() if place not in but}
     plain = {id(each): (name, each) for name, each in tensors.items() if each.layout == torch.strided and each.numel()}
     trained = {p.untyped_storage().data_ptr() for p in module.parameters() if p.requires_grad and id(p) in plain}
     for name, tensor in plain.values():

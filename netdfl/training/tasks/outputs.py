@@ -16,8 +16,8 @@ from torch import Tensor
 
 
 def on_cpu(outputs: Any) -> Any:
-    """The same, with every tensor on the CPU."""
-    return _of_tensors([outputs], lambda found: found[0].cpu())
+    """A copy, with every tensor on the CPU."""
+    return _of_tensors([outputs], lambda found: found[0].to("cpu", copy=True))
 
 
 def together(batches: list[Any]) -> Any:

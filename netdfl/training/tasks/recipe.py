@@ -21,7 +21,7 @@ from netdfl.training.data.finite import Spoiled, spoiled_in
 from netdfl.training.data.own import Datasets, SharedData, adapted, shared, with_test
 from netdfl.training.drawing import aside
 from netdfl.training.flat import FlatModel, Loss
-from netdfl.training.models.buffers import applied, changing
+from netdfl.training.models.buffers import applied, means
 from netdfl.training.models.build import load_initial, seeded_module, settle
 from netdfl.training.models.copying import copied
 from netdfl.training.tasks.losses import LOSSES, METRICS, USUAL, check_one_tensor, fitting_loss
@@ -86,9 +86,9 @@ def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[Fl
     outputs = settle(module, x, seed)
     if settings.initial is not None:
         load_initial(module, settings.initial)
-    model = FlatModel(module, loss, buffers=_changing(module, x), policy=settings.buffers)
+    model = FlatModel(module, loss, buffers=_means(module, x), policy=settings.buffers)
+    model.try_on(x, y)
     _check_loss(model, outputs, y, data.num_classes)
-    model.try_drawing(x, y)
     metrics = recipe.metrics(y)
     if metrics is not None and not isinstance(outputs, Tensor):
         _check_figures(metrics, outputs, y)
@@ -140,12 +140,10 @@ def one_form(data: Dataset | Datasets, share: float, streams: Streams) -> Shared
     return with_test(shared(data), share, streams.rng("test"))
 
 
-def _changing(module: nn.Module, x: Any) -> list[str]:
+def _means(module: nn.Module, x: Any) -> list[str]:
     """The running statistics of the module. Raises ValueError where it can't be trained on `x`."""
-    if not any(True for _ in module.buffers()):
-        return []
     try:
-        return changing(module, x)
+        return means(module, x)
     except Exception as error:
         raise ValueError(f"the model can't be run in training mode: {_raised(error)}") from error
 

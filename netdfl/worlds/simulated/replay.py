@@ -9,7 +9,7 @@ holds `checkpoint.every` local rounds of a node; what had not filled a file is t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -37,6 +37,7 @@ class Trained(NamedTuple):
     extras: dict[str, Tensor]
     loss: float
     last_loss: float
+    statistics: Mapping[str, Tensor] | None = None
 
 
 class Memory:
@@ -60,7 +61,9 @@ class Memory:
             return _recalled(self._read[number % self.every], round.state, task)
         after, update = yield from round.solve()
         extras = dict(update.extras)
-        self._fresh.append(Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss))
+        self._fresh.append(
+            Trained(after.start, after.local, update.x, extras, update.loss, task.last_loss, after.statistics)
+        )
         if len(self._fresh) == self.every:
             self._save(number // self.every)
         return after, update
@@ -85,7 +88,7 @@ class Memory:
 
 def _recalled(trained: Trained, state: NodeState, task: Task) -> tuple[NodeState, Update]:
     task.last_loss = trained.last_loss  # type: ignore[misc]
-    after = state._replace(start=trained.start, local=trained.local)
+    after = state._replace(start=trained.start, local=trained.local, statistics=trained.statistics)
     return after, Update(state.x, trained.x, trained.extras, trained.loss)
 
 

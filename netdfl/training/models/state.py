@@ -1,0 +1,95 @@
+"""What a module keeps beside the parameters that it trains: whatever is in its reach and changes as it runs.
+
+Nodes of one process share a module until one of them is found to keep something; from then on each has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from netdfl.core.errors import TrainingError
+from netdfl.training.base import Kept
+from netdfl.training.models.copying import copied
+from netdfl.training.models.reach import NOTHING_THERE, places, same, told
+
+
+class Original:
+    """A module as it was built: it makes modules like it, and tells what another one of them has kept."""
+
+    def __init__(self, module: nn.Module, but: Collection[str] = ()) -> None:
+        """Remember `module`, but for its trained parameters and for the buffers `but`."""
+        self.but = frozenset(but)
+        self.shared: set[str] = set()
+        self.leak: str | None = None
+        self._why: Exception | None = None
+        try:
+            self._module = copied(module, light=True, shared=self.shared)
+        except Exception as error:  # whatever a user's own __deepcopy__ raises
+            self._module, self._why = module, error
+        self._remember()
+
+    def _remember(self) -> None:
+        found = dict(self._places(self._module))
+        if self._why is not None:  # it will be used itself
+            found = {n: v.detach().clone() if isinstance(v, Tensor) else v for n, v in found.items()}
+        self._before = found
+        self.nbytes = sum(value.nbytes for value in found.values() if isinstance(value, Tensor | np.ndarray))
+
+    def _places(self, module: nn.Module) -> Iterator[tuple[str, Any]]:
+        return ((place, told(value)) for place, value in places(module) if place not in self.but)
+
+    def made(self) -> nn.Module:
+        """A module like it, whose state is its own. Raises TrainingError where that can't be copied."""
+        remedy = "keep tensors, numbers and containers of these, or give each node a process of its own"
+        if self._why is not None:
+            what = f"the model keeps something and can't be copied ({type(self._why).__name__}: {self._why})"
+            raise TrainingError(f"{what}: {remedy}") from self._why
+        if self.leak is not None:
+            raise TrainingError(f"the model keeps {self.leak}, which can't be copied for each node: {remedy}")
+        return copied(self._module, light=True)
+
+    def look_for_leaks(self, module: nn.Module) -> None:
+        """See whether `module` has changed what all modules that are made have in common: none is made any more."""
+        for place, value in self._places(module):
+            if place in self.shared and not same(value, self._before.get(place, NOTHING_THERE)):
+                self.leak = f"its {place!r}"
+
+    def to(self, device: str | torch.device) -> None:
+        """Move it."""
+        self._module.to(device)
+        self._remember()
+
+    def changed(self, module: nn.Module) -> str | None:
+        """A place where `module` is not as it was, if there is one."""
+        gone = set(self._before)
+        for place, value in self._places(module):
+            if not same(value, self._before.get(place, NOTHING_THERE)):
+                return place
+            gone.discard(place)
+        return min(gone, default=None)
+
+    def kept(self, module: nn.Module) -> Kept:
+        """Buffers and frozen parameters of `module` that are not as they were."""
+        named = {name: p for name, p in module.named_parameters() if not p.requires_grad} | dict(module.named_buffers())
+        return {
+            name: tensor.detach().clone()
+            for name, tensor in named.items()
+            if name not in self.but and not same(tensor, self._before.get(name, NOTHING_THERE))
+        }
+
+    @torch.no_grad()
+    def give(self, module: nn.Module, kept: Kept) -> None:
+        """Set the buffers and frozen parameters `kept` of `module`."""
+        for name, value in kept.items():
+            owner, _, last = name.rpartition(".")
+            part = module.get_submodule(owner)
+            tensor = getattr(part, last, None)
+            if isinstance(tensor, Tensor) and tensor.shape == value.shape:
+                tensor.copy_(value)
+            else:
+                part.register_buffer(last, value.clone(), persistent=last not in part._non_persistent_buffers_set)
