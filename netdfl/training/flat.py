@@ -113,9 +113,10 @@ class FlatModel:
         self._unused: nn.Module | None = module
 
     @property
-    def num_own(self) -> int:
-        """How many have a module of their own, because they keep something in it."""
-        return len(self._own)
+    def own_modules(self) -> dict[str, int]:
+        """How many have a module of their own, since they keep something in it, and what these take; if any have."""
+        nbytes = 0 if self.original is None else self.original.nbytes
+        return {"own_modules": len(self._own), "own_modules_bytes": len(self._own) * nbytes} if self._own else {}
 
     @property
     def stackable(self) -> bool:

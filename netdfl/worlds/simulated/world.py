@@ -185,7 +185,8 @@ class SimulatedWorld:
             self.fabric.leave(*self.residents)
             for resident in self.residents.values():
                 resident.ledger.edges = {}  # as a fabric's queues
-            self.store.event(self.loop.now_ns, None, 0, "training", **self.service.summary())
+            own = getattr(getattr(self.blueprint.problem, "model", None), "own_modules", {})
+            self.store.event(self.loop.now_ns, None, 0, "training", **self.service.summary(), **own)
         packets = self.scenario.world.loss_layer == "packet"
         return Figures(
             links={"layer": self.scenario.world.loss_layer} | ({"engine": "tcp model"} if packets else {}),
