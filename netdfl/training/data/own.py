@@ -117,7 +117,7 @@ def adapted(found: Any) -> Dataset | Datasets:
         return Datasets(train=found["train"], test=found.get("test", found.get("validation")))
     if isinstance(found, tuple | list) and len(found) == 2 and not (is_column(found[0]) or is_numbers(found[0])):
         return Datasets(train=found[0], test=found[1])
-    if _is_data(found) and not (isinstance(found, tuple) and len(found) != 2 and _is_data(found[0])):
+    if _is_data(found) and not (isinstance(found, tuple) and len(found) != 2 and (not found or _is_data(found[0]))):
         return Datasets(train=found)
     raise TypeError(f"{_FORMS}, or (train, test) of these")
 
