@@ -57,6 +57,13 @@ def test_a_seed_samples_the_same_clients_in_every_version() -> None:
     assert [sampled(9, STREAMS, participation=p)(2) for p in (0.3, 0.5, 4)] == [(1, 3, 7), (1, 2, 4, 6), (1, 2, 4, 6)]
 
 
+@pytest.mark.parametrize(("participation", "count"), [(0.05, 1), (0.5, 4), (1, 9), (2, 2), (3.0, 3), (9, 9)])
+def test_up_to_1_participation_is_a_share_and_above_it_a_count(participation: float, count: int) -> None:
+    assert len(sampled(9, STREAMS, participation=participation)(0)) == count
+    with pytest.raises(ValueError, match="whole number of the 9 clients"):
+        sampled(9, STREAMS, participation=count + 9.5)
+
+
 @pytest.mark.parametrize(
     ("name", "of", "most"),
     [("random_pull", "neighbors", 7), ("random_push", "out_neighbors", 7), ("random_sym", "neighbors", 7)],
@@ -65,6 +72,14 @@ def test_a_node_has_at_most_all_others_as_neighbors(name: str, of: str, most: in
     assert set(TOPOLOGIES[name](8, STREAMS, **{of: most}).graph(0).out_degrees.tolist()) == {most}
     with pytest.raises(ValueError, match=f"{of} is {most + 1}, but each of 8 nodes has {most} others"):
         TOPOLOGIES[name](8, STREAMS, **{of: most + 1})
+
+
+@pytest.mark.parametrize(("n", "most"), [(4, 2), (5, 4), (6, 4), (7, 6)])
+def test_a_small_world_begins_with_a_ring_of_an_even_number_of_neighbors_below_all_nodes(n: int, most: int) -> None:
+    assert TOPOLOGIES["small_world"](n, STREAMS, neighbors=most, rewire=0).graph(0).num_edges == n * most
+    for neighbors in (most + 1, most + 2):
+        with pytest.raises(ValueError, match=f"even number below the {n} nodes"):
+            TOPOLOGIES["small_world"](n, STREAMS, neighbors=neighbors)
 
 
 @pytest.mark.parametrize("n", [0, -1])
