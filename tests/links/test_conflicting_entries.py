@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from netdfl.core.rng import Streams
@@ -59,7 +59,7 @@ def test_partitions_contradict_where_each_keeps_a_pair_together_that_the_other_p
     assert all(("one mode" if other_mode else "contradicts") in text for _, text in found)
 
 
-LINKS = st.sampled_from(["0->1", "1->0", "0--1", "[0..2]->3", "3->[0..2]", "all", "4--3"])
+LINKS = st.sampled_from(["0->1", "1->0", "0--1", "[0..2]->3", "3->[0..2]", "0..3->3", "3->0..3", "all", "4--3"])
 
 
 def links_of(text: str) -> set[Link]:
@@ -70,12 +70,15 @@ def links_of(text: str) -> set[Link]:
         "0--1": {(0, 1), (1, 0)},
         "[0..2]->3": {(0, 3), (1, 3), (2, 3)},
         "3->[0..2]": {(3, 0), (3, 1), (3, 2)},
+        "0..3->3": {(0, 3), (1, 3), (2, 3)},  # of a node with itself there is none
+        "3->0..3": {(3, 0), (3, 1), (3, 2)},
         "4--3": {(4, 3), (3, 4)},
     }
     return named.get(text, every)
 
 
 @given(LINKS, LINKS, st.sampled_from(["1s", "9s"]), st.booleans())
+@example("0..3->3", "3->0..3", "9s", True)
 def test_a_heal_needs_a_link_that_broke_for_good_before(broken: str, healed: str, at: str, for_good: bool) -> None:
     ends = {} if for_good else {"for": "1s"}
     found = refused({"at": "5s", "link": broken, "state": "down_drop", **ends}, {"at": at, "heal": healed})
