@@ -141,6 +141,6 @@ def _speed(now: Effective) -> tuple[float | None, float]:
 
 
 def _table(pieces: Sequence[Piece], key: str, read: Callable[[Effective], object]) -> ByRound[Any] | None:
-    if not pieces or not any(key in piece.values for piece in pieces):
+    if not any(key in piece.values for piece in pieces):
         return None
     return ByRound([(piece.start, read(piece.values[key]) if key in piece.values else None) for piece in pieces])
