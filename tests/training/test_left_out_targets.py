@@ -78,6 +78,11 @@ def net(shape, num_classes, /):
 def right(outputs, targets, /):
     keep = targets != -100
     return float((outputs.argmax(-1) == targets)[keep].double().mean())
+
+def spoils(outputs, targets, /):
+    found = right(outputs, targets)
+    outputs.neg_()
+    return found
 """
 
 
@@ -112,3 +117,10 @@ def test_a_run_is_judged_by_what_counts_and_its_summary_shows_every_figure(tmp_p
 def test_a_class_below_0_in_the_test_set_is_refused_where_each_example_has_one(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="the test set has a target below 0"):
         netdfl.run(_scenario(tmp_path, 'dataset: {name: "tagging:below"}, model: mlp'), out=tmp_path / "run")
+
+
+def test_a_figure_that_writes_to_what_it_is_given_changes_no_other(tmp_path: Path) -> None:
+    task = 'dataset: {name: "tagging:data"}, model: {name: "tagging:net"}, metrics: ["tagging:spoils", accuracy]'
+    done = netdfl.run(_scenario(tmp_path, task), out=tmp_path / "run", page=False)
+    last = {name: course["last"] for name, course in done.result["metrics"].items()}
+    assert last["test_spoils"] == last["test_accuracy"] > 0.9

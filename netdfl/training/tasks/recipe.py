@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -63,11 +64,19 @@ def _metrics(task: Any, y: Any) -> Metrics | None:
     if not task.metrics and _loss(task, y) is None:
         return None
     if task.metrics:
-        chosen = {part.kind.rpartition(":")[2].rpartition(".")[2]: part.build for part in task.metrics}
+        chosen = {
+            part.kind.rpartition(":")[2].rpartition(".")[2]: _apart(part.build) if part.own else part.build
+            for part in task.metrics
+        }
     else:
         loss = fitting_loss(y) if isinstance(task.loss, str) else task.loss.kind
         chosen = {name: METRICS[name] for name in USUAL.get(loss, ())}
     return lambda outputs, targets: {name: judge(outputs, targets) for name, judge in chosen.items()}
+
+
+def _apart(judge: Callable[[Any, Any], float]) -> Callable[[Any, Any], float]:
+    """A figure of the user's own, which may write to what it is given: other figures get what the model gave."""
+    return lambda outputs, targets: judge(*deepcopy((outputs, targets)))
 
 
 def made(recipe: Recipe, data: SharedData, settings: Any, seed: int) -> tuple[FlatModel, Metrics | None]:
