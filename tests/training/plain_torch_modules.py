@@ -209,6 +209,24 @@ def parametrized() -> nn.Module:
     return net
 
 
+class Added(nn.Module):
+    """A parametrization: a trained difference of low rank, added to a frozen matrix (LoRA)."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.down, self.up = nn.Parameter(torch.randn(2, size) / size), nn.Parameter(torch.zeros(size, 2))
+
+    def forward(self, frozen: Tensor) -> Tensor:
+        return frozen + self.up @ self.down
+
+
+def adapted() -> nn.Module:
+    layer = nn.Linear(8, 8)
+    layer.weight.requires_grad_(False)
+    nn.utils.parametrize.register_parametrization(layer, "weight", Added(8))
+    return head(nn.Tanh(), layer)
+
+
 def twice_in_a_sequence() -> nn.Module:
     """A perceptron but for its hidden layer, which it uses twice."""
     hidden = nn.Linear(8, 8)
@@ -405,6 +423,7 @@ ROWS: dict[str, Row] = {
     "noise of numpy's in forward": Row(lambda: Noisy("numpy")),
     "noise of Python's in forward": Row(lambda: Noisy("python")),
     "a parametrization": Row(parametrized),
+    "a low rank as a parametrization": Row(adapted),
     "a layer used twice in a sequence": Row(twice_in_a_sequence),
     "tied weights in a sequence": Row(tied_in_a_sequence),
     "a sparse embedding": Row(Sparse, tokens, bound=5e-6, why=SUMMED, beside=False),
