@@ -83,11 +83,11 @@ class FleetStatus:
     rounds: int
     nodes: dict[NodeId, NodeStatus] = field(default_factory=dict)
     elapsed_s: float = 0.0
-    wall_s: float = 0.0
     evaluation: EvaluationStatus | None = None
     bytes_sent: int = 0
     messages: MessageCounts = field(default_factory=MessageCounts)
     waiting: list[WaitingStatus] = field(default_factory=list)
+    wall_s: float = 0.0
 
     @property
     def running(self) -> list[NodeStatus]:

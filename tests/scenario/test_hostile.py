@@ -15,8 +15,7 @@ from netdfl.scenario.load import load, loads
 
 BASE = "schema: netdfl/1\nname: x\nnodes: 4\nrounds: 2\ntask: consensus\nalgorithm: dpsgd\ntopology: ring\n"
 HOSTILE: Mapping[str, tuple[str, str]] = {
-    "too many keys": (BASE + "".join(f"k{i}: {i}\n" for i in range(120_000)), "more than 100,000 keys and values"),
-    "too many items": (BASE + "x: [" + "1," * 120_000 + "]\n", "more than 100,000 keys and values"),
+    "too many keys": (BASE + "".join(f"k{i}: {i}\n" for i in range(51_000)), "more than 100,000 keys and values"),
     "too deep": (BASE + "x: " + "[" * 100_000, "more than 64 levels"),
     "aliases of aliases": (
         BASE + "a: &a [1]\n" + "".join(f"a{i}: &a{i + 1} [{f'*a{i or str()}, ' * 10}]\n" for i in range(9)),
