@@ -12,6 +12,7 @@ from netdfl.core.errors import MalformedMessage
 from netdfl.core.rng import Streams
 from netdfl.core.types import Kind, Message, Payload, View
 from netdfl.mixing.by_loss import ByLoss, Posted
+from netdfl.mixing.compressed.references import _mark
 from netdfl.mixing.gossip import Gossip
 from netdfl.mixing.payloads import natural, some_nodes
 from netdfl.mixing.synthetic import _synthetic
@@ -95,3 +96,12 @@ def test_a_posted_loss_is_known_for_as_many_rounds_as_may_be() -> None:
 def test_gossip_takes_nothing_of_an_earlier_round_unless_that_is_said() -> None:
     assert Gossip() == Gossip(on_missing="self", stale=0)
     assert Gossip() != Gossip(on_missing="self", stale=1)
+
+
+def test_a_mark_tells_what_was_said_apart_and_is_a_whole_number_that_the_wire_holds() -> None:
+    said = [Payload({"x": snapshot(torch.tensor([float(i)]))}, {"version": v}) for i in range(20) for v in (1, 2)]
+    said.append(Payload({"y": snapshot(torch.tensor([0.0]))}, {"version": 1}))
+    marks = [_mark(after, payload) for after in (1, 2, 2**63) for payload in said]
+    assert all(1 <= mark <= 2**63 for mark in marks)
+    assert len(set(marks)) == len(marks)
+    assert marks == [_mark(after, payload) for after in (1, 2, 2**63) for payload in said]
