@@ -242,7 +242,9 @@ class FlatModel:
         bound = self._bound.get(threading.get_ident()) if used is None else used
         if bound is None:
             with _COPYING:
-                module, self._unused = self._unused or self._another(), None
+                module, self._unused = self._unused, None
+                if module is None:  # not `or`: a module may have a length, or refuse to have one
+                    module = self._another()
                 bound = self._bound[threading.get_ident()] = BoundModule(module)
         return bound
 

@@ -31,6 +31,27 @@ def test_binding_copies_nothing() -> None:
     assert model.dim == at.numel() == sum(p.numel() for p in module().parameters())
 
 
+class Empty(nn.Linear):
+    """A module that has a length, which is no truth about it."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Unsized(nn.Linear):
+    """A module that refuses to have a length, as one that `torch.compile` made."""
+
+    def __len__(self) -> int:
+        raise TypeError("no length")
+
+
+@pytest.mark.parametrize("kind", [Empty, Unsized])
+def test_a_module_is_used_itself_whatever_its_length(kind: type[nn.Linear]) -> None:
+    given = kind(3, 2)
+    model = FlatModel(given)
+    assert model.bind(model.flat(), training=True) is given
+
+
 def test_flat_and_bind_are_inverse_and_flat_is_fresh() -> None:
     model = FlatModel(module())
     at = torch.arange(model.dim, dtype=torch.float32)
