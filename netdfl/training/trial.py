@@ -114,6 +114,8 @@ def _near(ended: Tensor, plain: Tensor, start: Tensor) -> bool:
 class _Plain(FlatModel):
     """Gradients as everybody has them in PyTorch: parameters in memory of their own, and `backward`."""
 
+    _wrote = False
+
     def slope(self, at: Tensor, x: Tree, y: Tree, out: Tensor) -> Tensor:
         first = 0
         for parameter in self.parameters:
@@ -124,17 +126,23 @@ class _Plain(FlatModel):
         loss = self.loss(applied(self.module.train(), x), y)
         loss.backward()
         grads = [torch.zeros_like(p) if p.grad is None else p.grad.to_dense() for p in self.parameters]
-        self._keep_written(at, begun)
+        self._wrote = self._keep_written(at, begun)
         out.zero_()[:first] = torch.cat([grad.reshape(-1).to(self.dtype) for grad in grads])
         return loss.detach()
 
-    def _keep_written(self, at: Tensor, begun: list[Tensor]) -> None:
-        """What forward wrote to a parameter, as `Embedding(max_norm=...)` does, stays there."""
-        first = 0
+    def written(self, at: Tensor) -> Tensor | None:
+        """`at`, where the last gradient was taken, if forward wrote there; no parameter is a view of it."""
+        return at if self._wrote else None
+
+    def _keep_written(self, at: Tensor, begun: list[Tensor]) -> bool:
+        """Keep in `at` what forward wrote to a parameter, as `Embedding(max_norm=...)` does; whether it did."""
+        first, wrote = 0, False
         for parameter, before in zip(self.parameters, begun, strict=True):
             if not torch.equal(parameter.data, before):
                 at[first : first + parameter.numel()] = parameter.data.reshape(-1)
+                wrote = True
             first += parameter.numel()
+        return wrote
 
 
 class _Autograd(FlatModel):
