@@ -51,7 +51,9 @@ def task(num: int = 10, batch_size: int = 4, *, node: int = 0, seed: int = 1, **
 
 def batches(client: Classification, round: int = 0, **length: int) -> list[list[int]]:
     """What the model is asked in one local round, batch by batch."""
-    at, module = client.initial(), client.model.module
+    at, model = client.initial(), client.model
+    with model.used_by(client.node):  # a model that keeps something is the node's own
+        module = model.bind(at, training=True)
     assert isinstance(module, Seen)
     module.batches.clear()
     for gradient in client.data(round).steps(**length):
