@@ -39,14 +39,22 @@ def named(module: ModuleType) -> None:
 
 
 def theirs(error: BaseException, where: str = "") -> OwnCodeError | None:
-    """What is told of an error that a user's own code raised while it ran, at `where`; None for netdfl's."""
+    """What is told of an error that a user's own code raised while it ran, at `where`; None for netdfl's.
+
+    Its `__cause__` is what that code raised.
+    """
     for each in _leaves(error):
         if isinstance(each, OwnPartError):
-            return OwnCodeError(f"{where}{each.what}")
+            return _because(OwnCodeError(f"{where}{each.what}"), each)
         place = "" if isinstance(each, NetdflError) else own_place(each)
         if place:
-            return OwnCodeError(f"{where}your own code raised {named_error(each)} ({place})")
+            return _because(OwnCodeError(f"{where}your own code raised {named_error(each)} ({place})"), each)
     return None
+
+
+def _because(told: OwnCodeError, raised: BaseException) -> OwnCodeError:
+    told.__cause__ = raised
+    return told
 
 
 def named_error(error: BaseException, doing: str = "") -> str:

@@ -59,9 +59,10 @@ def is_raised(cause: Cause) -> bool:
 
 
 def _broken(error: BaseException) -> Cause:
-    """By the place in a user's own code; or by the exception and the innermost function of netdfl's that it passed."""
+    """By the exception, and where it was raised: a user's own line, or the innermost function of netdfl's it passed."""
     if (told := error if isinstance(error, OwnCodeError) else theirs(error)) is not None:
-        return Cause(f"own code {own_place(error.__cause__ or error)}", str(told))
+        raised = told.__cause__ or told
+        return Cause(f"own code {type(raised).__name__} {own_place(raised) or _plain(said(raised))}", str(told))
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(_NETDFL)]
     where = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else "outside netdfl"
     return Cause(f"broke {type(error).__name__} {where}", f"netdfl itself broke in {where}: {error!r}")

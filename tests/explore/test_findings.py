@@ -95,7 +95,10 @@ def test_an_error_in_a_callback_breaks_the_run(small: dict[str, Any], monkeypatc
     monkeypatch.setattr("netdfl.host.node.NodeHost._resume", lambda self: 1 / 0)
     run = Executor().run(netdfl.load(small | {"events": [{"at": "20ms", "for": "5ms", "pause": 1}]}))
     assert "ZeroDivisionError" in run.broke
-    assert cause_of(run) is not None
+    found = cause_of(run)
+    assert found is not None
+    assert found.key.startswith(f"own code ZeroDivisionError {__file__}:")
+    assert Path(__file__).name in run.broke
 
 
 def test_one_line_in_a_test(small: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,18 @@ from rich.console import Console
 from ring import RING, kinds_of
 
 import netdfl
+from netdfl.core.errors import OwnPartError
+from netdfl.core.whose import theirs
 from netdfl.explore.acted import acted_of
 from netdfl.explore.cause import Cause, cause_of
 from netdfl.explore.command import explore
 from netdfl.explore.ends import find_ends
-from netdfl.explore.execute import Executor
+from netdfl.explore.execute import Executor, ExploredRun
 from netdfl.explore.explore import Budget, Exploration, Explored, Found
 from netdfl.explore.findings import SHRUNK
 from netdfl.explore.journal import RUNS, SETTINGS
 from netdfl.explore.pool import Ran
+from netdfl.explore.rows import Rows
 from netdfl.explore.trial import Event, Trial, variant
 
 
@@ -102,6 +106,22 @@ def test_what_the_verdict_misses_is_named_by_its_entry(small: dict[str, Any], mo
     assert cause(small | {"wait": {"deadline": "20ms"}, "expect": {"error": {"at_most": 0.0}}}).key == "verdict error"
     monkeypatch.setattr("netdfl.mixing.gossip.Gossip.mix", lambda *parts: 1 / 0)
     assert "ZeroDivisionError" in cause(small).key
+
+
+@pytest.mark.parametrize("wrapped", [lambda error: error, lambda error: ExceptionGroup("of tasks", [error])])
+def test_a_part_of_ones_own_is_one_cause_in_whichever_node_and_round(
+    small: dict[str, Any], wrapped: Callable[[Exception], Exception]
+) -> None:
+    """What such a part did is told by netdfl, so that there may be no line of it."""
+
+    def key(did: str, where: str) -> str:
+        error = theirs(wrapped(OwnPartError(did)), where)
+        found = cause_of(ExploredRun(netdfl.load(small), Rows(), error=error))
+        assert found is not None
+        return found.key
+
+    assert key("train gave a list", "round 3: ") == key("train gave a list", "round 12: ")
+    assert key("train gave a list", "round 3: ") != key("mix gave a list", "round 3: ")
 
 
 @pytest.mark.parametrize(

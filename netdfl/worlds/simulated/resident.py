@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from netdfl.core.control import Exit, Hello, Life, Order, Report, Start, Stop
-from netdfl.core.errors import RunError, TrainingError
+from netdfl.core.errors import OwnCodeError, TrainingError
 from netdfl.core.types import NodeId, Role
 from netdfl.diagnosis.outgoing import Outgoing
 from netdfl.host.blueprint import Blueprint
@@ -120,7 +120,7 @@ class Resident:
             told = self.host.told(error)
             if told is error:
                 raise
-            raise RunError(f"node {self.id}: {told}") from error
+            raise OwnCodeError(f"node {self.id}: {told}") from told.__cause__
 
     def _crash(self) -> None:
         """The schedule has this life end now."""
