@@ -80,7 +80,7 @@ class NodeState(NamedTuple):
     def solve(self, alg: Algorithm, data: LocalData, view: View) -> StepRequests[tuple[NodeState, Update]]:
         """As `train`, but the local steps are asked for. Without mass the steps are made on `z`, and added to x."""
         weight = 1.0 if alg.family == "server" else alg.mixing.weight(self.mixing)
-        z = None if has_mass(weight) else self.z
+        z = None if self.z is None or has_mass(weight) else self.z
         x, weight = (self.x, weight) if z is None else (z, 1.0)
         start, y = alg.start.begin(self.start, x, view)
         statistics = cast("KeepsStatistics", data) if _keeps_statistics(type(data)) else None
@@ -185,6 +185,8 @@ class LocalRound:
 
     def __call__(self) -> tuple[NodeState, Update]:
         """See `NodeState.train`; what a user's code draws at random is drawn by node and round."""
+        if not hasattr(self.data, "drawing"):
+            return self.state.train(self.alg, self.data, self.view)
         with self.drawing():
             return self.state.train(self.alg, self.data, self.view)
 

@@ -19,7 +19,7 @@ from netdfl.core.control import of_node
 from netdfl.core.types import NodeId
 from netdfl.host.blueprint import Blueprint
 from netdfl.host.models import Snapshot, read_snapshot
-from netdfl.mixing.base import has_mass
+from netdfl.mixing.base import LEAST_WEIGHT, has_mass
 from netdfl.training.base import NOTHING, Kept
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class _Remembered:
         """The model that `take` reads."""
         snapshot = take()
         self.last = snapshot.kept
-        if has_mass(snapshot.weight) and self.first is NOTHING:
-            self.first = snapshot.kept
+        if self.last is not NOTHING and self.first is NOTHING and has_mass(snapshot.weight):
+            self.first = self.last
         return snapshot
 
 
@@ -105,15 +105,19 @@ class _Rows(NamedTuple):
         weights = 0.0
         for weight in self.weights:
             weights += weight
-        if not weights or not any(map(has_mass, self.weights)):
+        if not weights or not self._with_mass().any():
             return None, weights
         total = np.add.reduce(self.x.astype(np.float64, copy=False), 0)
         return vector(total / weights, self.x.dtype), weights
 
+    def _with_mass(self) -> NDArray[np.bool_]:
+        """As `has_mass` says of each, without a call for each."""
+        return np.abs(self.weights) >= LEAST_WEIGHT
+
     def squares(self, average: Tensor) -> list[float]:
         """Of each node with mass, its squared distance from `average`."""
         weights = np.array(self.weights, self.x.dtype)
-        some = np.array([has_mass(weight) for weight in self.weights])
+        some = self._with_mass()
         z = self.x[some] / weights[some, None]
         apart = (z - average.numpy()).astype(np.float64, copy=False)
         norms = np.sqrt(np.einsum("ij,ij->i", apart, apart))

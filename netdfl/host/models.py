@@ -62,9 +62,8 @@ class InOneProcess:
 
     async def judge(self, round: int, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:
         """See `Models`."""
-        self._found[round, self._node] = Snapshot(
-            x.detach().cpu(), weight, {name: value.cpu() for name, value in kept.items()}
-        )
+        apart = {name: value.cpu() for name, value in kept.items()} if kept else NOTHING
+        self._found[round, self._node] = Snapshot(x.detach().cpu(), weight, apart)
         self._report(ModelSaved(round))
 
     async def keep(self, x: Tensor, weight: float, kept: Kept = NOTHING) -> None:

@@ -130,7 +130,8 @@ class Asking:
         """A wait for the messages of `slot` began; `patience` multiplies how long a sender may say nothing."""
         now = self._clock.now_ns()
         self._missing = Missing(slot, now, proofs, patience * SILENT_NS, awaited, {})
-        self._first_ns = min(self._first_ns, self._latest_first_ns())
+        if self._first_ns > LATEST_FIRST_NS:  # else it is early enough, whatever the last waits were
+            self._first_ns = min(self._first_ns, self._latest_first_ns())
         self._arm(now + self._first_ns)
 
     def end(self) -> None:
