@@ -237,6 +237,10 @@ class Mailbox:
         """Whose messages for `slot` were taken early."""
         return frozenset(self._taken[slot]) if slot in self._taken else _NOBODY
 
+    def has(self, src: NodeId, slot: Slot) -> bool:
+        """Whether the message of `src` for a slot that is not over is here, or was taken early."""
+        return src in self._slots.get(slot, _NOTHING) or src in self._taken.get(slot, _NOBODY)
+
     def ahead(self, slot: Slot) -> frozenset[NodeId]:
         """Who has sent something for a later slot already."""
         later = [messages for awaited, messages in self._slots.items() if awaited > slot]

@@ -250,10 +250,12 @@ class Waits:
             self._check()
 
     def _noticed(self, message: Message) -> Fate:
-        """A node says that it sends nothing in a step."""
+        """A node says that it sends nothing in a step; after its message, which an earlier life sent, it did."""
         slot, wait = (message.round, message.step), self.current
         if self.mailbox.is_over(slot):
             return Fate.LATE
+        if self.mailbox.has(message.src, slot):
+            return Fate.DUPLICATE
         declined = self._declined.setdefault(slot, set())
         if message.src in declined:
             return Fate.DUPLICATE

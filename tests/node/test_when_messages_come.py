@@ -74,6 +74,7 @@ def said(wait: OpenWait, sources: frozenset[int] | None) -> dict[str, Any]:
 )
 @example(WaitPolicy(deadline_ns=5 * MS), [(1, WAITED, Kind.DATA)], frozenset({1}))
 @example(WaitPolicy(deadline_ns=5 * MS), [(4, WAITED, Kind.DATA)], frozenset({1}))
+@example(WaitPolicy(), [(0, WAITED, Kind.DATA), (0, WAITED, Kind.NOTICE)], frozenset({0}))
 def test_a_wait_says_the_same_of_what_was_there_and_of_what_comes_at_once(
     policy: WaitPolicy, came: list[Any], sources: frozenset[int] | None
 ) -> None:
