@@ -241,7 +241,7 @@ class _Walk:
         It was down, or behind since then, or taken for gone, or had itself taken the waiter for gone.
         """
         lag = wait.round - self._history.round_at(node, wait.since)
-        outage = self._history.outage(node, wait.since, wait.until)
+        outage = self._history.longest_outage(node, wait.since, wait.until)
         if outage is not None:
             return outage.why, lag
         why = self._why_behind(node, wait.until)

@@ -105,6 +105,11 @@ class History:
         found = [each for each in self.outages.get(node, ()) if each.begin < end and each.end > begin]
         return found[-1] if found else None
 
+    def longest_outage(self, node: NodeId, begin: float, end: float) -> NodeOutage | None:
+        """The outage of `node` that took most of a time; the last of those that took as much."""
+        found = [each for each in self.outages.get(node, ()) if each.begin < end and each.end > begin]
+        return max(reversed(found), key=lambda each: min(each.end, end) - max(each.begin, begin), default=None)
+
     def trained(self, node: NodeId, round: EndedRound) -> float:
         """What the training of `round` took, without the time in which the node stood still."""
         outages = self.outages.get(node)

@@ -93,6 +93,16 @@ def test_a_node_is_behind_by_the_outage_that_took_it_longest() -> None:
     assert (first.cause, first.nodes, first.why) == (TimeUse.BEHIND, (1,), Why.STOPPED)
 
 
+@pytest.mark.parametrize("ended", ["gone", "lost"])
+def test_a_wait_was_for_the_outage_that_took_most_of_it(ended: str) -> None:
+    """Node 1 did not run for 8 s; its crash, right after that, ended the wait of node 0."""
+    outages = {1: [NodeOutage(1.0, 9.0, Why.STOPPED), NodeOutage(9.5, 12.0, Why.CRASH)]}
+    waits = {0: [Waiting((1,), 1.0, 9.6, 3, "data", ended, None, None, None, None)]}
+    rounds = {0: [EndedRound(0.0, 9.6, 3, 1.0)], 1: [EndedRound(0.0, 1.0, 2, 1.0)]}
+    path = critical_path(History(waits, rounds, outages), 9.6)
+    assert [(leg.nodes, leg.why) for leg in path if leg.cause is TimeUse.BEHIND] == [((1,), Why.STOPPED)]
+
+
 @pytest.mark.parametrize(
     ("why", "rounds", "words"),
     [
