@@ -53,16 +53,16 @@ async def waited(policy: WaitPolicy, came: list[Any], sources: frozenset[int] | 
         assert wait is not None
         if wait.deadline_ns is None:
             task.cancel()
-            return said(wait, sources), waits.auto.ns(), at_once
+            return said(wait), waits.auto.ns(), at_once
         clock.move_to(wait.deadline_ns)
     inbox, wait = await task
     took = [(m.src, m.round, m.step) for m in inbox], inbox.missing, waits.silence.nodes()
-    return said(wait, sources), waits.auto.ns(), at_once, took
+    return said(wait), waits.auto.ns(), at_once, took
 
 
-def said(wait: OpenWait, sources: frozenset[int] | None) -> dict[str, Any]:
+def said(wait: OpenWait) -> dict[str, Any]:
     """Without what is of no account: when a wait would have ended that has, and who else is ahead."""
-    silent = wait.silent if sources is None else wait.silent & sources
+    silent = wait.silent if wait.sources is None else wait.silent & wait.sources  # whose notice came is no source
     deadline_ns = None if wait.ended in (Ended.CAME, Ended.LOST) else wait.deadline_ns
     return asdict(replace(wait, last_src=None, silent=silent, deadline_ns=deadline_ns))
 
@@ -75,6 +75,7 @@ def said(wait: OpenWait, sources: frozenset[int] | None) -> dict[str, Any]:
 @example(WaitPolicy(deadline_ns=5 * MS), [(1, WAITED, Kind.DATA)], frozenset({1}))
 @example(WaitPolicy(deadline_ns=5 * MS), [(4, WAITED, Kind.DATA)], frozenset({1}))
 @example(WaitPolicy(), [(0, WAITED, Kind.DATA), (0, WAITED, Kind.NOTICE)], frozenset({0}))
+@example(WaitPolicy(), [(1, WAITED, Kind.NOTICE), (1, (2, 1), Kind.DATA)], frozenset({0, 1}))
 def test_a_wait_says_the_same_of_what_was_there_and_of_what_comes_at_once(
     policy: WaitPolicy, came: list[Any], sources: frozenset[int] | None
 ) -> None:
