@@ -223,7 +223,7 @@ class Waits:
         known = wait.since_ns + self.policy.patience * self.auto.after(wait.last_ns - wait.since_ns)
         if 2 * len(wait.have) < wait.need or known >= wait.deadline_ns:
             return False
-        wait.deadline_ns = known
+        wait.deadline_ns = max(known, self.clock.now_ns())
         return True
 
     def _arrived(self, slot: Slot, senders: Collection[NodeId]) -> None:
@@ -263,6 +263,8 @@ class Waits:
         if wait is not None and wait.sources is not None and slot == (wait.round, wait.step):
             wait.sources -= {message.src}
             wait.need, wait.last_src = self.policy.count(len(wait.sources)), message.src
+            if self._is_first and self._done is not None and self._hurry(wait):  # what came may now be half
+                self._set_deadline(wait)
             self._check()
         return Fate.DELIVERED
 

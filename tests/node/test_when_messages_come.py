@@ -76,6 +76,7 @@ def said(wait: OpenWait) -> dict[str, Any]:
 @example(WaitPolicy(deadline_ns=5 * MS), [(4, WAITED, Kind.DATA)], frozenset({1}))
 @example(WaitPolicy(), [(0, WAITED, Kind.DATA), (0, WAITED, Kind.NOTICE)], frozenset({0}))
 @example(WaitPolicy(), [(1, WAITED, Kind.NOTICE), (1, (2, 1), Kind.DATA)], frozenset({0, 1}))
+@example(WaitPolicy(), [(0, WAITED, Kind.DATA), (1, WAITED, Kind.NOTICE)], frozenset({0, 1, 2}))
 def test_a_wait_says_the_same_of_what_was_there_and_of_what_comes_at_once(
     policy: WaitPolicy, came: list[Any], sources: frozenset[int] | None
 ) -> None:
