@@ -53,4 +53,4 @@ def test_plain_push_sum_rejoins_too_and_says_what_mass_it_lost(tmp_path: Path) -
     finished = fleet(tmp_path / "run", events, *sets)
     assert finished.result["verdict"] in WELL, finished.result["reasons"]
     assert lives(finished, 2)[1][-1] == 13
-    assert 0.5 < finished.result["weight_sum"] < 1
+    assert 0 < finished.result["weight_sum"] < 1  # how much is lost depends on how long a process takes to start
